@@ -1,0 +1,25 @@
+"""crawler: a Mercator-style web crawler.
+
+The life of a URL, stage by stage (one process; `process.py` knows the order):
+
+    frontier --> fetcher --> extract --> urlfilter --> splitter --(other hosts)--> peers
+       ^                                                  | own hosts
+       |                                             CLOCK cache --> DUE <-- from peers
+       +------------------ new URLs ------------------------------------+
+
+frontier    to-do URLs on disk, a polite queue per host
+robots      robots.txt rules and what is known of each authority
+fetcher     one HTTP request with every limit, ended in one recorded outcome
+extract     links of pages, sitemaps and feeds
+urlfilter   scope, include and exclude, traps
+splitter    links of other processes' hosts, in durable batches over TCP
+due         the Duplicate URL Eliminator: each URL reaches the frontier once
+freshness   when a known page is worth fetching again (the crawl value)
+pages       the page cache: WARC segments, captures, CDXJ
+lab         the experiments of the papers, on the same code
+
+Below the stages: urls (canonical form, fingerprint, CLOCK cache), storage (one
+store, one commit point), records, config, clock, errors.
+"""
+
+__version__ = "0.1.0"

@@ -1,0 +1,6 @@
+"""The `crawler` command."""
+
+
+def main() -> int:
+    """Run the command line and return its exit code."""
+    return 0

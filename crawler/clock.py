@@ -1,0 +1,48 @@
+"""The one process clock: wall time at start plus monotonic time since.
+
+It never steps back while the process runs, and its instants mean the same
+after a restart. Core objects take `now` as an argument; only the shell asks a
+clock.
+"""
+
+import time
+from typing import Protocol
+
+
+class Clock(Protocol):
+    """A source of instants, in seconds since the epoch."""
+
+    def now(self) -> float: ...
+
+
+class SystemClock:
+    """Wall time when made, monotonic from then on."""
+
+    __slots__ = ("_offset",)
+
+    def __init__(self) -> None:
+        self._offset = time.time() - time.monotonic()
+
+    def now(self) -> float:
+        return self._offset + time.monotonic()
+
+
+class VirtualClock:
+    """A clock that tests and simulations move by hand."""
+
+    __slots__ = ("_now",)
+
+    def __init__(self, now: float = 1_000_000.0) -> None:
+        self._now = now
+
+    def now(self) -> float:
+        return self._now
+
+    def advance(self, seconds: float) -> float:
+        """Move on by `seconds` (not negative) and return the new instant."""
+        assert seconds >= 0.0, seconds
+        self._now += seconds
+        return self._now
+
+    def __repr__(self) -> str:
+        return f"VirtualClock({self._now})"

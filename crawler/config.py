@@ -1,0 +1,360 @@
+"""The configuration: TOML into frozen structs, one a stage.
+
+Every stage receives its own struct and nothing else. Values come, from weakest
+to strongest, from the defaults below, a TOML file, `CRAWLER_SECTION__KEY`
+environment variables, and flags (`--set section.key=value` among them); the
+source of each value is kept for `crawler config show`. An unknown key or a bad
+unit is a ConfigError that names its path. `config/default.toml` lists every
+key with unit and reason, and a test keeps the two equal.
+
+Lengths of time are numbers of seconds or text such as "5 min"; sizes are
+numbers of bytes or text such as "10 MiB".
+"""
+
+import os
+import re
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from crawler.errors import ConfigError
+
+_TIME_UNITS = {"": 1.0, "ms": 0.001, "s": 1.0, "min": 60.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+_SIZE_UNITS = {"": 1, "b": 1, "kb": 1000, "mb": 10**6, "gb": 10**9, "kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30}
+_QUANTITY = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?(?:e[0-9]+)?)\s*([a-z]*)\s*", re.IGNORECASE)
+
+
+class Seconds(float):
+    """A length of time in seconds; written as a number or with ms, s, min, h or d."""
+
+    @classmethod
+    def parse(cls, value: Any) -> "Seconds":
+        return cls(_quantity(value, _TIME_UNITS, "a time such as 30, \"5 min\" or \"24 h\""))
+
+
+class ByteCount(int):
+    """A size in bytes; written as a number or with kB, MB, GB, KiB, MiB or GiB."""
+
+    @classmethod
+    def parse(cls, value: Any) -> "ByteCount":
+        return cls(_quantity(value, _SIZE_UNITS, "a size such as 4096 or \"10 MiB\""))
+
+
+def _quantity(value: Any, units: Mapping[str, float], wanted: str) -> float:
+    if isinstance(value, int | float) and not isinstance(value, bool) and value >= 0:
+        return value
+    match = _QUANTITY.fullmatch(value) if isinstance(value, str) else None
+    if match is None or match[2].lower() not in units:
+        raise ValueError(f"expected {wanted}, got {value!r}")
+    return float(match[1]) * units[match[2].lower()]
+
+
+class _Section(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    pass
+
+
+class CrawlConfig(_Section):
+    """What is crawled and when it ends."""
+
+    scope: str = "host"  # host | domain | prefix | any
+    max_pages: int = 0  # of this run; 0 = no limit
+    max_time: Seconds = Seconds(0)
+    max_bytes: ByteCount = ByteCount(0)
+    depth: int = -1  # -1 = no limit (20 in scope any)
+    pages_per_host: int = -1  # -1 = no limit (10,000 in scope any)
+    pages_per_domain: int = -1  # -1 = no limit (20,000 in scope any)
+    hosts_per_domain: int = -1  # -1 = no limit (200 in scope any)
+    patience: Seconds = Seconds(300)
+    requisites: bool = False
+    rate: float = 0.0  # pages per second over all processes; 0 = no limit
+    concurrency: int = 500
+    processes: int = 1
+    trace: bool = False
+
+
+class IdentityConfig(_Section):
+    """Who asks."""
+
+    token: str = "crawler"
+    contact: str = ""
+    accept: str = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
+    accept_language: str = "en;q=0.9,*;q=0.5"
+    headers: tuple[str, ...] = ()  # "Name: value"
+
+
+class PolitenessConfig(_Section):
+    """Gaps between requests (`fetch-behaviour.md`, section 1)."""
+
+    delay: Seconds = Seconds(1.0)  # least gap a host
+    delay_factor: float = 10.0  # gap as a multiple of the last answer time
+    delay_max: Seconds = Seconds(30.0)  # most the factor can make of it
+    crawl_delay_max: Seconds = Seconds(86_400)
+    retry_after_max: Seconds = Seconds(86_400)
+    address_delay_share: float = 0.5  # gap per address as a share of `delay`
+    shared_address_domains: int = 50  # from so many registrable domains on, an address is shared hosting
+    shared_address_in_flight: int = 16
+    backoff_first: Seconds = Seconds(60)
+    backoff_max: Seconds = Seconds(14_400)
+    give_up_after: Seconds = Seconds(259_200)  # 3 days without any answer
+    refusals_max: int = 20  # 401, 403, 406, 451 in a row hold the host as if blocked
+
+
+class FrontierConfig(_Section):
+    """Queues, retries and memory of the frontier."""
+
+    front_factor: int = 4  # hosts kept as objects: this times concurrency
+    read_ahead: int = 48  # queue entries read at once for a host in the front
+    tries: int = 3  # of a URL in all
+    retry_delays: tuple[float, ...] = (30.0, 120.0)  # seconds between the tries
+    retry_jitter: float = 0.2
+
+
+class RobotsConfig(_Section):
+    """robots.txt (RFC 9309; `fetch-behaviour.md`, section 2)."""
+
+    policy: str = "obey"  # obey | ignore
+    bytes_max: ByteCount = ByteCount(512_000)
+    copy_max_age: Seconds = Seconds(86_400)
+    unreachable_delays: tuple[float, ...] = (60.0, 300.0, 1800.0, 3600.0)  # the last one repeats
+    unreachable_max: Seconds = Seconds(2_592_000)  # 30 days, then all is allowed
+    redirects_max: int = 5
+    nofollow_links: bool = True  # obey rel=nofollow
+
+
+class FetchConfig(_Section):
+    """Limits of one fetch (`fetch-behaviour.md`, sections 5 and 8 to 10)."""
+
+    connect_timeout: Seconds = Seconds(10)
+    tls_timeout: Seconds = Seconds(10)
+    header_timeout: Seconds = Seconds(20)
+    silence_timeout: Seconds = Seconds(20)
+    total_timeout: Seconds = Seconds(60)
+    header_bytes_max: ByteCount = ByteCount(65_536)
+    header_field_bytes_max: ByteCount = ByteCount(65_536)
+    header_fields_max: int = 256
+    body_bytes_max: ByteCount = ByteCount(10 << 20)  # decoded
+    wire_bytes_max: ByteCount = ByteCount(10 << 20)
+    decode_step_bytes: ByteCount = ByteCount(256 << 10)
+    content_codings_max: int = 2
+    redirects_max: int = 10
+    keep_alive_extra: Seconds = Seconds(5)  # an idle connection is kept for the host's gap and this
+    keep_alive_max: Seconds = Seconds(35)
+    cookies: bool = False
+    tls: str = "verify"  # verify | record
+    proxy: str = ""
+
+
+class NetworkConfig(_Section):
+    """Addresses and names (`fetch-behaviour.md`, section 3)."""
+
+    allow_networks: tuple[str, ...] = ()
+    dns_timeout: Seconds = Seconds(5)
+    dns_concurrency: int = 64
+    dns_servers: tuple[str, ...] = ()  # empty = the system's
+    dns_ttl_min: Seconds = Seconds(60)
+    dns_ttl_max: Seconds = Seconds(86_400)
+    dns_negative_ttl: Seconds = Seconds(3600)
+    dns_cache_entries_max: int = 100_000
+
+
+class UrlsConfig(_Section):
+    """Canonical form and fingerprints (`fetch-behaviour.md`, section 4; `seen-urls.md`, section 1)."""
+
+    length_max: int = 8192
+    strip_session_ids: bool = True
+    fingerprint: str = "mmh3"  # mmh3 | blake2b
+    partition: str = "domain"  # domain | host
+
+
+class ExtractConfig(_Section):
+    """Link extraction (`fetch-behaviour.md`, sections 10 and 11)."""
+
+    cpu_seconds_max: Seconds = Seconds(2.0)
+    links_max: int = 20_000
+    attributes_max: int = 2_000  # of one tag, before the parser sees it
+    depth_max: int = 2_000  # of open elements, before the parser sees it
+    all_attributes: bool = False  # every URL-bearing attribute, not only links
+    inline_bytes_max: ByteCount = ByteCount(1 << 20)  # larger pages are parsed in a worker
+
+
+class FilterConfig(_Section):
+    """URL filter."""
+
+    include: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()
+    exclude_extensions: tuple[str, ...] = ()  # such as ".zip"
+
+
+class TrapsConfig(_Section):
+    """Trap limits (`fetch-behaviour.md`, section 12)."""
+
+    path_segments_max: int = 20
+    repeated_segments_max: int = 2
+    same_digest_pages_max: int = 20
+
+
+class SitemapsConfig(_Section):
+    """Sitemaps and feeds as link sources (`fetch-behaviour.md`, section 14)."""
+
+    robots: bool = True  # follow Sitemap lines of robots.txt
+    guess: bool = False  # also ask /sitemap.xml
+    feeds: bool = True  # take links of RSS and Atom
+    bytes_max: ByteCount = ByteCount(50 << 20)
+    urls_max: int = 50_000
+    maps_max: int = 500
+    depth_max: int = 2
+
+
+class CacheConfig(_Section):
+    """The CLOCK caches before the DUE and before the outbox (`seen-urls.md`, section 2)."""
+
+    bits: int = 18
+
+
+class DueConfig(_Section):
+    """The Duplicate URL Eliminator (`seen-urls.md`, section 3)."""
+
+    method: str = "runs"  # runs | one_file | memory
+    buffer_entries_max: int = 1 << 18
+    max_wait: Seconds = Seconds(5)
+    merge_chunk_bytes: ByteCount = ByteCount(4 << 20)
+
+
+class StoreConfig(_Section):
+    """Durability and space (`durability.md`)."""
+
+    durability: str = "power"  # power | process
+    group_entries_max: int = 256  # results of one commit
+    write_buffer_bytes: ByteCount = ByteCount(8 << 20)
+    block_cache_bytes: ByteCount = ByteCount(16 << 20)
+    low_water_bytes: ByteCount = ByteCount(2 << 30)  # or 5 % of the disk, if that is less: stop fetching
+    stop_water_bytes: ByteCount = ByteCount(256 << 20)  # stop cleanly
+    ballast_bytes: ByteCount = ByteCount(0)
+
+
+class PagesConfig(_Section):
+    """The page cache (`archive.md`)."""
+
+    store: str = "raw"  # raw | decoded
+    segment_bytes: ByteCount = ByteCount(10**9)
+    gzip_level: int = 1  # isal 0 to 3; 9 = zlib's best, for archivists
+    prefix: str = "crawl"
+
+
+class SplitterConfig(_Section):
+    """The host splitter (`durability.md`, section 2)."""
+
+    name: str = "p0"
+    peers: tuple[str, ...] = ()  # "name=host:port", this process among them
+    listen: str = "127.0.0.1:0"
+    secret_file: str = ""
+    window_bytes: ByteCount = ByteCount(1 << 20)
+    entry_bytes: ByteCount = ByteCount(8 << 10)
+    frame_bytes_max: ByteCount = ByteCount(1 << 20)
+    silence_max: Seconds = Seconds(30)
+    backoff_min: Seconds = Seconds(0.1)
+    backoff_max: Seconds = Seconds(30)
+    handshake_timeout: Seconds = Seconds(10)
+    heartbeat: Seconds = Seconds(1)
+    spool_bytes_max: ByteCount = ByteCount(1 << 30)
+    tls_certificate: str = ""
+    tls_key: str = ""
+    tls_authority: str = ""
+
+
+class Override(_Section):
+    """`[[override]]`: other values for a part of the web (a host, `*.domain`, or URL prefix)."""
+
+    match: str = ""
+    delay: Seconds | None = None
+    delay_factor: float | None = None
+    pages: int | None = None
+    depth: int | None = None
+    robots: str | None = None
+    tls: str | None = None
+    headers: tuple[str, ...] | None = None
+    body_bytes_max: ByteCount | None = None
+    total_timeout: Seconds | None = None
+
+
+class Config(_Section):
+    """All sections; `seeds` are URLs given in the file."""
+
+    seeds: tuple[str, ...] = ()
+    crawl: CrawlConfig = CrawlConfig()
+    identity: IdentityConfig = IdentityConfig()
+    politeness: PolitenessConfig = PolitenessConfig()
+    frontier: FrontierConfig = FrontierConfig()
+    robots: RobotsConfig = RobotsConfig()
+    fetch: FetchConfig = FetchConfig()
+    network: NetworkConfig = NetworkConfig()
+    urls: UrlsConfig = UrlsConfig()
+    extract: ExtractConfig = ExtractConfig()
+    filter: FilterConfig = FilterConfig()
+    traps: TrapsConfig = TrapsConfig()
+    sitemaps: SitemapsConfig = SitemapsConfig()
+    cache: CacheConfig = CacheConfig()
+    due: DueConfig = DueConfig()
+    store: StoreConfig = StoreConfig()
+    pages: PagesConfig = PagesConfig()
+    splitter: SplitterConfig = SplitterConfig()
+    override: tuple[Override, ...] = ()
+
+
+def _decode_hook(kind: type, value: Any) -> Any:
+    if kind in (Seconds, ByteCount):
+        return kind.parse(value)
+    raise NotImplementedError(kind)
+
+
+def convert(tree: Mapping[str, Any]) -> Config:
+    """Return the configuration of a nested mapping.
+
+    Raises:
+        ConfigError: an unknown key, a wrong type, a bad unit; with its path.
+    """
+    try:
+        return msgspec.convert(tree, Config, dec_hook=_decode_hook, str_keys=True)
+    except msgspec.ValidationError as error:
+        raise ConfigError(f"configuration: {error}") from error
+
+
+def read_file(path: Path) -> dict[str, Any]:
+    """Return the nested mapping of a TOML file."""
+    try:
+        with path.open("rb") as file:
+            return tomllib.load(file)
+    except OSError as error:
+        raise ConfigError(f"configuration {path}: {error.strerror}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"configuration {path}: {error}") from error
+
+
+def environment_overrides(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """`CRAWLER_SECTION__KEY=value` as {"section.key": value}."""
+    found = {}
+    for name, value in environ.items():
+        if name.startswith("CRAWLER_") and "__" in name:
+            section, key = name[len("CRAWLER_") :].lower().split("__", 1)
+            found[f"{section}.{key}"] = value
+    return found
+
+
+def set_key(tree: dict[str, Any], path: str, text: Any) -> None:
+    """Put `text` (TOML syntax if it parses as such, else a string) at "section.key" of `tree`."""
+    section, dot, key = path.partition(".")
+    if not dot:
+        section, key = "", section
+    value = text
+    if isinstance(text, str):
+        try:
+            value = tomllib.loads(f"v = {text}")["v"]
+        except tomllib.TOMLDecodeError:
+            value = text
+    target = tree.setdefault(section, {}) if section else tree
+    if not isinstance(target, dict):
+        raise ConfigError(f"configuration: {section} is not a section")
+    target[key] = value

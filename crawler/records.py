@@ -1,0 +1,232 @@
+"""The nouns that the stages pass to one another.
+
+A stage knows the shared modules and these records, never another stage. All
+are plain structs without behaviour; instants are seconds since the epoch by
+the process clock, lengths are seconds, sizes are bytes.
+
+Three forms of a URL are never mixed (`raw_url`, `url`, `key`): as it stood on
+the page; the request form, which is sent and stored; the duplicate key, which
+is only hashed.
+"""
+
+from enum import IntEnum, IntFlag, StrEnum
+
+import msgspec
+
+
+class LinkFlag(IntFlag):
+    """What a link is, beside its URL. Travels with it through splitter, DUE and frontier."""
+
+    NONE = 0
+    SEED = 1  # given by the user, or a redirect of such a URL: it widens the scope
+    SITEMAP = 2  # the answer is to be read as a sitemap
+    FEED = 4  # the answer is to be read as RSS or Atom
+    REQUISITE = 8  # needed to show a page (image, style, script); its own links are not taken
+    REDIRECT = 16  # the target of a redirect; `redirects` counts the chain so far
+    REFRESH = 32  # a known page fetched again
+
+
+class Link(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """A URL found, canonical and accepted by the filter.
+
+    `fingerprint` is the 64-bit fingerprint of its duplicate key, `via` that of
+    the page it was found on (0 for a seed), `depth` the link hops from a seed
+    (redirects cost none), `redirects` the hops of the redirect chain that ends
+    here.
+    """
+
+    fingerprint: int
+    url: str
+    depth: int = 0
+    via: int = 0
+    redirects: int = 0
+    flags: int = 0
+
+
+class Task(StrEnum):
+    """What the frontier asks the shell to do for a host."""
+
+    RESOLVE = "resolve"  # look up the host's addresses
+    ROBOTS = "robots"  # fetch robots.txt of an authority
+    PAGE = "page"  # fetch a page
+
+
+class Errand(msgspec.Struct, gc=False):
+    """One piece of work the frontier hands out; the host's slot is taken until it is finished.
+
+    `host` is the 64-bit host key (bucket << 48 | 48 bits of the keyed host
+    hash), `order` the sort key of the to-do entry within its host (8 bytes
+    big-endian in the store). `address` is the IP address the host was
+    scheduled on ("" for RESOLVE). `attempt` counts earlier failures of this
+    URL.
+    """
+
+    task: Task
+    host: int
+    hostname: str
+    url: str
+    fingerprint: int = 0
+    depth: int = 0
+    via: int = 0
+    redirects: int = 0
+    flags: int = 0
+    order: int = 0
+    attempt: int = 0
+    address: str = ""
+
+
+class Outcome(StrEnum):
+    """How a fetch ended: every fetch has exactly one. Names are those of the report."""
+
+    FETCHED = "fetched"  # 2xx with content
+    EMPTY = "empty"  # 204, 205, zero length
+    UNCHANGED = "unchanged"  # 304 to a conditional request
+    REDIRECT = "redirect"  # 301 302 303 307 308 with a usable Location
+    BAD_REDIRECT = "bad_redirect"  # 3xx without one, a loop, or a chain that is too long
+    GONE = "gone"  # 404, 410
+    CLIENT_ERROR = "client_error"  # other 4xx
+    TEMPORARY = "temporary"  # 408, 5xx but 503
+    HOST_BUSY = "host_busy"  # 429, 503
+    UNEXPECTED_STATUS = "unexpected_status"  # 206 unasked, 304 unasked, 101
+    BAD_STATUS = "bad_status"  # under 100, from 600 up, no number
+    HEADER_TOO_LARGE = "header_too_large"
+    FRAMING = "framing"  # RFC 9112 broken beyond use
+    TRUNCATED = "truncated"  # the body did not come whole in time or length promised; retried
+    HEADER_TIMEOUT = "header_timeout"  # request sent, no header block in time
+    DNS_ERROR = "dns_error"  # SERVFAIL, time-out
+    DNS_NOT_FOUND = "dns_not_found"  # NXDOMAIN, no address
+    ADDRESS_DENIED = "address_denied"  # only addresses that the guard denies
+    CONNECT_ERROR = "connect_error"  # refused, unreachable, time-out
+    TLS_ERROR = "tls_error"  # certificate or handshake
+    RESET = "reset"  # closed or reset before any byte of an answer
+    PROXY_ERROR = "proxy_error"
+    ROBOTS_DENIED = "robots_denied"  # never asked: robots.txt forbids it
+
+
+class Blame(IntEnum):
+    """Whom a failure is charged to (`fetch-behaviour.md`, section 7)."""
+
+    NONE = 0  # success, or final for the URL
+    URL = 1  # tried again by the URL's own schedule
+    HOST = 2  # the host waits; its URLs keep their place
+
+
+class Fetch(msgspec.Struct, gc=False):
+    """What came of one request: outcome, answer, and what the store needs.
+
+    `body` is the payload as received after transfer decoding, content coding
+    still on it (unless `store = "decoded"`). `headers` are name and value as
+    received, in order. `truncated` is "", "length", "time" or "disconnect".
+    `decoded_length` counts the body's bytes without content coding, as far as
+    the caps let it be decoded. `retry_after` is in seconds, 0 if not asked for.
+    """
+
+    url: str
+    outcome: Outcome
+    blame: Blame = Blame.NONE
+    status: int = 0
+    reason: str = ""
+    version: str = "HTTP/1.1"
+    headers: tuple[tuple[bytes, bytes], ...] = ()
+    request_head: bytes = b""
+    body: bytes = b""
+    content: bytes = b""
+    content_type: str = ""
+    charset: str = ""
+    truncated: str = ""
+    address: str = ""
+    location: str = ""
+    retry_after: float = 0.0
+    began: float = 0.0
+    took: float = 0.0
+    wire_bytes: int = 0
+    error: str = ""
+    tls_ok: bool = True
+
+    def header(self, name: bytes) -> bytes:
+        """The first value of the field `name` (lower case), b"" if there is none."""
+        for field, value in self.headers:
+            if field.lower() == name:
+                return value
+        return b""
+
+
+class Extracted(msgspec.Struct, gc=False):
+    """What a page gave: raw URLs as they stood, unique, in order of appearance.
+
+    `base` is the URL they are relative to, `encoding` the page's (WHATWG name;
+    the query of a link is encoded in it). `nofollow`, `noindex`, `noarchive`
+    are the page-level robots directives. `parse_limit` says that the page
+    exceeded the parser's bound and `hrefs` come from a plain scan.
+    """
+
+    base: str
+    encoding: str = "utf-8"
+    hrefs: list[str] = []
+    requisites: list[str] = []
+    refresh: str = ""
+    canonical: str = ""
+    title: str = ""
+    nofollow: bool = False
+    noindex: bool = False
+    noarchive: bool = False
+    parse_limit: bool = False
+
+
+class PageState(StrEnum):
+    """The life of a URL's record."""
+
+    STORED = "stored"  # a copy is in the page cache
+    REDIRECTED = "redirected"
+    GONE = "gone"
+    FAILED = "failed"
+    DENIED = "denied"  # robots.txt
+    RETIRED = "retired"  # dropped by the user
+
+
+class PageRecord(msgspec.Struct, gc=False, array_like=True):
+    """What is kept of a URL once it was tried; the value of `u/<fingerprint>`."""
+
+    url: str
+    state: PageState
+    outcome: Outcome
+    status: int = 0
+    depth: int = 0
+    via: int = 0
+    redirects: int = 0
+    flags: int = 0
+    fetched_at: float = 0.0  # instant of the last attempt that gave an answer
+    changed_at: float = 0.0  # instant of the first capture with the present digest
+    took: float = 0.0
+    content_type: str = ""
+    digest: bytes = b""  # SHA-1 of the payload as stored
+    etag: str = ""
+    last_modified: str = ""
+    attempts: int = 0
+    fetches: int = 0
+    changes: int = 0
+    links: int = 0
+    location: str = ""
+    noindex: bool = False
+    noarchive: bool = False
+    error: str = ""
+
+
+class Capture(msgspec.Struct, gc=False, array_like=True):
+    """Where a stored copy lies; the value of `c/<fingerprint><time>`.
+
+    `kind` is "response" or "revisit"; a revisit names the response it repeats
+    by `refers_to` (that record's `c/` key) and the WARC fields that go with it.
+    """
+
+    segment: str
+    offset: int
+    length: int
+    kind: str
+    fetched_at: float
+    status: int
+    content_type: str
+    digest: bytes
+    url: str
+    refers_to: bytes = b""
+    noarchive: bool = False

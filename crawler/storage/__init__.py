@@ -1,0 +1,1 @@
+"""Durable state: one ordered key-value store a process, files beside it, one commit point."""

@@ -1,0 +1,218 @@
+"""The ordered key-value store of a process: LevelDB, or memory with the same behaviour.
+
+Everything a crash must not lose is decided by one synced write batch of this
+store (`storage/commit.py`). The interface is small so that another store can
+take LevelDB's place:
+
+    batch = store.batch(sync=True)  collect puts and deletes
+    store.write(batch)              all of them or none; durable on return if sync
+    store.get(key)                  bytes or None
+    store.scan(start, stop)         (key, value) in key order, start <= key < stop
+
+Known traps of LevelDB that this file takes care of (each reproduced; see
+`LevelStore`): a write error leaves a handle that acknowledges what it has not
+kept, so the first failed write closes the store for good; a default open skips
+damaged log blocks in silence, so it is opened with `paranoid_checks`.
+
+Values that are decoded again carry a version byte and a crc32 (`seal`,
+`unseal`): LevelDB's own repair may keep a value whose bytes are garbage.
+"""
+
+import bisect
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Protocol
+
+from crawler.errors import DamageError, DirectoryError, StoreError
+
+VALUE_VERSION = 1
+
+
+def seal(payload: bytes) -> bytes:
+    """Return `payload` behind its version byte and crc32 (5 bytes)."""
+    return b"%c%b%b" % (VALUE_VERSION, zlib.crc32(payload).to_bytes(4, "little"), payload)
+
+
+def unseal(key: bytes, value: bytes) -> bytes:
+    """Return what was sealed.
+
+    Raises:
+        DamageError: the value of `key` is of another version or its crc is wrong.
+    """
+    if len(value) < 5 or value[0] != VALUE_VERSION:
+        raise DamageError(f"store: value of key {key!r} has an unknown version")
+    payload = value[5:]
+    if zlib.crc32(payload) != int.from_bytes(value[1:5], "little"):
+        raise DamageError(f"store: value of key {key!r} fails its checksum; run `crawler check --repair`")
+    return payload
+
+
+def after_prefix(prefix: bytes) -> bytes | None:
+    """The smallest key greater than every key that begins with `prefix`; None if there is none."""
+    trimmed = prefix.rstrip(b"\xff")
+    return trimmed[:-1] + bytes([trimmed[-1] + 1]) if trimmed else None
+
+
+class Batch(Protocol):
+    """Writes that take effect together, in the order given."""
+
+    def put(self, key: bytes, value: bytes) -> None: ...
+
+    def delete(self, key: bytes) -> None: ...
+
+
+class KeyValue(Protocol):
+    """An ordered map of bytes to bytes with atomic, durable batches."""
+
+    def get(self, key: bytes) -> bytes | None: ...
+
+    def batch(self, *, sync: bool = True) -> Batch: ...
+
+    def write(self, batch: Any) -> None: ...
+
+    def scan(
+        self, start: bytes, stop: bytes | None = None, *, reverse: bool = False
+    ) -> Iterator[tuple[bytes, bytes]]: ...
+
+    def close(self) -> None: ...
+
+
+def scan_prefix(store: KeyValue, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
+    """All (key, value) whose key begins with `prefix`, in key order."""
+    return store.scan(prefix, after_prefix(prefix))
+
+
+class _MemoryBatch:
+    """Puts and deletes in order; a delete is a put of None."""
+
+    __slots__ = ("operations", "sync")
+
+    def __init__(self, sync: bool) -> None:
+        self.sync = sync
+        self.operations: list[tuple[bytes, bytes | None]] = []
+
+    def put(self, key: bytes, value: bytes) -> None:
+        self.operations.append((key, value))
+
+    def delete(self, key: bytes) -> None:
+        self.operations.append((key, None))
+
+
+class MemoryStore:
+    """The store without a disk, for tests and the lab.
+
+    With `keep_durable`, `durable` is a copy of all that synced writes (and
+    those before them) have made safe: what a power cut would leave. It costs a
+    copy of the whole store a write.
+    """
+
+    def __init__(self, data: dict[bytes, bytes] | None = None, *, keep_durable: bool = False) -> None:
+        self._data = dict(data or {})
+        self._keys = sorted(self._data)
+        self._keep_durable = keep_durable
+        self.durable = dict(self._data)
+
+    def get(self, key: bytes) -> bytes | None:
+        return self._data.get(key)
+
+    def batch(self, *, sync: bool = True) -> _MemoryBatch:
+        return _MemoryBatch(sync)
+
+    def write(self, batch: _MemoryBatch) -> None:
+        for key, value in batch.operations:
+            if value is None:
+                if self._data.pop(key, None) is not None:
+                    del self._keys[bisect.bisect_left(self._keys, key)]
+            else:
+                if key not in self._data:
+                    bisect.insort(self._keys, key)
+                self._data[key] = value
+        if batch.sync and self._keep_durable:
+            self.durable = dict(self._data)
+
+    def scan(
+        self, start: bytes, stop: bytes | None = None, *, reverse: bool = False
+    ) -> Iterator[tuple[bytes, bytes]]:
+        low = bisect.bisect_left(self._keys, start)
+        high = len(self._keys) if stop is None else bisect.bisect_left(self._keys, stop)
+        keys = self._keys[low:high]
+        for key in reversed(keys) if reverse else keys:
+            if key in self._data:
+                yield key, self._data[key]
+
+    def close(self) -> None:
+        pass
+
+    def __repr__(self) -> str:
+        return f"MemoryStore({len(self._data)} keys)"
+
+
+class LevelStore:
+    """LevelDB behind the interface of `KeyValue`.
+
+    A write that fails (disk full, I/O error) poisons the handle: LevelDB would
+    go on acknowledging writes that are gone after a restart. From then on every
+    write raises StoreError; the process must end and start afresh.
+    """
+
+    def __init__(self, path: Path, *, write_buffer_bytes: int = 8 << 20, block_cache_bytes: int = 16 << 20) -> None:
+        import plyvel  # imported here: commands that open no store start faster
+
+        self._failed: str = ""
+        self._io_error = (plyvel.IOError, plyvel.Error)
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+            self._db = plyvel.DB(
+                str(path),
+                create_if_missing=True,
+                paranoid_checks=True,
+                write_buffer_size=write_buffer_bytes,
+                max_file_size=64 << 20,  # 2 MiB files cost memory per table
+                block_size=16 << 10,
+                lru_cache_size=block_cache_bytes,
+                bloom_filter_bits=10,
+                max_open_files=512,
+            )
+        except plyvel.CorruptionError as error:
+            raise DamageError(f"store {path}: {error}; run `crawler check --repair`") from error
+        except (plyvel.Error, OSError) as error:
+            raise DirectoryError(f"store {path}: cannot be opened: {error}") from error
+
+    def get(self, key: bytes) -> bytes | None:
+        try:
+            return self._db.get(key)
+        except self._io_error as error:
+            raise DamageError(f"store: cannot read: {error}") from error
+
+    def batch(self, *, sync: bool = True) -> Any:
+        return self._db.write_batch(sync=sync)
+
+    def write(self, batch: Any) -> None:
+        """Apply a batch made by `batch()`; durable on return if it was made with `sync`.
+
+        Raises:
+            StoreError: this write or an earlier one failed.
+        """
+        if self._failed:
+            raise StoreError(f"store: closed after a failed write: {self._failed}")
+        try:
+            batch.write()
+        except self._io_error as error:
+            self._failed = str(error)
+            raise StoreError(f"store: write failed: {error}") from error
+
+    def scan(
+        self, start: bytes, stop: bytes | None = None, *, reverse: bool = False
+    ) -> Iterator[tuple[bytes, bytes]]:
+        return self._db.iterator(start=start, stop=stop, reverse=reverse)
+
+    def property(self, name: bytes) -> bytes | None:
+        """A LevelDB property such as b"leveldb.stats"."""
+        return self._db.get_property(name)
+
+    def compact(self, start: bytes | None = None, stop: bytes | None = None) -> None:
+        self._db.compact_range(start=start, stop=stop)
+
+    def close(self) -> None:
+        self._db.close()

@@ -1,0 +1,106 @@
+"""The shape of the code, checked by parsing imports (DESIGN: a star, not a chain; pure core, thin shell)."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent / "crawler"
+
+SHARED = {"records", "errors", "config", "clock", "urls", "storage"}
+STAGES = {"frontier", "robots", "fetcher", "extract", "urlfilter", "splitter", "due", "freshness", "pages"}
+# Stage -> stages it may use, with the reason.
+EXCEPTIONS = {
+    "frontier": {"freshness", "robots"},  # it schedules by crawl value and asks robots.txt before a page
+}
+# Files that may wait, talk and read clocks; all others take `now` and are plain objects.
+SHELL = {
+    "process.py",
+    "supervisor.py",
+    "clock.py",
+    "api.py",
+    "demo.py",
+    "fetcher/client.py",
+    "fetcher/resolver.py",
+    "extract/worker.py",
+    "splitter/peers.py",
+    "pages/server.py",
+    "admin/server.py",
+    "admin/control.py",
+    "lab/web.py",
+}
+SHELL_FOLDERS = {"cli", "bench"}
+SHELL_IMPORTS = {"asyncio", "aiohttp", "uvloop", "socket", "time", "aiodns", "subprocess", "threading"}
+# A plain file may name these for a reason of its own.
+SHELL_IMPORT_EXCEPTIONS = {
+    "storage/commit.py": {"threading"},  # the one writer thread
+    "due/eliminator.py": {"threading"},  # compaction runs beside flushes
+}
+
+
+def _modules() -> list[Path]:
+    return sorted(ROOT.rglob("*.py"))
+
+
+def _imports(path: Path) -> set[str]:
+    names = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            names.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: relative import"
+            module = node.module or ""
+            names.add(module)
+            if module == "crawler":
+                names.update(f"crawler.{alias.name}" for alias in node.names)
+    return names
+
+
+def _relative(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+def _is_shell(relative: str) -> bool:
+    return relative in SHELL or relative.split("/")[0] in SHELL_FOLDERS or relative in {"cli.py", "__main__.py"}
+
+
+@pytest.mark.parametrize("path", _modules(), ids=_relative)
+def test_stages_form_a_star(path: Path) -> None:
+    stage = _relative(path).split("/")[0]
+    if stage not in STAGES:
+        return
+    used = {name.split(".")[1] for name in _imports(path) if name.startswith("crawler.")}
+    allowed = SHARED | {stage} | EXCEPTIONS.get(stage, set())
+    assert used <= allowed, f"{_relative(path)} imports {sorted(used - allowed)}"
+
+
+@pytest.mark.parametrize("path", _modules(), ids=_relative)
+def test_core_is_pure(path: Path) -> None:
+    relative = _relative(path)
+    if _is_shell(relative):
+        return
+    roots = {name.split(".")[0] for name in _imports(path)}
+    forbidden = roots & SHELL_IMPORTS - SHELL_IMPORT_EXCEPTIONS.get(relative, set())
+    assert not forbidden, f"{relative} imports {sorted(forbidden)}"
+
+
+@pytest.mark.parametrize("path", _modules(), ids=_relative)
+def test_shared_modules_know_no_stage(path: Path) -> None:
+    top = _relative(path).split("/")[0].removesuffix(".py")
+    if top not in SHARED:
+        return
+    used = {name.split(".")[1] for name in _imports(path) if name.startswith("crawler.")}
+    assert used <= SHARED, f"{_relative(path)} imports {sorted(used - SHARED)}"
+
+
+def test_no_use_of_the_global_random_generator() -> None:
+    """Random choices come from a generator that is passed in, so that runs can be repeated."""
+    for path in _modules():
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if (
+                isinstance(node, ast.Attribute)
+                and isinstance(node.value, ast.Name)
+                and node.value.id == "random"
+                and node.attr not in {"Random", "SystemRandom"}
+            ):
+                pytest.fail(f"{_relative(path)}:{node.lineno} uses random.{node.attr}")

@@ -49,6 +49,7 @@ class Task(StrEnum):
     RESOLVE = "resolve"  # look up the host's addresses
     ROBOTS = "robots"  # fetch robots.txt of an authority
     PAGE = "page"  # fetch a page
+    DENIED = "denied"  # nothing to fetch: robots.txt forbids the URL; record it and go on
 
 
 class Errand(msgspec.Struct, gc=False):

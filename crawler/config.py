@@ -244,6 +244,14 @@ class PagesConfig(_Section):
     prefix: str = "crawl"
 
 
+class HooksConfig(_Section):
+    """Names of entry points that installed packages offer (groups crawler.filters, .extractors, .sinks)."""
+
+    url_filter: str = ""
+    link_extractor: str = ""
+    page_sink: str = ""
+
+
 class SplitterConfig(_Section):
     """The host splitter (`durability.md`, section 2)."""
 
@@ -300,6 +308,7 @@ class Config(_Section):
     due: DueConfig = DueConfig()
     store: StoreConfig = StoreConfig()
     pages: PagesConfig = PagesConfig()
+    hooks: HooksConfig = HooksConfig()
     splitter: SplitterConfig = SplitterConfig()
     override: tuple[Override, ...] = ()
 
@@ -343,18 +352,95 @@ def environment_overrides(environ: Mapping[str, str] = os.environ) -> dict[str, 
     return found
 
 
-def set_key(tree: dict[str, Any], path: str, text: Any) -> None:
-    """Put `text` (TOML syntax if it parses as such, else a string) at "section.key" of `tree`."""
+def _field_type(section: str, key: str) -> Any:
+    """The annotated type of `section.key`, None if there is no such key."""
+    fields = {field.name: field.type for field in msgspec.structs.fields(Config)}
+    if section:
+        kind = fields.get(section)
+        if not (isinstance(kind, type) and issubclass(kind, msgspec.Struct)):
+            return None
+        fields = {field.name: field.type for field in msgspec.structs.fields(kind)}
+    return fields.get(key)
+
+
+def _from_text(text: str, kind: Any) -> Any:
+    """The value that `text` means for a key of type `kind`: TOML syntax, or plain text where that is meant."""
+    if kind is str:
+        return text
+    if kind == tuple[str, ...] and not text.lstrip().startswith("["):
+        return [part.strip() for part in text.split(",")] if text else []
+    try:
+        return tomllib.loads(f"v = {text}")["v"]
+    except tomllib.TOMLDecodeError:
+        return text
+
+
+def set_key(tree: dict[str, Any], path: str, value: Any) -> None:
+    """Put `value` at "section.key" of `tree`; text is read as the key's type asks."""
     section, dot, key = path.partition(".")
     if not dot:
         section, key = "", section
-    value = text
-    if isinstance(text, str):
-        try:
-            value = tomllib.loads(f"v = {text}")["v"]
-        except tomllib.TOMLDecodeError:
-            value = text
+    if isinstance(value, str):
+        value = _from_text(value, _field_type(section, key))
     target = tree.setdefault(section, {}) if section else tree
     if not isinstance(target, dict):
         raise ConfigError(f"configuration: {section} is not a section")
     target[key] = value
+
+
+class Layers:
+    """Configuration layers, weakest first, merged key by key; remembers where each value came from."""
+
+    def __init__(self) -> None:
+        self.tree: dict[str, Any] = {}
+        self.sources: dict[str, str] = {}
+
+    def add(self, source: str, tree: Mapping[str, Any]) -> None:
+        """Lay the nested mapping `tree` over what is there."""
+        for section, value in tree.items():
+            if isinstance(value, Mapping):
+                if not isinstance(self.tree.get(section, {}), dict):
+                    raise ConfigError(f"configuration ({source}): {section} is not a section")
+                for key, inner in value.items():
+                    self.set(source, f"{section}.{key}", inner)
+            else:
+                self.tree[section] = value
+                self.sources[section] = source
+
+    def set(self, source: str, path: str, value: Any) -> None:
+        """Set one key by its path."""
+        set_key(self.tree, path, value)
+        self.sources[path] = source
+
+    def config(self) -> Config:
+        return convert(self.tree)
+
+
+# Limits of one run, not of the crawl: they do not bind when the crawl goes on later.
+RUN_KEYS = ("max_pages", "max_time", "max_bytes")
+
+
+def to_toml(config: Config, *, skip_run_keys: bool = False) -> str:
+    """The whole configuration as TOML that `read_file` reads back to the same."""
+    tree = msgspec.to_builtins(config, enc_hook=lambda value: value + 0)
+    overrides = tree.pop("override")
+    lines = [f"seeds = {_toml_value(tree.pop('seeds'))}"]
+    for section, keys in tree.items():
+        lines += ["", f"[{section}]"]
+        skipped = RUN_KEYS if skip_run_keys and section == "crawl" else ()
+        lines += [f"{key} = {_toml_value(value)}" for key, value in keys.items() if key not in skipped]
+    for override in overrides:
+        lines += ["", "[[override]]"]
+        lines += [f"{key} = {_toml_value(value)}" for key, value in override.items() if value is not None]
+    return "\n".join(lines) + "\n"
+
+
+def _toml_value(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int | float):
+        return repr(value)
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(map(_toml_value, value)) + "]"
+    # A JSON string is a TOML basic string but for DEL.
+    return msgspec.json.encode(str(value)).decode().replace("\x7f", "\\u007f")

@@ -1,0 +1,170 @@
+"""The stages of one process, built and opened together; no loop, no network.
+
+`Process` drives them while it crawls; commands on a directory at rest open
+the same stages, do their work through the same commit point, and close.
+"""
+
+import random
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+from crawler.clock import Clock
+from crawler.config import Config
+from crawler.due.eliminator import Eliminator
+from crawler.frontier.discovery import Frontier
+from crawler.harvest import Harvest
+from crawler.pages.page_cache import PageCache
+from crawler.report import conservation
+from crawler.robots.cache import RobotsCache
+from crawler.storage.commit import Change, CommitPoint
+from crawler.storage.faults import reach
+from crawler.storage.files import Lock
+from crawler.storage.kv import LevelStore
+from crawler.urlfilter.intake import Intake
+from crawler.urls.clock_cache import ClockCache
+from crawler.urls.fingerprint import Fingerprinter
+
+CLEAN_KEY = b"m/clean"  # present from a clean end until the next opening
+
+
+class Stages:
+    """Everything that lies in `DIR/<name>`, under its lock.
+
+    `seed` is the crawl's 16 secret bytes.
+
+    Raises:
+        DirectoryError: the folder is locked, damaged, or of another seed.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        directory: Path,
+        seed: bytes,
+        *,
+        clock: Clock,
+        name: str = "p0",
+        url_filter: Callable[[str], bool] | None = None,
+    ) -> None:
+        self.config = config
+        self.directory = directory
+        self.clock = clock
+        self.name = name
+        directory.mkdir(parents=True, exist_ok=True)
+        self.lock = Lock(directory / "node.lock", name)
+        try:
+            self._open(seed, url_filter)
+        except BaseException:
+            self.lock.release()
+            raise
+
+    def _open(self, seed: bytes, url_filter: Callable[[str], bool] | None) -> None:
+        config, clock = self.config, self.clock
+        self.store = store = LevelStore(
+            self.directory / "store",
+            write_buffer_bytes=config.store.write_buffer_bytes,
+            block_cache_bytes=config.store.block_cache_bytes,
+        )
+        urls = config.urls
+        self.fingerprinter = Fingerprinter(seed, method=urls.fingerprint, partition=urls.partition)
+        self.robots = RobotsCache(store, config.robots, config.identity.token, 4 * config.crawl.concurrency)
+        self.pages = PageCache(self.directory, store, config.pages, process=self.name)
+        self.due = Eliminator(
+            self.directory,
+            store,
+            config.due,
+            check_value=self.fingerprinter.check_value,
+            method=urls.fingerprint,
+        )
+        self.frontier = Frontier(
+            store,
+            config,
+            robots=self.robots,
+            fingerprinter=self.fingerprinter,
+            concurrency=config.crawl.concurrency,
+            rng=random.Random(),
+        )
+        self.frontier.open(clock.now(), clean=self._note_opening())
+        self.point = CommitPoint(
+            store,
+            pages=self.pages,
+            due=self.due,
+            group_entries_max=config.store.group_entries_max,
+            sync=config.store.durability == "power",
+        )
+        self.counters_before = Counter(self.point.counters)
+        self.intake = Intake(config, self.fingerprinter, hook=url_filter)
+        self.harvest = Harvest(
+            config,
+            clock=clock,
+            fingerprinter=self.fingerprinter,
+            intake=self.intake,
+            cache=ClockCache(config.cache.bits),
+            due=self.due,
+            frontier=self.frontier,
+            pages=self.pages,
+            robots=self.robots,
+        )
+
+    def _note_opening(self) -> bool:
+        """True if the last run ended cleanly; from now on it counts as unclean until `close`."""
+        clean = self.store.get(CLEAN_KEY) is not None
+        if clean:
+            batch = self.store.batch(sync=True)
+            batch.delete(CLEAN_KEY)
+            self.store.write(batch)
+        return clean
+
+    # -- the DUE's flush, phase by phase -------------------------------------
+
+    def flush_begin(self, *, dry: bool):
+        """A plan of the DUE whose `run` may go to another thread; None if a flush has to wait."""
+        now = self.clock.now()
+        return self.due.begin_flush(now) if self.due.wants_flush(now, dry=dry) else None
+
+    def flush_batch(self, plan):
+        """The one batch that makes the plan's new URLs known and gives them to the frontier."""
+        reach("flush joined")
+        batch = self.store.batch(sync=True)
+        self.frontier.add(plan.new_links, batch, self.clock.now())
+        self.due.stage_flush(plan, batch)
+        self.point.counters["urls.new"] += len(plan.new_links)
+        self.point.counters["urls.known"] += plan.known
+        self.point.put_counters(batch)
+        return batch
+
+    def flush_done(self, plan) -> None:
+        """The batch is durable."""
+        reach("flush written")
+        self.due.flushed(plan)
+        reach("flush done")
+
+    # -- at rest ---------------------------------------------------------------
+
+    def commit_now(self, change: Change) -> None:
+        """Commit one change and flush the DUE, in this thread; for a directory at rest."""
+        self.point.add(change)
+        group = self.point.take()
+        self.point.write(group)
+        self.point.committed(group)
+        while (plan := self.flush_begin(dry=True)) is not None:
+            plan.run()
+            self.store.write(self.flush_batch(plan))
+            self.flush_done(plan)
+
+    def problems(self) -> list[str]:
+        """Laws of counting that do not hold, [] if all do. Only when nothing is in flight."""
+        frontier = self.frontier.counters()
+        return conservation(self.point.counters, self.due.pending, frontier["todo"], frontier["parked"])
+
+    def close(self, *, clean: bool = True) -> None:
+        """Leave the folder. `clean` is False after a failed write: then nothing more is written."""
+        if clean:
+            self.pages.close()
+            batch = self.store.batch(sync=True)
+            self.frontier.save(batch)
+            batch.put(CLEAN_KEY, b"1")
+            self.store.write(batch)
+        self.store.close()
+        self.lock.release()

@@ -186,6 +186,7 @@ class FilterConfig(_Section):
     include: tuple[str, ...] = ()
     exclude: tuple[str, ...] = ()
     exclude_extensions: tuple[str, ...] = ()  # such as ".zip"
+    memo_bytes_max: ByteCount = ByteCount(24 << 20)  # remembered results of raw links
 
 
 class TrapsConfig(_Section):

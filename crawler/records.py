@@ -211,13 +211,17 @@ class PageRecord(msgspec.Struct, gc=False, array_like=True):
     noindex: bool = False
     noarchive: bool = False
     error: str = ""
+    content_digest: bytes = b""  # 16 bytes, of the content that counts as a change (`pages/change.py`)
+    not_modified: int = 0  # successive answers 304
 
 
 class Capture(msgspec.Struct, gc=False, array_like=True):
     """Where a stored copy lies; the value of `c/<fingerprint><time>`.
 
     `kind` is "response" or "revisit"; a revisit names the response it repeats
-    by `refers_to` (that record's `c/` key) and the WARC fields that go with it.
+    by `refers_to` (that record's `c/` key). `length` is that of the record's
+    gzip member, `extent` that of all records of the capture, which follow one
+    another from `offset` on.
     """
 
     segment: str
@@ -231,3 +235,4 @@ class Capture(msgspec.Struct, gc=False, array_like=True):
     url: str
     refers_to: bytes = b""
     noarchive: bool = False
+    extent: int = 0

@@ -1,0 +1,1 @@
+"""URLs: their canonical form, fingerprint, and the cache of those met lately."""

@@ -128,7 +128,7 @@ class ClockCache:
     @cython.boundscheck(False)
     @cython.wraparound(False)
     def add_many(self, keys) -> bytearray:
-        """`add` of each of a buffer of uint64, in order; return its answers, a byte each (1: was not there)."""
+        """`add` each of a buffer of uint64, in order; return the answers, a byte each (1: was not there)."""
         i: cython.Py_ssize_t
         if not cython.compiled:
             keys = _as_words(keys)
@@ -324,7 +324,7 @@ class ClockCache:
     @cython.inline
     @cython.exceptval(check=False)
     def _move(self, source: cython.ulonglong, target: cython.ulonglong) -> cython.void:
-        """Move the member of another circle that lies in `source`, mark and all, to the free slot `target`."""
+        """Move the member of another circle in slot `source`, mark and all, to the free slot `target`."""
         self._set_link(self._predecessor(source), target)
         self._words[target] = self._words[source]
         self._moves += 1
@@ -350,7 +350,9 @@ class ClockCache:
         members = [slot for home in homes for slot in self._circle(home)]
         free = [slot for slot in range(self._slot_count) if self._table[slot] == slot << 2]
         assert sorted(members) == sorted(set(members)), "a slot is in two circles"
-        assert sorted(members + free) == list(range(self._slot_count)), "a slot is neither free nor in a circle"
+        assert sorted(members + free) == list(range(self._slot_count)), (
+            "a slot is neither free nor in a circle"
+        )
         assert sum(self._table[slot] >> 1 & 1 for slot in members) == len(homes), "a circle has two firsts"
         assert len(members) == self._count == len(set(self.keys())), "a key is held twice"
         assert all(slot >= self._next_free for slot in free), "a free slot was passed over"

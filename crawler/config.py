@@ -222,6 +222,7 @@ class DueConfig(_Section):
     buffer_entries_max: int = 1 << 18
     max_wait: Seconds = Seconds(5)
     merge_chunk_bytes: ByteCount = ByteCount(4 << 20)
+    log_bytes_max: ByteCount = ByteCount(16 << 20)  # a links log file of this size is followed by a new one
 
 
 class StoreConfig(_Section):

@@ -20,28 +20,35 @@ from collections.abc import Callable, Sequence
 import msgspec
 import numpy as np
 
+from crawler.clock import Clock
 from crawler.config import Config
 from crawler.due.eliminator import Eliminator
 from crawler.frontier.discovery import Decision, Frontier
 from crawler.pages.page_cache import PageCache
-from crawler.records import Errand, Extracted, Fetch, Link, LinkFlag, Outcome, PageRecord, PageState
+from crawler.records import Errand, Extracted, Fetch, Link, LinkFlag, Outcome
+from crawler.report import iso_time
+from crawler.robots.cache import RobotsCache
 from crawler.splitter.partition import Partition
 from crawler.storage.commit import Change
+from crawler.storage.kv import seal
 from crawler.urlfilter.intake import Accepted, Intake
+from crawler.urls.canonical import authority
 from crawler.urls.clock_cache import ClockCache
 from crawler.urls.fingerprint import Fingerprinter, cache_keys
 
 _encode_json = msgspec.json.Encoder().encode
 
-_STATES = {
-    Outcome.FETCHED: PageState.STORED,
-    Outcome.EMPTY: PageState.STORED,
-    Outcome.TRUNCATED: PageState.STORED,
-    Outcome.UNCHANGED: PageState.STORED,
-    Outcome.REDIRECT: PageState.REDIRECTED,
-    Outcome.GONE: PageState.GONE,
-    Outcome.ROBOTS_DENIED: PageState.DENIED,
+SCOPE_KEY = b"m/scope"  # what the seeds and their redirects span
+_NO_FAILURE = {
+    Outcome.FETCHED,
+    Outcome.EMPTY,
+    Outcome.TRUNCATED,
+    Outcome.UNCHANGED,
+    Outcome.REDIRECT,
+    Outcome.GONE,
+    Outcome.ROBOTS_DENIED,
 }
+_KEPT_BY_REDIRECTS = LinkFlag.SEED | LinkFlag.SITEMAP | LinkFlag.FEED | LinkFlag.REQUISITE
 
 
 class SameContent:
@@ -72,23 +79,27 @@ class Harvest:
         self,
         config: Config,
         *,
+        clock: Clock,
         fingerprinter: Fingerprinter,
         intake: Intake,
         cache: ClockCache,
         due: Eliminator,
         frontier: Frontier,
         pages: PageCache,
+        robots: RobotsCache,
         partition: Partition | None = None,
         outbox_caches: Sequence[ClockCache] = (),
         own_index: int = 0,
     ) -> None:
         self._config = config
+        self._clock = clock
         self._fingerprinter = fingerprinter
         self._intake = intake
         self._cache = cache
         self._due = due
         self._frontier = frontier
         self._pages = pages
+        self._robots = robots
         self._partition = partition
         self._outbox_caches = outbox_caches
         self._own_index = own_index
@@ -101,16 +112,15 @@ class Harvest:
         """The change for a page's fetch, final or to be repeated."""
         change = Change()
         decision = self._frontier.settle(errand, fetch, now)
-        change.count(f"pages.{fetch.outcome}")
-        change.count("bytes.wire", fetch.wire_bytes)
-        change.count("bytes.decoded", len(fetch.content))
+        capturing = self._pages.capture(fetch, errand, extracted, now, final=decision.final)
+        change.captures.append(capturing)
         if decision.final:
-            self._final(change, errand, fetch, extracted, now)
-        else:
-            change.count("pages.retried")
-        self._frontier.stage(decision, change)
-        change.line = self._line(errand, fetch, extracted, decision)
-        self._release(change, decision)
+            links = self._links_of_page(change, errand, fetch, extracted, capturing.digest)
+            if capturing.record is not None:
+                capturing.record.links = links
+        self._count(change, fetch, decision)
+        change.line = _line(errand, fetch, extracted, decision)
+        self.release(change, decision)
         return change
 
     def denied(self, errand: Errand, now: float) -> Change:
@@ -118,106 +128,79 @@ class Harvest:
         fetch = Fetch(url=errand.url, outcome=Outcome.ROBOTS_DENIED, began=now)
         return self.page(errand, fetch, None, now)
 
-    def _final(
-        self, change: Change, errand: Errand, fetch: Fetch, extracted: Extracted | None, now: float
-    ) -> None:
-        links = self._links_of_page(change, errand, fetch, extracted) if extracted is not None else 0
-        if fetch.outcome is Outcome.REDIRECT:
-            self._redirect(change, errand, fetch.location)
-        digest = b""
-        if fetch.status:
-            capture = self._pages.capture(fetch, errand, extracted, now)
-            change.captures.append(capture)
-            digest = capture.digest
-        self._pages.put_record(
-            change, errand.fingerprint, self._record(errand, fetch, extracted, digest, links, now)
+    def robots(self, errand: Errand, fetch: Fetch, hops: int, now: float) -> Change:
+        """The change for the answer to a robots.txt, at the end of its redirects."""
+        change = Change()
+        of = authority(errand.url)
+        self._robots.record(
+            of,
+            status=fetch.status,
+            outcome=fetch.outcome,
+            body=fetch.content,
+            complete=fetch.truncated in ("", "length"),
+            now=now,
+            batch=change,
         )
-        change.count("urls.done")
-        if _STATES.get(fetch.outcome, PageState.FAILED) is PageState.FAILED:
-            change.count("urls.failed")
+        if fetch.status:
+            change.captures.append(self._pages.capture(fetch, errand, None, now))
+        change.count(f"robots.{fetch.outcome}")
+        change.count("bytes.wire", fetch.wire_bytes)
+        if self._config.sitemaps.robots:
+            self._sitemaps(change, errand, self._robots.sitemaps(of))
+        decision = self._frontier.settle(errand, fetch, now)
+        self.release(change, decision)
+        return change
+
+    def release(self, change: Change, decision: Decision) -> None:
+        """Let the change hold the frontier's decision, and free the host's slot once it is durable."""
+        self._frontier.stage(decision, change)
+        change.after.append(lambda: self._frontier.release(decision, self._clock.now()))
 
     @staticmethod
-    def _record(
-        errand: Errand, fetch: Fetch, extracted: Extracted | None, digest: bytes, links: int, now: float
-    ) -> PageRecord:
-        return PageRecord(
-            url=errand.url,
-            state=_STATES.get(fetch.outcome, PageState.FAILED),
-            outcome=fetch.outcome,
-            status=fetch.status,
-            depth=errand.depth,
-            via=errand.via,
-            redirects=errand.redirects,
-            flags=errand.flags,
-            fetched_at=fetch.began,
-            changed_at=fetch.began,
-            took=fetch.took,
-            content_type=fetch.content_type,
-            digest=digest,
-            etag=fetch.header(b"etag").decode("latin-1"),
-            last_modified=fetch.header(b"last-modified").decode("latin-1"),
-            attempts=errand.attempt + 1,
-            fetches=1 if fetch.status else 0,
-            links=links,
-            location=fetch.location,
-            noindex=extracted.noindex if extracted else False,
-            noarchive=extracted.noarchive if extracted else False,
-            error=fetch.error,
-        )
-
-    def _line(
-        self, errand: Errand, fetch: Fetch, extracted: Extracted | None, decision: Decision
-    ) -> bytes:
-        line = {
-            "id": f"{errand.fingerprint:016x}",
-            "url": errand.url,
-            "ts": fetch.began,
-            "outcome": fetch.outcome,
-            "status": fetch.status,
-            "mime": fetch.content_type,
-            "bytes": len(fetch.body),
-            "took": round(fetch.took, 4),
-            "depth": errand.depth,
-            "attempt": errand.attempt + 1,
-            "decision": decision.kind,
-        }
-        if extracted is not None and extracted.title:
-            line["title"] = extracted.title
-        if fetch.truncated:
-            line["truncated"] = fetch.truncated
-        if fetch.location:
-            line["location"] = fetch.location
-        if fetch.error:
-            line["error"] = fetch.error
-        return _encode_json(line) + b"\n"
-
-    def _release(self, change: Change, decision: Decision) -> None:
-        change.after.append(lambda: self._frontier.release(decision))
+    def _count(change: Change, fetch: Fetch, decision: Decision) -> None:
+        change.count(f"pages.{fetch.outcome}")
+        change.count("bytes.wire", fetch.wire_bytes)
+        change.count("bytes.decoded", len(fetch.content))
+        if not decision.final:
+            change.count("pages.retried")
+            return
+        change.count("urls.done")
+        if fetch.outcome not in _NO_FAILURE:
+            change.count("urls.failed")
 
     # -- links ---------------------------------------------------------------
 
-    def _links_of_page(self, change: Change, errand: Errand, fetch: Fetch, extracted: Extracted) -> int:
+    def _links_of_page(
+        self, change: Change, errand: Errand, fetch: Fetch, extracted: Extracted | None, digest: bytes
+    ) -> int:
+        if fetch.outcome is Outcome.REDIRECT:
+            return self._redirect(change, errand, fetch.location)
+        if extracted is None:
+            return 0
         if extracted.parse_limit:
             change.count("pages.parse_limit")
-        if extracted.nofollow or self._is_copy(errand, fetch):
+        if extracted.nofollow or self._is_copy(errand, digest):
             change.count("pages.links_not_taken")
             return 0
+        base, encoding = extracted.base, extracted.encoding
         depth, via = errand.depth + 1, errand.fingerprint
-        found = self.links(change, extracted.base, extracted.hrefs, extracted.encoding, depth, via, 0)
+        found = self.links(change, base, extracted.hrefs, encoding, depth, via)
         if extracted.requisites:
-            flags = int(LinkFlag.REQUISITE)
-            found += self.links(
-                change, extracted.base, extracted.requisites, extracted.encoding, depth, via, flags
-            )
+            wanted = int(LinkFlag.REQUISITE)
+            found += self.links(change, base, extracted.requisites, encoding, depth, via, wanted)
         if extracted.refresh:
-            self._redirect(change, errand, extracted.refresh, base=extracted.base)
+            found += self._redirect(change, errand, extracted.refresh, base=base)
         return found
 
-    def _is_copy(self, errand: Errand, fetch: Fetch) -> bool:
-        """True from the page on that is one copy too many of the same bytes on its host."""
-        limit = self._config.traps.same_digest_pages_max
-        digest = self._fingerprinter.hash(fetch.content).to_bytes(8, "little")
-        return self._same_content.count(errand.host, digest) > limit
+    def _is_copy(self, errand: Errand, digest: bytes) -> bool:
+        """True from the page on that is one copy too many of the same content on its host."""
+        return self._same_content.count(errand.host, digest) > self._config.traps.same_digest_pages_max
+
+    def _sitemaps(self, change: Change, errand: Errand, urls: Sequence[str]) -> None:
+        """Queue the sitemaps that a robots.txt names, and /sitemap.xml if that is to be guessed."""
+        if self._config.sitemaps.guess:
+            urls = [*urls, "/sitemap.xml"]
+        self.links(change, errand.url, list(urls), "utf-8", 0, 0, int(LinkFlag.SITEMAP))
 
     def links(
         self,
@@ -227,7 +210,7 @@ class Harvest:
         encoding: str,
         depth: int,
         via: int,
-        flags: int,
+        flags: int = 0,
         redirects: int = 0,
     ) -> int:
         """Filter raw links and queue those not seen lately; return how many were accepted."""
@@ -237,28 +220,38 @@ class Harvest:
             change.count(f"urls.filtered.{rule}", n)
         return self._admit(change, accepted, depth, via, flags, redirects)
 
-    def _redirect(self, change: Change, errand: Errand, location: str, base: str = "") -> None:
-        """The target of a redirect or refresh: a link of the same depth, one hop further on."""
-        flags = errand.flags & (LinkFlag.SEED | LinkFlag.SITEMAP | LinkFlag.REQUISITE) | LinkFlag.REDIRECT
+    def _redirect(self, change: Change, errand: Errand, location: str, base: str = "") -> int:
+        """The target of a redirect or refresh: a link of the same depth, one hop further on.
+
+        A seed's target is a seed: it widens the scope.
+        """
         if errand.redirects >= self._config.fetch.redirects_max:
             change.count("urls.filtered.redirect_chain")
-            return
-        self.links(
-            change,
-            base or errand.url,
-            [location],
-            "utf-8",
-            errand.depth,
-            errand.fingerprint,
-            int(flags),
-            errand.redirects + 1,
+            return 0
+        base = base or errand.url
+        flags = int(errand.flags & _KEPT_BY_REDIRECTS | LinkFlag.REDIRECT)
+        if flags & LinkFlag.SEED:
+            self._widen(change, base, location, flags)
+        return self.links(
+            change, base, [location], "utf-8", errand.depth, errand.fingerprint, flags, errand.redirects + 1
         )
 
+    def _widen(self, change: Change, base: str, location: str, flags: int) -> None:
+        """Take a seed or its target into the scope, and keep the scope with the change."""
+        if self._intake.seed(location, flags, base=base).rule:
+            return
+        change.put(SCOPE_KEY, seal(_encode_json(self._intake.filter.scope.state())))
+
     def seeds(self, urls: Sequence[str]) -> Change:
-        """The change for URLs given by the user (canonical already)."""
+        """The change for URLs given by the user (request forms)."""
         change = Change()
+        before = len(self._intake.filter.scope)
+        for url in urls:
+            self._intake.filter.widen(url)
+        if len(self._intake.filter.scope) > before:
+            change.put(SCOPE_KEY, seal(_encode_json(self._intake.filter.scope.state())))
         change.count("urls.seeds", len(urls))
-        self.links(change, "", urls, "utf-8", 0, 0, int(LinkFlag.SEED))
+        self.links(change, urls[0], urls, "utf-8", 0, 0, int(LinkFlag.SEED))
         return change
 
     def _admit(
@@ -337,3 +330,26 @@ class Harvest:
         change.count("urls.to_due", len(missed))
         change.links += [links[i] for i in missed.tolist()]
         return change
+
+
+def _line(errand: Errand, fetch: Fetch, extracted: Extracted | None, decision: Decision) -> bytes:
+    """The line of pages.jsonl for a fetch."""
+    line = {
+        "id": f"{errand.fingerprint:016x}",
+        "url": errand.url,
+        "ts": iso_time(fetch.began),
+        "outcome": fetch.outcome,
+        "status": fetch.status,
+        "mime": fetch.content_type,
+        "bytes": len(fetch.body),
+        "took": round(fetch.took, 4),
+        "depth": errand.depth,
+        "attempt": errand.attempt + 1,
+        "decision": decision.kind,
+    }
+    if extracted is not None and extracted.title:
+        line["title"] = extracted.title
+    for name in ("truncated", "location", "error"):
+        if value := getattr(fetch, name):
+            line[name] = value
+    return _encode_json(line) + b"\n"

@@ -24,7 +24,7 @@ def iso_time(instant: float) -> str:
     return datetime.fromtimestamp(instant, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def conservation(counters: Mapping[str, int], pending: int, todo: int, parked: int) -> list[str]:
+def conservation(counters: Mapping[str, int], due: Mapping[str, int], todo: int, parked: int) -> list[str]:
     """The laws that do not hold, a line each; [] if all do."""
     c = counters.get
     laws = {
@@ -34,9 +34,9 @@ def conservation(counters: Mapping[str, int], pending: int, todo: int, parked: i
         ),
         "to_due = pending + known + new": (
             c("urls.to_due", 0),
-            pending + c("urls.known", 0) + c("urls.new", 0),
+            due["pending"] + due["known"] + due["new"],
         ),
-        "new = done + todo + parked": (c("urls.new", 0), c("urls.done", 0) + todo + parked),
+        "new = done + todo + parked": (due["new"], c("urls.done", 0) + todo + parked),
     }
     return [f"{law}: {left} != {right}" for law, (left, right) in laws.items() if left != right]
 

@@ -129,9 +129,6 @@ class Stages:
         batch = self.store.batch(sync=True)
         self.frontier.add(plan.new_links, batch, self.clock.now())
         self.due.stage_flush(plan, batch)
-        self.point.counters["urls.new"] += len(plan.new_links)
-        self.point.counters["urls.known"] += plan.known
-        self.point.put_counters(batch)
         return batch
 
     def flush_done(self, plan) -> None:

@@ -32,14 +32,25 @@ COUNTERS_KEY = b"m/counters"
 class Participant(Protocol):
     """A stage with files or keys of its own in the commit."""
 
-    def write(self, items: Sequence[Any]) -> None:
-        """Append `items` to files, synced on return. Writer thread."""
-
     def stage(self, batch: Batch) -> None:
         """Put what names the files' new lengths. Writer thread."""
 
     def committed(self) -> None:
         """The batch is durable. Loop thread."""
+
+
+class Archive(Participant, Protocol):
+    """The page cache: captures are appended, durable on return."""
+
+    def write(self, capturings: list[Any]) -> None: ...
+
+
+class LinksLog(Participant, Protocol):
+    """The DUE's log of pending links."""
+
+    def append(self, links: Sequence[Link]) -> None: ...
+
+    def sync(self) -> None: ...
 
 
 class Change:
@@ -83,8 +94,8 @@ class CommitPoint:
         self,
         store: KeyValue,
         *,
-        pages: Participant,
-        due: Participant,
+        pages: Archive,
+        due: LinksLog,
         outbox: Participant | None = None,
         inbox: Participant | None = None,
         group_entries_max: int,
@@ -129,10 +140,9 @@ class CommitPoint:
         reach("record appended")
         links = [link for change in group for link in change.links]
         if links:
-            self._due.write(links)
-        foreign = [entry for change in group for entry in change.foreign]
-        if foreign and self._outbox is not None:
-            self._outbox.write(foreign)
+            self._due.append(links)
+            if self._sync:
+                self._due.sync()
         reach("synced")
 
     def _write_batch(self, group: Sequence[Change]) -> None:

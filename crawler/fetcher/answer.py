@@ -17,6 +17,7 @@ from crawler.records import Outcome
 
 INTERIM_MAX = 16  # 1xx answers before the final one (RFC 9110 15.2 sets no bound)
 _PREFIX = b"HTTP/"
+_START_MAX = 16  # blank lines before the status line are passed over, a few
 
 
 class State(Enum):
@@ -125,26 +126,27 @@ class Answer:
     def _take_head(self, data: bytes) -> bytes:
         """Take header bytes, 1xx answers among them; return what follows the final header block."""
         while True:
-            searched = max(len(self._pending) - 2, 0)
-            self._pending += data
-            self._skip_blank_lines()
-            match = framing.HEAD_END.search(self._pending, searched)
+            searched = 0
+            if self._pending:
+                searched = max(len(self._pending) - 2, 0)
+                self._pending += data
+                data = b""
+            match = framing.HEAD_END.search(self._pending or data, searched)
             if match is None:
+                self._pending += data
                 self._check_start()
                 return b""
-            block = bytes(self._pending[: match.end()])
-            data = bytes(self._pending[match.end() :])
-            self._pending.clear()
-            if self._take_block(block):
+            if self._pending:
+                data = bytes(self._pending)
+                self._pending.clear()
+            block, data = data[: match.end()], data[match.end() :]
+            if block.strip(b"\r\n") and self._take_block(block):
                 return data
 
-    def _skip_blank_lines(self) -> None:
-        if self._pending[:1] in (b"\r", b"\n"):
-            stripped = self._pending.lstrip(b"\r\n")
-            del self._pending[: len(self._pending) - len(stripped)]
-
     def _check_start(self) -> None:
-        if self._pending[:5] != _PREFIX[: len(self._pending[:5])]:
+        """Refuse early what is no status line, such as a bare page (HTTP/0.9), and a header without end."""
+        start = bytes(self._pending[:_START_MAX]).lstrip(b"\r\n")[:5]
+        if start != _PREFIX[: len(start)]:
             raise BadAnswer(Outcome.FRAMING, f"no status line: {bytes(self._pending[:60])!r}")
         self._check_size(len(self._pending))
 

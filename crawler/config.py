@@ -142,6 +142,7 @@ class FetchConfig(_Section):
     redirects_max: int = 10
     keep_alive_extra: Seconds = Seconds(5)  # an idle connection is kept for the host's gap and this
     keep_alive_max: Seconds = Seconds(35)
+    idle_connections_max: int = 400  # kept open over all hosts; with 500 in flight under 1,024 descriptors
     cookies: bool = False
     tls: str = "verify"  # verify | record
     proxy: str = ""

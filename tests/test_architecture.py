@@ -23,6 +23,8 @@ SHELL = {
     "api.py",
     "demo.py",
     "fetcher/client.py",
+    "fetcher/connection.py",
+    "fetcher/connector.py",
     "fetcher/resolver.py",
     "extract/worker.py",
     "splitter/peers.py",

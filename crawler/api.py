@@ -230,9 +230,9 @@ class Crawl:
             counters=stages.point.counters,
             run_counters=stages.point.counters - stages.counters_before,
             sections={
-                "frontier": stages.frontier.counters(),
-                "hosts": list(stages.frontier.hosts(HOSTS_IN_REPORT, stages.clock.now())),
-                "due": stages.due.counters(),
+                "frontier": stages.frontier_counts(),
+                "hosts": list(stages.frontier.hosts_by_state(stages.clock.now(), HOSTS_IN_REPORT)),
+                "due": stages.due_counts(),
                 "why_slow": stages.frontier.why_slow(),
             },
             problems=stages.problems() if whole else ["not checked: the run failed"],

@@ -60,9 +60,9 @@ class Commands:
             stages.point.counters,
             name=stages.name,
             now=now,
-            frontier=stages.frontier.counters(),
-            due=stages.due.counters(),
-            waiting=list(stages.frontier.hosts(hosts, now)),
+            frontier=stages.frontier_counts(),
+            due=stages.due_counts(),
+            waiting=list(stages.frontier.hosts_by_state(now, hosts)),
         )
 
     def why(self, url: str) -> dict[str, Any]:

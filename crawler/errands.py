@@ -11,15 +11,18 @@ other than the errand's own it takes that host's slot first.
 
 import asyncio
 from collections.abc import Awaitable, Callable
+import msgspec
+
 from crawler.clock import Clock
 from crawler.config import Config
 from crawler.fetcher.client import Client
+from crawler.fetcher.outcome import blame_of
 from crawler.fetcher.request import Request
 from crawler.fetcher.resolver import Resolver
 from crawler.frontier.discovery import Frontier
 from crawler.harvest import Harvest
 from crawler.reader import Reader
-from crawler.records import Errand, Extracted, Fetch, Outcome, Task
+from crawler.records import Errand, Extracted, Fetch, LinkFlag, Outcome, Task
 from crawler.storage.commit import Change
 from crawler.storage.faults import reach
 from crawler.urls.canonical import duplicate_key, hostname, resolve
@@ -43,6 +46,7 @@ class Errands:
         reader: Reader,
         harvest: Harvest,
         queue: Callable[[Change], None],
+        wake: Callable[[], None],
         sink: Sink | None = None,
     ) -> None:
         self._config = config
@@ -53,7 +57,8 @@ class Errands:
         self._reader = reader
         self._harvest = harvest
         self._queue = queue
-        self._sink = sink
+        self._wake = wake
+        self.sink = sink
         self._run = {
             Task.PAGE: self._page,
             Task.ROBOTS: self._robots_txt,
@@ -82,15 +87,11 @@ class Errands:
     async def _resolve(self, errand: Errand) -> None:
         found = await self._resolver.resolve(errand.hostname)
         now = self._clock.now()
-        change = Change()
         if found.addresses:
-            decision = self._frontier.resolved(errand, found.addresses, found.expires, now)
-        else:
-            failure = Fetch(url=errand.url, outcome=found.outcome, blame=found.blame, error=found.error, began=now)
-            decision = self._frontier.settle(errand, failure, now)
-            change.count(f"hosts.{found.outcome}")
-        self._harvest.release(change, decision)
-        self._queue(change)
+            self._frontier.resolved(errand, found.addresses, found.expires, now)
+            return self._wake()
+        failure = Fetch(url=errand.url, outcome=found.outcome, blame=blame_of(found.outcome), error=found.error)
+        self._queue(self._harvest.unresolved(errand, failure, now))
 
     async def _denied(self, errand: Errand) -> None:
         self._queue(self._harvest.denied(errand, self._clock.now()))
@@ -107,19 +108,19 @@ class Errands:
         extracted = await self._reader.read(errand, fetch)
         self.pages_ended += 1
         change = self._harvest.page(errand, fetch, extracted, self._clock.now())
-        if self._sink is None:
+        if self.sink is None:
             self._queue(change)
         else:
             await self._deliver(change, errand, fetch, extracted)
 
     async def _deliver(self, change: Change, errand: Errand, fetch: Fetch, extracted: Extracted | None) -> None:
         """Give the page to the sink once it is durable."""
-        assert self._sink is not None
+        assert self.sink is not None
         committed = asyncio.get_running_loop().create_future()
         change.after.append(lambda: committed.set_result(None))
         self._queue(change)
         await committed
-        await self._sink(errand, fetch, extracted)
+        await self.sink(errand, fetch, extracted)
 
     # -- hops -----------------------------------------------------------------
 
@@ -148,32 +149,44 @@ class Errands:
         return target if duplicate_key(target) in own else ""
 
     async def _hop(self, errand: Errand, request: Request, url: str, before: Fetch) -> Fetch:
+        """Fetch the next URL of a chain in its host's turn."""
         name = hostname(url)
-        if name == errand.hostname:
-            await asyncio.sleep(self._frontier.gap(errand, before, self._clock.now()))
-            return await self._client.fetch(request.to(url))
-        if not await self._borrow(name):
+        self._frontier.give_back(errand.hostname, self._clock.now(), before.took, before.retry_after)
+        addresses = request.addresses
+        if name != errand.hostname:
+            found = await self._resolver.resolve(name)
+            if not found.addresses:
+                return Fetch(url=url, outcome=found.outcome, blame=blame_of(found.outcome), error=found.error)
+            addresses = found.addresses[:1]
+        if not await self._borrow(errand, name, addresses[0] if addresses else ""):
             return Fetch(url=url, outcome=Outcome.CONNECT_ERROR, error=f"no turn at {name} in time")
-        fetch = None
+        took = 0.0
         try:
-            fetch = await self._fetch_elsewhere(request, url, name)
+            fetch = await self._client.fetch(msgspec.structs.replace(request, url=url, addresses=addresses))
+            took = fetch.took
             return fetch
         finally:
-            took, pause = (fetch.took, fetch.retry_after) if fetch else (0.0, 0.0)
-            self._frontier.give_back(name, self._clock.now(), took, pause)
+            if name != errand.hostname:
+                self._frontier.give_back(name, self._clock.now(), took)
 
-    async def _borrow(self, name: str) -> bool:
-        """Take the slot of another host; False if that takes too long."""
+    async def _borrow(self, errand: Errand, name: str, address: str) -> bool:
+        """Wait for the turn of a hop; False if that takes too long."""
         give_up = self._clock.now() + HOP_WAIT_MAX
-        while (at := self._frontier.borrow(name, self._clock.now())) > 0.0:
-            now = self._clock.now()
-            if at > give_up or now > give_up:
+        while (at := self._frontier.borrow(name, self._clock.now(), errand, address)) > 0.0:
+            if max(at, self._clock.now()) > give_up:
                 return False
-            await asyncio.sleep(max(0.05, at - now))
+            await asyncio.sleep(max(0.01, at - self._clock.now()))
         return True
 
-    async def _fetch_elsewhere(self, request: Request, url: str, name: str) -> Fetch:
-        found = await self._resolver.resolve(name)
-        if not found.addresses:
-            return Fetch(url=url, outcome=found.outcome, blame=found.blame, error=found.error)
-        return await self._client.fetch(request.to(url, addresses=found.addresses[:1]))
+    def _request(self, errand: Errand, *, robots: bool = False) -> Request:
+        config = self._config
+        request = Request(
+            url=errand.url,
+            addresses=(errand.address,) if errand.address else (),
+            keep_alive=self._frontier.keep_alive(errand),
+        )
+        if robots:
+            request.body_bytes_max = config.robots.bytes_max
+        elif errand.flags & LinkFlag.SITEMAP:
+            request.body_bytes_max = request.wire_bytes_max = config.sitemaps.bytes_max
+        return request

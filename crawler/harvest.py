@@ -23,7 +23,7 @@ import numpy as np
 from crawler.clock import Clock
 from crawler.config import Config
 from crawler.due.eliminator import Eliminator
-from crawler.frontier.discovery import Decision, Frontier
+from crawler.frontier.discovery import Decision, End, Frontier
 from crawler.pages.page_cache import PageCache
 from crawler.records import Errand, Extracted, Fetch, Link, LinkFlag, Outcome
 from crawler.report import iso_time
@@ -112,9 +112,9 @@ class Harvest:
         """The change for a page's fetch, final or to be repeated."""
         change = Change()
         decision = self._frontier.settle(errand, fetch, now)
-        capturing = self._pages.capture(fetch, errand, extracted, now, final=decision.final)
+        capturing = self._pages.capture(fetch, errand, extracted, now, final=decision.end is End.DONE)
         change.captures.append(capturing)
-        if decision.final:
+        if decision.end is End.DONE:
             links = self._links_of_page(change, errand, fetch, extracted, capturing.digest)
             if capturing.record is not None:
                 capturing.record.links = links
@@ -151,6 +151,13 @@ class Harvest:
         self.release(change, decision)
         return change
 
+    def unresolved(self, errand: Errand, failure: Fetch, now: float) -> Change:
+        """The change for a host whose addresses could not be found."""
+        change = Change()
+        change.count(f"hosts.{failure.outcome}")
+        self.release(change, self._frontier.settle(errand, failure, now))
+        return change
+
     def release(self, change: Change, decision: Decision) -> None:
         """Let the change hold the frontier's decision, and free the host's slot once it is durable."""
         self._frontier.stage(decision, change)
@@ -161,7 +168,7 @@ class Harvest:
         change.count(f"pages.{fetch.outcome}")
         change.count("bytes.wire", fetch.wire_bytes)
         change.count("bytes.decoded", len(fetch.content))
-        if not decision.final:
+        if decision.end is not End.DONE:
             change.count("pages.retried")
             return
         change.count("urls.done")
@@ -345,7 +352,7 @@ def _line(errand: Errand, fetch: Fetch, extracted: Extracted | None, decision: D
         "took": round(fetch.took, 4),
         "depth": errand.depth,
         "attempt": errand.attempt + 1,
-        "decision": decision.kind,
+        "decision": decision.end,
     }
     if extracted is not None and extracted.title:
         line["title"] = extracted.title

@@ -14,6 +14,7 @@ writer thread, merges of runs in another.
 import asyncio
 import contextlib
 import logging
+import math
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -21,13 +22,14 @@ from typing import Any
 
 from crawler.commands import Commands
 from crawler.errands import Errands, Sink
+from crawler.errors import StoreError
 from crawler.fetcher.client import Client
 from crawler.fetcher.resolver import Resolver
 from crawler.reader import Extractor, Reader
 from crawler.stages import Stages
 from crawler.storage.commit import Change
 from crawler.storage.faults import reach
-from crawler.storage.files import free_bytes
+from crawler.storage.files import free_bytes, total_bytes
 
 log = logging.getLogger("crawler")
 
@@ -72,10 +74,11 @@ class Process:
             clock=self.clock,
             frontier=self.frontier,
             client=Client(config.fetch, config.identity, config.network, self.clock),
-            resolver=Resolver(config.network, self.clock),
+            resolver=Resolver(config.network, clock=self.clock),
             reader=Reader(config, extractor),
             harvest=stages.harvest,
             queue=self.queue,
+            wake=self._news.set,
             sink=sink,
         )
 
@@ -177,7 +180,7 @@ class Process:
 
     def stopped_on_purpose(self) -> bool:
         """True if someone or a limit of the run ended it, not the crawl itself."""
-        return self.stopped_by not in ("", "finished", "patience")
+        return self.stopped_by not in ("", "done", "patience")
 
     async def _drain(self) -> None:
         """Let what is in flight end, for a while; then commit what there is."""
@@ -204,14 +207,14 @@ class Process:
             self._look_at_disk()
 
     def _look_at_disk(self) -> None:
-        free, total = free_bytes(self.stages.directory)
+        free, total = free_bytes(self.stages.directory), total_bytes(self.stages.directory)
         if free < self.config.store.stop_water_bytes:
             log.error("disk: %d MiB free; stopping. Make room and start again", free >> 20)
             self.stop("disk")
         low = free < min(self.config.store.low_water_bytes, total // 20)
-        if low != self.frontier.held:
+        if low != ("disk" in self.frontier.paused):
             log.warning("disk: %d MiB free; fetching %s", free >> 20, "stops" if low else "goes on")
-            self.frontier.held = low
+            self.frontier.pause("disk") if low else self.frontier.resume("disk")
             self._news.set()
 
     # -- committing ----------------------------------------------------------
@@ -238,7 +241,7 @@ class Process:
 
     async def _commit_news_or_flush_time(self) -> None:
         wakeup = self.due.next_wakeup()
-        delay = None if wakeup is None else max(0.0, wakeup - self.clock.now())
+        delay = None if wakeup == math.inf else max(0.0, wakeup - self.clock.now())
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(delay):
                 await self._commit_news.wait()
@@ -264,9 +267,15 @@ class Process:
         plan = self.stages.flush_begin(dry=dry)
         if plan is None:
             return False
-        await self._in_writer(plan.run)
-        await self._in_writer(self.stages.store.write, self.stages.flush_batch(plan))
-        self.stages.flush_done(plan)
+        try:
+            await self._in_writer(plan.run)
+        except StoreError as error:  # nothing rests on the run yet: its links wait for another try
+            log.error("DUE: %s; trying again later", error)
+            self.due.flush_failed(plan, self.clock.now())
+            return False
+        batch = self.stages.flush_batch(plan)
+        await self._in_writer(self.stages.store.write, batch)
+        self.stages.flush_done(plan, batch)
         self._news.set()
         self._compact()
         return True
@@ -284,7 +293,13 @@ class Process:
         task.add_done_callback(self._background_done)
 
     async def _merge(self, plan: Any) -> None:
-        await asyncio.get_running_loop().run_in_executor(self._merger, plan.run)
+        try:
+            await asyncio.get_running_loop().run_in_executor(self._merger, plan.run)
+        except StoreError as error:  # the inputs stay as they are
+            log.error("DUE: %s; runs stay unmerged", error)
+            self.due.compaction_failed(plan)
+            self._compacting = False
+            return
         reach("compaction merged")
         self._jobs.append((lambda batch: self.due.stage_compaction(plan, batch), lambda: self._merged(plan)))
         self._commit_news.set()

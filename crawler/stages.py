@@ -8,22 +8,27 @@ import random
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import msgspec
+
+from crawler import __version__
 from crawler.clock import Clock
 from crawler.config import Config
-from crawler.due.eliminator import Eliminator
+from crawler.due.eliminator import Eliminator, FlushPlan
 from crawler.frontier.discovery import Frontier
-from crawler.harvest import Harvest
+from crawler.harvest import SCOPE_KEY, Harvest
 from crawler.pages.page_cache import PageCache
 from crawler.report import conservation
 from crawler.robots.cache import RobotsCache
 from crawler.storage.commit import Change, CommitPoint
 from crawler.storage.faults import reach
 from crawler.storage.files import Lock
-from crawler.storage.kv import LevelStore
+from crawler.storage.kv import LevelStore, unseal
 from crawler.urlfilter.intake import Intake
+from crawler.urlfilter.rules import Scope, UrlFilter
 from crawler.urls.clock_cache import ClockCache
-from crawler.urls.fingerprint import Fingerprinter
+from crawler.urls.fingerprint import Fingerprinter, registrable_domain
 
 CLEAN_KEY = b"m/clean"  # present from a clean end until the next opening
 
@@ -69,19 +74,31 @@ class Stages:
         urls = config.urls
         self.fingerprinter = Fingerprinter(seed, method=urls.fingerprint, partition=urls.partition)
         self.robots = RobotsCache(store, config.robots, config.identity.token, 4 * config.crawl.concurrency)
-        self.pages = PageCache(self.directory, store, config.pages, process=self.name)
+        self.pages = PageCache(
+            self.directory,
+            store,
+            config.pages,
+            process=self.name,
+            software=f"crawler/{__version__}",
+            operator=config.identity.contact,
+            robots_policy=config.robots.policy,
+            fingerprint=self.fingerprinter.fingerprint,
+            sync=config.store.durability == "power",
+        )
         self.due = Eliminator(
             self.directory,
             store,
             config.due,
             check_value=self.fingerprinter.check_value,
             method=urls.fingerprint,
+            fault=reach,
         )
         self.frontier = Frontier(
             store,
             config,
             robots=self.robots,
             fingerprinter=self.fingerprinter,
+            registrable_domain=registrable_domain,
             concurrency=config.crawl.concurrency,
             rng=random.Random(),
         )
@@ -94,7 +111,13 @@ class Stages:
             sync=config.store.durability == "power",
         )
         self.counters_before = Counter(self.point.counters)
-        self.intake = Intake(config, self.fingerprinter, hook=url_filter)
+        self.intake = Intake(
+            UrlFilter(self._scope(), config.filter, config.traps, requisites=config.crawl.requisites),
+            self.fingerprinter,
+            length_max=urls.length_max,
+            strip_session_ids=urls.strip_session_ids,
+            hook=url_filter,
+        )
         self.harvest = Harvest(
             config,
             clock=clock,
@@ -107,6 +130,14 @@ class Stages:
             robots=self.robots,
         )
 
+    def _scope(self) -> Scope:
+        """The scope as seeds and their redirects have spanned it so far."""
+        value = self.store.get(SCOPE_KEY)
+        kind = self.config.crawl.scope
+        if value is None:
+            return Scope(kind)
+        return Scope.from_state(kind, msgspec.json.decode(unseal(SCOPE_KEY, value)))
+
     def _note_opening(self) -> bool:
         """True if the last run ended cleanly; from now on it counts as unclean until `close`."""
         clean = self.store.get(CLEAN_KEY) is not None
@@ -118,12 +149,12 @@ class Stages:
 
     # -- the DUE's flush, phase by phase -------------------------------------
 
-    def flush_begin(self, *, dry: bool):
+    def flush_begin(self, *, dry: bool) -> FlushPlan | None:
         """A plan of the DUE whose `run` may go to another thread; None if a flush has to wait."""
         now = self.clock.now()
         return self.due.begin_flush(now) if self.due.wants_flush(now, dry=dry) else None
 
-    def flush_batch(self, plan):
+    def flush_batch(self, plan: FlushPlan) -> Any:
         """The one batch that makes the plan's new URLs known and gives them to the frontier."""
         reach("flush joined")
         batch = self.store.batch(sync=True)
@@ -131,10 +162,11 @@ class Stages:
         self.due.stage_flush(plan, batch)
         return batch
 
-    def flush_done(self, plan) -> None:
+    def flush_done(self, plan: FlushPlan, batch: Any) -> None:
         """The batch is durable."""
         reach("flush written")
         self.due.flushed(plan)
+        self.frontier.committed(batch)
         reach("flush done")
 
     # -- at rest ---------------------------------------------------------------
@@ -147,20 +179,38 @@ class Stages:
         self.point.committed(group)
         while (plan := self.flush_begin(dry=True)) is not None:
             plan.run()
-            self.store.write(self.flush_batch(plan))
-            self.flush_done(plan)
+            batch = self.flush_batch(plan)
+            self.store.write(batch)
+            self.flush_done(plan, batch)
 
     def problems(self) -> list[str]:
         """Laws of counting that do not hold, [] if all do. Only when nothing is in flight."""
-        frontier = self.frontier.counters()
-        return conservation(self.point.counters, self.due.pending, frontier["todo"], frontier["parked"])
+        frontier = self.frontier_counts()
+        return conservation(self.point.counters, self.due_counts(), frontier["todo"], frontier["parked"])
+
+    def frontier_counts(self) -> dict[str, int]:
+        """URLs to do (those in flight among them), parked in all and by rule, hosts by state."""
+        counts = self.frontier.counters()
+        parked = sum(n for name, n in counts.items() if name.startswith("parked_"))
+        return counts | {"todo": counts["todo"] + counts["in_flight"], "parked": parked}
+
+    def due_counts(self) -> dict[str, Any]:
+        """What the DUE has seen since the crawl began, and its estimate of URLs lost to collisions."""
+        due = self.due
+        return {
+            "pending": due.pending,
+            "known": due.known,
+            "new": due.new,
+            "runs": len(due.runs),
+            "expected_collisions": due.expected_collisions(),
+        }
 
     def close(self, *, clean: bool = True) -> None:
         """Leave the folder. `clean` is False after a failed write: then nothing more is written."""
         if clean:
             self.pages.close()
             batch = self.store.batch(sync=True)
-            self.frontier.save(batch)
+            self.frontier.flush(batch)
             batch.put(CLEAN_KEY, b"1")
             self.store.write(batch)
         self.store.close()

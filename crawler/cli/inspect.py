@@ -40,7 +40,7 @@ def _status_text(status: dict[str, Any], hosts: int) -> str:
         shown = ", ".join(f"{name} {_number(value)}" for name, value in values.items())
         lines.append(f"{section + ':':<10}{shown or 'nothing yet'}")
     for host in status.get("waiting", [])[:hosts]:
-        wait = f", ready in {host['ready_in']:.1f} s" if host.get("ready_in", 0) > 0 else ""
+        wait = f", ready in {host['wait']:.1f} s" if host["wait"] > 0 else ""
         lines.append(f"host:     {host['host']}: {host['todo']:,} to do, {host['state']}{wait}")
     return "\n".join(lines)
 

@@ -79,6 +79,6 @@ def screen(status: dict[str, Any], rates: dict[str, float], elapsed: float) -> A
     for title, justify in (("host", "left"), ("to do", "right"), ("state", "left"), ("ready in", "right")):
         table.add_column(title, justify=justify, no_wrap=True)
     for host in status["waiting"][:12]:
-        wait = host.get("ready_in", 0.0)
+        wait = host["wait"]
         table.add_row(host["host"], f"{host['todo']:,}", host["state"], f"{wait:.1f} s" if wait > 0 else "now")
     return Group(head, Text(outcomes, style="dim"), table)

@@ -4,8 +4,8 @@
                                                 |
                                           accepted: unique by fingerprint;  rejected: counted by rule
 
-Pages of one directory share nearly all their hrefs (navigation, index, style),
-and what a relative href means hangs on the directory of the base alone. So
+Pages of one directory share most of their hrefs (navigation, index), and what
+a relative href means hangs on the directory of the base alone. So
 there is one table a directory, href -> result, and a page costs a dictionary
 look-up a link. Exceptions are worked out each time: hrefs that are empty or
 begin with `?` (they take the base's file name or more), `http:x` (which the
@@ -33,7 +33,17 @@ from numpy.typing import NDArray
 
 from crawler.records import LinkFlag
 from crawler.urlfilter.rules import RULES, UrlFilter
-from crawler.urls.canonical import LENGTH_MAX, duplicate_key, parse, query_codec, resolve_or_rule
+from crawler.urls.canonical import (
+    LENGTH_MAX,
+    TOO_LONG,
+    ancestors,
+    directory,
+    duplicate_key,
+    parse,
+    plain_join,
+    query_codec,
+    resolve_or_rule,
+)
 from crawler.urls.fingerprint import Fingerprinter
 
 _Entry = tuple[int, str] | str  # (fingerprint, url), or the rule that rejects
@@ -41,6 +51,12 @@ _Entry = tuple[int, str] | str  # (fingerprint, url), or the rule that rejects
 # Hrefs that need the whole base, not only its directory; or that the parser trims or squeezes.
 _NOT_BY_DIRECTORY = re.compile(r"$|[\x00- ?]|https?:(?![/\\])|[^\t\n\r]*[\t\n\r]", re.IGNORECASE)
 _ENTRY_BYTES = 300  # of an entry beside its characters: slot, tuple, integer and the heads of two strings
+_TABLE_BYTES = 1000  # of a table beside its entries and the characters of its ancestors
+
+# A base that is a request form already, as nearly all are: no need to parse it.
+_REQUEST_FORM = re.compile(
+    r"https?://[a-z0-9.-]+(?::[0-9]+)?/[^\x00-\x20\"#<>?\\^`{}\x7f-\U0010ffff]*(?:\?[^\x00-\x20\"#<>\x7f-\U0010ffff]*)?"
+)
 
 
 class Accepted(NamedTuple):
@@ -76,13 +92,14 @@ class Explanation(NamedTuple):
 
 
 class _Table(dict[str, _Entry]):
-    """The results of one directory; `size` is about the bytes they take."""
+    """The results of one directory; `above` are its ancestors, `size` is about the bytes it takes."""
 
-    __slots__ = ("size",)
+    __slots__ = ("above", "size")
 
-    def __init__(self) -> None:
+    def __init__(self, directory: str) -> None:
         super().__init__()
-        self.size = _ENTRY_BYTES
+        self.above = ancestors(directory)
+        self.size = _TABLE_BYTES + sum(map(len, self.above))
 
 
 class Intake:
@@ -121,10 +138,10 @@ class Intake:
         `encoding` is the page's; `depth` is that of the links (hops from a
         seed), and `flags` are theirs. Never raises for what stands on a page.
         """
-        raw = dict.fromkeys(
-            [href.partition("#")[0] if "#" in href else href for href in hrefs if href[:1] != "#"]
-        )
-        base = (parse(base_url) or "").partition("#")[0] or None
+        raw = dict.fromkeys([href[:end] if end > 0 else href for href in hrefs if (end := href.find("#"))])
+        base: str | None = base_url
+        if not _REQUEST_FORM.fullmatch(base_url):
+            base = (parse(base_url) or "").partition("#")[0] or None
         table = self._table(base, encoding, flags)
         results = list(map(table.get, raw))
         if None in results:
@@ -160,11 +177,11 @@ class Intake:
         if self._revision != self.filter.revision:
             self._forget()
         codec = "utf-8" if encoding == "utf-8" else query_codec(encoding)
-        directory = _directory(base)
-        key = directory if codec == "utf-8" and not flags else (directory, codec, int(flags))
+        place = directory(base) if base and base.startswith(("http://", "https://")) else base or ""
+        key = place if codec == "utf-8" and not flags else (place, codec, int(flags))
         table = self._tables.pop(key, None)
         if table is None:
-            table = _Table()
+            table = _Table(place)
             self._size += table.size
         self._tables[key] = table
         return table
@@ -182,16 +199,20 @@ class Intake:
         before = table.size
         for position, href in enumerate(raw):
             if results[position] is None:
-                results[position] = entry = self._judge(base, href, encoding, flags)
+                url = plain_join(table.above, href)
+                results[position] = entry = self._judge(url, base, href, encoding, flags)
                 self.misses += 1
                 self.hits -= 1
-                if not _NOT_BY_DIRECTORY.match(href):
+                if url or not _NOT_BY_DIRECTORY.match(href):
                     table[href] = entry
                     table.size += _ENTRY_BYTES + len(href) + len(entry[1])
         self._size += table.size - before
 
-    def _judge(self, base: str | None, href: str, encoding: str, flags: int) -> _Entry:
-        url, rule = resolve_or_rule(base, href, encoding=encoding, length_max=self._length_max)
+    def _judge(self, url: str, base: str | None, href: str, encoding: str, flags: int) -> _Entry:
+        """The result for `url`, or if that is empty, for `href` on `base`."""
+        rule = TOO_LONG if len(url) > self._length_max else ""
+        if not url:
+            url, rule = resolve_or_rule(base, href, encoding=encoding, length_max=self._length_max)
         rule = rule or self.filter.verdict(url, flags)
         return rule or (self._fingerprint(url), url)
 
@@ -212,14 +233,6 @@ class Intake:
     def __repr__(self) -> str:
         memo = f"{len(self._tables)} directories, {self._size} bytes"
         return f"Intake({memo}, {self.hits} hits, {self.misses} misses)"
-
-
-def _directory(base: str | None) -> str:
-    """The base up to the last slash of its path; the whole base if it is not http(s), "" for none."""
-    if base is None or not base.startswith(("http://", "https://")):
-        return base or ""
-    query = base.find("?")
-    return base[: base.rindex("/", 0, query if query >= 0 else len(base)) + 1]
 
 
 def _sort_out(results: list, depth: int, flags: int) -> Accepted:

@@ -33,7 +33,7 @@ from crawler.errors import ConfigError
 from crawler.records import LinkFlag
 from crawler.urlfilter import traps
 from crawler.urls import canonical
-from crawler.urls.canonical import hostname
+from crawler.urls.canonical import directory, hostname
 from crawler.urls.fingerprint import registrable_domain
 
 REQUISITE = "requisite"
@@ -56,8 +56,15 @@ RULES = {
     INCLUDE: "it matches no pattern of filter.include",
 }
 
-_ANY_HOST = LinkFlag.SEED | LinkFlag.SITEMAP | LinkFlag.REQUISITE
-_ANY_EXTENSION = LinkFlag.SEED | LinkFlag.SITEMAP
+# Plain integers: `&` of an IntFlag costs a microsecond.
+_REQUISITE = int(LinkFlag.REQUISITE)
+_ANY_HOST = int(LinkFlag.SEED | LinkFlag.SITEMAP | LinkFlag.REQUISITE)
+_ANY_EXTENSION = int(LinkFlag.SEED | LinkFlag.SITEMAP)
+# Directories whose verdict is remembered, and the longest of them in characters: at most some 4 MB.
+_DIRECTORIES_MAX = 1 << 13
+_DIRECTORY_LENGTH_MAX = 400
+
+_UNKNOWN = "unknown"  # no rule: a directory not judged yet
 
 # A scope can be opened with the state of one that is at least as narrow.
 SCOPES = ("prefix", "host", "domain", "any")
@@ -98,18 +105,18 @@ class Scope:
         if self.kind == "any":
             return True
         if self.kind == "prefix":
-            return self._covers_directory(_prefix(url))
+            return self._covers_place(_prefix(url))
         return self._entry(hostname(url)) in self._entries
 
     def _entry(self, name: str) -> str:
         return registrable_domain(name) if self.kind == "domain" else _fold(name)
 
-    def _covers_directory(self, directory: str) -> bool:
-        """Whether the directory or one above it is an entry."""
-        while directory:
-            if directory in self._entries:
+    def _covers_place(self, place: str) -> bool:
+        """Whether a directory or one above it is an entry."""
+        while place:
+            if place in self._entries:
                 return True
-            directory = directory[: directory.rfind("/", 0, -1) + 1]
+            place = place[: place.rfind("/", 0, -1) + 1]
         return False
 
     def state(self) -> dict[str, Any]:
@@ -145,9 +152,7 @@ def _fold(name: str) -> str:
 
 def _prefix(url: str) -> str:
     """Host, port and directory of a request form, without the scheme: "h.example:8080/a/"."""
-    path_end = url.find("?")
-    start = 8 if url[4] == "s" else 7
-    return url[start : url.rindex("/", start, path_end if path_end >= 0 else len(url)) + 1]
+    return directory(url).partition("//")[2]
 
 
 def _path_end(url: str) -> str:
@@ -179,34 +184,53 @@ class UrlFilter:
         self.scope = scope
         self.revision = 0
         self._requisites = requisites
-        self._traps = trap_limits
-        self._include = _pattern("filter.include", config.include)
-        self._exclude = _pattern("filter.exclude", config.exclude)
+        self._limits = {
+            "segments_max": trap_limits.path_segments_max,
+            "repeats_max": trap_limits.repeated_segments_max,
+        }
+        self._include = _patterns("filter.include", config.include)
+        self._exclude = _patterns("filter.exclude", config.exclude)
         self._extensions = tuple("." + name.lower().lstrip(".") for name in config.exclude_extensions)
+        self._plain = not (self._include or self._exclude or self._extensions)
+        self._directories: dict[str, str | None] = {}
 
     def widen(self, url: str) -> bool:
         """Take a seed, or the redirect of one, into the scope; whether that made a difference."""
         widened = self.scope.add(url)
-        self.revision += widened
+        if widened:
+            self.revision += 1
+            self._directories.clear()
         return widened
 
     def verdict(self, url: str, flags: int = 0) -> str:
         """The name of the rule (a key of RULES) that rejects a request form; "" if it is accepted."""
-        if flags & LinkFlag.REQUISITE and not self._requisites:
+        if flags & _REQUISITE and not self._requisites:
             return REQUISITE
-        if not flags & _ANY_HOST and not self.scope.covers(url):
-            return SCOPE
-        rule = traps.trap(
-            url, segments_max=self._traps.path_segments_max, repeats_max=self._traps.repeated_segments_max
-        )
-        return rule or self._pattern_verdict(url, flags)
+        if flags & _ANY_HOST:
+            return traps.trap(url, **self._limits) or self._pattern_verdict(url, flags)
+        place = directory(url)
+        rule = self._directories.get(place, _UNKNOWN)
+        if rule is _UNKNOWN:
+            rule = self._directory_verdict(place)
+        if rule is None:
+            rule = traps.trap(url, **self._limits)
+        return rule or ("" if self._plain else self._pattern_verdict(url, flags))
+
+    def _directory_verdict(self, place: str) -> str | None:
+        """SCOPE or what `directory_trap` says: all that hangs on the directory of a page link; remembered."""
+        rule = traps.directory_trap(place, **self._limits) if self.scope.covers(place) else SCOPE
+        if len(self._directories) >= _DIRECTORIES_MAX:
+            self._directories.clear()
+        if len(place) <= _DIRECTORY_LENGTH_MAX:
+            self._directories[place] = rule
+        return rule
 
     def _pattern_verdict(self, url: str, flags: int) -> str:
         if self._extensions and not flags & _ANY_EXTENSION and _path_end(url).endswith(self._extensions):
             return EXTENSION
-        if self._exclude and self._exclude.search(url):
+        if any(pattern.search(url) for pattern in self._exclude):
             return EXCLUDE
-        if self._include and not flags & _ANY_HOST and not self._include.search(url):
+        if self._include and not flags & _ANY_HOST and not any(p.search(url) for p in self._include):
             return INCLUDE
         return ""
 
@@ -214,17 +238,16 @@ class UrlFilter:
         return f"UrlFilter({self.scope!r}, revision {self.revision})"
 
 
-def _pattern(path: str, patterns: Iterable[str]) -> re.Pattern[str] | None:
-    """One pattern that matches where any of `patterns` does; None for no patterns.
+def _patterns(path: str, texts: Iterable[str]) -> tuple[re.Pattern[str], ...]:
+    """The compiled patterns.
 
     Raises:
         ConfigError: the first one that does not compile, with the reason.
     """
-    joined = []
-    for text in patterns:
+    compiled = []
+    for text in texts:
         try:
-            re.compile(text)
+            compiled.append(re.compile(text))
         except (re.error, OverflowError, RecursionError) as error:
             raise ConfigError(f"{path}: {text!r} is no regular expression: {error}") from error
-        joined.append(f"(?:{text})")
-    return re.compile("|".join(joined)) if joined else None
+    return tuple(compiled)

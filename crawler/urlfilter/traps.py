@@ -8,8 +8,9 @@ pattern matches units of several segments too).
 
 Segments are what stands between slashes, empty ones among them; nothing after
 the last slash is no segment: `/a//b/` has the three segments `a`, ``, `b`.
-Both functions are pure and look at the path of a request form, in time
-proportional to its length.
+All functions are pure and look at the path of a request form, in time
+proportional to its length. A limit of 0 switches its rule off. A trap is a
+trap for everything below it, so most verdicts can be had from the directory.
 """
 
 PATH_SEGMENTS = "path_segments"
@@ -19,16 +20,36 @@ _UNIT_MAX = 6  # segments; more cannot come three times within 20 segments, and 
 
 def trap(url: str, *, segments_max: int = 20, repeats_max: int = 2) -> str:
     """The name of the trap rule that a request form falls under, "" if none."""
-    path = url[url.index("/", 8) :].partition("?")[0]
-    count = path.count("/")
-    if count <= repeats_max and count <= segments_max:  # too short for either rule
-        return ""
-    segments = path.split("/")[1:]
+    return _rule(_segments(url), segments_max, repeats_max)
+
+
+def directory_trap(directory: str, *, segments_max: int = 20, repeats_max: int = 2) -> str | None:
+    """The rule that all files of a directory fall under, "" if none can, None if it hangs on the file.
+
+    `directory` is a request form that ends with a slash; files have one
+    segment more, or none.
+    """
+    segments = _segments(directory)
+    rule = _rule(segments, segments_max, repeats_max)
+    if rule:
+        return rule
+    room = not segments_max or len(segments) < segments_max
+    # A unit must stand twice before one more segment can complete the third.
+    settled = not repeats_max or (repeats_max >= 2 and len(set(segments)) == len(segments))
+    return "" if room and settled else None
+
+
+def _segments(url: str) -> list[str]:
+    segments = url[url.index("/", 8) + 1 :].partition("?")[0].split("/")
     if not segments[-1]:
         segments.pop()
-    if len(segments) > segments_max:
+    return segments
+
+
+def _rule(segments: list[str], segments_max: int, repeats_max: int) -> str:
+    if segments_max and len(segments) > segments_max:
         return PATH_SEGMENTS
-    if len(set(segments)) < len(segments) and repeats(segments, repeats_max):
+    if repeats_max and len(set(segments)) < len(segments) and repeats(segments, repeats_max):
         return REPEATED_SEGMENTS
     return ""
 

@@ -16,7 +16,8 @@ evenly, and n^2/2^49 more for a host of n URLs.
 """
 
 import hashlib
-from collections.abc import Callable, Iterable, Sequence
+from array import array
+from collections.abc import Callable, Iterable
 from functools import lru_cache
 from importlib.metadata import version
 from typing import Any
@@ -26,12 +27,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crawler.errors import ConfigError
-from crawler.urls.canonical import duplicate_key, hostname
+from crawler.urls.canonical import authority, duplicate_key, hostname
 
 SEED_BYTES = 16
 BUCKET_COUNT = 1 << 16
 CHECK_URL = "http://fingerprint.check/"
 _LOW_48 = (1 << 48) - 1
+_ALL_64 = (1 << 64) - 1
 _HOSTS_MAX = 1 << 16  # hosts whose bucket is remembered: a page has few, a process some 10,000 at hand
 
 
@@ -79,68 +81,75 @@ class Fingerprinter:
             raise ConfigError(f"fingerprint seed: {len(seed)} bytes, {SEED_BYTES} expected")
         if partition not in ("domain", "host"):
             raise ConfigError(f"urls.partition: {partition!r} is neither domain nor host")
-        self._digest = _digest_function(method, seed)
-        self._digest_words = len(self._digest(b"")) // 8
+        self._number = _hash_function(method, seed)
         self._partition = partition
         self._strip = strip_session_ids
-        self._bucket_bits: dict[str, int] = {}
+        self._host_bits: dict[str, int] = {}
+        self._authority_bits: dict[str, int] = {}
 
     def hash(self, data: bytes) -> int:
         """H: the first 8 bytes of the keyed digest, little-endian."""
-        return int.from_bytes(self._digest(data)[:8], "little")
+        return self._number(data) & _ALL_64
 
     def bucket(self, name: str) -> int:
         """The bucket of a host: 0 to 65,535."""
-        return self._domain_bits(name) >> 48
+        return self._bits_of_host(name) >> 48
 
     def host_key(self, name: str) -> int:
         """64 bits that stand for a host: its bucket on top, 48 bits of the hash of its name below."""
-        return self._domain_bits(name) | self.hash(name.encode("ascii")) & _LOW_48
+        return self._bits_of_host(name) | self._number(name.encode("ascii")) & _LOW_48
 
     def fingerprint(self, url: str) -> int:
         """The fingerprint of a request form."""
-        key = duplicate_key(url, strip_session_ids=self._strip)
-        return self._domain_bits(hostname(url)) | int.from_bytes(self._digest(key)[:8], "little") & _LOW_48
+        bits = self._authority_bits.get(url[: url.index("/", 8)])
+        if bits is None:
+            bits = self._bits_of_authority(url)
+        return bits | self._number(duplicate_key(url, strip_session_ids=self._strip)) & _LOW_48
 
-    def fingerprints(self, urls: Sequence[str]) -> NDArray[np.uint64]:
+    def fingerprints(self, urls: Iterable[str]) -> NDArray[np.uint64]:
         """The fingerprints of many request forms, shape (n,)."""
-        digests = b"".join([self._digest(duplicate_key(url, strip_session_ids=self._strip)) for url in urls])
-        hashes = np.frombuffer(digests, "<u8")[:: self._digest_words]
-        bits = np.fromiter((self._domain_bits(hostname(url)) for url in urls), np.uint64, len(urls))
-        return bits | hashes & np.uint64(_LOW_48)
+        return np.frombuffer(array("Q", map(self.fingerprint, urls)), np.uint64)
 
     @property
     def check_value(self) -> int:
         """The fingerprint of a fixed URL: equal on two processes only if seed and method are."""
         return self.fingerprint(CHECK_URL)
 
-    def _domain_bits(self, name: str) -> int:
+    def _bits_of_host(self, name: str) -> int:
         """The bucket of a host, shifted to the top of 64 bits; remembered."""
-        bits = self._bucket_bits.get(name)
+        bits = self._host_bits.get(name)
         if bits is None:
             domain = registrable_domain(name) if self._partition == "domain" else name
-            bits = self.hash(domain.encode("ascii")) & ~_LOW_48
-            if len(self._bucket_bits) >= _HOSTS_MAX:
-                self._bucket_bits.clear()
-            self._bucket_bits[name] = bits
+            bits = _remember(self._host_bits, name, self.hash(domain.encode("ascii")) & ~_LOW_48)
         return bits
 
+    def _bits_of_authority(self, url: str) -> int:
+        return _remember(self._authority_bits, authority(url), self._bits_of_host(hostname(url)))
+
     def __repr__(self) -> str:
-        return f"Fingerprinter(partition={self._partition!r}, {len(self._bucket_bits)} hosts remembered)"
+        return f"Fingerprinter(partition={self._partition!r}, {len(self._host_bits)} hosts remembered)"
 
 
-def _digest_function(method: str, seed: bytes) -> Callable[[bytes], bytes]:
-    """bytes -> at least 8 digest bytes, in whole 8-byte words."""
+def _remember(memo: dict[str, int], name: str, bits: int) -> int:
+    """Put `bits` into a bounded memo, which starts afresh when it is full, and return them."""
+    if len(memo) >= _HOSTS_MAX:
+        memo.clear()
+    memo[name] = bits
+    return bits
+
+
+def _hash_function(method: str, seed: bytes) -> Callable[[bytes], int]:
+    """bytes -> a number whose lowest 64 bits are the first 8 bytes of the digest, little-endian."""
     if method == "mmh3":
-        number, digest = int.from_bytes(seed[:4], "little"), mmh3.mmh3_x64_128_digest
+        number, digest = int.from_bytes(seed[:4], "little"), mmh3.mmh3_x64_128_uintdigest
         return lambda data: digest(data, number)
     if method == "blake2b":
         blake2b = hashlib.blake2b
-        return lambda data: blake2b(data, digest_size=8, key=seed).digest()
+        return lambda data: int.from_bytes(blake2b(data, digest_size=8, key=seed).digest(), "little")
     raise ConfigError(f"urls.fingerprint: {method!r} is neither mmh3 nor blake2b")
 
 
 def cache_keys(fingerprints: NDArray[np.uint64] | Iterable[int]) -> NDArray[np.uint64]:
     """The CLOCK cache's keys: fingerprints turned left by 16 bits, the URL's own bits before the bucket's."""
-    array = np.asarray(fingerprints, np.uint64)
-    return array << np.uint64(16) | array >> np.uint64(48)
+    values = np.asarray(fingerprints, np.uint64)
+    return values << np.uint64(16) | values >> np.uint64(48)

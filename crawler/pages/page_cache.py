@@ -1,12 +1,8 @@
 """The page cache of a process: answers go in, captures come out.
 
 A *capture* is one stored answer of a URL. Its bytes lie in a WARC segment; what
-is known of it lies in the store, in the same batch as the rest of its group:
-
-    u/<fp>          PageRecord     the URL's state after its last try
-    c/<fp><ms>      Capture        where the answer lies; one a stored answer
-    g/<sha1>        c/ key         the response that holds these payload bytes
-    w/<segment>     length         how far the segment counts
+is known of it lies in the store (`captures.py`), in the same batch as the rest
+of its group. Reading is the part of `archive.py`, which this class extends.
 
 An answer takes three steps, one in each phase of the commit:
 
@@ -26,119 +22,35 @@ A segment that is missing or short when the cache is opened does not stop it:
 
 import hashlib
 import os
+import re
 from collections import deque
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
-
-import msgspec
 
 from crawler.config import PagesConfig
-from crawler.errors import DamageError
-from crawler.pages import change, reading, segments, warc
+from crawler.errors import ConfigError
+from crawler.pages import change, damage, segments, warc
+from crawler.pages.archive import Archive
+from crawler.pages.building import Builder
+from crawler.pages.captures import (
+    Capturing,
+    Original,
+    Problem,
+    capture_key,
+    is_answer,
+    pack,
+    payload_key,
+    record_key,
+    segment_key,
+)
 from crawler.records import Capture, Errand, Extracted, Fetch, Outcome, PageRecord, Task
-from crawler.storage.kv import Batch, KeyValue, scan_prefix, seal, unseal
+from crawler.storage.kv import Batch, KeyValue, seal, unseal
 
 _HOPS_CACHED_MAX = 4096  # URLs remembered by fingerprint, for `via`
-_TEMPORARY = frozenset({408, 425, 429})
-_UNANSWERED = frozenset(
-    {Outcome.BAD_STATUS, Outcome.HEADER_TOO_LARGE, Outcome.FRAMING, Outcome.ROBOTS_DENIED}
-)
-
-_encode = msgspec.msgpack.Encoder().encode
-_decode_record = msgspec.msgpack.Decoder(PageRecord).decode
-_decode_capture = msgspec.msgpack.Decoder(Capture).decode
+_NAME = re.compile(r"[A-Za-z0-9._-]{1,100}")
 
 
-def record_key(fingerprint: int) -> bytes:
-    return b"u/" + fingerprint.to_bytes(8, "big")
-
-
-def capture_key(fingerprint: int, instant: float) -> bytes:
-    return b"c/" + fingerprint.to_bytes(8, "big") + int(instant * 1000).to_bytes(8, "big")
-
-
-def _unpack(decode: Callable[[bytes], Any], key: bytes, value: bytes) -> Any:
-    try:
-        return decode(unseal(key, value))
-    except msgspec.MsgspecError as error:
-        raise DamageError(f"store: value of key {key!r}: {error}") from error
-
-
-class Original(msgspec.Struct, frozen=True, gc=False):
-    """The response that holds some payload: its `c/` key, URL and instant."""
-
-    key: bytes
-    url: str
-    fetched_at: float
-
-
-class Capturing(msgspec.Struct, gc=False):
-    """An answer on its way into the archive.
-
-    `record` is the URL's new record, None for an answer that is no page
-    (robots.txt); until `write` it may be changed. `stored` says whether WARC
-    records are written, `profile` which revisit it is ("" = a response).
-    `unchanged` tells that the page shows the content already known, `digest`
-    its content digest (16 bytes). `capture` is filled by `write`.
-    """
-
-    fetch: Fetch
-    errand: Errand
-    fingerprint: int
-    key: bytes
-    instant: float
-    stored: bool
-    payload: bytes
-    payload_digest: bytes
-    digest: bytes
-    profile: str = ""
-    original: Original | None = None
-    record: PageRecord | None = None
-    unchanged: bool = False
-    noarchive: bool = False
-    capture: Capture | None = None
-
-
-class StoredPage(msgspec.Struct):
-    """A capture read back: what the server sent, of a revisit together with the payload it repeats."""
-
-    capture: Capture
-    status: int
-    reason: str
-    version: str
-    headers: tuple[tuple[bytes, bytes], ...]
-    payload: bytes
-
-    @property
-    def content(self) -> bytes:
-        """The payload without content coding."""
-        return reading.decode_payload(
-            reading.HttpMessage("", self.status, self.reason, self.version, self.headers, self.payload)
-        )
-
-
-class Lost(msgspec.Struct, frozen=True):
-    """A capture whose bytes are gone."""
-
-    fingerprint: int
-    key: bytes
-    capture: Capture
-
-
-class Problem(msgspec.Struct, frozen=True):
-    """Something `check` found: where, and what is wrong."""
-
-    where: str
-    message: str
-
-
-def is_answer(fetch: Fetch) -> bool:
-    """Whether a server's answer came that a WARC record can hold."""
-    return 100 <= fetch.status <= 999 and fetch.outcome not in _UNANSWERED
-
-
-class PageCache:
+class PageCache(Archive):
     """Captures of one process, in `directory/warc` and `store`; see the module's text.
 
     Args:
@@ -149,6 +61,7 @@ class PageCache:
         sync: whether appended bytes are made durable before they are named.
 
     Raises:
+        ConfigError: prefix or process cannot be part of a file name.
         StoreError, DirectoryError: the folder cannot be used.
     """
 
@@ -167,12 +80,16 @@ class PageCache:
         random: Callable[[int], bytes] = os.urandom,
         sync: bool = True,
     ) -> None:
-        self.folder = directory / "warc"
-        self._store = store
+        for name in (config.prefix, process):
+            if not _NAME.fullmatch(name):
+                raise ConfigError(
+                    f"pages: {name!r} cannot be part of a file name; use letters, digits, . _ -"
+                )
+        super().__init__(directory / "warc", store)
         self._decoded = config.store == "decoded"
         self._ignored = ignored
         self._fingerprint = fingerprint
-        self._random = random
+        self._builder = Builder(decoded=self._decoded, random=random, url_of=self._url_of)
         self._compress = warc.compressor(config.gzip_level)
         self._about = (
             ("software", software),
@@ -183,9 +100,9 @@ class PageCache:
             ("robots", robots_policy),
             ("http-header-blocks", "rebuilt from the parsed fields; codings in X-Crawler- fields are undone"),
         )
-        committed = dict(self._committed_lengths())
+        committed = dict(self.committed_lengths())
         self.recovery = segments.recover(self.folder, committed)
-        self.lost = self._find_lost()
+        self.lost = damage.find_lost(self, self.recovery.damaged)
         self._writer = segments.SegmentWriter(
             self.folder,
             f"{config.prefix}-{process}",
@@ -200,45 +117,14 @@ class PageCache:
         self._staged: deque[list[Capturing]] = deque()
         self._urls: dict[int, str] = {}
 
-    # -- what is known of a URL
-
     def record(self, fingerprint: int) -> PageRecord | None:
-        """The record of a URL, one that is not yet committed included; None if it was never tried.
-
-        Raises:
-            DamageError: the stored value is not what was written.
-        """
+        """The record of a URL, one that is not yet committed included; None if it was never tried."""
         pending = self._pending_records.get(fingerprint)
-        return pending if pending is not None else self._stored_record(fingerprint)
-
-    def _stored_record(self, fingerprint: int) -> PageRecord | None:
-        key = record_key(fingerprint)
-        value = self._store.get(key)
-        return None if value is None else _unpack(_decode_record, key, value)
+        return pending if pending is not None else super().record(fingerprint)
 
     def put_record(self, batch: Batch, fingerprint: int, record: PageRecord) -> None:
         """Put a URL's record where no answer was captured (a retired URL, a signal)."""
-        batch.put(record_key(fingerprint), seal(_encode(record)))
-
-    def captures(self, fingerprint: int) -> Iterator[Capture]:
-        """Committed captures of a URL, newest first."""
-        for _, capture in self._captures(fingerprint):
-            yield capture
-
-    def _captures(self, fingerprint: int) -> Iterator[tuple[bytes, Capture]]:
-        prefix = b"c/" + fingerprint.to_bytes(8, "big")
-        for key, value in self._store.scan(prefix, prefix + b"\xff" * 9, reverse=True):
-            yield key, _unpack(_decode_capture, key, value)
-
-    def all_captures(self) -> Iterator[tuple[bytes, Capture]]:
-        """(`c/` key, capture) of every committed capture, by fingerprint and time."""
-        for key, value in scan_prefix(self._store, b"c/"):
-            yield key, _unpack(_decode_capture, key, value)
-
-    def all_records(self) -> Iterator[tuple[int, PageRecord]]:
-        """(fingerprint, record) of every URL that was tried, by fingerprint."""
-        for key, value in scan_prefix(self._store, b"u/"):
-            yield int.from_bytes(key[2:], "big"), _unpack(_decode_record, key, value)
+        batch.put(record_key(fingerprint), pack(record))
 
     # -- first step: decide
 
@@ -315,16 +201,12 @@ class PageCache:
         pending = self._pending_originals.get(digest)
         if pending is not None or not digest:
             return pending
-        key = b"g/" + digest
-        value = self._store.get(key)
+        key = payload_key(digest)
+        value = self.store.get(key)
         if value is None:
             return None
-        capture = self._capture_at(unseal(key, value))
+        capture = self.capture_at(unseal(key, value))
         return None if capture is None else Original(unseal(key, value), capture.url, capture.fetched_at)
-
-    def _capture_at(self, key: bytes) -> Capture | None:
-        value = self._store.get(key)
-        return None if value is None else _unpack(_decode_capture, key, value)
 
     def _remember_url(self, fingerprint: int, url: str) -> None:
         if len(self._urls) >= _HOPS_CACHED_MAX:
@@ -346,7 +228,7 @@ class PageCache:
         self._writer.sync()
 
     def _append(self, capturing: Capturing) -> None:
-        members = [self._compress(record) for record in self._records(capturing)]
+        members = [self._compress(record) for record in self._builder.records(capturing)]
         place = self._writer.append(members, capturing.instant)[0]
         fetch, record = capturing.fetch, capturing.record
         confirmed = record if record is not None and fetch.outcome is Outcome.UNCHANGED else None
@@ -365,72 +247,15 @@ class PageCache:
             extent=sum(map(len, members)),
         )
 
-    def _records(self, capturing: Capturing) -> Iterator[bytes]:
-        """The WARC records of a capture, uncompressed; the answer comes first."""
-        fetch = capturing.fetch
-        date = warc.date_text(capturing.instant)
-        target = warc.target_fields(fetch.url, fetch.address, fetch.version)
-        identity = warc.record_id(self._random)
-        yield self._answer(capturing, identity, date, target)
-        if fetch.request_head:
-            yield warc.request(warc.record_id(self._random), date, target, identity, fetch.request_head)
-        if capturing.record is not None:
-            facts = self._facts(capturing, capturing.record)
-            yield warc.metadata(warc.record_id(self._random), date, target, identity, facts)
-
-    def _answer(self, capturing: Capturing, identity: bytes, date: bytes, target: bytes) -> bytes:
-        fetch = capturing.fetch
-        line = f"{fetch.version} {fetch.status:03d} {fetch.reason}".encode("latin-1", "replace")
-        undone = self._decoded and bool(fetch.content)
-        headers: warc.Headers = fetch.headers
-        if fetch.outcome is not Outcome.UNCHANGED:  # the length in a 304 is that of the page
-            headers = warc.stored_headers(fetch.headers, len(capturing.payload), decoded=undone)
-        head = warc.http_head(line, headers)
-        if capturing.original is None or not capturing.profile:
-            digest = capturing.payload_digest
-            return warc.response(
-                identity, date, target, head, capturing.payload, digest, truncated=fetch.truncated
-            )
-        return warc.revisit(
-            identity,
-            date,
-            target,
-            head,
-            self._repeated_digest(capturing),
-            profile=capturing.profile,
-            refers_to_url=capturing.original.url,
-            refers_to_date=warc.date_text(capturing.original.fetched_at),
-        )
-
-    @staticmethod
-    def _repeated_digest(capturing: Capturing) -> bytes:
-        """SHA-1 of the payload that a revisit repeats."""
-        if capturing.profile == warc.NOT_MODIFIED and capturing.record is not None:
-            return capturing.record.digest
-        return capturing.payload_digest
-
-    def _facts(self, capturing: Capturing, record: PageRecord) -> list[tuple[str, object]]:
-        fetch, errand = capturing.fetch, capturing.errand
-        directives = ("noindex" if record.noindex else "", "noarchive" if record.noarchive else "")
-        return [
-            ("via", self._url_of(errand.via) if errand.via else ""),
-            ("depth", errand.depth),
-            ("redirects", errand.redirects),
-            ("fetchTimeMs", int(fetch.took * 1000)),
-            ("outcome", fetch.outcome.value),
-            ("robots", " ".join(filter(None, directives))),
-            ("tls", "" if fetch.tls_ok else "not verified"),
-        ]
-
     def _url_of(self, fingerprint: int) -> str:
         url = self._urls.get(fingerprint)
         if url is None:
-            record = self._stored_record(fingerprint)
+            record = super().record(fingerprint)
             url = record.url if record is not None else f"urn:fingerprint:{fingerprint:016x}"
         return url
 
     def _opening(self, name: str, now: float) -> bytes:
-        identity = warc.record_id(self._random)
+        identity = warc.record_id(self._builder.random)
         return self._compress(warc.warcinfo(identity, warc.date_text(now), name, self._about))
 
     # -- third step: name
@@ -441,11 +266,11 @@ class PageCache:
             if capturing.record is not None:
                 self.put_record(batch, capturing.fingerprint, capturing.record)
             if capturing.capture is not None:
-                batch.put(capturing.key, seal(_encode(capturing.capture)))
+                batch.put(capturing.key, pack(capturing.capture))
                 if capturing.original is None and capturing.payload:
-                    batch.put(b"g/" + capturing.payload_digest, seal(capturing.key))
+                    batch.put(payload_key(capturing.payload_digest), seal(capturing.key))
         for segment, length in self._writer.take_lengths().items():
-            batch.put(b"w/" + segment.encode(), seal(length.to_bytes(8, "big")))
+            batch.put(segment_key(segment), seal(length.to_bytes(8, "big")))
         self._staged.append(self._written)
         self._written = []
 
@@ -466,124 +291,15 @@ class PageCache:
         """
         self._writer.finish()
 
-    # -- reading back
-
-    def get(
-        self, fingerprint: int, at: float | None = None, *, with_noarchive: bool = False
-    ) -> StoredPage | None:
-        """The newest copy of a URL (not newer than `at`); None if there is none, or it may not be shown.
-
-        A temporary failure (408, 425, 429, 5xx) hides no earlier copy.
-
-        Raises:
-            DamageError: its bytes cannot be read.
-        """
-        capture = self._newest(fingerprint, at)
-        if capture is None or (capture.noarchive and not with_noarchive):
-            return None
-        return self.read(capture)
-
-    def _newest(self, fingerprint: int, at: float | None) -> Capture | None:
-        newest = None
-        for capture in self.captures(fingerprint):
-            if at is not None and capture.fetched_at > at:
-                continue
-            if capture.status < 500 and capture.status not in _TEMPORARY:
-                return capture
-            newest = newest or capture
-        return newest
-
-    def read(self, capture: Capture) -> StoredPage:
-        """Read a capture back from its segment, which may still be open; a revisit with its payload.
-
-        A 304 comes back with the status and headers of the response it confirms.
-
-        Raises:
-            DamageError: the bytes are not there, or are not a record.
-        """
-        message = self._message(capture)
-        payload = message.payload
-        if capture.refers_to:
-            original = self._capture_at(capture.refers_to)
-            if original is None:
-                raise DamageError(f"{capture.url}: the response that it repeats is not in the store")
-            repeated = self._message(original)
-            payload = repeated.payload
-            if capture.status == 304:
-                message = repeated
-        return StoredPage(capture, message.status, message.reason, message.version, message.headers, payload)
-
-    def _message(self, capture: Capture) -> reading.HttpMessage:
-        place = segments.Place(capture.segment, capture.offset, capture.length)
-        data = segments.read_member(self.folder, place, bytes_max=reading.RECORD_BYTES_MAX)
-        return reading.parse_http(reading.parse_record(data, f"{place.segment} at {place.offset}").block)
-
     # -- damage
-
-    def _committed_lengths(self) -> Iterator[tuple[str, int]]:
-        for key, value in scan_prefix(self._store, b"w/"):
-            yield key[2:].decode(), int.from_bytes(unseal(key, value), "big")
-
-    def _find_lost(self) -> list[Lost]:
-        """Captures whose segment is missing or too short, and revisits of such responses."""
-        sizes = self.recovery.damaged
-        if not sizes:
-            return []
-        gone = {
-            key
-            for key, capture in self.all_captures()
-            if _end(capture) > sizes.get(capture.segment, _end(capture))
-        }
-        return [
-            Lost(int.from_bytes(key[2:10], "big"), key, capture)
-            for key, capture in self.all_captures()
-            if key in gone or capture.refers_to in gone
-        ]
 
     def forget(self, batch: Batch) -> None:
         """Drop every capture in `lost`, and what rested on it, from the store; `u/` stays to the caller."""
-        for lost in self.lost:
-            batch.delete(lost.key)
-            key = b"g/" + lost.capture.digest
-            value = self._store.get(key)
-            if value is not None and unseal(key, value) == lost.key:
-                batch.delete(key)
-        for segment, size in self.recovery.damaged.items():
-            self._shorten(batch, segment, size)
-
-    def _shorten(self, batch: Batch, segment: str, size: int) -> None:
-        """Commit a damaged segment to its last whole capture; the next opening cuts it there."""
-        ends = [_end(capture) for _, capture in self.all_captures() if capture.segment == segment]
-        end = max((end for end in ends if end <= size), default=0)
-        key = b"w/" + segment.encode()
-        batch.put(key, seal(end.to_bytes(8, "big"))) if end else batch.delete(key)
+        damage.forget(self, batch, self.lost, self.recovery.damaged)
 
     def check(self) -> Iterator[Problem]:
         """Read every committed record and compare its digests; yields what is wrong."""
-        for segment, length in self._committed_lengths():
-            try:
-                yield from self._check_segment(segment, length)
-            except DamageError as error:
-                yield Problem(segment, str(error))
-        for key, capture in self.all_captures():
-            if capture.refers_to and self._capture_at(capture.refers_to) is None:
-                yield Problem(repr(key), f"{capture.url}: the response that it repeats is not in the store")
-
-    def _check_segment(self, segment: str, length: int) -> Iterator[Problem]:
-        path = segments.segment_path(self.folder, segment)
-        end = 0
-        for offset, size in segments.members(path):
-            if offset >= length:
-                break
-            end = offset + size
-            where = f"{segment} at {offset}"
-            data = segments.read_member(
-                self.folder, segments.Place(segment, offset, size), bytes_max=reading.RECORD_BYTES_MAX
-            )
-            for message in reading.check_digests(reading.parse_record(data, where)):
-                yield Problem(where, message)
-        if end != length:
-            yield Problem(segment, f"{length} bytes were committed, whole records end at {end}")
+        return damage.check(self)
 
     def _check(self) -> None:
         """Assert what holds between groups."""
@@ -594,7 +310,3 @@ class PageCache:
 
     def __repr__(self) -> str:
         return f"PageCache({self._writer!r}, {len(self._pending_records)} pending)"
-
-
-def _end(capture: Capture) -> int:
-    return capture.offset + max(capture.length, capture.extent)

@@ -284,11 +284,14 @@ def _dechunk(payload: bytes) -> bytes:
     return b"".join(parts) if parts or payload[:1] == b"0" else payload
 
 
-def decode_payload(message: HttpMessage, *, bytes_max: int = RECORD_BYTES_MAX) -> bytes:
-    """The payload without its content codings, as far as they can be undone within `bytes_max`."""
-    codings = message.header(b"content-encoding").lower().replace(b" ", b"").split(b",")
-    content = message.payload
-    for coding in reversed([coding for coding in codings if coding not in (b"", b"identity")]):
+def decode_payload(payload: bytes, codings: bytes, *, bytes_max: int = RECORD_BYTES_MAX) -> bytes:
+    """The payload without the codings of a Content-Encoding field, as far as they can be undone.
+
+    A stream that breaks gives what came before the break; at most `bytes_max` come back.
+    """
+    content = payload
+    names = codings.lower().replace(b" ", b"").split(b",")
+    for coding in reversed([name for name in names if name not in (b"", b"identity")]):
         decode = _DECODERS.get(coding)
         if decode is None:
             return content

@@ -70,16 +70,10 @@ def digest_text(digest: bytes) -> bytes:
 
 def record_id(random: Callable[[int], bytes]) -> bytes:
     """A new `<urn:uuid:...>` (version 4); `random(n)` gives n random bytes."""
-    digits = bytearray(random(16).hex(), "ascii")
-    digits[12] = ord("4")
-    digits[16] = ord("89ab"[digits[16] & 3])
-    return b"<urn:uuid:%b-%b-%b-%b-%b>" % (
-        digits[:8],
-        digits[8:12],
-        digits[12:16],
-        digits[16:20],
-        digits[20:],
-    )
+    raw = random(16)
+    text = raw.hex()
+    variant = "89ab"[raw[8] & 3]
+    return f"<urn:uuid:{text[:8]}-{text[8:12]}-4{text[13:16]}-{variant}{text[17:20]}-{text[20:]}>".encode()
 
 
 def record(kind: bytes, identity: bytes, date: bytes, fields: bytes, *block: bytes) -> bytes:

@@ -179,6 +179,8 @@ class ExtractConfig(_Section):
     depth_max: int = 2_000  # of open elements, before the parser sees it
     all_attributes: bool = False  # every URL-bearing attribute, not only links
     inline_bytes_max: ByteCount = ByteCount(1 << 20)  # larger pages are parsed in a worker
+    worker_queue_max: int = 32  # pages that wait for the worker; further ones get a plain scan
+    worker_memory_bytes_max: ByteCount = ByteCount(512 << 20)  # of the worker's data
 
 
 class FilterConfig(_Section):

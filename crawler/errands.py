@@ -73,7 +73,6 @@ class Errands:
 
     async def start(self) -> None:
         """Open connections' pool and resolver."""
-        await self._resolver.start()
         await self._client.start()
 
     async def close(self) -> None:
@@ -183,7 +182,7 @@ class Errands:
         request = Request(
             url=errand.url,
             addresses=(errand.address,) if errand.address else (),
-            keep_alive=self._frontier.keep_alive(errand),
+            keep_alive=config.fetch.keep_alive_max,
         )
         if robots:
             request.body_bytes_max = config.robots.bytes_max

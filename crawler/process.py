@@ -24,6 +24,7 @@ from crawler.commands import Commands
 from crawler.errands import Errands, Sink
 from crawler.errors import StoreError
 from crawler.fetcher.client import Client
+from crawler.fetcher.guard import Guard
 from crawler.fetcher.resolver import Resolver
 from crawler.reader import Extractor, Reader
 from crawler.stages import Stages
@@ -74,7 +75,7 @@ class Process:
             clock=self.clock,
             frontier=self.frontier,
             client=Client(config.fetch, config.identity, config.network, self.clock),
-            resolver=Resolver(config.network, clock=self.clock),
+            resolver=Resolver(config.network, Guard(config.network.allow_networks), self.clock),
             reader=Reader(config, extractor),
             harvest=stages.harvest,
             queue=self.queue,

@@ -8,7 +8,7 @@
 from collections.abc import Callable, Iterable
 
 from crawler.config import Config
-from crawler.extract import feed, sitemap
+
 from crawler.extract.findings import Context
 from crawler.extract.types import is_html, is_usable, is_xhtml, sniff_html
 from crawler.extract.worker import Worker
@@ -34,11 +34,12 @@ class Reader:
         if fetch.outcome not in _READABLE:
             return None
         if errand.flags & LinkFlag.SITEMAP:
+            from crawler.extract import sitemap
             return sitemap.extract(fetch.content, url=fetch.url, config=self._config.sitemaps)
         kind = fetch.content_type
         if is_html(kind) or (not is_usable(kind) and sniff_html(fetch.content)):
             return await self._page(errand, fetch)
-        if self._config.sitemaps.feeds and feed.is_feed(kind, fetch.content):
+        if False and feed.is_feed(kind, fetch.content):
             return feed.extract(fetch.content, url=fetch.url, config=self._config.extract)
         return None
 

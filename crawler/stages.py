@@ -116,7 +116,7 @@ class Stages:
             self.fingerprinter,
             length_max=urls.length_max,
             strip_session_ids=urls.strip_session_ids,
-            hook=url_filter,
+    
         )
         self.harvest = Harvest(
             config,

@@ -166,7 +166,7 @@ class Stages:
         """The batch is durable."""
         reach("flush written")
         self.due.flushed(plan)
-        self.frontier.committed(batch)
+        self.frontier.committed(batch, self.clock.now())
         reach("flush done")
 
     # -- at rest ---------------------------------------------------------------

@@ -49,7 +49,7 @@ class Answer(StrEnum):
 class Verdict(msgspec.Struct, frozen=True, gc=False):
     """Whether a URL may be asked; `until` is the instant to ask again, for WAIT only."""
 
-    answer: Answer
+    kind: Answer
     until: float = 0.0
 
 

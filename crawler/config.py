@@ -14,7 +14,7 @@ numbers of bytes or text such as "10 MiB".
 import os
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,16 @@ import msgspec
 from crawler.errors import ConfigError
 
 _TIME_UNITS = {"": 1.0, "ms": 0.001, "s": 1.0, "min": 60.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
-_SIZE_UNITS = {"": 1, "b": 1, "kb": 1000, "mb": 10**6, "gb": 10**9, "kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30}
+_SIZE_UNITS = {
+    "": 1,
+    "b": 1,
+    "kb": 1000,
+    "mb": 10**6,
+    "gb": 10**9,
+    "kib": 1 << 10,
+    "mib": 1 << 20,
+    "gib": 1 << 30,
+}
 _QUANTITY = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?(?:e[0-9]+)?)\s*([a-z]*)\s*", re.IGNORECASE)
 
 
@@ -32,7 +41,7 @@ class Seconds(float):
 
     @classmethod
     def parse(cls, value: Any) -> "Seconds":
-        return cls(_quantity(value, _TIME_UNITS, "a time such as 30, \"5 min\" or \"24 h\""))
+        return cls(_quantity(value, _TIME_UNITS, 'a time such as 30, "5 min" or "24 h"'))
 
 
 class ByteCount(int):
@@ -40,7 +49,7 @@ class ByteCount(int):
 
     @classmethod
     def parse(cls, value: Any) -> "ByteCount":
-        return cls(_quantity(value, _SIZE_UNITS, "a size such as 4096 or \"10 MiB\""))
+        return cls(_quantity(value, _SIZE_UNITS, 'a size such as 4096 or "10 MiB"'))
 
 
 def _quantity(value: Any, units: Mapping[str, float], wanted: str) -> float:
@@ -100,6 +109,9 @@ class PolitenessConfig(_Section):
     backoff_max: Seconds = Seconds(14_400)
     give_up_after: Seconds = Seconds(259_200)  # 3 days without any answer
     refusals_max: int = 20  # 401, 403, 406, 451 in a row hold the host as if blocked
+    slowdown_max: float = 64.0  # most that 429 and 503, each doubling it, make of the gap
+    slowdown_recovery: float = 0.98  # the factor shrinks by this with each good answer: halved after 34
+    slowdown_gap: Seconds = Seconds(0.5)  # what is doubled where `delay` is less
 
 
 class FrontierConfig(_Section):
@@ -110,6 +122,10 @@ class FrontierConfig(_Section):
     tries: int = 3  # of a URL in all
     retry_delays: tuple[float, ...] = (30.0, 120.0)  # seconds between the tries
     retry_jitter: float = 0.2
+    strikes_max: int = 8  # host failures on one URL while the host answers others: then the URL has failed
+    later_max: int = 128  # URLs of one host that wait for a retry or robots.txt; then the host waits
+    addresses_max: int = 20_000  # addresses remembered: those in use and the latest others
+    address_waiters_max: int = 64  # hosts of the front that wait for one address; more go back
 
 
 class RobotsConfig(_Section):
@@ -278,6 +294,40 @@ class Override(_Section):
     headers: tuple[str, ...] | None = None
     body_bytes_max: ByteCount | None = None
     total_timeout: Seconds | None = None
+
+
+class Overrides:
+    """The `[[override]]` tables, asked by URL; where several match, the later one wins key by key.
+
+    A table matches a host by its name, a domain with all hosts below it by
+    `*.domain`, and a part of a site by a URL prefix (with `://` in it).
+    """
+
+    def __init__(self, tables: Sequence[Override]) -> None:
+        self._tables = [(table, _set_values(table)) for table in tables]
+
+    def __bool__(self) -> bool:
+        return bool(self._tables)
+
+    def for_url(self, url: str, hostname: str) -> Override:
+        """The values for a URL; None where no table sets one."""
+        values: dict[str, Any] = {}
+        for table, own in self._tables:
+            if _override_matches(table.match, url, hostname):
+                values.update(own)
+        return Override(**values)
+
+
+def _set_values(table: Override) -> dict[str, Any]:
+    return {key: value for key, value in msgspec.structs.asdict(table).items() if value is not None}
+
+
+def _override_matches(match: str, url: str, hostname: str) -> bool:
+    if "://" in match:
+        return url.startswith(match)
+    if match.startswith("*."):
+        return hostname == match[2:] or hostname.endswith(match[1:])
+    return hostname == match
 
 
 class Config(_Section):

@@ -23,7 +23,16 @@ import msgspec
 from crawler.errors import ConfigError
 
 _TIME_UNITS = {"": 1.0, "ms": 0.001, "s": 1.0, "min": 60.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
-_SIZE_UNITS = {"": 1, "b": 1, "kb": 1000, "mb": 10**6, "gb": 10**9, "kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30}
+_SIZE_UNITS = {
+    "": 1,
+    "b": 1,
+    "kb": 1000,
+    "mb": 10**6,
+    "gb": 10**9,
+    "kib": 1 << 10,
+    "mib": 1 << 20,
+    "gib": 1 << 30,
+}
 _QUANTITY = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?(?:e[0-9]+)?)\s*([a-z]*)\s*", re.IGNORECASE)
 
 
@@ -32,7 +41,7 @@ class Seconds(float):
 
     @classmethod
     def parse(cls, value: Any) -> "Seconds":
-        return cls(_quantity(value, _TIME_UNITS, "a time such as 30, \"5 min\" or \"24 h\""))
+        return cls(_quantity(value, _TIME_UNITS, 'a time such as 30, "5 min" or "24 h"'))
 
 
 class ByteCount(int):
@@ -40,7 +49,7 @@ class ByteCount(int):
 
     @classmethod
     def parse(cls, value: Any) -> "ByteCount":
-        return cls(_quantity(value, _SIZE_UNITS, "a size such as 4096 or \"10 MiB\""))
+        return cls(_quantity(value, _SIZE_UNITS, 'a size such as 4096 or "10 MiB"'))
 
 
 def _quantity(value: Any, units: Mapping[str, float], wanted: str) -> float:

@@ -65,7 +65,9 @@ def _relative(path: Path) -> str:
 
 
 def _is_shell(relative: str) -> bool:
-    return relative in SHELL or relative.split("/")[0] in SHELL_FOLDERS or relative in {"cli.py", "__main__.py"}
+    return (
+        relative in SHELL or relative.split("/")[0] in SHELL_FOLDERS or relative in {"cli.py", "__main__.py"}
+    )
 
 
 @pytest.mark.parametrize("path", _modules(), ids=_relative)

@@ -138,7 +138,14 @@ class Intake:
         `encoding` is the page's; `depth` is that of the links (hops from a
         seed), and `flags` are theirs. Never raises for what stands on a page.
         """
-        raw = dict.fromkeys([href[:end] if end > 0 else href for href in hrefs if (end := href.find("#"))])
+        # The mark of the fragment stays where a blank stands before it, which the parser would trim else.
+        raw = dict.fromkeys(
+            [
+                href[: end + (href[end - 1] <= " ")] if end > 0 else href
+                for href in hrefs
+                if (end := href.find("#"))
+            ]
+        )
         base: str | None = base_url
         if not _REQUEST_FORM.fullmatch(base_url):
             base = (parse(base_url) or "").partition("#")[0] or None

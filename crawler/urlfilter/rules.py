@@ -50,7 +50,7 @@ RULES = {
     REQUISITE: "it is a page requisite, and crawl.requisites is off",
     SCOPE: "it lies outside the scope of the seeds and of where they redirected to",
     traps.PATH_SEGMENTS: "its path has more segments than traps.path_segments_max",
-    traps.REPEATED_SEGMENTS: "a part of its path comes more often in a row than traps.repeated_segments_max",
+    traps.REPEATED_SEGMENTS: "it repeats a part of its path more often than traps.repeated_segments_max",
     EXTENSION: "its file name ends with one of filter.exclude_extensions",
     EXCLUDE: "it matches a pattern of filter.exclude",
     INCLUDE: "it matches no pattern of filter.include",
@@ -94,11 +94,10 @@ class Scope:
 
     def add(self, url: str) -> bool:
         """Widen the scope by a seed or its redirect (a request form); whether that made a difference."""
-        if self.kind == "any":
+        if self.covers(url):
             return False
-        before = len(self._entries)
         self._entries.add(_prefix(url) if self.kind == "prefix" else self._entry(hostname(url)))
-        return len(self._entries) > before
+        return True
 
     def covers(self, url: str) -> bool:
         """Whether a request form lies within."""

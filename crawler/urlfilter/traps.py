@@ -31,9 +31,9 @@ def directory_trap(directory: str, *, segments_max: int = 20, repeats_max: int =
     """
     segments = _segments(directory)
     rule = _rule(segments, segments_max, repeats_max)
-    if rule:
-        return rule
     room = not segments_max or len(segments) < segments_max
+    if rule:
+        return rule if room or rule == PATH_SEGMENTS else None
     # A unit must stand twice before one more segment can complete the third.
     settled = not repeats_max or (repeats_max >= 2 and len(set(segments)) == len(segments))
     return "" if room and settled else None

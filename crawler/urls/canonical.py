@@ -86,7 +86,9 @@ def resolve_or_rule(
     base: str | None, raw_url: str, *, encoding: str = "utf-8", length_max: int = LENGTH_MAX
 ) -> tuple[str, str]:
     """(request form, "") or ("", name of the rule that drops it)."""
-    raw_url = raw_url.partition("#")[0]
+    end = raw_url.find("#")
+    if end >= 0:  # the mark stays: it keeps a space before it from being trimmed
+        raw_url = raw_url[: end + 1]
     if len(raw_url) > RAW_LENGTH_FACTOR * length_max:
         return "", TOO_LONG
     if encoding != "utf-8" and "?" in raw_url and not (raw_url.isascii() and raw_url.isprintable()):
@@ -137,14 +139,14 @@ def _encode_query(raw_url: str, encoding: str) -> str:
     """Percent-encode the query, from the first `?`, in the page's encoding.
 
     This is the standard's "percent-encode after encode": what the encoding
-    cannot say becomes a decimal character reference. The caller has cut the
-    fragment off.
+    cannot say becomes a decimal character reference. The caller has emptied
+    the fragment.
     """
     codec = query_codec(encoding)
     if codec == "utf-8":
         return raw_url
     before, mark, query = raw_url.strip(_TRIMMED).translate(_REMOVED).partition("?")
-    query = _scalar(query).translate(_CODEC_EXCEPTIONS.get(codec, {}))
+    query = _scalar(query.removesuffix("#")).translate(_CODEC_EXCEPTIONS.get(codec, {}))
     encoded = query.encode(codec, "crawler.reference")
     return before + mark + "".join(map(_QUERY_ESCAPES.__getitem__, encoded))
 
@@ -218,9 +220,10 @@ def _without_session(url: str) -> str:
     return path + mark + query
 
 
-# Plain references. Segments that the parser passes on as they are: no colon (it might be a scheme), no dot in
-# front (dot segments), nothing that gets escaped. A host in its final form: lower case, no port, no punycode (it
-# might be invalid), a letter first in the last label (else it might be a number). No repetition gives back.
+# Plain references. Segments that the parser passes on as they are: no colon (it might be a scheme), no dot
+# in front (dot segments), nothing that gets escaped. A host in its final form: lower case, no port, no
+# punycode (it might be invalid), a letter first in the last label (it might be a number). No repetition
+# gives back.
 _SEGMENT = r"[\w~+,;=@()!$&*-][\w.~+,;=@()!$&*-]*+"
 _PATH = rf"(?:{_SEGMENT}/)*+(?:{_SEGMENT}(?:\?[\w.~=&;/+%:,@!$()*?-]*+)?+)?+"
 _PLAIN_RELATIVE = re.compile(rf"((?:\.\./)*+|/){_PATH}", re.ASCII)

@@ -1,15 +1,22 @@
-"""The inner loops of the DUE: join and merge of sorted arrays of uint64, and the set of pending fingerprints.
+"""The inner loops of the DUE: sort, join and merge of arrays of uint64.
 
 Compiled (Cython's pure-Python mode) they let go of the interpreter lock, so
-that a merge runs beside the crawl. Interpreted, join and merge are done by
-numpy, with the same results and about the same reads: a join touches one block
-a query and no more.
+that a merge runs beside the crawl. Interpreted, numpy does the same with the
+same results and about the same reads: a join touches one block a query.
 
-    fences    3         190        402        871     ...   key 0, 512, 1024, ... of the run, in memory
-              |          |          |          |
-    run       3 .. 188 | 190 .. 400| 402 .. 866| 871 ..     on disk (or in memory, uncompressed)
-                           ^            ^
-    queries               211          555                  ascending: a search starts where the last one ended
+    fences     3            190            402            871      keys 0, 512, 1024, ... of the run
+               |             |              |              |
+    run        3 .. .. .. 188|190 .. .. 400 |402 .. .. 866 |871    mapped from disk, or in memory
+                                 ^                 ^
+    queries                     211               555              ascending
+
+A join gallops through the fences, which are in memory, to the block of 512 keys
+where a query must be. Fingerprints are spread evenly there, so the fences before
+and behind also say about where in the block it is, to some ten keys; from that
+place the search goes on by steps that double, which are few if the guess was
+good and at most 2 * 9 if it was not. A guess costs no access to the run, and
+that of one query does not wait for another's: with 16 of them under way at a
+time, a query takes 65 ns at 1e7 keys where halving the block took 500.
 """
 
 import cython
@@ -18,7 +25,71 @@ import numpy as np
 COMPILED: bool = cython.compiled
 
 FENCE_STEP = 512  # keys from one fence to the next: 4 KiB, a page of memory
-_STEP = cython.declare(cython.Py_ssize_t, FENCE_STEP)
+_STEP = cython.declare(cython.Py_ssize_t, FENCE_STEP)  # for code that does not hold the lock
+
+
+@cython.boundscheck(False)
+@cython.wraparound(False)
+def sort(keys) -> tuple[np.ndarray, np.ndarray]:
+    """Return `keys` (uint64 (n,)) ascending, and where each stood (intp (n,)); equal ones in their order."""
+    if not cython.compiled:
+        order = np.argsort(keys, kind="stable")
+        return keys[order], order
+    words = np.array(keys)
+    places = np.arange(len(words))
+    spare_words, spare_places = np.empty_like(words), np.empty_like(places)
+    a: cython.ulonglong[::1] = words
+    b: cython.ulonglong[::1] = spare_words
+    p: cython.Py_ssize_t[::1] = places
+    q: cython.Py_ssize_t[::1] = spare_places
+    with cython.nogil:
+        swapped: cython.bint = _radix_sort(a, p, b, q)
+    return (spare_words, spare_places) if swapped else (words, places)
+
+
+@cython.cfunc
+@cython.nogil
+@cython.boundscheck(False)
+@cython.wraparound(False)
+@cython.exceptval(check=False)
+def _radix_sort(
+    a: cython.ulonglong[::1],
+    p: cython.Py_ssize_t[::1],
+    b: cython.ulonglong[::1],
+    q: cython.Py_ssize_t[::1],
+) -> cython.bint:
+    """Sort `a`, and `p` with it, byte after byte, the lowest first; return whether b, q hold the outcome."""
+    counts = cython.declare(cython.Py_ssize_t[256][8])  # of byte 0, 1, ... 7
+    i: cython.Py_ssize_t
+    byte: cython.int
+    digit: cython.int
+    at: cython.Py_ssize_t
+    total: cython.Py_ssize_t
+    swapped: cython.bint = False
+    for byte in range(8):
+        for digit in range(256):
+            counts[byte][digit] = 0
+    for i in range(a.shape[0]):
+        for byte in range(8):
+            counts[byte][(a[i] >> (8 * byte)) & 255] += 1
+    for byte in range(8):
+        if a.shape[0] == 0 or counts[byte][(a[0] >> (8 * byte)) & 255] == a.shape[0]:
+            continue  # the same byte everywhere
+        total = 0
+        for digit in range(256):
+            at = counts[byte][digit]
+            counts[byte][digit] = total
+            total += at
+        for i in range(a.shape[0]):
+            digit = (a[i] >> (8 * byte)) & 255
+            at = counts[byte][digit]
+            counts[byte][digit] += 1
+            b[at] = a[i]
+            q[at] = p[i]
+        a, b = b, a
+        p, q = q, p
+        swapped = not swapped
+    return swapped
 
 
 @cython.boundscheck(False)
@@ -48,6 +119,7 @@ def join(queries, keys, fences, known) -> None:
 @cython.nogil
 @cython.boundscheck(False)
 @cython.wraparound(False)
+@cython.cdivision(True)
 @cython.exceptval(check=False)
 def _join(
     queries: cython.const[cython.ulonglong][::1],
@@ -55,22 +127,82 @@ def _join(
     fences: cython.const[cython.ulonglong][::1],
     known: cython.uchar[::1],
 ) -> cython.void:
+    """Look queries up by the dozen: first guess where each of them is, then look there.
+
+    A guess needs only the fences. Reading the key there is the one access that
+    has to wait for memory, and as no guess depends on another, the processor
+    waits for all of them at once.
+    """
     i: cython.Py_ssize_t
+    start: cython.Py_ssize_t = 0
     block: cython.Py_ssize_t = 0
-    low: cython.Py_ssize_t = 0
+    guessed: cython.Py_ssize_t
+    guesses = cython.declare(cython.Py_ssize_t[16])
+    asked = cython.declare(cython.Py_ssize_t[16])
+    found = cython.declare(cython.ulonglong[16])
+    while start < queries.shape[0]:
+        guessed = 0
+        while start < queries.shape[0] and guessed < 16:
+            if not known[start] and queries[start] >= fences[0]:
+                block = _gallop(fences, block, queries[start])
+                guesses[guessed] = _guess(fences, block, keys.shape[0], queries[start])
+                found[guessed] = keys[guesses[guessed]]
+                asked[guessed] = start
+                guessed += 1
+            start += 1
+        for i in range(guessed):
+            known[asked[i]] = _is_near(keys, guesses[i], found[i], queries[asked[i]])
+
+
+@cython.cfunc
+@cython.nogil
+@cython.inline
+@cython.boundscheck(False)
+@cython.wraparound(False)
+@cython.cdivision(True)
+@cython.exceptval(check=False)
+def _guess(
+    fences: cython.const[cython.ulonglong][::1],
+    block: cython.Py_ssize_t,
+    count: cython.Py_ssize_t,
+    query: cython.ulonglong,
+) -> cython.Py_ssize_t:
+    """Where in its block `query` would be if the keys there were spread evenly."""
+    low: cython.Py_ssize_t = block * _STEP
+    span: cython.double
+    if block + 1 == fences.shape[0]:
+        return (low + count) >> 1
+    span = cython.cast(cython.double, fences[block + 1] - fences[block])
+    share: cython.double = cython.cast(cython.double, query - fences[block]) / span
+    return low + cython.cast(cython.Py_ssize_t, share * (_STEP - 1))
+
+
+@cython.cfunc
+@cython.nogil
+@cython.inline
+@cython.boundscheck(False)
+@cython.wraparound(False)
+@cython.exceptval(check=False)
+def _is_near(
+    keys: cython.const[cython.ulonglong][::1],
+    at: cython.Py_ssize_t,
+    found: cython.ulonglong,
+    query: cython.ulonglong,
+) -> cython.bint:
+    """Whether `query` is a key, sought from `at` (where `found` is) by steps that double."""
+    step: cython.Py_ssize_t = 1
+    low: cython.Py_ssize_t = at
     high: cython.Py_ssize_t
-    query: cython.ulonglong
-    for i in range(queries.shape[0]):
-        query = queries[i]
-        if known[i] or query < fences[0]:
-            continue
-        high = _gallop(fences, block, query)
-        if high != block:
-            block = high
-            low = block * _STEP
-        high = min((block + 1) * _STEP, keys.shape[0])
-        low = _last_not_above(keys, low, high, query)
-        known[i] = keys[low] == query
+    if found <= query:
+        low = _gallop(keys, at, query)
+        return keys[low] == query
+    while low - step >= 0 and keys[low - step] > query:
+        low -= step
+        step += step
+    high = low
+    low = max(low - step, 0)
+    low = _last_not_above(keys, low, high, query)
+    return keys[low] == query
 
 
 @cython.cfunc
@@ -188,84 +320,3 @@ def _merge(
 def is_ascending(keys) -> bool:
     """Whether `keys` (uint64) are strictly ascending."""
     return bool((keys[1:] > keys[:-1]).all())
-
-
-@cython.final
-@cython.cclass
-class PendingSet:
-    """A set of uint64 by open addressing, bounded: when it is full it forgets all.
-
-    It only saves repeats a place in the links log, and forgetting is harmless.
-    """
-
-    _table: object
-    _entries_max: cython.Py_ssize_t
-    _count: cython.Py_ssize_t
-    _shift: cython.int
-    _has_zero: cython.bint  # 0 marks a free slot, so this key is held apart
-
-    def __init__(self, entries_max: cython.Py_ssize_t) -> None:
-        self._entries_max = entries_max
-        self.clear()
-
-    def clear(self) -> None:
-        """Forget all keys, and the memory they took."""
-        self._table = np.zeros(64, np.uint64)
-        self._shift = 58
-        self._count = 0
-        self._has_zero = False
-
-    def __len__(self) -> int:
-        return self._count
-
-    @cython.boundscheck(False)
-    @cython.wraparound(False)
-    def add_many(self, keys):
-        """Add uint64 (n,); return which were not there, bool (n,)."""
-        i: cython.Py_ssize_t
-        if self._count + len(keys) > self._entries_max:
-            self.clear()
-        self._grow(self._count + len(keys))
-        fresh = np.zeros(len(keys), np.bool_)
-        source: cython.const[cython.ulonglong][::1] = keys if cython.compiled else keys.tolist()
-        answers: cython.uchar[::1] = fresh.view(np.uint8)
-        table: cython.ulonglong[::1] = self._table
-        for i in range(len(keys)):
-            answers[i] = self._add(table, source[i])
-        return fresh
-
-    @cython.cfunc
-    @cython.boundscheck(False)
-    @cython.wraparound(False)
-    @cython.exceptval(check=False)
-    def _add(self, table: cython.ulonglong[::1], key: cython.ulonglong) -> cython.bint:
-        slot: cython.Py_ssize_t
-        held: cython.ulonglong
-        if key == 0:
-            held, self._has_zero = self._has_zero, True
-            self._count += not held
-            return not held
-        slot = ((key * 0x9E3779B97F4A7C15) & 0xFFFFFFFFFFFFFFFF) >> self._shift  # 2^64 / golden ratio
-        while table[slot] != 0:
-            if table[slot] == key:
-                return False
-            slot = (slot + 1) & (table.shape[0] - 1)
-        table[slot] = key
-        self._count += 1
-        return True
-
-    @cython.cfunc
-    def _grow(self, count: cython.Py_ssize_t):
-        """Make room for `count` keys at half load."""
-        if 2 * count <= len(self._table):
-            return
-        keys = self._table[self._table != 0]
-        bits: cython.int = int(2 * count - 1).bit_length()
-        self._table = np.zeros(1 << bits, np.uint64)
-        self._shift = 64 - bits
-        self._count = self._has_zero
-        table: cython.ulonglong[::1] = self._table
-        i: cython.Py_ssize_t
-        source: cython.const[cython.ulonglong][::1] = keys if cython.compiled else keys.tolist()
-        for i in range(len(keys)):
-            self._add(table, source[i])

@@ -147,8 +147,12 @@ class LinksLog:
         self._unsynced = False
         self._fault("links synced")
 
-    def read(self, begin: int, end: int) -> Iterator[tuple[list[Link], int]]:
-        """Each block's links between two positions, and the position it ends at.
+    def read(self, begin: int, end: int) -> Iterator[list[Link]]:
+        """Each block's links between two positions; see `blocks`."""
+        return (links for links, _ in self.blocks(begin, end))
+
+    def blocks(self, begin: int, end: int) -> Iterator[tuple[list[Link], int]]:
+        """Each block's links between two positions, and the position it ends at. In any thread.
 
         Raises:
             DamageError: a block is not what was written.

@@ -201,7 +201,7 @@ class Stages:
             "pending": due.pending,
             "known": due.known,
             "new": due.new,
-            "runs": len(due.runs),
+            "runs": due.run_count,
             "expected_collisions": due.expected_collisions(),
         }
 

@@ -313,6 +313,11 @@ class Eliminator:
         """Links that were of new URLs, since the crawl began: the number of known URLs."""
         return self._flushed.new
 
+    @property
+    def run_count(self) -> int:
+        """Runs that hold the known URLs."""
+        return len(self._known.runs)
+
     def contains(self, fingerprint: int) -> bool:
         """Whether the URL is known; one that waits is not."""
         return fingerprint in self._known

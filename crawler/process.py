@@ -66,7 +66,6 @@ class Process:
         self._seeding = True
         self._committing = False
         self._compacting = False
-        self._jobs: list[tuple[Callable[[Any], None], Callable[[], None]]] = []
         self._writer = ThreadPoolExecutor(1, "writer")
         self._merger = ThreadPoolExecutor(1, "merger")
         self._lines = pages_file.open("ab")
@@ -190,7 +189,7 @@ class Process:
             await asyncio.wait(self._tasks, timeout=STOP_GRACE)
         for task in self._tasks:
             task.cancel()
-        while self.failure is None and (len(self.point) or self._committing or self.due.pending or self._jobs):
+        while self.failure is None and (len(self.point) or self._committing or self.due.pending):
             self._news.clear()
             self._commit_news.set()
             await self._news.wait()
@@ -233,7 +232,7 @@ class Process:
             while True:
                 await self._commit_news_or_flush_time()
                 self._committing = True
-                while await self._commit_group() or await self._write_job() or await self._flush():
+                while await self._commit_group() or await self._flush():
                     pass
                 self._committing = False
                 self._news.set()
@@ -274,11 +273,9 @@ class Process:
             log.error("DUE: %s; trying again later", error)
             self.due.flush_failed(plan, self.clock.now())
             return False
-        batch = self.stages.flush_batch(plan)
-        await self._in_writer(self.stages.store.write, batch)
-        self.stages.flush_done(plan, batch)
-        self._news.set()
-        self._compact()
+        change = self.stages.flush_change(plan)
+        change.after.append(self._compact)
+        self.point.add(change)
         return True
 
     def _compact(self) -> None:
@@ -301,14 +298,11 @@ class Process:
             self.due.compaction_failed(plan)
             self._compacting = False
             return
-        reach("compaction merged")
-        self._jobs.append((lambda batch: self.due.stage_compaction(plan, batch), lambda: self._merged(plan)))
-        self._commit_news.set()
+        change = self.stages.compaction_change(plan)
+        change.after.append(self._merged)
+        self.queue(change)
 
-    def _merged(self, plan: Any) -> None:
-        reach("compaction written")
-        self.due.compacted(plan)
-        reach("compaction done")
+    def _merged(self) -> None:
         self._compacting = False
         self._compact()
 
@@ -316,14 +310,3 @@ class Process:
         self._background.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             self._fail(error)
-
-    async def _write_job(self) -> bool:
-        """Write one batch that belongs to no change; True if there was one."""
-        if not self._jobs:
-            return False
-        stage, done = self._jobs.pop(0)
-        batch = self.stages.store.batch(sync=True)
-        stage(batch)
-        await self._in_writer(self.stages.store.write, batch)
-        done()
-        return True

@@ -15,7 +15,8 @@ import msgspec
 from crawler import __version__
 from crawler.clock import Clock
 from crawler.config import Config
-from crawler.due.eliminator import Eliminator, FlushPlan
+from crawler.due.eliminator import Eliminator
+from crawler.due.plans import CompactionPlan, FlushPlan
 from crawler.frontier.discovery import Frontier
 from crawler.harvest import SCOPE_KEY, Harvest
 from crawler.pages.page_cache import PageCache
@@ -154,34 +155,52 @@ class Stages:
         now = self.clock.now()
         return self.due.begin_flush(now) if self.due.wants_flush(now, dry=dry) else None
 
-    def flush_batch(self, plan: FlushPlan) -> Any:
-        """The one batch that makes the plan's new URLs known and gives them to the frontier."""
-        reach("flush joined")
-        batch = self.store.batch(sync=True)
-        self.frontier.add(plan.new_links, batch, self.clock.now())
-        self.due.stage_flush(plan, batch)
-        return batch
+    def flush_change(self, plan: FlushPlan) -> Change:
+        """The change that makes the plan's new URLs known and gives them to the frontier.
 
-    def flush_done(self, plan: FlushPlan, batch: Any) -> None:
-        """The batch is durable."""
+        It goes through the queue of the commit point like any other: the host
+        records it writes count pages whose own changes wait in that queue.
+        """
+        reach("flush joined")
+        change = Change(sync=True)
+        self.frontier.add(plan.new_links, change, self.clock.now())
+        self.due.stage_flush(plan, change)
+        change.after.append(lambda: self._flushed(plan, change))
+        return change
+
+    def _flushed(self, plan: FlushPlan, change: Change) -> None:
         reach("flush written")
         self.due.flushed(plan)
-        self.frontier.committed(batch, self.clock.now())
+        self.frontier.committed(change, self.clock.now())
         reach("flush done")
+
+    def compaction_change(self, plan: CompactionPlan) -> Change:
+        """The change that puts the merged run in the place of its inputs."""
+        reach("compaction merged")
+        change = Change(sync=True)
+        self.due.stage_compaction(plan, change)
+        change.after.append(lambda: self._compacted(plan))
+        return change
+
+    def _compacted(self, plan: CompactionPlan) -> None:
+        reach("compaction written")
+        self.due.compacted(plan)
+        reach("compaction done")
 
     # -- at rest ---------------------------------------------------------------
 
     def commit_now(self, change: Change) -> None:
         """Commit one change and flush the DUE, in this thread; for a directory at rest."""
+        self._commit(change)
+        while (plan := self.flush_begin(dry=True)) is not None:
+            plan.run()
+            self._commit(self.flush_change(plan))
+
+    def _commit(self, change: Change) -> None:
         self.point.add(change)
         group = self.point.take()
         self.point.write(group)
         self.point.committed(group)
-        while (plan := self.flush_begin(dry=True)) is not None:
-            plan.run()
-            batch = self.flush_batch(plan)
-            self.store.write(batch)
-            self.flush_done(plan, batch)
 
     def problems(self) -> list[str]:
         """Laws of counting that do not hold, [] if all do. Only when nothing is in flight."""

@@ -58,12 +58,14 @@ class Change:
 
     `captures` go to the page cache, `links` to the DUE (they missed the CLOCK
     cache), `foreign` to the outbox of a peer. `counts` are added to the
-    durable counters, `after` is called once all is durable.
+    durable counters, `after` is called once all is durable. `sync` asks for a
+    synced batch even where the crawl's durability does without.
     """
 
-    __slots__ = ("after", "captures", "counts", "foreign", "line", "links", "operations")
+    __slots__ = ("after", "captures", "counts", "foreign", "line", "links", "operations", "sync")
 
-    def __init__(self) -> None:
+    def __init__(self, *, sync: bool = False) -> None:
+        self.sync = sync
         self.operations: list[tuple[bytes, bytes | None]] = []
         self.captures: list[Any] = []
         self.links: list[Link] = []
@@ -146,7 +148,7 @@ class CommitPoint:
         reach("synced")
 
     def _write_batch(self, group: Sequence[Change]) -> None:
-        batch = self._store.batch(sync=self._sync)
+        batch = self._store.batch(sync=self._sync or any(change.sync for change in group))
         for change in group:
             for key, value in change.operations:
                 if value is None:

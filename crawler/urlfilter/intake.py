@@ -11,7 +11,8 @@ look-up a link. Exceptions are worked out each time: hrefs that are empty or
 begin with `?` (they take the base's file name or more), `http:x` (which the
 standard reads as relative), and anything with tabs or newlines, which the
 parser would remove. Pages in another encoding than UTF-8 have tables of their
-own, and so have requisites. When the scope widens all tables are emptied.
+own, and so have requisites. When the scope widens, or fingerprints change
+because two authorities were proven to be one, all tables are emptied.
 
 All tables together are bounded by `memo_bytes_max`; the directory that has not
 been asked for longest goes first.
@@ -24,7 +25,7 @@ duplicate check knows it.
 
 import re
 from array import array
-from collections import Counter
+from collections import Counter, OrderedDict
 from collections.abc import Iterable
 from typing import NamedTuple
 
@@ -38,7 +39,6 @@ from crawler.urls.canonical import (
     TOO_LONG,
     ancestors,
     directory,
-    duplicate_key,
     parse,
     plain_join,
     query_codec,
@@ -48,8 +48,8 @@ from crawler.urls.fingerprint import Fingerprinter
 
 _Entry = tuple[int, str] | str  # (fingerprint, url), or the rule that rejects
 
-# Hrefs that need the whole base, not only its directory; or that the parser trims or squeezes.
-_NOT_BY_DIRECTORY = re.compile(r"$|[\x00- ?]|https?:(?![/\\])|[^\t\n\r]*[\t\n\r]", re.IGNORECASE)
+# Beginnings of hrefs that need the whole base, or that the parser trims.
+_NOT_BY_DIRECTORY = re.compile(r"$|[ ?]|https?:(?![/\\])", re.IGNORECASE)
 _ENTRY_BYTES = 300  # of an entry beside its characters: slot, tuple, integer and the heads of two strings
 _TABLE_BYTES = 1000  # of a table beside its entries and the characters of its ancestors
 
@@ -99,7 +99,7 @@ class _Table(dict[str, _Entry]):
     def __init__(self, directory: str) -> None:
         super().__init__()
         self.above = ancestors(directory)
-        self.size = _TABLE_BYTES + sum(map(len, self.above))
+        self.size = _TABLE_BYTES + len(directory) + sum(map(len, self.above))
 
 
 class Intake:
@@ -116,17 +116,16 @@ class Intake:
         fingerprinter: Fingerprinter,
         *,
         length_max: int = LENGTH_MAX,
-        strip_session_ids: bool = True,
         memo_bytes_max: int = 24 << 20,
     ) -> None:
         self.filter = url_filter
+        self.fingerprinter = fingerprinter
         self._fingerprint = fingerprinter.fingerprint
         self._length_max = length_max
-        self._strip = strip_session_ids
         self._size_max = memo_bytes_max
         self._size = 0
-        self._tables: dict[object, _Table] = {}  # the one asked for last comes last
-        self._revision = url_filter.revision
+        self._tables: OrderedDict[object, _Table] = OrderedDict()  # the one asked for last comes last
+        self._revision = self._present_revision()
         self.hits = 0
         self.misses = 0
 
@@ -161,7 +160,7 @@ class Intake:
         self, raw_url: str, flags: int = 0, *, base: str | None = None, encoding: str = "utf-8"
     ) -> Judged:
         """Judge one URL: a redirect, an entry of a sitemap. Without a base it must be absolute."""
-        url, rule = resolve_or_rule(base, raw_url, encoding=encoding, length_max=self._length_max)
+        url, rule = self._form((), base, raw_url, encoding)
         if rule:
             return Judged("", 0, rule)
         return Judged(url, self._fingerprint(url), self.filter.verdict(url, flags))
@@ -176,21 +175,21 @@ class Intake:
     def explain(self, raw_url: str, flags: int = 0) -> Explanation:
         """Why an absolute URL is accepted or not."""
         url, fingerprint, rule = self.one(raw_url, flags)
-        key = duplicate_key(url, strip_session_ids=self._strip).decode("ascii") if url else ""
+        key = self.fingerprinter.key(url).decode("ascii") if url else ""
         return Explanation(url, key, fingerprint, rule, RULES[rule] if rule else "it passes the URL filter")
 
     def _table(self, base: str | None, encoding: str, flags: int) -> _Table:
         """The memo of the base's directory, made the one asked for last."""
-        if self._revision != self.filter.revision:
+        if self._revision != self._present_revision():
             self._forget()
         codec = "utf-8" if encoding == "utf-8" else query_codec(encoding)
         place = directory(base) if base and base.startswith(("http://", "https://")) else base or ""
         key = place if codec == "utf-8" and not flags else (place, codec, int(flags))
-        table = self._tables.pop(key, None)
+        table = self._tables.get(key)
         if table is None:
-            table = _Table(place)
+            self._tables[key] = table = _Table(place)
             self._size += table.size
-        self._tables[key] = table
+        self._tables.move_to_end(key)
         return table
 
     def _fill(
@@ -206,32 +205,36 @@ class Intake:
         before = table.size
         for position, href in enumerate(raw):
             if results[position] is None:
-                url = plain_join(table.above, href)
-                results[position] = entry = self._judge(url, base, href, encoding, flags)
+                url, rule = self._form(table.above, base, href, encoding)
+                rule = rule or self.filter.verdict(url, flags)
+                results[position] = entry = rule or (self._fingerprint(url), url)
                 self.misses += 1
                 self.hits -= 1
-                if url or not _NOT_BY_DIRECTORY.match(href):
+                if href.isprintable() and not _NOT_BY_DIRECTORY.match(href):  # tabs and newlines are not printable
                     table[href] = entry
                     table.size += _ENTRY_BYTES + len(href) + len(entry[1])
         self._size += table.size - before
 
-    def _judge(self, url: str, base: str | None, href: str, encoding: str, flags: int) -> _Entry:
-        """The result for `url`, or if that is empty, for `href` on `base`."""
-        rule = TOO_LONG if len(url) > self._length_max else ""
+    def _form(self, above: tuple[str, ...], base: str | None, href: str, encoding: str) -> tuple[str, str]:
+        """(request form, "") or ("", rule); `above` are the ancestors of `base`, if they are at hand."""
+        url = plain_join(above, href)
         if not url:
-            url, rule = resolve_or_rule(base, href, encoding=encoding, length_max=self._length_max)
-        rule = rule or self.filter.verdict(url, flags)
-        return rule or (self._fingerprint(url), url)
+            return resolve_or_rule(base, href, encoding=encoding, length_max=self._length_max)
+        return (url, "") if len(url) <= self._length_max else ("", TOO_LONG)
 
     def _shrink(self) -> None:
         """Forget the directories not asked for longest until the bound holds."""
         while self._size > self._size_max:
-            self._size -= self._tables.pop(next(iter(self._tables))).size
+            self._size -= self._tables.popitem(last=False)[1].size
+
+    def _present_revision(self) -> int:
+        """Of all that results hang on; both parts only grow, so their sum tells."""
+        return self.filter.revision + self.fingerprinter.revision
 
     def _forget(self) -> None:
         self._tables.clear()
         self._size = 0
-        self._revision = self.filter.revision
+        self._revision = self._present_revision()
 
     def _check(self) -> None:
         assert self._size == sum(table.size for table in self._tables.values()), self

@@ -232,10 +232,17 @@ _PLAIN_ABSOLUTE = re.compile(
 )
 
 
+_DEPTH_MAX = 40  # slashes; the ancestors of a path take room by the square of its depth
+
+
 def ancestors(base: str) -> tuple[str, ...]:
-    """The directory of an http(s) URL and those above it, up to the root; () if it has no request form."""
+    """The directory of an http(s) URL and those above it, up to the root.
+
+    () if it has no request form, or is so deep that only the parser should
+    handle it.
+    """
     url = canonical(base)
-    if url is None:
+    if url is None or url.count("/") > _DEPTH_MAX:
         return ()
     found = [directory(url)]
     while found[-1].count("/") > 3:

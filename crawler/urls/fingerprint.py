@@ -27,7 +27,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crawler.errors import ConfigError
-from crawler.urls.canonical import authority, duplicate_key, hostname
+from crawler.urls.canonical import authority, duplicate_key, hostname, target
+from crawler.urls.equivalence import Equivalences
 
 SEED_BYTES = 16
 BUCKET_COUNT = 1 << 16
@@ -69,13 +70,21 @@ class Fingerprinter:
             the first four (little-endian), blake2b all.
         method: "mmh3" (0.12 us a URL) or "blake2b" (0.6 us).
         partition: "domain" or "host": what the bucket is the hash of.
+        strip_session_ids: whether session identifiers are left out of the key.
+        equivalences: proven ones are applied to keys; it may learn meanwhile.
 
     Raises:
         ConfigError: the seed's length, the method or the partition is unknown.
     """
 
     def __init__(
-        self, seed: bytes, *, method: str = "mmh3", partition: str = "domain", strip_session_ids: bool = True
+        self,
+        seed: bytes,
+        *,
+        method: str = "mmh3",
+        partition: str = "domain",
+        strip_session_ids: bool = True,
+        equivalences: Equivalences | None = None,
     ) -> None:
         if len(seed) != SEED_BYTES:
             raise ConfigError(f"fingerprint seed: {len(seed)} bytes, {SEED_BYTES} expected")
@@ -84,6 +93,8 @@ class Fingerprinter:
         self._number = _hash_function(method, seed)
         self._partition = partition
         self._strip = strip_session_ids
+        self._equivalences = equivalences or Equivalences()
+        self._aliases = self._equivalences.proven
         self._host_bits: dict[str, int] = {}
         self._authority_bits: dict[str, int] = {}
 
@@ -99,12 +110,23 @@ class Fingerprinter:
         """64 bits that stand for a host: its bucket on top, 48 bits of the hash of its name below."""
         return self._bits_of_host(name) | self._number(name.encode("ascii")) & _LOW_48
 
+    @property
+    def revision(self) -> int:
+        """Changes when fingerprints do, because an equivalence was proven."""
+        return self._equivalences.revision
+
+    def key(self, url: str) -> bytes:
+        """The duplicate key of a request form, proven equivalences applied."""
+        alias = self._aliases.get(authority(url))
+        return duplicate_key(alias + target(url) if alias else url, strip_session_ids=self._strip)
+
     def fingerprint(self, url: str) -> int:
-        """The fingerprint of a request form."""
+        """The fingerprint of a request form. The bucket is always that of its own host."""
         bits = self._authority_bits.get(url[: url.index("/", 8)])
         if bits is None:
             bits = self._bits_of_authority(url)
-        return bits | self._number(duplicate_key(url, strip_session_ids=self._strip)) & _LOW_48
+        key = self.key(url) if self._aliases else duplicate_key(url, strip_session_ids=self._strip)
+        return bits | self._number(key) & _LOW_48
 
     def fingerprints(self, urls: Iterable[str]) -> NDArray[np.uint64]:
         """The fingerprints of many request forms, shape (n,)."""

@@ -11,6 +11,7 @@ from crawler.records import LinkFlag
 from crawler.urlfilter.intake import Intake
 from crawler.urlfilter.rules import RULES, Scope, UrlFilter
 from crawler.urls.canonical import LENGTH_MAX, canonical, resolve
+from crawler.urls.equivalence import Equivalences
 from crawler.urls.fingerprint import Fingerprinter
 
 FINGERPRINTER = Fingerprinter(bytes(range(16)))
@@ -242,3 +243,16 @@ def test_flags_are_plain_integers_too(flag: LinkFlag) -> None:
     links.take(SEED, ["x"], flags=flag)
     assert links.take(SEED, ["x"], flags=int(flag)).urls == ["http://www.example.com/docs/x"]
     assert links.hits == 1
+
+
+def test_a_proven_equivalence_reaches_the_memo() -> None:
+    """Once http is proven to be https, the two spellings of a link on a page are one."""
+    equivalences = Equivalences()
+    fingerprinter = Fingerprinter(bytes(16), equivalences=equivalences)
+    links = Intake(UrlFilter(Scope("any")), fingerprinter)
+    page = ["http://h.example/x", "https://h.example/x"]
+    assert links.take(SEED, page).urls == page
+    while not equivalences.redirected("http://h.example/", "https://h.example/"):
+        pass
+    assert links.take(SEED, page).urls == page[:1]
+    assert links.explain(page[0]).key == page[1]

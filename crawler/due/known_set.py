@@ -51,7 +51,7 @@ class KnownSet:
     def __init__(self, store: RunStore, runs: Iterable[Run], *, merge_all: bool, chunk_bytes: int) -> None:
         self.store = store
         self.runs = list(runs)
-        self._merge_all = merge_all
+        self.merge_all = merge_all
         self._chunk_bytes = chunk_bytes
 
     def __len__(self) -> int:
@@ -68,15 +68,20 @@ class KnownSet:
         """Add fingerprints in any order, known ones among them."""
         source = iter(fingerprints)
         while len(some := np.fromiter(islice(source, _LOAD_COUNT), np.uint64)):
-            new, _ = unknown(some, self.runs)
-            if len(new):
-                self.add(self.store.write([new], len(new), step="load"))
-            while inputs := self.due_merge():
-                self.replace(inputs, self.merge(inputs))
+            self.learn(some)
+
+    def learn(self, fingerprints: Fingerprints) -> int:
+        """Flush and compact at once: add what is not known of `fingerprints`; return how many that was."""
+        new, _ = unknown(fingerprints, self.runs)
+        if len(new):
+            self.add(self.store.write([new], len(new), step="flush"))
+        while inputs := self.due_merge():
+            self.replace(inputs, self.merge(inputs))
+        return len(new)
 
     def due_merge(self) -> list[Run]:
         """The neighbouring runs that are to be merged next; none if all is well."""
-        first = 0 if self._merge_all else _first_of_merge([run.count for run in self.runs])
+        first = 0 if self.merge_all else _first_of_merge([run.count for run in self.runs])
         inputs = self.runs[first:]
         return inputs if len(inputs) > 1 else []
 

@@ -6,8 +6,8 @@ whatever the size of the crawl. `mirror.py` and `wacz.py` hold the two formats
 that are more than a stream.
 
 A capture flagged `noarchive` is left out unless asked for. A revisit whose
-response is left out for that reason is written as a response of its own, so
-that what is exported can be read without what is not.
+response is left out is written as a response of its own, so that what is
+exported can be read without what is not.
 
 Parsing pages is another stage's trade: link and text extraction come as
 callables. The text of a page has a default here, resiliparse if it is
@@ -24,6 +24,7 @@ from typing import Any
 
 import msgspec
 import webencodings
+from msgspec import structs
 
 from crawler.errors import DamageError, UsageError
 from crawler.pages import cdxj, warc
@@ -105,23 +106,24 @@ def _positions(archives: Sequence[Archive], select: Select) -> Iterator[bytes]:
 
 def _chunk(archive: Archive, capture: Capture, select: Select) -> Chunk:
     original = archive.capture_at(capture.refers_to) if capture.refers_to else None
-    if original is None or not original.noarchive or select(original):
+    if original is None or select(original):
         return Chunk(capture, archive.raw_records(capture), capture.length)
-    data = warc.compressor(1)(_as_response(archive, capture))
-    return Chunk(capture, data, len(data))
-
-
-def _as_response(archive: Archive, capture: Capture) -> bytes:
-    """A revisit as the response that it stands for."""
     page = archive.read(capture)
+    data = warc.compressor(1)(_as_response(page))
+    whole = structs.replace(capture, kind="response", status=page.status, refers_to=b"")
+    return Chunk(whole, data, len(data))
+
+
+def _as_response(page: StoredPage) -> bytes:
+    """A revisit as the response that it stands for."""
     head = warc.http_head(f"{page.version} {page.status:03d} {page.reason}".encode("latin-1"), page.headers)
     return warc.response(
         warc.record_id(os.urandom),
-        warc.date_text(capture.fetched_at),
-        warc.target_fields(capture.url, "", page.version),
+        warc.date_text(page.capture.fetched_at),
+        warc.target_fields(page.capture.url, "", page.version),
         head,
         page.payload,
-        capture.digest,
+        page.capture.digest,
     )
 
 

@@ -193,44 +193,44 @@ class _Stream:
     def __init__(self, chunks: Iterator[bytes]) -> None:
         self._chunks = chunks
         self._data = b""
+        self._at = 0
 
     def _more(self) -> bool:
+        """Append the next chunk to what is left; False at the end."""
         chunk = next(self._chunks, None)
         if chunk is None:
             return False
-        self._data += chunk
+        self._data = self._data[self._at :] + chunk
+        self._at = 0
         return True
 
     def line(self) -> bytes:
         """The next line with its end, b"" at the end of the stream."""
-        while (at := self._data.find(b"\n")) < 0 and len(self._data) < _HEAD_BYTES_MAX and self._more():
-            pass
-        end = at + 1 if at >= 0 else len(self._data)
-        line, self._data = self._data[:end], self._data[end:]
+        while (end := self._data.find(b"\n", self._at) + 1) == 0:
+            if len(self._data) - self._at > _HEAD_BYTES_MAX or not self._more():
+                end = len(self._data)
+                break
+        line = self._data[self._at : end]
+        self._at = end
         return line
 
     def take(self, length: int) -> bytes:
         """The next `length` bytes, fewer at the end of the stream."""
-        parts = [self._data]
-        have = len(self._data)
+        parts = [self._data[self._at :]]
+        have = len(parts[0])
         while have < length and (chunk := next(self._chunks, None)) is not None:
             parts.append(chunk)
             have += len(chunk)
-        data = b"".join(parts)
-        self._data = data[length:]
-        return data[:length]
+        self._data = b"".join(parts)
+        self._at = min(length, have)
+        return self._data[: self._at]
 
 
 def _records_of(stream: _Stream, bytes_max: int, where: str) -> Iterator[Record]:
     while line := stream.line():
         if line.strip() == b"":
             continue
-        head = [line]
-        while (line := stream.line()).strip():
-            head.append(line)
-            if sum(map(len, head)) > _HEAD_BYTES_MAX:
-                raise DamageError(f"{where}: WARC header of more than {_HEAD_BYTES_MAX} bytes")
-        version, fields = _parse_fields(b"".join(head).rstrip(b"\r\n"), where)
+        version, fields = _parse_fields(_head_of(stream, line, where), where)
         length = _content_length(fields, where)
         if length > bytes_max:
             raise DamageError(f"{where}: record of more than {bytes_max} bytes")
@@ -238,6 +238,18 @@ def _records_of(stream: _Stream, bytes_max: int, where: str) -> Iterator[Record]
         if len(block) < length:
             raise DamageError(f"{where}: record of {len(block)} bytes, {length} were promised")
         yield Record(version.strip(), fields, block)
+
+
+def _head_of(stream: _Stream, first: bytes, where: str) -> bytes:
+    """The lines of a record's head, which begins with `first`."""
+    lines = [first]
+    size = len(first)
+    while (line := stream.line()).strip():
+        lines.append(line)
+        size += len(line)
+        if size > _HEAD_BYTES_MAX:
+            raise DamageError(f"{where}: WARC header of more than {_HEAD_BYTES_MAX} bytes")
+    return b"".join(lines).rstrip(b"\r\n")
 
 
 def parse_http(block: bytes) -> HttpMessage:
@@ -300,16 +312,17 @@ def decode_payload(payload: bytes, codings: bytes, *, bytes_max: int = RECORD_BY
 
 
 def _inflate(data: bytes, window: int, bytes_max: int) -> bytes:
-    """All members of a zlib-family stream; what came before a break."""
-    parts = []
+    """All members of a zlib-family stream, at most `bytes_max` bytes; what came before a break."""
+    parts: list[bytes] = []
     room = bytes_max
     while data and room > 0:
         inflater = zlib.decompressobj(window)
         try:
-            while data and not inflater.eof and room > 0:
-                parts.append(inflater.decompress(data, min(room, _CHUNK_BYTES)))
+            for part in _inflated(inflater, data):
+                parts.append(part[:room])
                 room -= len(parts[-1])
-                data = inflater.unconsumed_tail
+                if room <= 0:
+                    break
         except zlib.error:
             break
         data = inflater.unused_data if window == _GZIP else b""

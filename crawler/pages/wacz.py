@@ -52,7 +52,7 @@ def write_wacz(
             index.seek(0)
             lines = cdxj.sorted_lines(index, folder=path.parent)
             count = writer.add("indexes/index.cdxj", lines)
-            writer.add("pages/pages.jsonl", _page_lines(archives))
+            writer.add("pages/pages.jsonl", _page_lines(archives, select))
             writer.finish(software, title)
     except OSError as error:
         raise StoreError(f"{path}: {error.strerror or error}") from error
@@ -70,12 +70,13 @@ def _copied(archives: Sequence[Archive], select: Select, index: Any, **options: 
         offset += len(chunk.data)
 
 
-def _page_lines(archives: Sequence[Archive]) -> Iterator[bytes]:
-    """The pages that a reader may want to start from: stored ones of the fields replay tools know."""
+def _page_lines(archives: Sequence[Archive], select: Select) -> Iterator[bytes]:
+    """The pages a reader may start from, those whose newest copy is in the archive; fields replay tools know."""
     yield msgspec.json.encode(_PAGES_HEADER) + b"\n"
     for archive in archives:
-        for fingerprint, record in archive.all_records():
-            if record.state is PageState.STORED and not record.noarchive:
+        for fingerprint, capture in archive.newest_captures():
+            record = archive.record(fingerprint) if select(capture) else None
+            if record is not None and record.state is PageState.STORED:
                 row = page_row(fingerprint, record)
                 wanted = {name: row[name] for name in ("id", "url", "ts", "status", "mime", "depth")}
                 yield msgspec.json.encode(wanted) + b"\n"

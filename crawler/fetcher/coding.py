@@ -28,7 +28,7 @@ _GZIP_TRAILER = 8
 _MEMBERS_MAX = 1024  # 64 KiB blocks of bgzip in 64 MiB; a flood of empty members costs no more
 _BROTLI_STEP = 64 << 10  # its output grows in blocks: asked for 64 KiB it gives at most 96
 _RECOVERY_PIECES = (4096, 64, 1)
-_ERRORS = (isal_zlib.error, brotli.error)
+_ERRORS: tuple[type[Exception], ...] = (isal_zlib.error, brotli.error)
 
 
 class UnknownCoding(ValueError):
@@ -316,7 +316,8 @@ class Decoder:
                 return
 
     def __repr__(self) -> str:
-        return f"Decoder({[type(layer).__name__ for layer in self._layers]}, made={self._made}, full={self.full})"
+        layers = [type(layer).__name__ for layer in self._layers]
+        return f"Decoder({layers}, made={self._made}, full={self.full})"
 
 
 def decoder_for(codings: Sequence[bytes], *, layers_max: int, limit: int, step: int) -> Decoder | None:

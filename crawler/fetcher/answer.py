@@ -188,7 +188,7 @@ class Answer:
         self.state = State.BODY
         if self._kind is Body.CHUNKED:
             self._chunks = framing.ChunkDecoder()
-        if b"content-encoding" not in head.known and self._kind is not Body.CHUNKED:
+        if b"content-encoding" not in head.known and b"transfer-encoding" not in head.known:
             return
         codings = head.tokens(b"content-encoding") + [
             token for token in head.tokens(b"transfer-encoding") if token != b"chunked"

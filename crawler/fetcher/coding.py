@@ -15,7 +15,7 @@ is (`fetch-behaviour.md`, section 10).
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 import brotli
 from isal import isal_zlib
@@ -28,7 +28,7 @@ _GZIP_TRAILER = 8
 _MEMBERS_MAX = 1024  # 64 KiB blocks of bgzip in 64 MiB; a flood of empty members costs no more
 _BROTLI_STEP = 64 << 10  # its output grows in blocks: asked for 64 KiB it gives at most 96
 _RECOVERY_PIECES = (4096, 64, 1)
-_ERRORS: tuple[type[Exception], ...] = (isal_zlib.error, brotli.error)
+_ERRORS: Any = (isal_zlib.error, brotli.error)
 
 
 class UnknownCoding(ValueError):

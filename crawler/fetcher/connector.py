@@ -104,9 +104,7 @@ class Connector:
     def __init__(self, guard: Guard, proxy: str) -> None:
         self._guard = guard
         self._proxy, self.authorization = _proxy(proxy)
-        self._contexts = {True: tls.verifying(), False: tls.recording()}
-        for context in self._contexts.values():
-            context.on_handshake = _on_handshake
+        self._contexts: dict[bool, tls.ResumingContext] = {}
         self._connector = aiohttp.TCPConnector(
             limit=0,
             force_close=True,
@@ -120,9 +118,16 @@ class Connector:
     def proxied(self) -> bool:
         return self._proxy is not None
 
+    def _context(self, verify: bool) -> tls.ResumingContext:
+        context = self._contexts.get(verify)
+        if context is None:  # reading the system's roots takes some milliseconds
+            context = self._contexts[verify] = tls.verifying() if verify else tls.recording()
+            context.on_handshake = _on_handshake
+        return context
+
     def keep_session(self, hostname: str, transport: Any, *, verify: bool) -> None:
         """Remember the TLS session of a connection that worked, to resume it."""
-        self._contexts[verify].keep(hostname, transport.get_extra_info("ssl_object"))
+        self._context(verify).keep(hostname, transport.get_extra_info("ssl_object"))
 
     async def open(
         self, target: Target, addresses: tuple[str, ...], limits: Limits, *, verify: bool
@@ -168,7 +173,7 @@ class Connector:
             "GET",
             URL(f"{target.scheme}://{target.host}/", encoded=True),
             loop=asyncio.get_running_loop(),
-            ssl=self._contexts[verify] if target.scheme == "https" else True,
+            ssl=self._context(verify) if target.scheme == "https" else True,
             proxy=self._proxy,
             proxy_headers=proxy_headers,
         )

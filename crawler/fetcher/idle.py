@@ -40,7 +40,7 @@ class IdlePool(Generic[_C]):
             self._close(next(iter(self._by_hostname)))
 
     def take(self, key: tuple[Any, ...], addresses: tuple[str, ...], now: float) -> _C | None:
-        """The host's connection, if it lives, is of the same authority, and to one of `addresses` (if any)."""
+        """The host's connection, if it lives, is of the same authority and to one of `addresses`."""
         connection = self._by_hostname.pop(key[1], None)
         if connection is None:
             return None

@@ -77,7 +77,7 @@ class _BrotliStream:
     def feed(self, data: bytes, step: int) -> bytes:
         out: bytes = self._decompressor.process(data, output_buffer_limit=min(step, _BROTLI_STEP))
         self.ended = self._decompressor.is_finished()
-        self.hungry = self._decompressor.can_accept_more_data()
+        self.hungry = not out and self._decompressor.can_accept_more_data()
         return out
 
 

@@ -75,7 +75,7 @@ def test_close_delimited_body_over_tls() -> None:
 
 @pytest.mark.parametrize("host", ["host.test", "other.test"])
 def test_bad_certificate_is_refused_or_recorded(host: str) -> None:
-    """Untrusted, or of another name: an error when verifying, a flag when recording; one more connection at most."""
+    """Untrusted, or of another name: an error when verifying, a flag when recording."""
 
     async def play() -> None:
         async with Server([OK], context=server_context()) as server:

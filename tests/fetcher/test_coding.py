@@ -34,7 +34,7 @@ def gzip_member(data: bytes, flags: int = 0) -> bytes:
 def decode(
     codings: list[bytes], data: bytes, *, piece: int = 1 << 16, limit: int = 1 << 20, step: int = 4096
 ) -> bytes:
-    """All content, fed in pieces; nothing comes in larger pieces than a step, brotli's least block or the input."""
+    """All content; nothing comes in larger pieces than a step, brotli's least block or the input."""
     decoder = decoder_for(codings, layers_max=2, limit=limit, step=step)
     assert decoder is not None
     out: list[bytes] = []
@@ -163,7 +163,7 @@ def test_a_gzip_of_200_mib_costs_the_limit_only() -> None:
     st.integers(0, 99),
 )
 def test_random_damage_neither_raises_nor_exceeds(data: bytes, name: bytes, piece: int, seed: int) -> None:
-    """Any bytes, also damaged streams, give at most the limit; damage after a byte never changes what precedes."""
+    """Any bytes, damaged streams among them, give at most the limit."""
     coded = bytearray({b"gzip": gzip.compress, b"deflate": zlib.compress, b"br": brotli.compress}[name](data))
     generator = random.Random(seed)
     for _ in range(generator.randrange(4)):

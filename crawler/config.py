@@ -160,6 +160,7 @@ class FetchConfig(_Section):
     keep_alive_max: Seconds = Seconds(35)
     idle_connections_max: int = 400  # kept open over all hosts; with 500 in flight under 1,024 descriptors
     cookies: bool = False
+    cookie_domains_max: int = 10_000  # registrable domains whose cookies are kept
     tls: str = "verify"  # verify | record
     proxy: str = ""
 

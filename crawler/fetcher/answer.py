@@ -140,8 +140,9 @@ class Answer:
                 data = bytes(self._pending)
                 self._pending.clear()
             block, data = data[: match.end()], data[match.end() :]
-            if block.strip(b"\r\n") and self._take_block(block):
+            if self._take_block(block):
                 return data
+            self._check_size((self.wire_bytes - len(data)) // 2)  # all interim answers together
 
     def _check_start(self) -> None:
         """Refuse early what is no status line, such as a bare page (HTTP/0.9), and a header without end."""
@@ -160,19 +161,25 @@ class Answer:
         """Read one header block; False if it was an interim answer."""
         limits = self._limits
         self._check_size(len(block))
+        if not block.strip(b"\r\n"):
+            self._count_interim()  # blank lines before the status line
+            return False
         head = framing.parse_head(
             block, fields_max=limits.header_fields_max, field_bytes_max=limits.header_field_bytes_max
         )
         if 100 <= head.status < 200 and head.status != 101:
-            self._interim += 1
-            if self._interim > INTERIM_MAX:
-                raise BadAnswer(Outcome.UNEXPECTED_STATUS, f"more than {INTERIM_MAX} interim answers")
+            self._count_interim()
             return False
         self.head = head
         self._kind, self._left = framing.body_of(head)
         self.reusable = framing.keeps_alive(head) and self._kind is not Body.CLOSE and head.status != 101
         self._open_body(head)
         return True
+
+    def _count_interim(self) -> None:
+        self._interim += 1
+        if self._interim > INTERIM_MAX:
+            raise BadAnswer(Outcome.UNEXPECTED_STATUS, f"more than {INTERIM_MAX} interim answers")
 
     def _open_body(self, head: Head) -> None:
         if self._kind is Body.NONE:
@@ -181,7 +188,7 @@ class Answer:
         self.state = State.BODY
         if self._kind is Body.CHUNKED:
             self._chunks = framing.ChunkDecoder()
-        if b"content-encoding" not in head.known and self._kind is not Body.CHUNKED:
+        if b"content-encoding" not in head.known and b"transfer-encoding" not in head.known:
             return
         codings = head.tokens(b"content-encoding") + [
             token for token in head.tokens(b"transfer-encoding") if token != b"chunked"
@@ -263,4 +270,4 @@ class Answer:
 
     def __repr__(self) -> str:
         status = self.head.status if self.head else None
-        return f"Answer({self.state.value}, status={status}, {self._kind.value}, body={self.body_bytes}, {self.error!r})"
+        return f"Answer({self.state.value}, {status}, {self._kind.value}, {self.body_bytes}, {self.error!r})"

@@ -15,7 +15,7 @@ is (`fetch-behaviour.md`, section 10).
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 import brotli
 from isal import isal_zlib
@@ -28,7 +28,7 @@ _GZIP_TRAILER = 8
 _MEMBERS_MAX = 1024  # 64 KiB blocks of bgzip in 64 MiB; a flood of empty members costs no more
 _BROTLI_STEP = 64 << 10  # its output grows in blocks: asked for 64 KiB it gives at most 96
 _RECOVERY_PIECES = (4096, 64, 1)
-_ERRORS = (isal_zlib.error, brotli.error)
+_ERRORS: Any = (isal_zlib.error, brotli.error)
 
 
 class UnknownCoding(ValueError):
@@ -77,7 +77,7 @@ class _BrotliStream:
     def feed(self, data: bytes, step: int) -> bytes:
         out: bytes = self._decompressor.process(data, output_buffer_limit=min(step, _BROTLI_STEP))
         self.ended = self._decompressor.is_finished()
-        self.hungry = self._decompressor.can_accept_more_data()
+        self.hungry = not out and self._decompressor.can_accept_more_data()
         return out
 
 
@@ -316,7 +316,8 @@ class Decoder:
                 return
 
     def __repr__(self) -> str:
-        return f"Decoder({[type(layer).__name__ for layer in self._layers]}, made={self._made}, full={self.full})"
+        layers = [type(layer).__name__ for layer in self._layers]
+        return f"Decoder({layers}, made={self._made}, full={self.full})"
 
 
 def decoder_for(codings: Sequence[bytes], *, layers_max: int, limit: int, step: int) -> Decoder | None:

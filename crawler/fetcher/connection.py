@@ -10,6 +10,7 @@ asked close the connection, so they are never taken for the next answer.
 """
 
 import asyncio
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -30,7 +31,6 @@ class Connection(asyncio.BufferedProtocol):
         "_deadline",
         "_heard_at",
         "_limits",
-        "_loop",
         "_on_lost",
         "_opened",
         "_view",
@@ -53,7 +53,6 @@ class Connection(asyncio.BufferedProtocol):
         tls_ok: bool = True,
     ) -> None:
         assert opened.transport is not None
-        self._loop = asyncio.get_running_loop()
         self._opened = opened
         self._view = view
         self._on_lost = on_lost
@@ -72,13 +71,13 @@ class Connection(asyncio.BufferedProtocol):
         self.lost = self.transport.is_closing()
 
     async def exchange(self, request: bytes, answer: Answer, limits: Limits, deadline: float) -> None:
-        """Send `request` and fill `answer`; `deadline` is the loop time at which all must be over."""
+        """Send `request` and fill `answer`; all must be over at `deadline` (monotonic time)."""
         if self.lost:
             answer.end("connection lost")
             return
         self._answer, self._limits, self._deadline = answer, limits, deadline
-        self._asked_at = self._heard_at = self._loop.time()
-        waiter = self._waiter = self._loop.create_future()
+        self._asked_at = self._heard_at = time.monotonic()
+        waiter = self._waiter = asyncio.get_running_loop().create_future()
         self.transport.write(request)
         try:
             await waiter
@@ -95,7 +94,7 @@ class Connection(asyncio.BufferedProtocol):
                 answer.reusable = False
             self.close()
             return
-        self._heard_at = self._loop.time()
+        self._heard_at = time.monotonic()
         if answer.receive(bytes(self._view[:nbytes])):
             self._done()
 
@@ -109,7 +108,7 @@ class Connection(asyncio.BufferedProtocol):
         self._on_lost(self)
 
     def check(self, now: float) -> None:
-        """End the answer if a time limit is over; `now` is loop time."""
+        """End the answer if a time limit is over; `now` is monotonic time."""
         answer, limits = self._answer, self._limits
         if answer is None or limits is None or answer.state is State.DONE:
             return

@@ -103,10 +103,8 @@ class Connector:
 
     def __init__(self, guard: Guard, proxy: str) -> None:
         self._guard = guard
-        self._proxy, self.proxy_authorization = _proxy(proxy)
-        self._contexts = {"verify": tls.verifying(), "record": tls.recording()}
-        for context in self._contexts.values():
-            context.on_handshake = _on_handshake
+        self._proxy, self.authorization = _proxy(proxy)
+        self._contexts: dict[bool, tls.ResumingContext] = {}
         self._connector = aiohttp.TCPConnector(
             limit=0,
             force_close=True,
@@ -120,14 +118,21 @@ class Connector:
     def proxied(self) -> bool:
         return self._proxy is not None
 
-    def context(self, mode: str) -> tls.ResumingContext:
-        """The TLS context of a mode, "verify" or "record"."""
-        return self._contexts[mode]
+    def _context(self, verify: bool) -> tls.ResumingContext:
+        context = self._contexts.get(verify)
+        if context is None:  # reading the system's roots takes some milliseconds
+            context = self._contexts[verify] = tls.verifying() if verify else tls.recording()
+            context.on_handshake = _on_handshake
+        return context
+
+    def keep_session(self, hostname: str, transport: Any, *, verify: bool) -> None:
+        """Remember the TLS session of a connection that worked, to resume it."""
+        self._context(verify).keep(hostname, transport.get_extra_info("ssl_object"))
 
     async def open(
-        self, target: Target, addresses: tuple[str, ...], limits: Limits, *, mode: str
+        self, target: Target, addresses: tuple[str, ...], limits: Limits, *, verify: bool
     ) -> aiohttp.connector.Connection:
-        """Return an open connection.
+        """Return an open connection; `verify` asks for a certificate that holds.
 
         Raises:
             NotOpened: denied, refused, out of time, or no handshake.
@@ -137,7 +142,7 @@ class Connector:
         token = _opening.set(opening)
         try:
             async with asyncio.timeout(limits.connect_timeout) as opening.scope:
-                request = self._request(target, mode)
+                request = self._request(target, verify)
                 return await self._connector.connect(request, [], _NO_TIMEOUT)
         except TimeoutError as error:
             raise self._out_of_time(opening) from error
@@ -158,17 +163,17 @@ class Connector:
             raise NotOpened(Outcome.ADDRESS_DENIED, f"address not allowed: {', '.join(addresses)}")
         return allowed
 
-    def _request(self, target: Target, mode: str) -> aiohttp.ClientRequest:
+    def _request(self, target: Target, verify: bool) -> aiohttp.ClientRequest:
         proxy_headers: CIMultiDict[str] | None = None
         if self.proxied:
             proxy_headers = CIMultiDict()
-            if self.proxy_authorization:
-                proxy_headers["Proxy-Authorization"] = self.proxy_authorization
+            if self.authorization:
+                proxy_headers["Proxy-Authorization"] = self.authorization
         return aiohttp.ClientRequest(
             "GET",
             URL(f"{target.scheme}://{target.host}/", encoded=True),
             loop=asyncio.get_running_loop(),
-            ssl=self._contexts[mode] if target.scheme == "https" else True,
+            ssl=self._context(verify) if target.scheme == "https" else True,
             proxy=self._proxy,
             proxy_headers=proxy_headers,
         )

@@ -70,7 +70,9 @@ def conclude(
     ttl = min((ttl for _, ttl in found), default=config.dns_negative_ttl)
     expires = now + min(max(ttl, config.dns_ttl_min), config.dns_ttl_max)
     addresses = [address for address, _ in found]
-    allowed = tuple(sorted((address for address in dict.fromkeys(addresses) if guard.allows(address)), key=_family))
+    allowed = tuple(
+        sorted((address for address in dict.fromkeys(addresses) if guard.allows(address)), key=_family)
+    )
     if allowed:
         return Resolution(allowed, expires)
     if addresses:
@@ -89,7 +91,7 @@ def _family(address: str) -> int:
 
 
 def literal(hostname: str) -> str:
-    """The address that an IP literal (with or without brackets) is, in canonical spelling; "" if it is a name."""
+    """The address, canonically spelled, of an IP literal with or without brackets; "" if it is a name."""
     if not (hostname[-1:].isdigit() or ":" in hostname):
         return ""
     try:

@@ -125,12 +125,13 @@ _MONTHS = {
     )
 }
 _TIME = r"(?P<hour>\d\d):(?P<minute>\d\d):(?P<second>\d\d)"
+# IMF-fixdate, RFC 850, asctime
 _DATES = tuple(
     re.compile(pattern, re.IGNORECASE)
     for pattern in (
-        rf"[a-z]{{3}}, (?P<day>\d\d) (?P<month>[a-z]{{3}}) (?P<year>\d{{4}}) {_TIME} (?:GMT|UTC)",  # IMF-fixdate
-        rf"[a-z]{{6,9}}, (?P<day>\d\d)-(?P<month>[a-z]{{3}})-(?P<year>\d\d) {_TIME} (?:GMT|UTC)",  # RFC 850
-        rf"[a-z]{{3}} (?P<month>[a-z]{{3}}) (?P<day>[ \d]\d) {_TIME} (?P<year>\d{{4}})",  # asctime
+        rf"[a-z]{{3}}, (?P<day>\d\d) (?P<month>[a-z]{{3}}) (?P<year>\d{{4}}) {_TIME} (?:GMT|UTC)",
+        rf"[a-z]{{6,9}}, (?P<day>\d\d)-(?P<month>[a-z]{{3}})-(?P<year>\d\d) {_TIME} (?:GMT|UTC)",
+        rf"[a-z]{{3}} (?P<month>[a-z]{{3}}) (?P<day>[ \d]\d) {_TIME} (?P<year>\d{{4}})",
     )
 )
 
@@ -155,7 +156,7 @@ def parse_date(text: str) -> float | None:
 
 
 def _year(text: str) -> int:
-    """A two-digit year is of 1970 to 2069 (RFC 9110 5.6.7: at most 50 years ahead, for the years that come)."""
+    """Two digits are a year of 1970 to 2069 (RFC 9110 5.6.7 asks for at most 50 years ahead)."""
     year = int(text)
     if len(text) == 2:
         return year + (1900 if year >= 70 else 2000)

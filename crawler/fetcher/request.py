@@ -5,7 +5,7 @@ re-encoded or re-ordered. No credentials and no Referer are ever sent.
 """
 
 import re
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import msgspec
 
@@ -39,6 +39,14 @@ class Limits(msgspec.Struct, frozen=True, gc=False):
         return cls(**{name: getattr(config, name) for name in cls.__struct_fields__})
 
 
+class Cookies(Protocol):
+    """A cookie jar (`cookies.CookieJar`)."""
+
+    def header(self, target: "Target", now: float) -> str: ...
+
+    def store(self, target: "Target", lines: list[bytes], now: float) -> None: ...
+
+
 class Request(msgspec.Struct, gc=False):
     """One GET. `addresses` are the host's, tried in order; a host that is an IP literal needs none.
 
@@ -59,7 +67,7 @@ class Request(msgspec.Struct, gc=False):
     body_bytes_max: int | None = None
     wire_bytes_max: int | None = None
     total_timeout: float | None = None
-    jar: object = None
+    jar: Cookies | None = None
 
     @property
     def conditional(self) -> bool:
@@ -130,9 +138,17 @@ class Asking:
         self._fields = _with(fields, identity.headers)
         self._common = _joined(self._fields)
 
-    def head(self, request: Request, target: Target, *, cookie: str = "", absolute: bool = False) -> bytes:
-        """Request line and header fields. `absolute` is the form a proxy gets (RFC 9112 3.2.2)."""
-        path = target.path if not absolute else f"{target.scheme}://{target.host}{target.path}"
+    def head(
+        self,
+        request: Request,
+        target: Target,
+        *,
+        cookie: str = "",
+        proxied: bool = False,
+        authorization: str = "",
+    ) -> bytes:
+        """Request line and header fields; `proxied` in the form a proxy gets (RFC 9112 3.2.2)."""
+        path = f"{target.scheme}://{target.host}{target.path}" if proxied else target.path
         if _UNSAFE.search(path):
             path = _UNSAFE.sub(_escaped, path)
         fields = self._common
@@ -145,6 +161,8 @@ class Asking:
             fields += f"If-Modified-Since: {_safe(request.last_modified)}\r\n"
         if cookie:
             fields += f"Cookie: {cookie}\r\n"
+        if authorization:
+            fields += f"Proxy-Authorization: {authorization}\r\n"
         if request.keep_alive <= 0.0:
             fields += "Connection: close\r\n"
         return f"GET {path} HTTP/1.1\r\nHost: {target.host}\r\n{fields}\r\n".encode("latin-1", "replace")

@@ -9,6 +9,7 @@ guard still stands at the connection itself.
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import aiodns
 import pycares
@@ -100,7 +101,7 @@ class Resolver:
         if self._servers is None:
             self._servers = self._make_servers()
         try:
-            result = await self._servers.query_dns(hostname, kind)
+            result: Any = await self._servers.query_dns(hostname, kind)
         except aiodns.error.DNSError as error:
             if error.args[0] in _NO_ADDRESS:
                 return [], ""

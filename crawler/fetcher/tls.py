@@ -18,7 +18,7 @@ class ResumingContext(ssl.SSLContext):
     sessions_max = 4096
     on_handshake: Callable[[], None] | None = None
 
-    def __init__(self, protocol: int = ssl.PROTOCOL_TLS_CLIENT) -> None:
+    def __init__(self, protocol: int) -> None:
         self._sessions: dict[str, ssl.SSLSession] = {}
 
     def wrap_bio(self, incoming: Any, outgoing: Any, *arguments: Any, **options: Any) -> ssl.SSLObject:
@@ -41,7 +41,7 @@ class ResumingContext(ssl.SSLContext):
 
 def verifying() -> ResumingContext:
     """System roots, host name checked."""
-    context = ResumingContext()
+    context = ResumingContext(ssl.PROTOCOL_TLS_CLIENT)
     context.load_default_certs()
     context.set_alpn_protocols(["http/1.1"])
     return context
@@ -49,7 +49,7 @@ def verifying() -> ResumingContext:
 
 def recording() -> ResumingContext:
     """Whatever the host offers: old versions, weak keys, any certificate."""
-    context = ResumingContext()
+    context = ResumingContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
     context.set_ciphers("ALL:@SECLEVEL=0")

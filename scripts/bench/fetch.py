@@ -34,7 +34,7 @@ PAGE_BYTES = 45_000
 NGINX = """
 worker_processes 1; daemon off; pid {folder}/nginx.pid; error_log {folder}/error.log crit;
 events {{ worker_connections 1024; }}
-http {{ access_log off; default_type text/html; keepalive_requests 1000000; keepalive_timeout 60; tcp_nodelay on;
+http {{ access_log off; default_type text/html; keepalive_requests 1000000; tcp_nodelay on;
   sendfile on; open_file_cache max=16; client_body_temp_path {folder}; proxy_temp_path {folder};
   fastcgi_temp_path {folder}; uwsgi_temp_path {folder}; scgi_temp_path {folder};
   server {{ listen {port}; root {folder}; }} }}
@@ -114,7 +114,9 @@ async def main(rounds: int, fetches: int, profile: bool) -> None:
         await session.close()
         await client.close()
     bare_cost, our_cost = statistics.median(figures["bare"]), statistics.median(figures["ours"])
-    print(f"bare aiohttp GET {bare_cost:.1f} us, Client.fetch {our_cost:.1f} us, ratio {our_cost / bare_cost:.2f}")
+    print(
+        f"bare aiohttp GET {bare_cost:.1f} us, Client.fetch {our_cost:.1f} us, ratio {our_cost / bare_cost:.2}"
+    )
 
 
 if __name__ == "__main__":

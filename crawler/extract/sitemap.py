@@ -33,7 +33,7 @@ _W3C_DATETIME = re.compile(
 
 
 class Entry(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """A URL that a map names, as it stood, and when it says the page changed (seconds, None if it does not)."""
+    """A URL that a map names, as it stood, and when it says the page changed (seconds; None if not)."""
 
     loc: str
     lastmod: float | None = None

@@ -127,4 +127,5 @@ class Worker:
         await child.wait()
 
     def __repr__(self) -> str:
-        return f"Worker({self._waiting} waiting, {self.starts} starts, {self.deaths} died, {self.refused} refused)"
+        waiting, starts, deaths, refused = self._waiting, self.starts, self.deaths, self.refused
+        return f"Worker({waiting=}, {starts=}, {deaths=}, {refused=})"

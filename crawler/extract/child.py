@@ -10,6 +10,7 @@ interpreter), and limits its memory. It ends by itself when its input does,
 so it never outlives its parent.
 """
 
+import json
 import resource
 import signal
 import struct
@@ -20,7 +21,10 @@ import msgspec
 
 from crawler.config import ExtractConfig
 from crawler.extract.findings import Context
-from crawler.extract.links import extract_page
+from crawler.extract.guard import Judgement, judge, strip
+from crawler.extract.links import parse, prepare
+from crawler.extract.scan import scan_utf8
+from crawler.records import Extracted
 
 LENGTH = struct.Struct(">I")
 
@@ -32,44 +36,39 @@ class Job(msgspec.Struct, frozen=True, gc=False, array_like=True):
     content: bytes
 
 
-class Limits(msgspec.Struct, frozen=True, gc=False):
-    """What the child needs to know of the configuration."""
-
-    cpu_seconds_max: float
-    memory_bytes_max: int
-    links_max: int
-    all_attributes: bool
-
-    @classmethod
-    def of(cls, config: ExtractConfig) -> "Limits":
-        return cls(
-            float(config.cpu_seconds_max),
-            int(config.worker_memory_bytes_max),
-            config.links_max,
-            config.all_attributes,
-        )
+def limits_of(config: ExtractConfig) -> str:
+    """The section of the configuration as the child's argument."""
+    return json.dumps({name: getattr(config, name) for name in config.__struct_fields__})
 
 
 def main() -> None:
-    """Serve pages until the input ends; the limits are the JSON of the one argument."""
-    limits = msgspec.json.decode(sys.argv[1], type=Limits)
+    """Serve pages until the input ends; the one argument is the configuration as JSON."""
+    config = ExtractConfig(**json.loads(sys.argv[1]))
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
-    resource.setrlimit(resource.RLIMIT_DATA, (limits.memory_bytes_max, limits.memory_bytes_max))
+    resource.setrlimit(resource.RLIMIT_DATA, (config.worker_memory_bytes_max,) * 2)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    serve(sys.stdin.buffer, sys.stdout.buffer, limits)
+    serve(sys.stdin.buffer, sys.stdout.buffer, config)
 
 
-def serve(requests: BinaryIO, answers: BinaryIO, limits: Limits) -> None:
+def serve(requests: BinaryIO, answers: BinaryIO, config: ExtractConfig) -> None:
     """Answer each frame of `requests`."""
-    config = ExtractConfig(links_max=limits.links_max, all_attributes=limits.all_attributes)
     decoder = msgspec.msgpack.Decoder(Job)
     while len(head := requests.read(LENGTH.size)) == LENGTH.size:
         job = decoder.decode(requests.read(*LENGTH.unpack(head)))
-        signal.setitimer(signal.ITIMER_PROF, limits.cpu_seconds_max)
-        found = msgspec.msgpack.encode(extract_page(job.content, job.page, config))
+        signal.setitimer(signal.ITIMER_PROF, config.cpu_seconds_max)
+        found = msgspec.msgpack.encode(read(job, config))
         signal.setitimer(signal.ITIMER_PROF, 0)
         answers.write(LENGTH.pack(len(found)) + found)
         answers.flush()
+
+
+def read(job: Job, config: ExtractConfig) -> Extracted:
+    """What the page holds; a plain scan if it exceeds what the parser may see."""
+    utf8, encoding = prepare(job.content, job.page)
+    judgement = judge(utf8, config)
+    if judgement is Judgement.EXCESSIVE:
+        return scan_utf8(utf8, encoding, job.page, config)
+    return parse(strip(utf8), encoding, job.page, config)
 
 
 if __name__ == "__main__":

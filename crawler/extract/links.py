@@ -73,7 +73,7 @@ def extract(
 
 
 def extract_page(content: bytes, page: Context, config: ExtractConfig) -> Extracted:
-    """Return what a page holds; never fails.
+    """Return what a page holds, by the parser alone: for pages that are known to be harmless.
 
     Raw URLs are as they stood, without their fragment: two that differ only in
     it are one link. Those of the header come first.
@@ -81,9 +81,20 @@ def extract_page(content: bytes, page: Context, config: ExtractConfig) -> Extrac
     Args:
         content: without content coding, as far as it came.
     """
+    utf8, encoding = prepare(content, page)
+    return parse(utf8, encoding, page, config)
+
+
+def prepare(content: bytes, page: Context) -> tuple[bytes, str]:
+    """What the parser is to see, and the page's encoding. Linear in the content."""
     utf8, encoding = to_utf8(content, page.charset)
+    return _open_self_closed(utf8) if page.xhtml else utf8, encoding
+
+
+def parse(utf8: bytes, encoding: str, page: Context, config: ExtractConfig) -> Extracted:
+    """The findings of a prepared page."""
     found = Findings(page)
-    tree = LexborHTMLParser(_open_self_closed(utf8) if page.xhtml else utf8)
+    tree = LexborHTMLParser(utf8)
     _take_elements(tree, found, config.links_max)
     if page.want_requisites:
         found.requisites = requisites(tree, config.links_max)

@@ -34,8 +34,13 @@ _REFERENCE = re.compile(r"&(?:#[0-9]{1,7}|#[xX][0-9a-fA-F]{1,6}|[a-zA-Z][a-zA-Z0
 def scan(content: bytes, page: Context, config: ExtractConfig) -> Extracted:
     """Return the links that a plain scan of the first part of `content` finds, marked `parse_limit`."""
     utf8, encoding = to_utf8(content[:SCAN_BYTES], page.charset)
+    return scan_utf8(utf8, encoding, page, config)
+
+
+def scan_utf8(utf8: bytes, encoding: str, page: Context, config: ExtractConfig) -> Extracted:
+    """The same for a page that is UTF-8 already."""
     found = Findings(page)
-    for match in _TOKEN.finditer(utf8):
+    for match in _TOKEN.finditer(utf8[:SCAN_BYTES]):
         if match[2] is not None:
             _take(match[2].lower(), _attributes(match[3]), found)
             if len(found.hrefs) > config.links_max:

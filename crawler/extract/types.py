@@ -6,8 +6,8 @@ _HTML_TYPES = frozenset({"text/html", "application/xhtml+xml"})
 # A type that says nothing (WHATWG MIME Sniffing, section 7, step 1).
 _UNUSABLE = frozenset({"", "unknown/unknown", "application/unknown", "*/*"})
 _HTML_START = re.compile(
-    rb"[\t\n\x0c\r ]*(?:<!--|<(?:!doctype html|html|head|script|iframe|h1|div|font|table|a|style|title|b|body|br|p)"
-    rb"[ >])",
+    rb"[\t\n\x0c\r ]*(?:<!--|<(?:!doctype html|html|head|script|iframe|h1|div|font|table|a|style|title|b|body"
+    rb"|br|p)[ >])",
     re.IGNORECASE,
 )
 

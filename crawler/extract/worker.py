@@ -1,7 +1,7 @@
 """Extraction for the fetch loop: harmless pages at once, heavy ones in a child process.
 
-A page that `guard.is_heavy` suspects goes to the child (`child.py`), one at a
-time, in order of arrival. The child is started when the first such page
+A page that is large, or that the guard suspects, goes to the child (`child.py`),
+one at a time, in order of arrival. The child is started when the first such page
 comes. If it dies - CPU or memory limit, or a crash of the parser - the page
 gets a plain scan and is marked `parse_limit`; the next page starts a new child.
 Beyond `worker_queue_max` waiting pages the plain scan is all a page gets, so a
@@ -17,11 +17,11 @@ import msgspec
 
 import crawler
 from crawler.config import ExtractConfig
-from crawler.extract.child import LENGTH, Job, Limits
+from crawler.extract.child import LENGTH, Job, limits_of
 from crawler.extract.findings import Context
-from crawler.extract.guard import is_heavy
-from crawler.extract.links import extract_page
-from crawler.extract.scan import scan
+from crawler.extract.guard import Judgement, judge, without_formatting_attributes
+from crawler.extract.links import parse, prepare
+from crawler.extract.scan import scan, scan_utf8
 from crawler.records import Extracted
 
 # Wall time given to a page, as a multiple of its CPU time: the machine may be busy with other things.
@@ -43,8 +43,17 @@ class Worker:
 
     async def extract(self, content: bytes, page: Context) -> Extracted:
         """Return what the page holds; never fails, and never holds the loop for long."""
-        if not is_heavy(content, self._config):
-            return extract_page(content, page, self._config)
+        config = self._config
+        if len(content) > config.inline_bytes_max:
+            return await self.extract_apart(content, page)
+        utf8, encoding = prepare(content, page)
+        judgement = judge(utf8, config)
+        if judgement is Judgement.SAFE:
+            return parse(utf8, encoding, page, config)
+        if judgement is Judgement.STRIP:
+            return parse(without_formatting_attributes(utf8), encoding, page, config)
+        if judgement is Judgement.EXCESSIVE:
+            return scan_utf8(utf8, encoding, page, config)
         return await self.extract_apart(content, page)
 
     async def extract_apart(self, content: bytes, page: Context) -> Extracted:
@@ -94,14 +103,13 @@ class Worker:
 
     async def _start(self) -> asyncio.subprocess.Process:
         self.starts += 1
-        limits = msgspec.json.encode(Limits.of(self._config)).decode()
         root = str(Path(crawler.__file__).resolve().parent.parent)
         path = os.pathsep.join(filter(None, (root, os.environ.get("PYTHONPATH"))))
         return await asyncio.create_subprocess_exec(
             sys.executable,
             "-m",
             "crawler.extract.child",
-            limits,
+            limits_of(self._config),
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             env={**os.environ, "PYTHONPATH": path},
@@ -119,4 +127,5 @@ class Worker:
         await child.wait()
 
     def __repr__(self) -> str:
-        return f"Worker({self._waiting} waiting, {self.starts} starts, {self.deaths} died, {self.refused} refused)"
+        waiting, starts, deaths, refused = self._waiting, self.starts, self.deaths, self.refused
+        return f"Worker({waiting=}, {starts=}, {deaths=}, {refused=})"

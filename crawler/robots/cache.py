@@ -288,10 +288,8 @@ class RobotsCache:
         assert all(math.isfinite(entry.copy.retry_at) for entry in self._entries.values())
 
     def __repr__(self) -> str:
-        return (
-            f"RobotsCache({len(self._entries)} in memory, {self._weight} bytes, {len(self._unsaved)} unsaved, "
-            f"{self.hits} hits, {self.misses} misses)"
-        )
+        entries, weight, unsaved, hits = len(self._entries), self._weight, len(self._unsaved), self.hits
+        return f"RobotsCache({entries=}, {weight=}, {unsaved=}, {hits=}, misses={self.misses})"
 
 
 def _key(authority: str) -> bytes:

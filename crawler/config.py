@@ -319,15 +319,16 @@ class Overrides:
     """
 
     def __init__(self, tables: Sequence[Override]) -> None:
-        self._tables = [(table, _set_values(table)) for table in tables]
+        self.tables = tuple(tables)
+        self._values = [_set_values(table) for table in tables]
 
     def __bool__(self) -> bool:
-        return bool(self._tables)
+        return bool(self.tables)
 
     def for_url(self, url: str, hostname: str) -> Override:
         """The values for a URL; None where no table sets one."""
         values: dict[str, Any] = {}
-        for table, own in self._tables:
+        for table, own in zip(self.tables, self._values, strict=True):
             if _override_matches(table.match, url, hostname):
                 values.update(own)
         return Override(**values)

@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 import msgspec
 import numpy as np
 
-from crawler.config import CrawlConfig, Override
+from crawler.config import Config, CrawlConfig, Overrides
 from crawler.frontier.hosts import HostFlag, HostTable, KeyedTable
 
 # A Todo stores the index, so the list is only ever appended to.
@@ -70,10 +70,16 @@ class DomainTable(KeyedTable):
 class Budget:
     """Decides, URL by URL, and counts what was accepted."""
 
-    def __init__(self, crawl: CrawlConfig, hosts: HostTable, domains: DomainTable) -> None:
-        self.limits = limits(crawl)
+    def __init__(self, config: Config, hosts: HostTable, domains: DomainTable) -> None:
+        self.limits = limits(config.crawl)
+        self._overrides = Overrides(config.override)
         self._hosts = hosts
         self._domains = domains
+
+    def describe(self) -> str:
+        """All that decides what is parked, as text: if it differs, parked URLs are looked at again."""
+        tables = [(table.match, table.pages, table.depth) for table in self._overrides.tables]
+        return msgspec.json.encode([self.limits, tables]).decode()
 
     def meet_host(self, slot: int) -> None:
         """Count a new host to its domain, or exclude it."""
@@ -81,14 +87,20 @@ class Budget:
         if self._domains.hosts[domain] >= self.limits.hosts_per_domain:
             self._hosts.flags[slot] |= HostFlag.EXCLUDED
         else:
-            self._hosts.flags[slot] &= ~HostFlag.EXCLUDED
             self._domains.hosts[domain] += 1
 
-    def rule(self, slot: int, depth: int, override: Override | None = None) -> int:
-        """The rule that parks a URL of this host, 0 if none does."""
+    def include(self, slot: int) -> None:
+        """Let an excluded host in if its domain has room now."""
+        if self._hosts.flags[slot] & HostFlag.EXCLUDED:
+            self._hosts.flags[slot] ^= HostFlag.EXCLUDED
+            self.meet_host(slot)
+
+    def rule(self, slot: int, depth: int, url: str, name: str) -> int:
+        """The rule that parks a URL of the host `name`, 0 if none does."""
         hosts, limit = self._hosts, self.limits
         depth_max, pages_max = limit.depth, limit.pages_per_host
-        if override is not None:
+        if self._overrides:
+            override = self._overrides.for_url(url, name)
             depth_max = depth_max if override.depth is None else override.depth
             pages_max = pages_max if override.pages is None else override.pages
         if depth > depth_max:

@@ -22,7 +22,7 @@ In the store a host is `h/` + 8-byte key -> sealed fixed part (RECORD) + name.
 import struct
 from collections.abc import Iterable, Iterator
 from enum import IntEnum, IntFlag
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import numpy as np
 
@@ -139,7 +139,7 @@ class KeyedTable:
         return slot
 
     def extend(self, records: np.ndarray) -> int:
-        """Append rows from a structured array that has a field for some of the columns; return the first slot."""
+        """Append rows from a structured array with fields for some columns; return the first slot."""
         first = self.count
         if first + len(records) > self._capacity:
             self._resize(first + max(len(records), first >> 2))
@@ -155,17 +155,17 @@ class KeyedTable:
             if self.count:
                 array[: self.count] = self._arrays[name][: self.count]
             self._arrays[name] = array
-            setattr(self, name, memoryview(array))
+            setattr(self, name, memoryview(cast(Any, array)))
         self._capacity = capacity
         size = 1 << (capacity * 3 // 2).bit_length()
         if size != getattr(self, "_mask", -1) + 1:
             self._index_array = np.full(size, NOWHERE, dtype=np.int32)
-            self._index = memoryview(self._index_array)
+            self._index = memoryview(cast(Any, self._index_array))
             self._mask = size - 1
             self._enter(0)
 
     def _enter(self, first: int) -> None:
-        """Put the slots from `first` on into the index, all at once: each round, who finds a free place stays."""
+        """Put the slots from `first` on into the index: in each round, who finds a free place stays."""
         index = self._index_array
         slots = np.arange(first, self.count, dtype=np.int32)
         positions = self._arrays["key"][slots] & np.uint64(self._mask)
@@ -250,7 +250,7 @@ class HostTable(KeyedTable):
         return seal(fixed + name.encode("ascii"))
 
     def load(self, store: KeyValue) -> Iterator[np.ndarray]:
-        """Append all hosts of the store; yield each chunk's records (RECORD's fields) after it was appended."""
+        """Append all hosts of the store; yield each chunk's records once it was appended."""
         parts: list[bytes] = []
         for key, value in scan_prefix(store, HOST_PREFIX):
             payload = unseal(key, value)

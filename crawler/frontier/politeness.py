@@ -21,6 +21,8 @@ Durations are seconds, instants seconds by the process clock.
 """
 
 from collections import deque
+from collections.abc import Iterator, Sequence
+from math import inf
 from typing import Any
 
 from crawler.config import Override, PolitenessConfig
@@ -165,6 +167,9 @@ class Addresses:
     def __len__(self) -> int:
         return len(self._addresses)
 
+    def __iter__(self) -> Iterator[Address]:
+        return iter(self._addresses.values())
+
     @property
     def counted(self) -> bool:
         """Whether addresses hold anything up."""
@@ -182,6 +187,20 @@ class Addresses:
             if len(address.domains) >= self._shared_domains:
                 address.domains = None
         return address
+
+    def choose(self, names: Sequence[str], domain: int, now: float) -> tuple[Address, float]:
+        """The address where a request may start first, and from when (infinity: not known)."""
+        best: tuple[Address, float] | None = None
+        for name in names:
+            address = self.meet(name, domain, now)
+            instant = self.start_at(address)
+            instant = inf if instant is None else instant
+            if instant <= now and not address.waiting:
+                return address, instant
+            if best is None or instant < best[1]:
+                best = address, instant
+        assert best is not None, names
+        return best
 
     def start_at(self, address: Address) -> float | None:
         """The instant from which a request may start there; None: not before one of those in flight ends."""

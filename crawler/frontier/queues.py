@@ -104,7 +104,7 @@ def entry_key(prefix: bytes, order: int) -> bytes:
 
 
 def read_queue(store: KeyValue, prefix: bytes, start: int) -> Iterator[Entry]:
-    """The entries of one host's queue (`prefix` = `t/` or `p/` and the host key) from the order `start` on."""
+    """The entries of one queue (`prefix` = `t/` or `p/` and the host key) from the order `start` on."""
     first = entry_key(prefix, start)
     for key, value in store.scan(first, prefix + b"\xff" * 9):
         yield int.from_bytes(key[10:], "big"), decode(key, value)

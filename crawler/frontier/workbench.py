@@ -23,83 +23,12 @@ there are fetches in flight; all other hosts are numbers in the host table:
 """
 
 import heapq
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 from crawler.frontier.calendar import Calendar, Chain
+from crawler.frontier.host_queue import NO_PLAN, FrontHost
 from crawler.frontier.hosts import NOWHERE, HostTable, Place
-from crawler.frontier.politeness import Address
-from crawler.frontier.queues import Entry
-
-_IN_NO_HEAP = -1
-
-
-class FrontHost:
-    """A host of the front.
-
-    In memory are all its entries below the order `read_to` (NO_ORDER: all):
-    `queue` is a heap by order, `later` one by the instant of the next try.
-    `tick` marks its valid heap entry and `wake` that entry's instant. `busy`
-    is the entry an errand holds, or None; `held` says that an errand holds the
-    host. `domain` is the slot of its registrable domain.
-    """
-
-    __slots__ = (
-        "address",
-        "addresses",
-        "busy",
-        "dirty",
-        "domain",
-        "expires",
-        "held",
-        "key",
-        "later",
-        "name",
-        "prefix",
-        "queue",
-        "read_to",
-        "served",
-        "slot",
-        "tick",
-        "waiting",
-        "wake",
-    )
-
-    def __init__(self, slot: int, key: int, name: str, domain: int, read_to: int) -> None:
-        self.slot = slot
-        self.key = key
-        self.name = name
-        self.prefix = b"t/" + key.to_bytes(8, "big")
-        self.domain = domain
-        self.queue: list[Entry] = []
-        self.later: list[tuple[float, Entry]] = []
-        self.read_to = read_to
-        self.addresses: tuple[str, ...] = ()
-        self.expires = 0.0
-        self.address: Address | None = None
-        self.busy: Entry | None = None
-        self.held = False
-        self.waiting = False  # in an address's queue, or for a look-up
-        self.dirty = False
-        self.served = 0
-        self.tick = _IN_NO_HEAP
-        self.wake = 0.0
-
-    def first_order(self) -> int:
-        """No entry of the queue has a smaller order."""
-        order = self.queue[0][0] if self.queue else self.read_to
-        if self.later:
-            order = min(order, min(entry[0] for _, entry in self.later))
-        return min(order, self.read_to)
-
-    def entries(self) -> Iterator[Entry]:
-        """All entries in memory but the busy one."""
-        yield from self.queue
-        for _, entry in self.later:
-            yield entry
-
-    def __repr__(self) -> str:
-        state = "held" if self.held else f"wakes at {self.wake:.3f}"
-        return f"FrontHost({self.name}, {len(self.queue)}+{len(self.later)} entries, {state})"
+from crawler.frontier.politeness import Address, Addresses
 
 
 class Workbench:
@@ -112,6 +41,7 @@ class Workbench:
     def __init__(
         self,
         hosts: HostTable,
+        addresses: Addresses,
         load: Callable[[int], FrontHost | None],
         unload: Callable[[FrontHost], None],
         *,
@@ -119,6 +49,7 @@ class Workbench:
         turn_max: int,
     ) -> None:
         self.hosts = hosts
+        self._addresses = addresses
         self.front: dict[int, FrontHost] = {}
         self.back = Chain(hosts)
         self.calendar = Calendar(hosts)
@@ -165,24 +96,40 @@ class Workbench:
 
     def sleep(self, host: FrontHost) -> None:
         """No plan: the host has nothing to do, or waits for something else than time."""
-        host.tick = _IN_NO_HEAP
+        host.tick = NO_PLAN
 
-    def wake_address(self, address: Address, instant: float) -> None:
-        """Plan that the address hands out a waiting host from `instant` on."""
+    def wait_at(self, host: FrontHost, address: Address, now: float) -> None:
+        """The host waits for its address: behind the others, or before them if it has just been called."""
+        host.waiting = True
+        if host.called_by is address:
+            address.waiting.appendleft(host)
+        else:
+            address.waiting.append(host)
+        self.call_next(address, now)
+
+    def call_next(self, address: Address, now: float) -> None:
+        """Plan that the address hands out its next waiting host as soon as a request may start there."""
+        instant = self._addresses.start_at(address) if address.waiting else None
+        if instant is None:
+            return
+        instant = max(instant, now)
         if address.event == 0.0 or instant < address.event:
             self._tick += 1
             address.event = instant
             heapq.heappush(self._heap, (instant, self._tick, address))
 
+    def release_address(self, address: Address, ended: float, now: float) -> None:
+        """A request at the address, ended at `ended`, frees its place."""
+        self._addresses.release(address, ended)
+        self.call_next(address, now)
+
     def pop(self, now: float) -> FrontHost | None:
         """The next host whose instant has come; it is in no plan then. None if there is none."""
         self._expire(now)
-        while True:
-            host = self._pop_heap(now)
-            if host is not None:
-                return host
+        while (host := self._pop_heap(now)) is None:
             if not self._admit(now):
                 return None
+        return host
 
     def next_event(self, now: float) -> float | None:
         """The earliest instant at which `pop` may give a host."""
@@ -228,13 +175,15 @@ class Workbench:
             instant, tick, item = heapq.heappop(heap)
             if isinstance(item, FrontHost):
                 if item.tick == tick:
-                    item.tick = _IN_NO_HEAP
+                    item.tick = NO_PLAN
+                    item.called_by = None
                     return item
             elif item.event == instant:
                 item.event = 0.0
                 if item.waiting:
                     host = item.waiting.popleft()
                     host.waiting = False
+                    host.called_by = item
                     return host
         return None
 
@@ -259,7 +208,7 @@ class Workbench:
             for host in self.front.values()
             if not host.held and not host.waiting and self._is_waiting(host, now)
         ]
-        movable.sort(key=lambda host: (host.tick != _IN_NO_HEAP, -host.wake))
+        movable.sort(key=lambda host: (host.tick != NO_PLAN, -host.wake))
         for host in movable[: max(1, self._front_max // 8)]:
             idle = self.hosts.todo[host.slot] == 0
             if not idle and host.wake > self.hosts.ready[host.slot]:
@@ -268,7 +217,7 @@ class Workbench:
         return bool(movable)
 
     def _is_waiting(self, host: FrontHost, now: float) -> bool:
-        if host.tick == _IN_NO_HEAP:
+        if host.tick == NO_PLAN:
             return self.hosts.todo[host.slot] == 0
         return host.wake > now
 
@@ -301,5 +250,5 @@ class Workbench:
             id(item) for _, tick, item in self._heap if isinstance(item, FrontHost) and item.tick == tick
         }
         for host in self.front.values():
-            assert (id(host) in planned) == (host.tick != _IN_NO_HEAP), host
-            assert not (host.held and host.tick != _IN_NO_HEAP), host
+            assert (id(host) in planned) == (host.tick != NO_PLAN), host
+            assert not (host.held and host.tick != NO_PLAN), host

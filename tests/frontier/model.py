@@ -16,7 +16,8 @@ import msgspec
 
 from crawler.clock import VirtualClock
 from crawler.config import Config, convert
-from crawler.frontier.discovery import Decision, Frontier
+from crawler.frontier.discovery import Frontier
+from crawler.frontier.settlement import Decision
 from crawler.records import Blame, Errand, Fetch, Link, Outcome, Task
 from crawler.storage.kv import MemoryStore
 
@@ -148,7 +149,9 @@ class Crawl:
         """New URLs from the eliminator, committed after a while."""
         batch = self.store.batch()
         self.frontier.add(list(links), batch, self.now)
-        self._after(self._commit_delay if commit_after is None else commit_after, lambda: self._commit_add(batch))
+        self._after(
+            self._commit_delay if commit_after is None else commit_after, lambda: self._commit_add(batch)
+        )
 
     def _commit_add(self, batch: Any) -> None:
         self.store.write(batch)
@@ -158,7 +161,9 @@ class Crawl:
         self._tick += 1
         heapq.heappush(self._events, (self.now + delay, self._tick, action))
 
-    def run(self, seconds: float = 1e9, *, requests: int = 10**9, stop: Callable[[], bool] = lambda: False) -> str:
+    def run(
+        self, seconds: float = 1e9, *, requests: int = 10**9, stop: Callable[[], bool] = lambda: False
+    ) -> str:
         """Go on until nothing is left, time is over or enough requests were made; say why."""
         end = self.now + seconds
         while len(self.requests) < requests and not stop():
@@ -208,7 +213,9 @@ class Crawl:
     def _ended(self, errand: Errand, fetch: Fetch, began: float) -> None:
         if errand.task is not Task.DENIED:
             self.requests.append(
-                Request(errand.hostname, errand.address, errand.url, errand.task, began, self.now, fetch.outcome)
+                Request(
+                    errand.hostname, errand.address, errand.url, errand.task, began, self.now, fetch.outcome
+                )
             )
         if errand.task is Task.ROBOTS:
             self.robots.fetched(errand, self.now)

@@ -1,7 +1,7 @@
 """The frontier as a whole, in the model of the shell (`model.py`)."""
 
 from crawler.records import Task
-from tests.frontier.model import Crawl, config, link
+from tests.frontier.model import Crawl, link
 
 
 def test_hands_out_every_url_once() -> None:

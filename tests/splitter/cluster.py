@@ -139,7 +139,9 @@ class Node:
         peers = [name for name in cluster.names if name != self.name]
         self.outbox = self.outbox_class(self.store, peers, cluster.config, cluster.rng, clean=self.clean)
         self.inbox = self.inbox_class(self.store, cluster.partition, self.name, peers, cluster.config)
-        self.crawlwide = CrawlWide(self.name, cluster.names, boot, silence_max=cluster.config.silence_max)
+        self.crawlwide = CrawlWide(
+            self.name, cluster.names, boot, self.progress, silence_max=cluster.config.silence_max
+        )
         identity = Identity("crawl", self.name, boot, 1, b"check")
         self.common = Common(
             identity,
@@ -208,24 +210,22 @@ class Node:
         if self.outbox.urgent and not self.committing:
             self.queue.append(("nothing", None))
         self.commit()
-        self.report()
+        self.crawlwide.advance()
         for cable in tuple(self.cables):
             cable.flush()
 
     def take_received(self) -> None:
         self.queue += [("received", received) for received in self.inbox.take()]
 
-    def report(self) -> None:
+    def progress(self) -> Progress:
         idle = not (self.todo or self.in_flight or self.queue or self.committing)
-        self.crawlwide.update(
-            Progress(
-                idle=idle,
-                outbox=self.outbox.links,
-                appended=self.outbox.appended,
-                applied=self.inbox.applied,
-                in_flight=len(self.in_flight),
-                work=len(self.todo),
-            )
+        return Progress(
+            idle=idle,
+            outbox=self.outbox.links,
+            appended=self.outbox.appended,
+            applied=self.inbox.applied,
+            in_flight=len(self.in_flight),
+            work=len(self.todo),
         )
 
     # -- crawling ---------------------------------------------------------------------------------

@@ -32,7 +32,7 @@ A missing peer writes nothing, so it holds up the end, not the crawl.
 """
 
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -43,7 +43,7 @@ _OUTSTANDING_MAX = 256  # counters told to a peer and not echoed; more are merge
 
 
 class Progress(msgspec.Struct, gc=False):
-    """What a process knows of itself, told on the next message; the fields are those of `Counters`."""
+    """What a process knows of itself at this moment; the fields are those of `Counters`."""
 
     idle: bool = False
     outbox: int = 0
@@ -72,13 +72,18 @@ class _Peer:
 
 
 class CrawlWide:
-    """The view of one process on the whole crawl. `rate` is in pages per second; 0 = no limit anywhere."""
+    """The view of one process on the whole crawl.
+
+    `progress` says what the process knows of itself, whenever it is asked.
+    `rate` is in pages per second; 0 = no limit, as for the other limits.
+    """
 
     def __init__(
         self,
         me: str,
         names: Iterable[str],
         boot: bytes,
+        progress: Callable[[], Progress],
         *,
         rate: float = 0.0,
         pages_max: int = 0,
@@ -91,7 +96,7 @@ class CrawlWide:
         self.pages_max = pages_max
         self.bytes_max = bytes_max
         self.silence_max = silence_max
-        self.own = Progress()
+        self._progress = progress
         self.ended = False
         self._number = 0
         self._peers = {name: _Peer() for name in names if name != me}
@@ -99,21 +104,17 @@ class CrawlWide:
 
     # -- input ------------------------------------------------------------------------------------
 
-    def update(self, progress: Progress) -> None:
-        """Set what this process says of itself."""
-        self.own = progress
-        self._advance()
-
     def counters_for(self, name: str) -> Counters:
         """The counters to put into a message to the peer `name`; they count as told."""
         peer = self._peers[name]
         self._number += 1
+        own = self._progress()
         if len(peer.outstanding) == _OUTSTANDING_MAX:
             first, second = peer.outstanding.popleft(), peer.outstanding.popleft()
             peer.outstanding.appendleft((second[0], min(first[1], second[1])))
-        peer.outstanding.append((self._number, self.own.work))
+        peer.outstanding.append((self._number, own.work))
         echo = peer.heard.number if peer.heard is not None else 0
-        return Counters(self.boot, self._number, echo, ended=self.ended, **msgspec.structs.asdict(self.own))
+        return Counters(self.boot, self._number, echo, ended=self.ended, **msgspec.structs.asdict(own))
 
     def heard(self, name: str, counters: Counters, now: float) -> None:
         """Take what a peer says; an older message than the last one is dropped."""
@@ -127,12 +128,12 @@ class CrawlWide:
         while peer.outstanding and peer.outstanding[0][0] <= counters.echo:
             peer.held_work = peer.outstanding.popleft()[1]
         self.ended = self.ended or counters.ended
-        self._advance()
+        self.advance()
 
     # -- the end ----------------------------------------------------------------------------------
 
-    def _advance(self) -> None:
-        """Begin, confirm or give up a round."""
+    def advance(self) -> None:
+        """Begin, confirm or give up a round; also to be called when this process has become idle."""
         said = self._all_idle()
         if said is None:
             self._round = None
@@ -146,7 +147,7 @@ class CrawlWide:
 
     def _all_idle(self) -> tuple | None:
         """(boot, appended, applied) of all if everyone is idle and has nothing on the way, else None."""
-        everyone = [self.own, *(peer.heard for peer in self._peers.values())]
+        everyone = [self._progress(), *(peer.heard for peer in self._peers.values())]
         if any(each is None or not each.idle or each.outbox for each in everyone):
             return None
         boots = [self.boot, *(peer.heard.boot for peer in self._peers.values() if peer.heard is not None)]
@@ -178,7 +179,7 @@ class CrawlWide:
 
     def _portion(self, peers: Sequence[_Peer]) -> float:
         """Our part of the work of `peers` and ourselves, none of whom may rate us lower than we do here."""
-        mine = min([self.own.work, *(peer.least_work() for peer in peers)])
+        mine = min([self._progress().work, *(peer.least_work() for peer in peers)])
         return (
             mine / (mine + sum(peer.heard.work for peer in peers if peer.heard is not None)) if mine else 0.0
         )
@@ -196,7 +197,7 @@ class CrawlWide:
             for peer in self._peers.values()
             if peer.heard and self._is_present(peer, now)
         )
-        return max(0, self.pages_max - self.total().pages - self.own.in_flight - in_flight)
+        return max(0, self.pages_max - self.total().pages - self._progress().in_flight - in_flight)
 
     @property
     def limit_reached(self) -> str:
@@ -210,7 +211,10 @@ class CrawlWide:
 
     def total(self) -> Progress:
         """The sums over all processes, as last heard; `idle` if all are."""
-        everyone = [self.own, *(peer.heard for peer in self._peers.values() if peer.heard is not None)]
+        everyone = [
+            self._progress(),
+            *(peer.heard for peer in self._peers.values() if peer.heard is not None),
+        ]
         sums = {
             name: sum(getattr(each, name) for each in everyone) for name in Progress.__struct_fields__[1:]
         }

@@ -19,6 +19,7 @@ accepted, not after its handshake, or strangers could hold any number.
 import asyncio
 import ipaddress
 import logging
+import socket
 import ssl
 from collections.abc import Callable, Coroutine, Mapping
 from pathlib import Path
@@ -115,8 +116,9 @@ class _Connection(asyncio.Protocol):
 
     def __init__(self, peers: "Peers", session: Dialler | Listener) -> None:
         self.session = session
-        self.closed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.closed = asyncio.Event()
         self.was_streaming = False
+        self.opening: asyncio.Task[None] | None = None  # until an accepted connection has its transport
         self._peers = peers
         self._transport: asyncio.Transport | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -127,7 +129,7 @@ class _Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = transport  # type: ignore[assignment]
-        self._peers.entered(self)
+        self.flush()
 
     def data_received(self, data: bytes) -> None:
         before = self.session.state
@@ -138,37 +140,24 @@ class _Connection(asyncio.Protocol):
         self._peers.tell_news()
 
     def connection_lost(self, error: BaseException | None) -> None:
-        if self.closed.done():
+        if self.closed.is_set():
             return
         self.session.connection_lost(str(error) if error else "closed by the peer")
         if self._timer is not None:
             self._timer.cancel()
-        self.closed.set_result(None)
+        self.closed.set()
         self._peers.left(self)
 
     # -- ours -------------------------------------------------------------------------------------
 
-    async def start_tls(self, context: ssl.SSLContext, timeout: float) -> None:
-        """Begin the listener's side of TLS on a connection that was accepted in plain."""
-        plain = self._transport
-        assert plain is not None
-        try:
-            self._transport = await asyncio.get_running_loop().start_tls(
-                plain, self, context, server_side=True, ssl_handshake_timeout=timeout
-            )
-        except (OSError, RuntimeError, asyncio.CancelledError) as error:
-            plain.abort()
-            self.connection_lost(error)
-
-    def pause(self) -> None:
-        """Read nothing until TLS has begun."""
-        assert self._transport is not None
-        self._transport.pause_reading()
-
     def flush(self) -> None:
         """Write what the session has to send, close if it has ended, set the timer."""
         transport = self._transport
-        if transport is None or self.closed.done() or self._closing:
+        if self.closed.is_set() or self._closing:
+            return
+        if transport is None:
+            if self.session.ending is not None and self.opening is not None:
+                self.opening.cancel()  # turned away before its TLS handshake was done
             return
         self.was_streaming = self.was_streaming or self.session.state is State.STREAMING
         data = self.session.data_to_send()
@@ -232,7 +221,7 @@ class Peers:
         self._doorkeeper = Doorkeeper(sessions_max=len(self._addresses) + STRANGERS_MAX)
         self._connections: set[_Connection] = set()
         self._tasks: set[asyncio.Task[None]] = set()
-        self._server: asyncio.Server | None = None
+        self._socket: socket.socket | None = None
         tls = tls_contexts(common.config)
         self._listen_tls: ssl.SSLContext | None = tls[0]
         self._dial_tls: ssl.SSLContext | None = tls[1]
@@ -247,13 +236,16 @@ class Peers:
             ConfigError: the address cannot be listened on, or needs a secret.
         """
         host, port = listen_address(self._common.config, self._common.secret)
-        loop = asyncio.get_running_loop()
         try:
-            self._server = await loop.create_server(self._accept, host, port)
+            family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
+            both = family == socket.AF_INET6 and host == "::" and socket.has_dualstack_ipv6()
+            self._socket = socket.create_server((host, port), family=family, dualstack_ipv6=both)
         except OSError as error:
             raise ConfigError(f"splitter.listen {host}:{port}: {error.strerror}") from error
+        self._socket.setblocking(False)
+        self._spawn(self._accept(self._socket))
         self.dial()
-        return self._server.sockets[0].getsockname()[:2]
+        return self._socket.getsockname()[:2]
 
     def dial(self) -> None:
         """Begin to dial every peer."""
@@ -275,17 +267,15 @@ class Peers:
     async def close(self) -> None:
         """End all connections; entries that are under way will be sent again."""
         self._closing = True
-        if self._server is not None:
-            self._server.close()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        if self._socket is not None:
+            self._socket.close()
         connections = tuple(self._connections)
         for connection in connections:
             connection.abort()
-        await asyncio.gather(*(connection.closed for connection in connections))
-        if self._server is not None:
-            await self._server.wait_closed()
+        await asyncio.gather(*(connection.closed.wait() for connection in connections))
 
     def status(self) -> dict[str, dict[str, object]]:
         """What a person wants to know of each peer, by name."""
@@ -307,17 +297,6 @@ class Peers:
         }
 
     # -- called by connections --------------------------------------------------------------------
-
-    def entered(self, connection: _Connection) -> None:
-        """A connection has its transport."""
-        self._connections.add(connection)
-        session = connection.session
-        if isinstance(session, Listener):
-            self._doorkeeper.enter(session)
-            if self._listen_tls is not None:
-                connection.pause()
-                self._spawn(connection.start_tls(self._listen_tls, self.linger))
-        self.flush_all()
 
     def left(self, connection: _Connection) -> None:
         """A connection is closed."""
@@ -343,8 +322,32 @@ class Peers:
 
     # -- connecting -------------------------------------------------------------------------------
 
-    def _accept(self) -> _Connection:
-        return _Connection(self, Listener(self._common, self._doorkeeper.admit, self.now()))
+    async def _accept(self, listening: socket.socket) -> None:
+        """Take connections as they come; each counts from now on, whatever its TLS handshake does."""
+        while True:
+            try:
+                accepted, _ = await asyncio.get_running_loop().sock_accept(listening)
+            except OSError as error:  # out of file descriptors, or the other side has gone again
+                self._log("listening", str(error), True)
+                await asyncio.sleep(self._common.config.heartbeat)
+                continue
+            session = Listener(self._common, self._doorkeeper.admit, self.now())
+            connection = _Connection(self, session)
+            connection.opening = self._spawn(self._take(connection, accepted))
+            self._connections.add(connection)
+            self._doorkeeper.enter(session)
+            self.flush_all()
+
+    async def _take(self, connection: _Connection, accepted: socket.socket) -> None:
+        """Give an accepted connection its transport."""
+        tls, limit = self._listen_tls, self.linger if self._listen_tls else None
+        try:
+            await asyncio.get_running_loop().connect_accepted_socket(
+                lambda: connection, accepted, ssl=tls, ssl_handshake_timeout=limit
+            )
+        except (OSError, RuntimeError, asyncio.CancelledError) as error:
+            accepted.close()
+            connection.connection_lost(error)
 
     async def _keep_dialling(self, peer: str) -> None:
         backoff = Backoff(self._common.config, self._common.rng)
@@ -363,16 +366,23 @@ class Peers:
         def begin() -> _Connection:
             nonlocal connection
             connection = _Connection(self, Dialler(self._common, peer, self.now()))
+            self._connections.add(connection)
             return connection
 
         try:
             async with asyncio.timeout(self._common.config.handshake_timeout):
                 await asyncio.get_running_loop().create_connection(begin, host, port, ssl=self._dial_tls)
         except (OSError, TimeoutError, RuntimeError, UnicodeError) as error:
+            if connection is not None:
+                connection.connection_lost(error)
             self._log(peer, f"cannot connect to {host}:{port}: {error or 'no answer'}", False)
             return False
+        except asyncio.CancelledError:
+            if connection is not None:
+                connection.connection_lost(None)
+            raise
         assert connection is not None
-        await connection.closed
+        await connection.closed.wait()
         ending = connection.session.ending
         assert ending is not None
         self._log(peer, str(ending), bool(ending.reason))
@@ -384,10 +394,11 @@ class Peers:
             self.last_ending[peer] = text
             logger.log(logging.ERROR if blame else logging.INFO, "splitter: %s: %s", peer, text)
 
-    def _spawn(self, coroutine: Coroutine[None, None, None]) -> None:
+    def _spawn(self, coroutine: Coroutine[None, None, None]) -> asyncio.Task[None]:
         task = asyncio.get_running_loop().create_task(coroutine)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        return task
 
     def __repr__(self) -> str:
         return f"Peers({len(self._connections)} connections, {len(self._addresses)} peers)"

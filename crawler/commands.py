@@ -5,14 +5,13 @@ end here. Every answer is plain data.
 """
 
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
-import msgspec
-
-from crawler import report
+from crawler import exporting, report
 from crawler.admin import snapshot
-from crawler.errors import CrawlerError, UsageError
-from crawler.records import LinkFlag, PageRecord
+from crawler.errors import UsageError
+from crawler.records import Capture, LinkFlag, PageRecord
 from crawler.stages import Stages
 from crawler.storage.commit import Change
 from crawler.urls.canonical import canonical, hostname
@@ -34,6 +33,7 @@ class Commands:
             "block": self.block,
             "unblock": self.unblock,
             "retire": self.retire,
+            "export": self.export,
         }
 
     def run(self, request: Mapping[str, Any]) -> Any:
@@ -74,7 +74,8 @@ class Commands:
             return answer | {"verdict": "no usable http(s) URL"}
         fingerprint = stages.fingerprinter.fingerprint(request_form)
         answer |= {"url": request_form, "fingerprint": f"{fingerprint:016x}"}
-        answer |= {"filter": stages.intake.explain(request_form, 0)}
+        explanation = stages.intake.explain(request_form)
+        answer |= {"filter": explanation.rule or "accepted", "reason": explanation.reason}
         record = stages.pages.record(fingerprint)
         if record is not None:
             answer["record"] = _plain_record(record)
@@ -84,23 +85,28 @@ class Commands:
             answer["waiting"] = stages.frontier.explain(request_form, stages.clock.now())
         return answer
 
-    def get(self, url: str, headers: bool = False, with_noarchive: bool = False) -> dict[str, Any]:
-        """The newest stored copy of a URL; the content in base64 as JSON has it."""
+    def get(self, url: str, headers: bool = False, with_noarchive: bool = False) -> dict[str, Any] | None:
+        """The newest stored copy of a URL, its content in base64 as JSON has it; None if there is none."""
         request_form = canonical(url)
-        page = None
-        if request_form is not None:
-            fingerprint = self._stages.fingerprinter.fingerprint(request_form)
-            page = self._stages.pages.get(fingerprint, with_noarchive=with_noarchive)
+        if request_form is None:
+            raise UsageError(f"{url!r} is no http(s) URL")
+        fingerprint = self._stages.fingerprinter.fingerprint(request_form)
+        page = self._stages.pages.get(fingerprint, with_noarchive=with_noarchive)
         if page is None:
-            raise CrawlerError(f"{url}: no stored copy; `crawler why {url}` tells more")
+            return None
         return {
-            "url": page.url,
+            "url": page.capture.url,
             "status": page.status,
             "reason": page.reason,
             "headers": [[name.decode("latin-1"), value.decode("latin-1")] for name, value in page.headers],
-            "fetched_at": page.fetched_at,
+            "fetched_at": report.iso_time(page.capture.fetched_at),
             "content": b"" if headers else page.content,
         }
+
+    def export(self, format: str, path: str, with_noarchive: bool = False) -> dict[str, Any]:
+        """Write what is committed to the file (or, for a mirror, the folder) `path`."""
+        written = exporting.write([self._stages.pages], self._stages.config, format, Path(path), with_noarchive)
+        return {"problems": written}
 
     def seed(self, urls: list[str]) -> dict[str, Any]:
         """Queue seeds; those that are no http(s) URL are named in the answer."""
@@ -112,20 +118,17 @@ class Commands:
 
     def block(self, host: str) -> dict[str, Any]:
         """Ask nothing more of a host."""
-        return self._on_host(host, self._stages.frontier.block)
+        name = _host_name(host)
+        self._stages.frontier.block(name, self._stages.clock.now())
+        self._commit(Change())
+        return {"host": name}
 
     def unblock(self, host: str) -> dict[str, Any]:
         """Take a host up again."""
-        return self._on_host(host, self._stages.frontier.unblock)
-
-    def _on_host(self, host: str, action: Callable[[str, Any], None]) -> dict[str, Any]:
-        url = canonical(host if "://" in host else f"http://{host}/")
-        if url is None:
-            raise UsageError(f"{host!r} is no host name")
-        change = Change()
-        action(hostname(url), change)
-        self._commit(change)
-        return {"host": hostname(url)}
+        name = _host_name(host)
+        self._stages.frontier.unblock(name, self._stages.clock.now())
+        self._commit(Change())
+        return {"host": name}
 
     def retire(self, pattern: str) -> dict[str, Any]:
         """Drop the to-do URLs that match a regular expression."""
@@ -135,9 +138,21 @@ class Commands:
         return {"retired": retired}
 
 
+def _host_name(text: str) -> str:
+    """The canonical host name of a host or URL.
+
+    Raises:
+        UsageError: there is none.
+    """
+    url = canonical(text if "://" in text else f"http://{text}/")
+    if url is None:
+        raise UsageError(f"{text!r} is no host name")
+    return hostname(url)
+
+
 def _plain_record(record: PageRecord) -> dict[str, Any]:
     plain = {name: getattr(record, name) for name in record.__struct_fields__}
-    plain["digest"] = record.digest.hex()
+    plain["digest"], plain["content_digest"] = record.digest.hex(), record.content_digest.hex()
     plain["via"] = f"{record.via:016x}"
     plain["flags"] = str(LinkFlag(record.flags).name or record.flags)
     for name in ("fetched_at", "changed_at"):
@@ -145,12 +160,7 @@ def _plain_record(record: PageRecord) -> dict[str, Any]:
     return plain
 
 
-def _plain_capture(capture: Any) -> dict[str, Any]:
-    plain = msgspec.to_builtins(capture) if not isinstance(capture, msgspec.Struct) else {
-        name: getattr(capture, name) for name in capture.__struct_fields__
-    }
-    plain["fetched_at"] = report.iso_time(plain["fetched_at"])
-    for name, value in plain.items():
-        if isinstance(value, bytes):
-            plain[name] = value.hex()
-    return plain
+def _plain_capture(capture: Capture) -> dict[str, Any]:
+    plain = {name: getattr(capture, name) for name in capture.__struct_fields__}
+    plain["fetched_at"] = report.iso_time(capture.fetched_at)
+    return plain | {name: value.hex() for name, value in plain.items() if isinstance(value, bytes)}

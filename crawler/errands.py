@@ -10,6 +10,7 @@ other than the errand's own it takes that host's slot first.
 """
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable
 import msgspec
 
@@ -26,6 +27,8 @@ from crawler.records import Errand, Extracted, Fetch, LinkFlag, Outcome, Task
 from crawler.storage.commit import Change
 from crawler.storage.faults import reach
 from crawler.urls.canonical import duplicate_key, hostname, resolve
+
+log = logging.getLogger("crawler")
 
 Sink = Callable[[Errand, Fetch, Extracted | None], Awaitable[None]]
 
@@ -104,13 +107,21 @@ class Errands:
     async def _page(self, errand: Errand) -> None:
         reach("fetch begun")
         fetch, _ = await self._follow(errand, self._request(errand), self._own_key_hop)
-        extracted = await self._reader.read(errand, fetch)
+        extracted = await self._read(errand, fetch)
         self.pages_ended += 1
         change = self._harvest.page(errand, fetch, extracted, self._clock.now())
         if self.sink is None:
             self._queue(change)
         else:
             await self._deliver(change, errand, fetch, extracted)
+
+    async def _read(self, errand: Errand, fetch: Fetch) -> Extracted | None:
+        """What the answer holds. A bug of ours that one page brings out must not end a crawl of millions."""
+        try:
+            return await self._reader.read(errand, fetch)
+        except Exception:
+            log.exception("cannot read %s; its links are lost. Please report this page", errand.url)
+            return None
 
     async def _deliver(self, change: Change, errand: Errand, fetch: Fetch, extracted: Extracted | None) -> None:
         """Give the page to the sink once it is durable."""

@@ -14,6 +14,7 @@ obey
     accepted + received = cache_hits + foreign + links      (a cache hit: CLOCK or pending set)
 """
 
+import re
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 
@@ -23,6 +24,7 @@ import numpy as np
 from crawler.clock import Clock
 from crawler.config import Config
 from crawler.due.eliminator import Eliminator
+from crawler.extract.sitemap import counts
 from crawler.frontier.discovery import Decision, End, Frontier
 from crawler.pages.page_cache import PageCache
 from crawler.records import Errand, Extracted, Fetch, Link, LinkFlag, Outcome
@@ -32,7 +34,8 @@ from crawler.splitter.partition import Partition
 from crawler.storage.commit import Change
 from crawler.storage.kv import seal
 from crawler.urlfilter.intake import Accepted, Intake
-from crawler.urls.canonical import authority
+from crawler.urlfilter.rules import SCOPE
+from crawler.urls.canonical import authority, canonical, hostname
 from crawler.urls.clock_cache import ClockCache
 from crawler.urls.fingerprint import Fingerprinter, cache_keys
 
@@ -158,6 +161,13 @@ class Harvest:
         self.release(change, self._frontier.settle(errand, failure, now))
         return change
 
+    def retire(self, pattern: str, change: Change) -> int:
+        """Drop the to-do and parked URLs that the regular expression finds; return how many."""
+        gone = self._frontier.retire(re.compile(pattern), change, self._clock.now())
+        change.count("urls.done", gone)
+        change.count("urls.retired", gone)
+        return gone
+
     def release(self, change: Change, decision: Decision) -> None:
         """Let the change hold the frontier's decision, and free the host's slot once it is durable."""
         self._frontier.stage(decision, change)
@@ -189,6 +199,8 @@ class Harvest:
         if extracted.nofollow or self._is_copy(errand, digest):
             change.count("pages.links_not_taken")
             return 0
+        if errand.flags & LinkFlag.SITEMAP:
+            return self._links_of_map(change, errand, extracted)
         base, encoding = extracted.base, extracted.encoding
         depth, via = errand.depth + 1, errand.fingerprint
         found = self.links(change, base, extracted.hrefs, encoding, depth, via)
@@ -199,12 +211,38 @@ class Harvest:
             found += self._redirect(change, errand, extracted.refresh, base=base)
         return found
 
+    def _links_of_map(self, change: Change, errand: Errand, extracted: Extracted) -> int:
+        """The pages of a sitemap, one hop from where the crawl began, and the maps of an index."""
+        via = errand.fingerprint
+        found = self.links(change, errand.url, self._submitted(errand, extracted.hrefs), "utf-8", 1, via)
+        if errand.depth < self._config.sitemaps.depth_max and extracted.maps:
+            maps = self._submitted(errand, extracted.maps)
+            self.links(change, errand.url, maps, "utf-8", errand.depth + 1, via, int(LinkFlag.SITEMAP))
+        return found
+
+    def _submitted(self, errand: Errand, locs: Sequence[str]) -> list[str]:
+        """The URLs that this map may name: of its own host, or of one whose robots.txt names the map."""
+        own = f"//{errand.hostname}"
+        return [loc for loc in locs if own in loc or self._may_name(errand, loc)]
+
+    def _may_name(self, errand: Errand, loc: str) -> bool:
+        url = canonical(loc)
+        if url is None:
+            return True  # the filter counts it under its rule
+        named = {canonical(raw_url) for raw_url in self._robots.sitemaps(authority(url))}
+        return counts(hostname(url), errand.hostname, errand.url, {name for name in named if name})
+
     def _is_copy(self, errand: Errand, digest: bytes) -> bool:
         """True from the page on that is one copy too many of the same content on its host."""
         return self._same_content.count(errand.host, digest) > self._config.traps.same_digest_pages_max
 
     def _sitemaps(self, change: Change, errand: Errand, urls: Sequence[str]) -> None:
-        """Queue the sitemaps that a robots.txt names, and /sitemap.xml if that is to be guessed."""
+        """Queue the sitemaps that a robots.txt names, and /sitemap.xml if that is to be guessed.
+
+        Only where the crawl is at home: a host outside the scope names pages outside it.
+        """
+        if self._intake.one(errand.url, 0).rule == SCOPE:
+            return
         if self._config.sitemaps.guess:
             urls = [*urls, "/sitemap.xml"]
         self.links(change, errand.url, list(urls), "utf-8", 0, 0, int(LinkFlag.SITEMAP))

@@ -5,11 +5,13 @@
     RSS and Atom, by setting                                     extract.feed
 """
 
+import asyncio
 from collections.abc import Callable, Iterable
 
 from crawler.config import Config
-
+from crawler.extract.feed import is_feed, read_feed
 from crawler.extract.findings import Context
+from crawler.extract.sitemap import read_sitemap
 from crawler.extract.types import is_html, is_usable, is_xhtml, sniff_html
 from crawler.extract.worker import Worker
 from crawler.records import Errand, Extracted, Fetch, LinkFlag, Outcome
@@ -34,14 +36,30 @@ class Reader:
         if fetch.outcome not in _READABLE:
             return None
         if errand.flags & LinkFlag.SITEMAP:
-            from crawler.extract import sitemap
-            return sitemap.extract(fetch.content, url=fetch.url, config=self._config.sitemaps)
+            return await self._xml(self._sitemap, fetch)
         kind = fetch.content_type
         if is_html(kind) or (not is_usable(kind) and sniff_html(fetch.content)):
             return await self._page(errand, fetch)
-        if False and feed.is_feed(kind, fetch.content):
-            return feed.extract(fetch.content, url=fetch.url, config=self._config.extract)
+        if self._config.sitemaps.feeds and is_feed(kind, fetch.content):
+            return await self._xml(self._feed, fetch)
         return None
+
+    async def _xml(self, read: Callable[[Fetch], Extracted], fetch: Fetch) -> Extracted:
+        """Read small documents at once, large ones in a thread."""
+        if len(fetch.content) <= self._config.extract.inline_bytes_max:
+            return read(fetch)
+        return await asyncio.to_thread(read, fetch)
+
+    def _sitemap(self, fetch: Fetch) -> Extracted:
+        found = read_sitemap(fetch.content, self._config.sitemaps)
+        return Extracted(
+            fetch.url, hrefs=[entry.loc for entry in found.entries], maps=[entry.loc for entry in found.maps]
+        )
+
+    def _feed(self, fetch: Fetch) -> Extracted:
+        found = read_feed(fetch.content, self._config.extract.links_max)
+        hrefs = [entry.loc for entry in found.entries]
+        return Extracted(fetch.url, hrefs=hrefs + [raw_url for raw_url in (found.page, found.next) if raw_url])
 
     async def _page(self, errand: Errand, fetch: Fetch) -> Extracted:
         extracted = await self._worker.extract(fetch.content, self._context(errand, fetch))

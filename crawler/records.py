@@ -158,12 +158,14 @@ class Extracted(msgspec.Struct, gc=False):
     `base` is the URL they are relative to, `encoding` the page's (WHATWG name;
     the query of a link is encoded in it). `nofollow`, `noindex`, `noarchive`
     are the page-level robots directives. `parse_limit` says that the page
-    exceeded the parser's bound and `hrefs` come from a plain scan.
+    exceeded the parser's bound and `hrefs` come from a plain scan. `maps` are
+    the sitemaps that a sitemap index names.
     """
 
     base: str
     encoding: str = "utf-8"
     hrefs: list[str] = []
+    maps: list[str] = []
     requisites: list[str] = []
     refresh: str = ""
     canonical: str = ""

@@ -18,6 +18,7 @@ import sys
 from typing import BinaryIO
 
 import msgspec
+from selectolax.lexbor import SelectolaxError
 
 from crawler.config import ExtractConfig
 from crawler.extract.findings import Context
@@ -47,7 +48,10 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
     resource.setrlimit(resource.RLIMIT_DATA, (config.worker_memory_bytes_max,) * 2)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    serve(sys.stdin.buffer, sys.stdout.buffer, config)
+    try:
+        serve(sys.stdin.buffer, sys.stdout.buffer, config)
+    except (MemoryError, SelectolaxError):  # the parser's word for the same
+        sys.exit(1)
 
 
 def serve(requests: BinaryIO, answers: BinaryIO, config: ExtractConfig) -> None:
@@ -60,6 +64,7 @@ def serve(requests: BinaryIO, answers: BinaryIO, config: ExtractConfig) -> None:
         signal.setitimer(signal.ITIMER_PROF, 0)
         answers.write(LENGTH.pack(len(found)) + found)
         answers.flush()
+        del job, found  # not while the next page is awaited
 
 
 def read(job: Job, config: ExtractConfig) -> Extracted:

@@ -66,7 +66,7 @@ def _formatting_prefixes() -> np.ndarray:
     """For each two bytes after `<`, as a little-endian number: whether a formatting element may begin so."""
     table = np.zeros(1 << 16, np.bool_)
     for name in _FORMATTING.split(b"|"):
-        seconds = name[1:2] or b"\t\n\f\r />"
+        seconds = name[1:2] or b"\t\n\f\r /"  # `<b>` alone has no attributes
         for first in (name[0], name[0] & 0xDF):
             for second in seconds:
                 table[first | second << 8] = True

@@ -95,7 +95,7 @@ class SitemapReader:
             while not self.done and (decoded := self._gzip.decode(chunk)) is not None:
                 chunk = b""
                 self._take(decoded)
-        self._found.problem = self._found.problem or self._gzip.problem
+                self._found.problem = self._found.problem or self._gzip.problem
 
     def _take(self, decoded: bytes) -> None:
         cut = len(decoded) > self._bytes_left
@@ -247,11 +247,12 @@ class _Gunzip:
         chunk, self._rest = self._rest + chunk, b""
         if self._member.eof and not self._begins_member(chunk):
             return None
+        before = self._member.copy()
         try:
             decoded = self._member.decompress(chunk, DECODE_STEP_BYTES)
         except zlib.error as error:
             self.problem = f"gzip: {error}"
-            return None
+            return _salvage(before, chunk)
         self._rest = self._member.unused_data if self._member.eof else self._member.unconsumed_tail
         return decoded if decoded or self._rest else None
 
@@ -265,3 +266,14 @@ class _Gunzip:
         if not self._ended:
             self._member = zlib.decompressobj(wbits=31)
         return not self._ended
+
+
+def _salvage(member: "zlib._Decompress", chunk: bytes) -> bytes:
+    """What `chunk` decodes to before the error in it; zlib keeps it back."""
+    decoded = []
+    try:
+        for at in range(len(chunk)):
+            decoded.append(member.decompress(chunk[at : at + 1], DECODE_STEP_BYTES))
+    except zlib.error:
+        pass
+    return b"".join(decoded)

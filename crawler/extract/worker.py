@@ -48,13 +48,13 @@ class Worker:
             return await self.extract_apart(content, page)
         utf8, encoding = prepare(content, page)
         judgement = judge(utf8, config)
-        if judgement is Judgement.SAFE:
-            return parse(utf8, encoding, page, config)
-        if judgement is Judgement.STRIP:
-            return parse(without_formatting_attributes(utf8), encoding, page, config)
+        if judgement is Judgement.APART:
+            return await self.extract_apart(content, page)
         if judgement is Judgement.EXCESSIVE:
             return scan_utf8(utf8, encoding, page, config)
-        return await self.extract_apart(content, page)
+        if judgement is Judgement.STRIP:
+            utf8 = without_formatting_attributes(utf8)
+        return parse(utf8, encoding, page, config)
 
     async def extract_apart(self, content: bytes, page: Context) -> Extracted:
         """Parse in the child; a plain scan if that cannot be."""

@@ -44,12 +44,14 @@ def test_css_urls(text: str, urls: list[str]) -> None:
 def test_every_kind() -> None:
     page = b"""<link rel="stylesheet" href=css><link rel="shortcut icon" href=ico><link rel=next href=no>
       <style>@import "imp"; p{background:url(bg)}</style><body background=back>
-      <img src=img srcset="i1 1x, i2 2x"><img src=img><picture><source srcset=src></picture><script src=js></script>
+      <img src=img srcset="i1 1x, i2 2x"><img src=img><picture><source srcset=src></picture>
+      <script src=js></script>
       <video src=vid poster=post><track src=trk></video><object data=obj></object><embed src=emb>
       <input type=image src=inp><p style="background:url(sty)"><a href=no><iframe src=no></iframe>
       <svg><image href=svg1 /><use xlink:href="spr#x"/><use href="#local"/></svg>"""
     assert set(requisites(LexborHTMLParser(page), 100)) == set(
-        "css ico imp bg back img i1 i2 src js vid post trk obj emb inp sty svg1 spr".split()
+        ["css", "ico", "imp", "bg", "back", "img", "i1", "i2", "src", "js", "vid", "post", "trk"]
+        + ["obj", "emb", "inp", "sty", "svg1", "spr"]
     )
     assert len(requisites(LexborHTMLParser(page), 3)) == 3
 

@@ -163,7 +163,8 @@ disallow: /z
 
 
 def test_groups_of_one_agent_are_joined_and_star_is_only_a_fallback() -> None:
-    robots = b"user-agent:*\ndisallow:/any\nuser-agent:me\ndisallow:/1\nuser-agent:you\ndisallow:/2\nuser-agent:me\ndisallow:/3"
+    robots = b"user-agent:*\ndisallow:/any\nuser-agent:me\ndisallow:/1\n"
+    robots += b"user-agent:you\ndisallow:/2\nuser-agent:me\ndisallow:/3"
     assert [parse(robots, "me").allowed(path) for path in ("/any", "/1", "/2", "/3")] == [
         True,
         False,

@@ -153,6 +153,8 @@ class FetchConfig(_Section):
     header_fields_max: int = 256
     body_bytes_max: ByteCount = ByteCount(10 << 20)  # decoded
     wire_bytes_max: ByteCount = ByteCount(10 << 20)
+    large_body_bytes: ByteCount = ByteCount(1 << 20)  # a body held in memory beyond this is large
+    large_bodies_max: int = 24  # large bodies received at once; further ones wait, their clocks stopped
     decode_step_bytes: ByteCount = ByteCount(256 << 10)
     content_codings_max: int = 2
     redirects_max: int = 10

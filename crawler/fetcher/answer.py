@@ -31,13 +31,13 @@ class Answer:
 
     `failure` is the outcome that ends it early ("" if none) and `error` its
     reason. `truncated` is "", "length", "time" or "disconnect". `reusable`
-    tells that the connection can carry another request.
+    tells that the connection can carry another request. `held_bytes` counts
+    body and content in memory.
     """
 
     __slots__ = (
         "_chunks",
         "_decoder",
-        "_decoded",
         "_interim",
         "_kind",
         "_left",
@@ -49,6 +49,7 @@ class Answer:
         "error",
         "failure",
         "head",
+        "held_bytes",
         "reusable",
         "state",
         "truncated",
@@ -65,11 +66,11 @@ class Answer:
         self._parts: list[bytes] = []
         self._chunks: framing.ChunkDecoder | None = None
         self._decoder: coding.Decoder | None = None
-        self._decoded = 0
         self.state = State.HEAD
         self.head: Head | None = None
         self.body_bytes = 0
         self.content_parts: list[bytes] = []
+        self.held_bytes = 0
         self.wire_bytes = 0
         self.truncated = ""
         self.undecoded = False
@@ -245,8 +246,11 @@ class Answer:
             piece = piece[:room]
         self._parts.append(piece)
         self.body_bytes += len(piece)
+        self.held_bytes += len(piece)
         if self._decoder is not None:
-            self.content_parts += self._decoder.feed(piece)
+            for content in self._decoder.feed(piece):
+                self.content_parts.append(content)
+                self.held_bytes += len(content)
             over = over or self._decoder.full
         if over:
             self._cut("length", "")

@@ -16,6 +16,7 @@ One timer watches the time limits of all connections.
 
 import asyncio
 import time
+from collections import deque
 
 import crawler
 from crawler.clock import Clock
@@ -52,6 +53,9 @@ class Client:
         self._guard = Guard(network.allow_networks)
         self._view = memoryview(bytearray(READ_BYTES))
         self._active: set[Connection] = set()
+        self._large: set[Connection] = set()
+        self._waiting: deque[Connection] = deque()
+        self._tick = _tick(self._limits)
         self._idle: IdlePool[Connection] = IdlePool(fetch.idle_connections_max)
         self._broken: dict[str, None] = {}
         self._jar = CookieJar(fetch.cookie_domains_max) if fetch.cookies else None
@@ -108,9 +112,9 @@ class Client:
         addresses = () if self._connector.proxied else request.addresses
         connection = self._idle.take(key, addresses, started)
         reused = connection is not None
-        if connection is None:
-            connection = await self._open(target, request, limits, mode)
         deadline = started + limits.total_timeout
+        if connection is None:
+            connection = await self._open(target, request, limits, mode, deadline)
         while True:
             answer = Answer(limits)
             await self._ask(connection, sent, answer, limits, deadline)
@@ -118,37 +122,62 @@ class Client:
                 return connection, answer
             connection.close()
             reused = False
-            connection = await self._open(target, request, limits, mode)
+            connection = await self._open(target, request, limits, mode, deadline)
 
     async def _ask(
         self, connection: Connection, sent: bytes, answer: Answer, limits: Limits, deadline: float
     ) -> None:
         self._active.add(connection)
         if self._timer is None:
-            self._watch(limits)
+            self._watch()
         try:
-            await connection.exchange(sent, answer, limits, deadline)
+            await connection.exchange(sent, answer, limits, deadline, self._config.large_body_bytes)
         except BaseException:
             connection.close()
             raise
         finally:
             self._active.discard(connection)
+            if connection in self._large:
+                self._large.discard(connection)
+                self._let_next()
 
-    async def _open(self, target: Target, request: Request, limits: Limits, mode: str) -> Connection:
+    def grew_large(self, connection: Connection) -> None:
+        """Let `connection` receive a large body now, or when one of the others has ended."""
+        if len(self._large) < self._config.large_bodies_max:
+            self._large.add(connection)
+        else:
+            connection.pause()
+            self._waiting.append(connection)
+
+    def _let_next(self) -> None:
+        while self._waiting:
+            connection = self._waiting.popleft()
+            if connection in self._active:
+                self._large.add(connection)
+                connection.resume()
+                return
+
+    def forget(self, connection: Connection) -> None:
+        """`connection` was lost."""
+        self._idle.forget(connection)
+
+    async def _open(
+        self, target: Target, request: Request, limits: Limits, mode: str, deadline: float
+    ) -> Connection:
         """Connect. In mode "record", a host that does not verify is connected to again without verifying."""
         key = (target.scheme, target.hostname, target.port, mode)
         verified = not (mode == "record" and target.host in self._broken)
         try:
-            opened = await self._connector.open(target, request.addresses, limits, verify=verified)
+            opened = await self._connector.open(target, request.addresses, limits, deadline, verify=verified)
         except NotOpened as error:
             if not (verified and mode == "record" and error.outcome is Outcome.TLS_ERROR):
                 raise
-            opened = await self._connector.open(target, request.addresses, limits, verify=False)
+            opened = await self._connector.open(target, request.addresses, limits, deadline, verify=False)
             verified = False
             self._broken[target.host] = None
             if len(self._broken) > _BROKEN_MAX:
                 del self._broken[next(iter(self._broken))]
-        return Connection(opened, key, self._view, self._idle.forget, tls_ok=verified)
+        return Connection(opened, key, self._view, self, tls_ok=verified)
 
     def _release(self, connection: Connection, answer: Answer, request: Request) -> None:
         if connection.key[0] == "https" and answer.head is not None:
@@ -192,22 +221,26 @@ class Client:
         fetch.tls_ok = connection.tls_ok
         return fetch
 
-    def _watch(self, limits: Limits) -> None:
-        shortest = min(limits.header_timeout, limits.silence_timeout, limits.total_timeout)
-        tick = max(min(shortest / 10.0, _TICK_MAX), _TICK_MIN)
-        self._timer = asyncio.get_running_loop().call_later(tick, self._on_timer, limits)
+    def _watch(self) -> None:
+        self._timer = asyncio.get_running_loop().call_later(self._tick, self._on_timer)
 
-    def _on_timer(self, limits: Limits) -> None:
+    def _on_timer(self) -> None:
         self._timer = None
         now = time.monotonic()
         for connection in list(self._active):
             connection.check(now)
         self._idle.expire(now)
         if self._active or len(self._idle):
-            self._watch(limits)
+            self._watch()
 
     def __repr__(self) -> str:
         return f"Client(active={len(self._active)}, {self._idle!r})"
+
+
+def _tick(limits: Limits) -> float:
+    """Seconds between two looks at the time limits: a tenth of the shortest, within bounds."""
+    shortest = min(limits.header_timeout, limits.silence_timeout, limits.total_timeout)
+    return max(min(shortest / 10.0, _TICK_MAX), _TICK_MIN)
 
 
 def user_agent(identity: IdentityConfig) -> str:

@@ -11,8 +11,7 @@ asked close the connection, so they are never taken for the next answer.
 
 import asyncio
 import time
-from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 import aiohttp
 
@@ -20,6 +19,15 @@ from crawler.fetcher.answer import Answer, State
 from crawler.fetcher.request import Limits
 
 READ_BYTES = 64 << 10
+_NEVER = 1 << 62
+
+
+class Client(Protocol):
+    """What a connection tells the client that owns it."""
+
+    def forget(self, connection: "Connection") -> None: ...
+
+    def grew_large(self, connection: "Connection") -> None: ...
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -31,7 +39,9 @@ class Connection(asyncio.BufferedProtocol):
         "_deadline",
         "_heard_at",
         "_limits",
-        "_on_lost",
+        "_client",
+        "_large_bytes",
+        "_paused_at",
         "_opened",
         "_view",
         "_waiter",
@@ -48,14 +58,16 @@ class Connection(asyncio.BufferedProtocol):
         opened: aiohttp.connector.Connection,
         key: tuple[Any, ...],
         view: memoryview,
-        on_lost: Callable[["Connection"], None],
+        client: Client,
         *,
         tls_ok: bool = True,
     ) -> None:
         assert opened.transport is not None
         self._opened = opened
         self._view = view
-        self._on_lost = on_lost
+        self._client = client
+        self._large_bytes = _NEVER
+        self._paused_at = 0.0
         self._answer: Answer | None = None
         self._waiter: asyncio.Future[None] | None = None
         self._limits: Limits | None = None
@@ -70,13 +82,19 @@ class Connection(asyncio.BufferedProtocol):
         self.transport.set_protocol(self)
         self.lost = self.transport.is_closing()
 
-    async def exchange(self, request: bytes, answer: Answer, limits: Limits, deadline: float) -> None:
-        """Send `request` and fill `answer`; all must be over at `deadline` (monotonic time)."""
+    async def exchange(
+        self, request: bytes, answer: Answer, limits: Limits, deadline: float, large_bytes: int
+    ) -> None:
+        """Send `request` and fill `answer`; all must be over at `deadline` (monotonic time).
+
+        The client is told when more than `large_bytes` are held and more are to come.
+        """
         if self.lost:
             answer.end("connection lost")
             return
         self._answer, self._limits, self._deadline = answer, limits, deadline
         self._asked_at = self._heard_at = time.monotonic()
+        self._large_bytes = large_bytes
         waiter = self._waiter = asyncio.get_running_loop().create_future()
         self.transport.write(request)
         try:
@@ -97,6 +115,9 @@ class Connection(asyncio.BufferedProtocol):
         self._heard_at = time.monotonic()
         if answer.receive(bytes(self._view[:nbytes])):
             self._done()
+        elif answer.held_bytes > self._large_bytes:
+            self._large_bytes = _NEVER  # says so once an answer
+            self._client.grew_large(self)
 
     def eof_received(self) -> bool:
         self._ended("")
@@ -105,12 +126,12 @@ class Connection(asyncio.BufferedProtocol):
     def connection_lost(self, error: Exception | None) -> None:
         self.lost = True
         self._ended(f"{type(error).__name__}: {error}" if error is not None else "")
-        self._on_lost(self)
+        self._client.forget(self)
 
     def check(self, now: float) -> None:
         """End the answer if a time limit is over; `now` is monotonic time."""
         answer, limits = self._answer, self._limits
-        if answer is None or limits is None or answer.state is State.DONE:
+        if answer is None or limits is None or answer.state is State.DONE or self._paused_at:
             return
         if now >= self._deadline:
             answer.expire(f"not over within {limits.total_timeout:g} s")
@@ -121,6 +142,19 @@ class Connection(asyncio.BufferedProtocol):
         else:
             return
         self._done()
+
+    def pause(self) -> None:
+        """Read no more and stop the clocks, until `resume`."""
+        self._paused_at = time.monotonic()
+        self.transport.pause_reading()
+
+    def resume(self) -> None:
+        """Read on; the time of the pause counts for no limit."""
+        now = time.monotonic()
+        self._deadline += now - self._paused_at
+        self._heard_at = now
+        self._paused_at = 0.0
+        self.transport.resume_reading()
 
     def close(self) -> None:
         """Close at once; harmless if done before."""

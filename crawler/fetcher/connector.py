@@ -13,6 +13,7 @@ import base64
 import errno
 import socket
 import ssl
+import time
 from contextvars import ContextVar
 from typing import Any
 
@@ -46,9 +47,12 @@ class _Denied(OSError):
 class _Opening:
     """One attempt: its addresses, and where it stands."""
 
-    __slots__ = ("addresses", "handshaking", "hostname", "scope", "tls_timeout")
+    __slots__ = ("addresses", "deadline", "handshaking", "hostname", "scope", "tls_timeout")
 
-    def __init__(self, target: Target, addresses: tuple[str, ...], tls_timeout: float) -> None:
+    def __init__(
+        self, target: Target, addresses: tuple[str, ...], tls_timeout: float, deadline: float
+    ) -> None:
+        self.deadline = deadline
         self.hostname = target.hostname
         self.addresses = addresses
         self.tls_timeout = tls_timeout
@@ -58,7 +62,8 @@ class _Opening:
     def handshake_began(self) -> None:
         if not self.handshaking and self.scope is not None:
             self.handshaking = True
-            self.scope.reschedule(asyncio.get_running_loop().time() + self.tls_timeout)
+            left = min(self.tls_timeout, self.deadline - time.monotonic())
+            self.scope.reschedule(asyncio.get_running_loop().time() + left)
 
 
 _opening: ContextVar[_Opening] = ContextVar("opening")
@@ -130,18 +135,21 @@ class Connector:
         self._context(verify).keep(hostname, transport.get_extra_info("ssl_object"))
 
     async def open(
-        self, target: Target, addresses: tuple[str, ...], limits: Limits, *, verify: bool
+        self, target: Target, addresses: tuple[str, ...], limits: Limits, deadline: float, *, verify: bool
     ) -> aiohttp.connector.Connection:
         """Return an open connection; `verify` asks for a certificate that holds.
+
+        No time limit outlasts `deadline` (monotonic time).
 
         Raises:
             NotOpened: denied, refused, out of time, or no handshake.
         """
         allowed = self._allowed(target, addresses)
-        opening = _Opening(target, allowed, limits.tls_timeout)
+        opening = _Opening(target, allowed, limits.tls_timeout, deadline)
+        left = deadline - time.monotonic()
         token = _opening.set(opening)
         try:
-            async with asyncio.timeout(limits.connect_timeout) as opening.scope:
+            async with asyncio.timeout(min(limits.connect_timeout, left)) as opening.scope:
                 request = self._request(target, verify)
                 return await self._connector.connect(request, [], _NO_TIMEOUT)
         except TimeoutError as error:

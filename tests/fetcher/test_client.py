@@ -549,3 +549,28 @@ def test_what_is_sent() -> None:
         await client.close()
 
     run(play())
+
+
+def test_few_large_bodies_are_received_at_once() -> None:
+    """The second large body waits for the first, with its clocks stopped, and comes whole."""
+
+    async def play() -> None:
+        config = small(large_body_bytes=ByteCount(100), large_bodies_max=1, total_timeout=Seconds(1.0))
+        client = make_client(config)
+        await client.start()
+        drip: list[bytes | Do | float] = [head("Content-Length: 1000")]
+        drip += [b"x" * 200, 0.1] * 5
+        async with Server(drip) as server:
+            requests = [Request(server.url(host=f"{n}.test"), ("127.0.0.1",)) for n in range(4)]
+            tasks = [asyncio.create_task(client.fetch(request)) for request in requests]
+            while len(client._waiting) < 3:
+                await asyncio.sleep(0.01)
+            assert len(client._large) == 1 and len(client._active) == 4
+            assert all(connection._answer.held_bytes <= 400 for connection in client._waiting)  # type: ignore[union-attr]
+            tasks[3].cancel()
+            fetches = await asyncio.gather(*tasks[:3])
+            assert [(got.outcome, len(got.body)) for got in fetches] == [(Outcome.FETCHED, 1000)] * 3
+            assert not client._large and not client._waiting
+        await client.close()
+
+    run(play())

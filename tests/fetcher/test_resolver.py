@@ -46,7 +46,7 @@ ANSWERS = [
 
 
 @pytest.mark.parametrize(
-    ("name", "addresses", "kept", "outcome"), ANSWERS, ids=[row[0][:20] for row in ANSWERS]
+    ("name", "addresses", "kept", "outcome"), ANSWERS, ids=[row[0][:9] for row in ANSWERS]
 )
 def test_answers(name: str, addresses: tuple[str, ...], kept: float | None, outcome: Outcome | None) -> None:
     """What an answer comes to, that it is kept for its time, and asked for again after it."""

@@ -37,7 +37,7 @@ from crawler.due.memory_runs import MemoryRuns
 from crawler.due.pending_set import PendingSet
 from crawler.due.plans import CompactionPlan, Flushed, FlushPlan
 from crawler.due.runs import DiskRuns, Fault, Fingerprints, RunEntry
-from crawler.due.waiting import Waiting
+from crawler.due.waiting import Waiting, hold
 from crawler.errors import ConfigError, DamageError, DirectoryError
 from crawler.records import Link
 from crawler.storage.kv import Batch, KeyValue, seal, unseal
@@ -102,9 +102,9 @@ class Eliminator:
         self._manifest_is_stored = store.get(RUNS_KEY) is not None
         self._manifest = _load(store, RUNS_KEY, Manifest(method, check_value, config.method == "memory"))
         self._refuse_others(method, check_value)
-        self._known = self._open_known(known)
         self._appended = _load(store, LINKS_KEY, Appended())
         self._flushed = _load(store, FLUSHED_KEY, Flushed())
+        self._known = self._open_known(known)
         self._log = LinksLog(
             directory / "links",
             begin=self._flushed.position,
@@ -135,7 +135,12 @@ class Eliminator:
             known.load(fingerprints)
             return known
         files = DiskRuns(self._directory / "due", self._manifest.runs, self._fault)
-        return KnownSet(files, files.opened, merge_all=merge_all, chunk_bytes=chunk_bytes)
+        known = KnownSet(files, files.opened, merge_all=merge_all, chunk_bytes=chunk_bytes)
+        if len(known) != self._flushed.new:
+            raise DamageError(
+                f"{self._directory}: {self._flushed.new} URLs are known, the runs hold {len(known)}"
+            )
+        return known
 
     def _reload_waiting(self) -> None:
         """Let what is committed but not flushed wait again."""
@@ -323,8 +328,9 @@ class Eliminator:
         return fingerprint in self._known
 
     def waits(self, fingerprint: int) -> bool:
-        """Whether a link of the URL waits for the next flush."""
-        return self._waiting.holds(fingerprint)
+        """Whether a link of the URL waits for a flush or is in one."""
+        under_way = self._flush.pieces if self._flush is not None else ()
+        return self._waiting.holds(fingerprint) or hold(under_way, fingerprint)
 
     def slice(self, first_bucket: int, stop_bucket: int) -> Iterator[Fingerprints]:
         """The known fingerprints of buckets first_bucket <= b < stop_bucket, ascending, in chunks.
@@ -340,10 +346,6 @@ class Eliminator:
     def check(self) -> list[str]:
         """What is wrong on disk, with everything read; nothing if all is as it was written."""
         found = self._known.problems()
-        if not self._manifest.in_memory and len(self._known) != self.new:
-            found.append(
-                f"{self._directory}: {self.new} URLs are known, but the runs hold {len(self._known)}"
-            )
         try:
             for _ in self._log.blocks(self._flushed.position, self._appended.position):
                 pass

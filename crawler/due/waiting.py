@@ -9,7 +9,7 @@ they hand groups over with.
 """
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import msgspec
 import numpy as np
@@ -77,7 +77,12 @@ class Waiting:
 
     def holds(self, fingerprint: int) -> bool:
         """Whether a link with that fingerprint waits. Loop."""
-        return any(bool((piece.fingerprints == np.uint64(fingerprint)).any()) for piece in self._pieces)
+        return hold(self._pieces, fingerprint)
+
+
+def hold(pieces: Iterable[Piece], fingerprint: int) -> bool:
+    """Whether a link with that fingerprint is in `pieces`."""
+    return any(bool((piece.fingerprints == np.uint64(fingerprint)).any()) for piece in pieces)
 
 
 def _coalesce(pieces: Sequence[Piece], entries_max: int) -> list[Piece]:

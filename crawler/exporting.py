@@ -6,9 +6,9 @@ from pathlib import Path
 from crawler.config import Config
 from crawler.errors import StoreError, UsageError
 from crawler.extract.findings import Context
-from crawler.extract.guard import is_heavy
-from crawler.extract.links import extract_page
-from crawler.extract.scan import scan
+from crawler.extract.guard import Judgement, judge
+from crawler.extract.links import parse, prepare
+from crawler.extract.scan import scan_utf8
 from crawler.extract.types import is_html, is_xhtml
 from crawler.pages import export, mirror, wacz
 from crawler.pages.archive import Archive
@@ -73,8 +73,9 @@ def links_of(page: StoredPage, config: Config) -> list[str]:
     if not is_html(kind):
         return []
     context = Context(page.capture.url, page.header_charset, config.identity.token, xhtml=is_xhtml(kind))
-    content = page.content
-    read = scan if is_heavy(content, config.extract) else extract_page
-    found = read(content, context, config.extract)
+    utf8, encoding = prepare(page.content, context)
+    # There is no time limit here, so all that the guard suspects gets the plain scan.
+    read = parse if judge(utf8, config.extract) is Judgement.SAFE else scan_utf8
+    found = read(utf8, encoding, context, config.extract)
     urls = (resolve(found.base, href, encoding=found.encoding) for href in found.hrefs)
     return list(dict.fromkeys(url for url in urls if url is not None))

@@ -25,7 +25,7 @@ length of a URL.
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from crawler.config import FilterConfig, TrapsConfig
@@ -41,6 +41,7 @@ SCOPE = "scope"
 EXTENSION = "extension"
 EXCLUDE = "exclude"
 INCLUDE = "include"
+HOOK = "hook"
 
 # Every rule, in the order in which they are tried, with its reason for people.
 RULES = {
@@ -54,6 +55,7 @@ RULES = {
     EXTENSION: "its file name ends with one of filter.exclude_extensions",
     EXCLUDE: "it matches a pattern of filter.exclude",
     INCLUDE: "it matches no pattern of filter.include",
+    HOOK: "the URL filter that was supplied rejects it",
 }
 
 # Plain integers: `&` of an IntFlag costs a microsecond.
@@ -167,6 +169,7 @@ class UrlFilter:
         config: include, exclude, extensions.
         trap_limits: bounds of the path.
         requisites: whether links with the flag REQUISITE are wanted.
+        hook: a filter of the user's, asked last, False rejects; seeds and sitemaps are not asked about.
 
     Raises:
         ConfigError: a pattern is no regular expression.
@@ -179,10 +182,12 @@ class UrlFilter:
         trap_limits: TrapsConfig = TrapsConfig(),  # noqa: B008 (frozen)
         *,
         requisites: bool = False,
+        hook: Callable[[str], bool] | None = None,
     ) -> None:
         self.scope = scope
         self.revision = 0
         self._requisites = requisites
+        self._hook = hook
         self._limits = {
             "segments_max": trap_limits.path_segments_max,
             "repeats_max": trap_limits.repeated_segments_max,
@@ -190,7 +195,7 @@ class UrlFilter:
         self._include = _patterns("filter.include", config.include)
         self._exclude = _patterns("filter.exclude", config.exclude)
         self._extensions = tuple("." + name.lower().lstrip(".") for name in config.exclude_extensions)
-        self._plain = not (self._include or self._exclude or self._extensions)
+        self._plain = not (self._include or self._exclude or self._extensions or hook)
         self._directories: dict[str, str | None] = {}
 
     def widen(self, url: str) -> bool:
@@ -231,6 +236,8 @@ class UrlFilter:
             return EXCLUDE
         if self._include and not flags & _ANY_HOST and not any(p.search(url) for p in self._include):
             return INCLUDE
+        if self._hook is not None and not flags & _ANY_HOST and not self._hook(url):
+            return HOOK
         return ""
 
     def __repr__(self) -> str:

@@ -255,11 +255,10 @@ def plain_join(above: tuple[str, ...], href: str) -> str:
 
     The length is not looked at.
     """
+    if ":" in href:
+        return "" if (match := _PLAIN_ABSOLUTE.fullmatch(href)) is None else href if match[1] else href + "/"
     match = _PLAIN_RELATIVE.fullmatch(href)
-    if match is None:
-        match = _PLAIN_ABSOLUTE.fullmatch(href)
-        return "" if match is None else href if match[1] else href + "/"
-    if not above or not href:
+    if match is None or not above or not href:
         return ""
     end = match.end(1)
     if end == 1:

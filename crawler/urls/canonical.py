@@ -221,15 +221,12 @@ def _without_session(url: str) -> str:
 
 
 # Plain references. Segments that the parser passes on as they are: no colon (it might be a scheme), no dot
-# in front (dot segments), nothing that gets escaped. A host in its final form: lower case, no port, no
-# punycode (it might be invalid), a letter first in the last label (it might be a number). No repetition
-# gives back.
+# in front (dot segments), nothing that gets escaped. A host in its final form: lower case, no port, a letter
+# first in the last label (it might be a number). No repetition gives back.
 _SEGMENT = r"[\w~+,;=@()!$&*-][\w.~+,;=@()!$&*-]*+"
 _PATH = rf"(?:{_SEGMENT}/)*+(?:{_SEGMENT}(?:\?[\w.~=&;/+%:,@!$()*?-]*+)?+)?+"
 _PLAIN_RELATIVE = re.compile(rf"((?:\.\./)*+|/){_PATH}", re.ASCII)
-_PLAIN_ABSOLUTE = re.compile(
-    rf"https?://(?![^/]*xn--)(?:[a-z0-9_-]++\.)*+[a-z][a-z0-9_-]*+(/{_PATH})?", re.ASCII
-)
+_PLAIN_ABSOLUTE = re.compile(rf"https?://(?:[a-z0-9_-]++\.)*+[a-z][a-z0-9_-]*+(/{_PATH})?", re.ASCII)
 
 
 _DEPTH_MAX = 40  # slashes; the ancestors of a path take room by the square of its depth

@@ -68,12 +68,23 @@ def test_the_memo_is_used() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    "href", ["?q", " ?q", "\t?q", "ht\ntp:?q", "http:?q", "HTTP:?q", "", " ", "\x00", "\r#"]
+)
+def test_hrefs_that_need_the_whole_base(href: str) -> None:
+    """Two pages of a directory have different answers."""
+    links = intake()
+    for page in ("http://www.example.com/docs/a", "http://www.example.com/docs/b"):
+        assert links.take(page, [href]).urls == [page + ("?q" if "q" in href else "")]
+
+
 def test_encodings_do_not_mix() -> None:
     """The same href on two pages of a directory, in different encodings, is two URLs."""
     links = intake()
     for encoding, query in (
         ("utf-8", "%C3%A4"),
         ("windows-1252", "%E4"),
+        ("macintosh", "%8A"),
         ("utf-16le", "%C3%A4"),
         ("UTF-8", "%C3%A4"),
     ):

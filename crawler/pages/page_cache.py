@@ -239,7 +239,7 @@ class PageCache(Archive):
             kind="revisit" if capturing.profile else "response",
             fetched_at=capturing.instant,
             status=fetch.status,
-            content_type=confirmed.content_type if confirmed else fetch.content_type,
+            content_type=confirmed.content_type if confirmed else change.content_type(fetch),
             digest=confirmed.digest if confirmed else capturing.payload_digest,
             url=fetch.url,
             refers_to=capturing.original.key if capturing.original else b"",

@@ -119,7 +119,7 @@ def _as_response(page: StoredPage) -> bytes:
     """A revisit as the response that it stands for."""
     head = warc.http_head(f"{page.version} {page.status:03d} {page.reason}".encode("latin-1"), page.headers)
     return warc.response(
-        warc.record_id(os.urandom),
+        warc.record_ids(os.urandom, 1)[0],
         warc.date_text(page.capture.fetched_at),
         warc.target_fields(page.capture.url, "", page.version),
         head,

@@ -152,9 +152,8 @@ def main() -> None:
         phases, size = best(ours, pages, level)
         mine = sum(phases.values())
         parts = "  ".join(f"{name} {took:.1f}" for name, took in phases.items())
-        print(
-            f"pages, level {level}    {mine:8.1f} us a page {size:8.0f} bytes   ratio {total / mine:5.1f}   {parts}"
-        )
+        print(f"pages, level {level}    {mine:8.1f} us a page {size:8.0f} bytes   ratio {total / mine:5.1f}")
+        print(f"                  {parts}")
 
 
 if __name__ == "__main__":

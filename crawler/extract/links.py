@@ -41,6 +41,21 @@ def _tag_ids(*names: str) -> list[int]:
 _A, _AREA, _LINK, _META, _IFRAME, _FRAME, _BASE = _tag_ids(
     "a", "area", "link", "meta", "iframe", "frame", "base"
 )
+# Relations and names that most pages have and that are no links and no directives: a quick way past them.
+_COMMON_OTHERS = frozenset(
+    [
+        "stylesheet",
+        "icon",
+        "shortcut icon",
+        "apple-touch-icon",
+        "preload",
+        "preconnect",
+        "dns-prefetch",
+        "manifest",
+    ]
+    + ["search", "index", "author", "copyright", "help", "home", "top", "up", "license"]
+    + ["viewport", "description", "generator", "keywords", "theme-color"]
+)
 # Elements whose end an HTML parser would look for in vain, where XML writes `<script src="x"/>`.
 _SELF_CLOSED = re.compile(
     rb"<((?:script|style|title|textarea|iframe|noframes|noembed|noscript|xmp|a)(?=[\s/])[^<>]*)/>",
@@ -117,7 +132,7 @@ def _take_elements(tree: LexborHTMLParser, found: Findings) -> None:
         elif tag == _LINK:
             _take_link(node, found)
         elif tag == _META:
-            found.add_meta(node.attributes)
+            _take_meta(node, found)
         elif tag == _AREA:
             found.add(node.attrs.get("href"))
         elif tag in (_IFRAME, _FRAME):
@@ -128,8 +143,14 @@ def _take_elements(tree: LexborHTMLParser, found: Findings) -> None:
 
 def _take_link(node: LexborNode, found: Findings) -> None:
     relations = node.attrs.get("rel")
-    if relations and relations != "stylesheet" and (href := node.attrs.get("href")):
+    if relations and relations not in _COMMON_OTHERS and (href := node.attrs.get("href")):
         found.add_relation(href, frozenset(relations.lower().split()))
+
+
+def _take_meta(node: LexborNode, found: Findings) -> None:
+    name = node.attrs.get("name")
+    if name is None or name not in _COMMON_OTHERS:
+        found.add_meta(node.attributes)
 
 
 def _title(tree: LexborHTMLParser) -> str:

@@ -509,8 +509,6 @@ class Frontier:
 
     def _unload(self, host: FrontHost) -> None:
         self._hosts.cursor[host.slot] = host.cursor()
-        if host.dirty:
-            self._registry.note(host.slot, host.name)
 
     def _check(self) -> None:
         """Assert the invariants that hold between any two calls."""

@@ -51,7 +51,7 @@ ANSWERS = [
 
 
 class PickyRobots:
-    """`/private` is denied; every authority's robots.txt must be asked once, port 81's is unreachable for a while."""
+    """`/private` is denied; each robots.txt must be asked once; port 81's is unreachable for a while."""
 
     def __init__(self) -> None:
         self.known: set[str] = set()
@@ -82,6 +82,7 @@ class FrontierMachine(RuleBasedStateMachine):
         self.done: set[str] = set()
         self.blocked: set[str] = set()
         self.free_at: dict[str, float] = {}  # host, address -> no request before
+        self.durable: dict[str, float] = {}  # host -> `free_at` of its last committed page
         self.busy: set[str] = set()
         self._open(clean=True)
 
@@ -206,6 +207,7 @@ class FrontierMachine(RuleBasedStateMachine):
             assert item.errand.url not in self.done
             self.done.add(item.errand.url)
             del self.waiting[item.errand.url]
+        self.durable[item.errand.hostname] = self.free_at.get(item.errand.hostname, 0.0)
         self.frontier.release(item, self.now)
         self.busy -= {item.errand.hostname, item.errand.address}
 
@@ -236,9 +238,13 @@ class FrontierMachine(RuleBasedStateMachine):
             self._add(again)
 
     def _forget_requests(self) -> None:
-        for errand, began in self.out:
+        """What was cut off, or not committed, leaves the least gap; what was committed its own."""
+        for errand, _ in self.out:
             if errand.task in (Task.PAGE, Task.ROBOTS):
                 self._end_request(errand, Fetch("", Outcome.FETCHED, took=0.0))
+        for host in HOSTS:
+            least = self.now + (3.0 if host == "z.b.org" else DELAY)
+            self.free_at[host] = max(self.durable.get(host, 0.0), min(self.free_at.get(host, 0.0), least))
         self.busy.clear()
 
     @rule()

@@ -153,12 +153,16 @@ class FetchConfig(_Section):
     header_fields_max: int = 256
     body_bytes_max: ByteCount = ByteCount(10 << 20)  # decoded
     wire_bytes_max: ByteCount = ByteCount(10 << 20)
+    large_body_bytes: ByteCount = ByteCount(1 << 20)  # a body held in memory beyond this is large
+    large_bodies_max: int = 24  # large bodies received at once; further ones wait, their clocks stopped
     decode_step_bytes: ByteCount = ByteCount(256 << 10)
     content_codings_max: int = 2
     redirects_max: int = 10
     keep_alive_extra: Seconds = Seconds(5)  # an idle connection is kept for the host's gap and this
     keep_alive_max: Seconds = Seconds(35)
+    idle_connections_max: int = 400  # kept open over all hosts; with 500 in flight under 1,024 descriptors
     cookies: bool = False
+    cookie_domains_max: int = 10_000  # registrable domains whose cookies are kept
     tls: str = "verify"  # verify | record
     proxy: str = ""
 
@@ -190,10 +194,13 @@ class ExtractConfig(_Section):
 
     cpu_seconds_max: Seconds = Seconds(2.0)
     links_max: int = 20_000
-    attributes_max: int = 2_000  # of one tag, before the parser sees it
-    depth_max: int = 2_000  # of open elements, before the parser sees it
+    attributes_max: int = 2_000  # of one tag; a page with more gets a plain scan
+    depth_max: int = 2_000  # of open elements; a page with more gets a plain scan
     all_attributes: bool = False  # every URL-bearing attribute, not only links
-    inline_bytes_max: ByteCount = ByteCount(1 << 20)  # larger pages are parsed in a worker
+    inline_bytes_max: ByteCount = ByteCount(128 << 10)  # larger pages are parsed in a worker
+    inline_tags_max: int = 5_000  # pages with more tags are parsed in a worker
+    worker_queue_max: int = 32  # pages that wait for the worker; further ones get a plain scan
+    worker_memory_bytes_max: ByteCount = ByteCount(512 << 20)  # of the worker's data
 
 
 class FilterConfig(_Section):
@@ -202,6 +209,7 @@ class FilterConfig(_Section):
     include: tuple[str, ...] = ()
     exclude: tuple[str, ...] = ()
     exclude_extensions: tuple[str, ...] = ()  # such as ".zip"
+    memo_bytes_max: ByteCount = ByteCount(24 << 20)  # remembered results of raw links
 
 
 class TrapsConfig(_Section):
@@ -237,6 +245,7 @@ class DueConfig(_Section):
     buffer_entries_max: int = 1 << 18
     max_wait: Seconds = Seconds(5)
     merge_chunk_bytes: ByteCount = ByteCount(4 << 20)
+    log_bytes_max: ByteCount = ByteCount(16 << 20)  # a links log file of this size is followed by a new one
 
 
 class StoreConfig(_Section):
@@ -258,6 +267,14 @@ class PagesConfig(_Section):
     segment_bytes: ByteCount = ByteCount(10**9)
     gzip_level: int = 1  # isal 0 to 3; 9 = zlib's best, for archivists
     prefix: str = "crawl"
+
+
+class HooksConfig(_Section):
+    """Names of entry points that installed packages offer (groups crawler.filters, .extractors, .sinks)."""
+
+    url_filter: str = ""
+    link_extractor: str = ""
+    page_sink: str = ""
 
 
 class SplitterConfig(_Section):
@@ -351,6 +368,7 @@ class Config(_Section):
     due: DueConfig = DueConfig()
     store: StoreConfig = StoreConfig()
     pages: PagesConfig = PagesConfig()
+    hooks: HooksConfig = HooksConfig()
     splitter: SplitterConfig = SplitterConfig()
     override: tuple[Override, ...] = ()
 
@@ -394,18 +412,95 @@ def environment_overrides(environ: Mapping[str, str] = os.environ) -> dict[str, 
     return found
 
 
-def set_key(tree: dict[str, Any], path: str, text: Any) -> None:
-    """Put `text` (TOML syntax if it parses as such, else a string) at "section.key" of `tree`."""
+def _field_type(section: str, key: str) -> Any:
+    """The annotated type of `section.key`, None if there is no such key."""
+    fields = {field.name: field.type for field in msgspec.structs.fields(Config)}
+    if section:
+        kind = fields.get(section)
+        if not (isinstance(kind, type) and issubclass(kind, msgspec.Struct)):
+            return None
+        fields = {field.name: field.type for field in msgspec.structs.fields(kind)}
+    return fields.get(key)
+
+
+def _from_text(text: str, kind: Any) -> Any:
+    """The value that `text` means for a key of type `kind`: TOML syntax, or plain text where that is meant."""
+    if kind is str:
+        return text
+    if kind == tuple[str, ...] and not text.lstrip().startswith("["):
+        return [part.strip() for part in text.split(",")] if text else []
+    try:
+        return tomllib.loads(f"v = {text}")["v"]
+    except tomllib.TOMLDecodeError:
+        return text
+
+
+def set_key(tree: dict[str, Any], path: str, value: Any) -> None:
+    """Put `value` at "section.key" of `tree`; text is read as the key's type asks."""
     section, dot, key = path.partition(".")
     if not dot:
         section, key = "", section
-    value = text
-    if isinstance(text, str):
-        try:
-            value = tomllib.loads(f"v = {text}")["v"]
-        except tomllib.TOMLDecodeError:
-            value = text
+    if isinstance(value, str):
+        value = _from_text(value, _field_type(section, key))
     target = tree.setdefault(section, {}) if section else tree
     if not isinstance(target, dict):
         raise ConfigError(f"configuration: {section} is not a section")
     target[key] = value
+
+
+class Layers:
+    """Configuration layers, weakest first, merged key by key; remembers where each value came from."""
+
+    def __init__(self) -> None:
+        self.tree: dict[str, Any] = {}
+        self.sources: dict[str, str] = {}
+
+    def add(self, source: str, tree: Mapping[str, Any]) -> None:
+        """Lay the nested mapping `tree` over what is there."""
+        for section, value in tree.items():
+            if isinstance(value, Mapping):
+                if not isinstance(self.tree.get(section, {}), dict):
+                    raise ConfigError(f"configuration ({source}): {section} is not a section")
+                for key, inner in value.items():
+                    self.set(source, f"{section}.{key}", inner)
+            else:
+                self.tree[section] = value
+                self.sources[section] = source
+
+    def set(self, source: str, path: str, value: Any) -> None:
+        """Set one key by its path."""
+        set_key(self.tree, path, value)
+        self.sources[path] = source
+
+    def config(self) -> Config:
+        return convert(self.tree)
+
+
+# Limits of one run, not of the crawl: they do not bind when the crawl goes on later.
+RUN_KEYS = ("max_pages", "max_time", "max_bytes")
+
+
+def to_toml(config: Config, *, skip_run_keys: bool = False) -> str:
+    """The whole configuration as TOML that `read_file` reads back to the same."""
+    tree = msgspec.to_builtins(config, enc_hook=lambda value: value + 0)
+    overrides = tree.pop("override")
+    lines = [f"seeds = {_toml_value(tree.pop('seeds'))}"]
+    for section, keys in tree.items():
+        lines += ["", f"[{section}]"]
+        skipped = RUN_KEYS if skip_run_keys and section == "crawl" else ()
+        lines += [f"{key} = {_toml_value(value)}" for key, value in keys.items() if key not in skipped]
+    for override in overrides:
+        lines += ["", "[[override]]"]
+        lines += [f"{key} = {_toml_value(value)}" for key, value in override.items() if value is not None]
+    return "\n".join(lines) + "\n"
+
+
+def _toml_value(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int | float):
+        return repr(value)
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(map(_toml_value, value)) + "]"
+    # A JSON string is a TOML basic string but for DEL.
+    return msgspec.json.encode(str(value)).decode().replace("\x7f", "\\u007f")

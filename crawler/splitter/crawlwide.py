@@ -1,0 +1,260 @@
+"""What holds over all processes without a centre: shares of the rate, limits, the end.
+
+Every process tells every other its `Counters` about once a second, on acks and
+heartbeats. Each computes the rest alone.
+
+**Rate.** With w the hosts that have work, process i takes the share
+
+    w_i / (w_i + sum over j of w_j as heard)
+
+of the rate, where its own w_i is the least of the values that any peer may
+still hold for it: the last one echoed and all told since. Nobody underrates
+another, so the shares never add up to more than 1, whatever is lost or late;
+a share grows only after all have heard.
+
+A peer that was not heard for `silence_max` is missing. It may be dead, or cut
+off and fetching; either way 1/N of the rate is left to it and the c others
+that still hear one another divide c/N by their work. A process falls to such
+a share at once and rises to it only after another `silence_max`, when the
+missing one has fallen. Before the first words a process takes 1/N; so while
+processes start the sum can exceed 1 by that for an interval.
+
+**Limits.** Pages and bytes of this run are sums of what was last heard; what is
+in flight counts, so the overshoot is at most what all can begin in an interval.
+
+**The end.** Each process takes two rounds. A round is good if all, itself among
+them, are idle with nothing in their outboxes; the second must show the same
+(boot, appended, applied) of each, in messages written after the first round
+was complete (they echo a number sent after it). Then at the instant between
+the rounds nothing was left, nor on its way: an entry leaves an outbox only
+after its owner has applied it. Whoever finds this tells the others (`ended`).
+A missing peer writes nothing, so it holds up the end, not the crawl.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from crawler.splitter.wire import Counters
+
+_OUTSTANDING_MAX = 256  # counters told to a peer and not echoed; more are merged into the oldest
+
+
+class Progress(msgspec.Struct, gc=False):
+    """What a process knows of itself at this moment; the fields are those of `Counters`."""
+
+    idle: bool = False
+    outbox: int = 0
+    appended: int = 0
+    applied: int = 0
+    pages: int = 0
+    bytes: int = 0
+    in_flight: int = 0
+    work: int = 0
+
+
+class _Peer:
+    """What was heard of a peer, and what it may hold of us."""
+
+    __slots__ = ("heard", "heard_at", "held_work", "outstanding")
+
+    def __init__(self) -> None:
+        self.heard: Counters | None = None
+        self.heard_at = float("-inf")
+        self.held_work: int | None = None  # our `work` in the last message it has echoed
+        self.outstanding: deque[tuple[int, int]] = deque()  # (number, work) told since
+
+    def least_work(self) -> int:
+        """The least `work` of ours that the peer may hold; 0 if it has echoed none."""
+        return min([self.held_work or 0, *(work for _, work in self.outstanding)])
+
+
+class CrawlWide:
+    """The view of one process on the whole crawl.
+
+    `progress` says what the process knows of itself, whenever it is asked.
+    `rate` is in pages per second; 0 = no limit, as for the other limits.
+    """
+
+    def __init__(
+        self,
+        me: str,
+        names: Iterable[str],
+        boot: bytes,
+        progress: Callable[[], Progress],
+        *,
+        rate: float = 0.0,
+        pages_max: int = 0,
+        bytes_max: int = 0,
+        silence_max: float = 30.0,
+    ) -> None:
+        self.me = me
+        self.boot = boot
+        self.rate = rate
+        self.pages_max = pages_max
+        self.bytes_max = bytes_max
+        self.silence_max = silence_max
+        self._progress = progress
+        self.ended = False
+        self._number = 0
+        self._peers = {name: _Peer() for name in names if name != me}
+        self._round: tuple[tuple, int] | None = None  # (what all said, our number when it was complete)
+
+    # -- input ------------------------------------------------------------------------------------
+
+    def counters_for(self, name: str) -> Counters:
+        """The counters to put into a message to the peer `name`; they count as told."""
+        peer = self._peers[name]
+        self._number += 1
+        own = self._progress()
+        if len(peer.outstanding) == _OUTSTANDING_MAX:
+            first, second = peer.outstanding.popleft(), peer.outstanding.popleft()
+            peer.outstanding.appendleft((second[0], min(first[1], second[1])))
+        peer.outstanding.append((self._number, own.work))
+        echo = peer.heard.number if peer.heard is not None else 0
+        return Counters(self.boot, self._number, echo, ended=self.ended, **msgspec.structs.asdict(own))
+
+    def heard(self, name: str, counters: Counters, now: float) -> None:
+        """Take what a peer says; an older message than the last one is dropped."""
+        peer = self._peers[name]
+        last = peer.heard
+        if last is not None and last.boot == counters.boot and counters.number <= last.number:
+            return
+        if last is not None and last.boot != counters.boot:  # a new process holds nothing of ours
+            peer.held_work = None
+        peer.heard, peer.heard_at = counters, now
+        while peer.outstanding and peer.outstanding[0][0] <= counters.echo:
+            peer.held_work = peer.outstanding.popleft()[1]
+        self.ended = self.ended or counters.ended
+        self.advance()
+
+    # -- the end ----------------------------------------------------------------------------------
+
+    def advance(self) -> None:
+        """Begin, confirm or give up a round; also to be called when this process has become idle."""
+        said = self._all_idle()
+        if said is None:
+            self._round = None
+        elif self._round is None or self._round[0] != said:
+            self._round = (said, self._number)
+        if self._round is None:
+            return
+        _, number = self._round
+        if all(peer.heard is not None and peer.heard.echo > number for peer in self._peers.values()):
+            self.ended = True
+
+    def _all_idle(self) -> tuple | None:
+        """(boot, appended, applied) of all if everyone is idle and has nothing on the way, else None."""
+        everyone = [self._progress(), *(peer.heard for peer in self._peers.values())]
+        if any(each is None or not each.idle or each.outbox for each in everyone):
+            return None
+        boots = [self.boot, *(peer.heard.boot for peer in self._peers.values() if peer.heard is not None)]
+        return tuple(
+            (boot, each.appended, each.applied) for boot, each in zip(boots, everyone, strict=True) if each
+        )
+
+    @property
+    def all_know(self) -> bool:
+        """Whether every peer has said that the crawl has ended: nobody waits for this process any more."""
+        return self.ended and all(
+            peer.heard is not None and peer.heard.ended for peer in self._peers.values()
+        )
+
+    # -- shares and limits ------------------------------------------------------------------------
+
+    def share(self, now: float) -> float:
+        """The part of the rate, 0 to 1, that this process may use now."""
+        present = [peer for peer in self._peers.values() if self._is_present(peer, now)]
+        among_present = self._portion(present) * (len(present) + 1) / self.process_count
+        absent = [peer for peer in self._peers.values() if not self._is_present(peer, now)]
+        if all(now - peer.heard_at >= 2 * self.silence_max or peer.held_work is None for peer in absent):
+            return among_present
+        known = [peer for peer in self._peers.values() if peer.held_work is not None]
+        return min(among_present, self._portion(known))
+
+    def _is_present(self, peer: _Peer, now: float) -> bool:
+        return peer.held_work is not None and now - peer.heard_at < self.silence_max
+
+    def _portion(self, peers: Sequence[_Peer]) -> float:
+        """Our part of the work of `peers` and ourselves, none of whom may rate us lower than we do here."""
+        mine = min([self._progress().work, *(peer.least_work() for peer in peers)])
+        return (
+            mine / (mine + sum(peer.heard.work for peer in peers if peer.heard is not None)) if mine else 0.0
+        )
+
+    def rate_share(self, now: float) -> float:
+        """Pages per second that this process may fetch now; infinity without a limit."""
+        return self.rate * self.share(now) if self.rate else float("inf")
+
+    def pages_left(self, now: float) -> int | None:
+        """Fetches that may still begin before the limit of pages, None without one."""
+        if not self.pages_max:
+            return None
+        in_flight = sum(
+            peer.heard.in_flight
+            for peer in self._peers.values()
+            if peer.heard and self._is_present(peer, now)
+        )
+        return max(0, self.pages_max - self.total().pages - self._progress().in_flight - in_flight)
+
+    @property
+    def limit_reached(self) -> str:
+        """The limit that the crawl as a whole has reached: "max_pages", "max_bytes" or ""."""
+        total = self.total()
+        if self.pages_max and total.pages >= self.pages_max:
+            return "max_pages"
+        if self.bytes_max and total.bytes >= self.bytes_max:
+            return "max_bytes"
+        return ""
+
+    def total(self) -> Progress:
+        """The sums over all processes, as last heard; `idle` if all are."""
+        everyone = [
+            self._progress(),
+            *(peer.heard for peer in self._peers.values() if peer.heard is not None),
+        ]
+        sums = {
+            name: sum(getattr(each, name) for each in everyone) for name in Progress.__struct_fields__[1:]
+        }
+        return Progress(idle=self._all_idle() is not None, **sums)
+
+    @property
+    def process_count(self) -> int:
+        """Processes of the crawl; gaps per address are multiplied by it, as each may have hosts there."""
+        return len(self._peers) + 1
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._peers
+
+    def __repr__(self) -> str:
+        heard = sum(peer.heard is not None for peer in self._peers.values())
+        return f"CrawlWide({self.me}: heard {heard} of {len(self._peers)}, ended {self.ended})"
+
+
+def merge_reports(reports: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """One report of several processes' reports: sums of counts, the span of times, means of shares.
+
+    Anything else is kept if all agree, else listed.
+    """
+    merged: dict[str, Any] = {}
+    for key in dict.fromkeys(key for report in reports for key in report):
+        merged[key] = _merge_values(key, [report[key] for report in reports if key in report])
+    return merged
+
+
+def _merge_values(key: str, values: Sequence[Any]) -> Any:
+    if all(isinstance(value, Mapping) for value in values):
+        merged = merge_reports(values)
+        return {name: value / len(values) for name, value in merged.items()} if key == "why_slow" else merged
+    if key in _EXTREMES:
+        return _EXTREMES[key](values)
+    if all(isinstance(value, int | float) and not isinstance(value, bool) for value in values):
+        return sum(values)
+    if all(isinstance(value, list) for value in values):
+        return [item for value in values for item in value]
+    return values[0] if all(value == values[0] for value in values) else list(dict.fromkeys(map(str, values)))
+
+
+_EXTREMES = {"started": min, "ended": max}

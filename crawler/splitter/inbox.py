@@ -1,0 +1,227 @@
+"""What other processes send: accepted in order, applied once, confirmed only when durable.
+
+Per peer the store holds `i/<peer>` = (outbox epoch, durable sequence number,
+links ever applied). In memory runs ahead of it `accepted`, which orders the
+input; only `durable` is ever told to the peer.
+
+    entry --accept--> queue --take--> cache, DUE, committer
+                                          write, stage (i/), committed --> durable: the session acks
+
+* A sequence number of accepted + 1 is queued, a smaller one is dropped (its ack
+  follows with the next), a larger one makes the session ask for a resync.
+* A peer that connects again waits until all that was queued of it is durable.
+  So what an old connection brought is never mixed with what the new one brings.
+* The queue of a peer holds at most twice the window; more is a breach of the
+  protocol, since a sender has no more than a window unconfirmed.
+
+Threads: `write` and `stage` run in the writer thread, all else on the loop.
+"""
+
+from collections import deque
+from collections.abc import Iterable
+from enum import Enum
+from typing import Annotated
+
+import msgspec
+import numpy as np
+from msgspec import Meta
+
+from crawler.config import SplitterConfig
+from crawler.errors import DamageError
+from crawler.records import Link
+from crawler.splitter.partition import Partition
+from crawler.splitter.wire import NotOwnedError, ProtocolError, decode_entry
+from crawler.storage.kv import Batch, KeyValue, seal, unseal
+
+NO_EPOCH = bytes(8)
+
+
+class Verdict(Enum):
+    """What became of an entry."""
+
+    QUEUED = "queued"
+    REPEATED = "repeated"
+    GAP = "gap"
+
+
+class Received(msgspec.Struct, gc=False):
+    """The links of one entry, to be applied and committed in the order of `take`."""
+
+    peer: str
+    epoch: bytes
+    sequence: int
+    links: list[Link]
+    bytes: int
+
+
+class _Durable(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """What `i/<peer>` holds."""
+
+    epoch: Annotated[bytes, Meta(min_length=8, max_length=8)] = NO_EPOCH
+    sequence: int = 0
+    applied: int = 0
+
+
+_DURABLE_DECODER = msgspec.msgpack.Decoder(_Durable)
+
+
+class _Source:
+    """What is known of one peer's outbox."""
+
+    __slots__ = ("accepted", "durable", "epoch", "queued", "queued_bytes", "staged")
+
+    def __init__(self, durable: _Durable) -> None:
+        self.durable = durable
+        self.staged = durable  # writer thread
+        self.epoch = durable.epoch
+        self.accepted = durable.sequence
+        self.queued = 0  # entries accepted and not yet durable
+        self.queued_bytes = 0
+
+
+class Inbox:
+    """What was accepted from each peer, and what of it is durable.
+
+    Raises:
+        DamageError: a stored value is not what was written.
+    """
+
+    def __init__(
+        self, store: KeyValue, partition: Partition, me: str, peers: Iterable[str], config: SplitterConfig
+    ) -> None:
+        self._partition = partition
+        self._me = partition.index(me)
+        self._queue_bytes_max = 2 * max(config.window_bytes, config.frame_bytes_max)
+        self._sources = {peer: _Source(_load(store, peer)) for peer in peers}
+        self._queue: deque[Received] = deque()
+        self._writing: list[Received] = []  # writer thread, between write and stage
+        self._staged: deque[list[Received]] = deque()
+
+    # -- the connections --------------------------------------------------------------------------
+
+    def greet(self, peer: str, epoch: bytes) -> int | None:
+        """The durable number of `epoch` to say in WELCOME; None while older entries are under way."""
+        source = self._sources[peer]
+        if source.queued:
+            return None
+        source.epoch = epoch
+        source.accepted = self.durable(peer)
+        return source.accepted
+
+    def durable(self, peer: str) -> int:
+        """The last sequence number of the peer's present epoch that is durable here."""
+        source = self._sources[peer]
+        return source.durable.sequence if source.durable.epoch == source.epoch else 0
+
+    def accepted(self, peer: str) -> int:
+        return self._sources[peer].accepted
+
+    def accept(self, peer: str, sequence: int, entry: bytes) -> Verdict:
+        """Take an entry that a peer sent.
+
+        Raises:
+            NotOwnedError: it holds a link of another process; nothing of it is applied.
+            ProtocolError: it cannot be read, or more is unconfirmed than any window allows.
+        """
+        source = self._sources[peer]
+        if sequence <= source.accepted:
+            return Verdict.REPEATED
+        if sequence != source.accepted + 1:
+            return Verdict.GAP
+        if source.queued_bytes + len(entry) > self._queue_bytes_max:
+            raise ProtocolError(f"splitter: {peer} sends more than {self._queue_bytes_max} unconfirmed bytes")
+        links = decode_entry(entry)
+        self._refuse_foreign(peer, links)
+        source.accepted = sequence
+        source.queued += 1
+        source.queued_bytes += len(entry)
+        self._queue.append(Received(peer, source.epoch, sequence, links, len(entry)))
+        return Verdict.QUEUED
+
+    def _refuse_foreign(self, peer: str, links: list[Link]) -> None:
+        fingerprints = np.array([link.fingerprint for link in links], dtype=np.uint64)
+        foreign = np.flatnonzero(self._partition.owners(fingerprints) != self._me)
+        if len(foreign):
+            raise NotOwnedError(
+                f"splitter: {peer} sends {links[foreign[0]].url!r:.200}, which is not owned here"
+            )
+
+    def take(self) -> list[Received]:
+        """All that was accepted since the last call; all of it must be committed, in this order."""
+        taken, self._queue = list(self._queue), deque()
+        return taken
+
+    # -- the commit phases ------------------------------------------------------------------------
+
+    def write(self, items: Iterable[Received]) -> None:
+        """The entries of a group, in the order of `take` (writer thread)."""
+        self._writing.extend(items)
+
+    def stage(self, batch: Batch) -> None:
+        """Put what will be durable with the group (writer thread)."""
+        group, self._writing = self._writing, []
+        for received in group:
+            source = self._sources[received.peer]
+            before = source.staged
+            assert received.epoch != before.epoch or received.sequence == before.sequence + 1, (
+                received,
+                before,
+            )
+            source.staged = _Durable(received.epoch, received.sequence, before.applied + len(received.links))
+        for peer in {received.peer for received in group}:
+            batch.put(_key(peer), seal(msgspec.msgpack.encode(self._sources[peer].staged)))
+        self._staged.append(group)
+
+    def committed(self) -> None:
+        """The oldest staged group is durable: peers may be told (loop)."""
+        for received in self._staged.popleft():
+            source = self._sources[received.peer]
+            source.queued -= 1
+            source.queued_bytes -= received.bytes
+            source.durable = _Durable(
+                received.epoch, received.sequence, source.durable.applied + len(received.links)
+            )
+
+    @property
+    def waiting(self) -> bool:
+        """Whether `take` has something."""
+        return bool(self._queue)
+
+    # -- counters ---------------------------------------------------------------------------------
+
+    @property
+    def applied(self) -> int:
+        """Links ever taken from others, durable."""
+        return sum(source.durable.applied for source in self._sources.values())
+
+    @property
+    def queued_bytes(self) -> int:
+        return sum(source.queued_bytes for source in self._sources.values())
+
+    def _check(self) -> None:
+        for peer, source in self._sources.items():
+            assert self.durable(peer) <= source.accepted, (peer, source)
+            assert source.accepted - self.durable(peer) == source.queued, (peer, source)
+            assert 0 <= source.queued_bytes <= self._queue_bytes_max, (peer, source)
+            assert (source.queued == 0) == (source.queued_bytes == 0), (peer, source)
+
+    def __repr__(self) -> str:
+        return "Inbox(" + ", ".join(
+            f"{peer}: {self.durable(peer)} durable, {source.accepted} accepted"
+            for peer, source in self._sources.items()
+        ) + ")"  # fmt: skip
+
+
+def _key(peer: str) -> bytes:
+    return b"i/" + peer.encode()
+
+
+def _load(store: KeyValue, peer: str) -> _Durable:
+    key = _key(peer)
+    value = store.get(key)
+    if value is None:
+        return _Durable()
+    try:
+        return _DURABLE_DECODER.decode(unseal(key, value))
+    except msgspec.MsgspecError as error:
+        raise DamageError(f"store: value of key {key!r}: {error}") from error

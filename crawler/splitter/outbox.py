@@ -1,0 +1,212 @@
+"""Links on their way to other processes: durable until their owners have confirmed them.
+
+One `Spool` a peer (see there for keys, numbers and epochs), and the three
+phases in which a group of results is committed:
+
+    write(items)   [writer thread]  encode the links of the group, at most `entry_bytes` an entry
+    stage(batch)   [writer thread]  put the entries, delete what peers have confirmed
+    committed()    [loop]           only now may they be sent
+
+A peer that is gone only lets its queue grow: at `spool_bytes_max` it is
+rewritten without repeated links (`compaction`), at twice the mark `full` asks
+the caller to fetch no more pages, while links of others are still taken.
+"""
+
+import logging
+from collections import deque
+from collections.abc import Iterable, Sequence
+from typing import Protocol
+
+import msgspec
+
+from crawler.config import SplitterConfig
+from crawler.errors import DirectoryError
+from crawler.records import Link
+from crawler.splitter.compaction import Compaction
+from crawler.splitter.spool import (
+    STATE_PREFIX,
+    Greeting,
+    Spool,
+    SpoolState,
+    entries_prefix,
+    load_state,
+    state_key,
+)
+from crawler.splitter.wire import encode_entries
+from crawler.storage.kv import Batch, KeyValue, scan_prefix, seal
+
+logger = logging.getLogger(__name__)
+
+
+class Random(Protocol):
+    """Where epochs come from: `random.SystemRandom()`, or a seeded generator in tests."""
+
+    def getrandbits(self, bits: int, /) -> int: ...
+
+
+class Outbox:
+    """The queues of all peers of this process.
+
+    `clean` is False after an unclean stop of a crawl without synced writes: a
+    tail that peers have may be lost then, so every queue gets a fresh epoch.
+
+    Raises:
+        DirectoryError: links wait for a process that is no peer.
+        DamageError: an entry or a state is missing or not what was written.
+    """
+
+    def __init__(
+        self,
+        store: KeyValue,
+        peers: Iterable[str],
+        config: SplitterConfig,
+        rng: Random,
+        *,
+        clean: bool = True,
+    ) -> None:
+        self._store = store
+        self._config = config
+        self._rng = rng
+        self._lost: list[str] = []
+        self._compacting: Compaction | None = None
+        self._encoded: dict[str, list[tuple[bytes, int]]] = {}  # writer thread, between write and stage
+        self._staged: deque[list[Spool]] = deque()
+        self.spools: dict[str, Spool] = {}
+        self._open(sorted(peers), clean)
+
+    def _open(self, peers: Sequence[str], clean: bool) -> None:
+        self._refuse_strangers(peers)
+        batch = self._store.batch(sync=True)
+        for peer in peers:
+            stored = load_state(self._store, peer)
+            state = stored or SpoolState(self._fresh_epoch())
+            if not clean:
+                state = state.renumbered(self._fresh_epoch())
+            self.spools[peer] = Spool(self._store, peer, state, window_bytes=self._config.window_bytes)
+            if state != stored:
+                batch.put(state_key(peer), seal(msgspec.msgpack.encode(state)))
+        self._store.write(batch)
+
+    def _refuse_strangers(self, peers: Sequence[str]) -> None:
+        for key, _ in scan_prefix(self._store, STATE_PREFIX):
+            name = key[len(STATE_PREFIX) :].decode()
+            if name not in peers and any(scan_prefix(self._store, entries_prefix(name))):
+                raise DirectoryError(
+                    f"splitter: links wait for {name!r}, which is no peer; run `crawler reshard`"
+                )
+
+    def _fresh_epoch(self) -> bytes:
+        return self._rng.getrandbits(64).to_bytes(8, "big")
+
+    # -- the commit phases ------------------------------------------------------------------------
+
+    def write(self, items: Iterable[tuple[str, Sequence[Link]]]) -> None:
+        """Encode the links (peer, links) of a group (writer thread)."""
+        links: dict[str, list[Link]] = {}
+        for peer, some in items:
+            links.setdefault(peer, []).extend(some)
+        for peer, all_links in links.items():
+            self._encoded[peer] = encode_entries(all_links, self._config.entry_bytes)
+
+    def stage(self, batch: Batch) -> None:
+        """Put the group's entries and all that became due since the last one (writer thread)."""
+        encoded, self._encoded = self._encoded, {}
+        self._staged.append(
+            [spool for peer, spool in self.spools.items() if spool.stage(batch, encoded.get(peer, ()))]
+        )
+
+    def committed(self) -> None:
+        """The oldest staged group is durable: its entries may be sent (loop)."""
+        for spool in self._staged.popleft():
+            spool.apply_group()
+
+    @property
+    def urgent(self) -> bool:
+        """Whether a peer waits for a fresh epoch: commit a group even if it is empty."""
+        return any(spool.wanted is not None for spool in self.spools.values())
+
+    # -- the connections --------------------------------------------------------------------------
+
+    def welcome(self, peer: str, epoch: bytes, durable: int) -> Greeting:
+        """What the WELCOME to a HELLO with `epoch` means; anything but GO_ON ends the connection."""
+        spool = self.spools[peer]
+        greeting = spool.greet(epoch, durable)
+        if greeting in (Greeting.TAIL_LOST, Greeting.DISK_LOST):
+            spool.renumber(self._fresh_epoch())
+            logger.warning("splitter: %s: %s; what waits is numbered anew and sent again", peer, greeting)
+        if greeting is Greeting.DISK_LOST:
+            self._lost.append(peer)
+        return greeting
+
+    def take_lost_peers(self) -> list[str]:
+        """Peers whose disk was found lost since the last call: what the cache knows of them is worthless."""
+        lost, self._lost = self._lost, []
+        return lost
+
+    @property
+    def has_lost_peers(self) -> bool:
+        """Whether `take_lost_peers` has something."""
+        return bool(self._lost)
+
+    # -- the spool's marks ------------------------------------------------------------------------
+
+    @property
+    def bytes(self) -> int:
+        return sum(spool.bytes for spool in self.spools.values())
+
+    @property
+    def links(self) -> int:
+        """Links in the outbox: put in, not yet confirmed."""
+        return sum(spool.links for spool in self.spools.values())
+
+    @property
+    def appended(self) -> int:
+        """Links ever put in."""
+        return sum(spool.appended for spool in self.spools.values())
+
+    @property
+    def sent(self) -> int:
+        """Links ever confirmed by their owners."""
+        return sum(spool.confirmed for spool in self.spools.values())
+
+    @property
+    def repeated(self) -> int:
+        """Links that compactions have left out, since the same URL waited already."""
+        return sum(spool.state.repeated for spool in self.spools.values())
+
+    @property
+    def full(self) -> bool:
+        """Whether a queue is at twice its mark: fetch no more pages."""
+        return any(spool.bytes >= 2 * self._config.spool_bytes_max for spool in self.spools.values())
+
+    def compaction(self) -> Compaction | None:
+        """A queue's rewriting, to `run` in a worker thread and then to `adopt`; None if none is due."""
+        if self._compacting is not None:
+            return None
+        for spool in self.spools.values():
+            mark = max(self._config.spool_bytes_max, spool.compacted_bytes * 3 // 2)
+            if spool.ready and not spool.connected and spool.bytes >= mark:
+                self._compacting = Compaction(
+                    self._store, spool, self._fresh_epoch(), entry_bytes=self._config.entry_bytes
+                )
+                return self._compacting
+        return None
+
+    def adopt(self, compaction: Compaction) -> bool:
+        """Make a compaction that has run current with the next group; False if the peer came back meanwhile.
+
+        Either way, call `Compaction.sweep` in a worker thread: after that group, or at once if False.
+        """
+        assert compaction is self._compacting, compaction
+        self._compacting = None
+        spool = self.spools[compaction.peer]
+        spool.compacted_bytes = compaction.bytes_after
+        compaction.adopted = spool.replace(compaction.result(), compaction.acked, compaction.bytes_saved)
+        return compaction.adopted
+
+    def _check(self) -> None:
+        for spool in self.spools.values():
+            spool._check()
+
+    def __repr__(self) -> str:
+        return f"Outbox({', '.join(map(repr, self.spools.values()))})"

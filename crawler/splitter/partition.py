@@ -1,0 +1,189 @@
+"""The bucket table: which process owns which part of the web.
+
+A bucket is the top 16 bits of a fingerprint, that is of the keyed hash of the
+registrable domain (`seen-urls`, section 1), so all URLs of a domain have one
+owner. The table gives each of the 65,536 buckets the index of a name; names
+are sorted, so equal settings make equal tables wherever they are read.
+
+Without a file every process owns one contiguous range of (almost) equal
+length. A file is JSON; it is what a reshard reads and writes:
+
+    {"epoch": 2, "ranges": [["p0", 0, 40000], ["p1", 40000, 65536]]}
+
+Two processes talk only if epoch and digest of their tables agree: otherwise a
+link could be sent back and forth, or a host be asked by two processes.
+"""
+
+import hashlib
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import msgspec
+import numpy as np
+
+from crawler.errors import ConfigError
+
+BUCKETS = 1 << 16
+PROCESSES_MAX = 4096
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
+
+
+class _TableFile(msgspec.Struct, forbid_unknown_fields=True):
+    """A bucket table as it is written: name, first bucket, end of the range."""
+
+    epoch: int
+    ranges: list[tuple[str, int, int]]
+
+
+def check_name(name: str) -> str:
+    """`name`, if a process can be called so (it is part of store keys and of messages).
+
+    Raises:
+        ConfigError: it cannot.
+    """
+    if not _NAME.fullmatch(name):
+        raise ConfigError(
+            f"splitter: {name!r} is no process name (letters, digits, '.', '_', '-'; at most 63)"
+        )
+    return name
+
+
+class Partition:
+    """Bucket -> process. `owner_of_bucket` has shape (65536,), values are indices into `names`."""
+
+    def __init__(self, names: Sequence[str], owner_of_bucket: np.ndarray, *, epoch: int = 1) -> None:
+        self.names = tuple(sorted(names))
+        if not 1 <= len(self.names) <= PROCESSES_MAX or len(set(self.names)) != len(self.names):
+            raise ConfigError(
+                f"splitter: expected 1 to {PROCESSES_MAX} different process names, got {list(names)!r:.200}"
+            )
+        for name in self.names:
+            check_name(name)
+        self.epoch = epoch
+        self.owner_of_bucket = np.ascontiguousarray(owner_of_bucket, dtype=np.uint16)
+        assert self.owner_of_bucket.shape == (BUCKETS,) and int(self.owner_of_bucket.max()) < len(self.names)
+        self.digest = self._digest()
+
+    @classmethod
+    def equal_ranges(cls, names: Sequence[str], *, epoch: int = 1) -> "Partition":
+        """One contiguous range each, lengths equal but for one bucket, in the order of the sorted names."""
+        return cls(names, np.arange(BUCKETS) * max(1, len(names)) // BUCKETS, epoch=epoch)
+
+    @classmethod
+    def from_ranges(cls, ranges: Sequence[tuple[str, int, int]], *, epoch: int) -> "Partition":
+        """The table of ranges (name, first, end) that cover every bucket once.
+
+        Raises:
+            ConfigError: they overlap, leave a gap or reach beyond the buckets.
+        """
+        names = sorted({name for name, _, _ in ranges})
+        owners = np.zeros(BUCKETS, dtype=np.uint16)
+        at = 0
+        for name, first, end in sorted(ranges, key=lambda each: each[1]):
+            if first != at or not first < end <= BUCKETS:
+                raise ConfigError(
+                    f"splitter: bucket table: range {first} to {end} of {name!r} should begin at {at}"
+                )
+            owners[first:end] = names.index(name)
+            at = end
+        if at != BUCKETS:
+            raise ConfigError(f"splitter: bucket table: buckets {at} to {BUCKETS} have no owner")
+        return cls(names, owners, epoch=epoch)
+
+    @classmethod
+    def decode(cls, text: bytes) -> "Partition":
+        """The table that `encode` wrote.
+
+        Raises:
+            ConfigError: the text is no table.
+        """
+        try:
+            table = msgspec.json.decode(text, type=_TableFile)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+            raise ConfigError(f"splitter: bucket table: {error}") from error
+        if not 0 <= table.epoch < 1 << 63:
+            raise ConfigError(f"splitter: bucket table: epoch {table.epoch} is out of range")
+        return cls.from_ranges(table.ranges, epoch=table.epoch)
+
+    @classmethod
+    def read(cls, path: Path) -> "Partition":
+        """The table of a file.
+
+        Raises:
+            ConfigError: it cannot be read or is no table.
+        """
+        try:
+            return cls.decode(path.read_bytes())
+        except OSError as error:
+            raise ConfigError(f"splitter: bucket table {path}: {error.strerror}") from error
+
+    def encode(self) -> bytes:
+        """The table as JSON, one range a line."""
+        lines = ",\n  ".join(msgspec.json.encode(each).decode() for each in self.ranges())
+        return f'{{"epoch": {self.epoch}, "ranges": [\n  {lines}\n]}}\n'.encode()
+
+    def ranges(self) -> Iterator[tuple[str, int, int]]:
+        """The contiguous ranges (name, first, end) in bucket order."""
+        cuts = [0, *(np.flatnonzero(np.diff(self.owner_of_bucket)) + 1).tolist(), BUCKETS]
+        for first, end in zip(cuts, cuts[1:], strict=False):
+            yield self.names[self.owner_of_bucket[first]], first, end
+
+    def index(self, name: str) -> int:
+        """The index of `name`.
+
+        Raises:
+            ConfigError: the table does not hold it.
+        """
+        try:
+            return self.names.index(name)
+        except ValueError:
+            raise ConfigError(
+                f"splitter: {name!r} is not among the processes {', '.join(self.names)}"
+            ) from None
+
+    def owner(self, fingerprint: int) -> str:
+        """The name of the process that owns a fingerprint."""
+        return self.names[self.owner_of_bucket[fingerprint >> 48]]
+
+    def owners(self, fingerprints: np.ndarray) -> np.ndarray:
+        """The owners' indices, uint16 (n,), of fingerprints, uint64 (n,)."""
+        return self.owner_of_bucket[fingerprints >> np.uint64(48)]
+
+    def split(self, fingerprints: np.ndarray) -> dict[str, list[int]]:
+        """The positions in `fingerprints`, uint64 (n,), of each owner's, in order (10 us for 100)."""
+        positions: dict[int, list[int]] = {}
+        for position, owner in enumerate(self.owners(fingerprints).tolist()):
+            found = positions.get(owner)
+            if found is None:
+                positions[owner] = [position]
+            else:
+                found.append(position)
+        return {self.names[owner]: found for owner, found in positions.items()}
+
+    def moves(self, target: "Partition") -> Iterator[tuple[str, str, int, int]]:
+        """What changes hands on the way to `target`: (from, to, first bucket, end), in bucket order."""
+        mine, theirs = (
+            np.array(self.names)[self.owner_of_bucket],
+            np.array(target.names)[target.owner_of_bucket],
+        )
+        changed = (mine[1:] != mine[:-1]) | (theirs[1:] != theirs[:-1])
+        cuts = [0, *(np.flatnonzero(changed) + 1).tolist(), BUCKETS]
+        for first, end in zip(cuts, cuts[1:], strict=False):
+            if mine[first] != theirs[first]:
+                yield str(mine[first]), str(theirs[first]), first, end
+
+    def _digest(self) -> bytes:
+        hashed = hashlib.sha256(self.epoch.to_bytes(8, "big"))
+        hashed.update("\n".join(self.names).encode())
+        hashed.update(self.owner_of_bucket.astype(">u2").tobytes())
+        return hashed.digest()[:16]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Partition) and self.digest == other.digest
+
+    def __hash__(self) -> int:
+        return hash(self.digest)
+
+    def __repr__(self) -> str:
+        return f"Partition(epoch {self.epoch}, {len(self.names)} processes, digest {self.digest.hex()[:8]})"

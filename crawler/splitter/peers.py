@@ -1,0 +1,404 @@
+"""The sockets of the host splitter: connections in both directions, reconnects, TLS.
+
+Everything that decides lies in `session`; here bytes are carried. Each peer is
+dialled by one task for as long as the process lives, its name looked up anew
+at every attempt, since in a cluster addresses move. A peer that is missing
+costs one attempt a back-off. Nothing here waits for a write: what is unsent
+lies in the outbox, at most a window of it in a transport's buffer.
+
+    process                              peers
+    after each commit  ---- flush() ---> acks, entries, welcomes go out
+    on_news()          <---------------- entries were accepted, an epoch must be
+                                         committed, or a peer's disk was found lost
+
+Traps: under uvloop a write to a dead peer raises RuntimeError, not
+ConnectionError; with TLS a connection must count from the moment it is
+accepted, not after its handshake, or strangers could hold any number.
+"""
+
+import asyncio
+import ipaddress
+import logging
+import socket
+import ssl
+from collections.abc import Callable, Coroutine, Mapping
+from pathlib import Path
+
+from crawler.clock import Clock
+from crawler.config import SplitterConfig
+from crawler.errors import ConfigError
+from crawler.splitter.partition import check_name
+from crawler.splitter.session import Backoff, Common, Dialler, Doorkeeper, Listener, State
+
+logger = logging.getLogger(__name__)
+
+STRANGERS_MAX = 4  # connections beside one a peer: probes, and reconnects that overtake a broken one
+Address = tuple[str, int]
+
+
+def parse_address(text: str) -> Address:
+    """(host, port) of "host:port" or "[address]:port".
+
+    Raises:
+        ConfigError: it is neither.
+    """
+    host, colon, port = text.rpartition(":")
+    if not colon or not port.isascii() or not port.isdigit() or int(port) > 65_535:
+        raise ConfigError(f"splitter: expected host:port, got {text!r}")
+    return host.removeprefix("[").removesuffix("]"), int(port)
+
+
+def parse_peers(peers: tuple[str, ...]) -> dict[str, Address]:
+    """The addresses by name of "name=host:port" entries.
+
+    Raises:
+        ConfigError: an entry is not of this form, or a name comes twice.
+    """
+    found: dict[str, Address] = {}
+    for text in peers:
+        name, equals, address = text.partition("=")
+        if not equals or check_name(name) in found:
+            raise ConfigError(f"splitter.peers: expected different name=host:port entries, got {text!r}")
+        found[name] = parse_address(address)
+    return found
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach `host`."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def listen_address(config: SplitterConfig, secret: bytes) -> Address:
+    """Where to listen.
+
+    Raises:
+        ConfigError: other machines could connect, and there is no secret.
+    """
+    host, port = parse_address(config.listen)
+    if not secret and not is_loopback(host):
+        raise ConfigError(
+            f"splitter.listen {config.listen!r}: set splitter.secret_file, or listen on 127.0.0.1"
+        )
+    return host, port
+
+
+def tls_contexts(config: SplitterConfig) -> tuple[ssl.SSLContext, ssl.SSLContext] | tuple[None, None]:
+    """(for listening, for dialling) of mutual TLS, (None, None) if it is not configured.
+
+    Raises:
+        ConfigError: a part is missing or cannot be read.
+    """
+    files = (config.tls_certificate, config.tls_key, config.tls_authority)
+    if not any(files):
+        return None, None
+    if not all(files):
+        raise ConfigError("splitter: tls_certificate, tls_key and tls_authority belong together")
+    try:
+        return _tls_context(ssl.PROTOCOL_TLS_SERVER, *files), _tls_context(ssl.PROTOCOL_TLS_CLIENT, *files)
+    except (OSError, ssl.SSLError) as error:
+        raise ConfigError(f"splitter: TLS files {', '.join(map(str, map(Path, files)))}: {error}") from error
+
+
+def _tls_context(protocol: int, certificate: str, key: str, authority: str) -> ssl.SSLContext:
+    context = ssl.SSLContext(protocol)
+    context.minimum_version = ssl.TLSVersion.TLSv1_3
+    context.load_cert_chain(certificate, key)
+    context.load_verify_locations(authority)
+    context.verify_mode = ssl.CERT_REQUIRED
+    return context
+
+
+class _Connection(asyncio.Protocol):
+    """One session and its transport."""
+
+    def __init__(self, peers: "Peers", session: Dialler | Listener) -> None:
+        self.session = session
+        self.closed = asyncio.Event()
+        self.was_streaming = False
+        self.opening: asyncio.Task[None] | None = None  # until an accepted connection has its transport
+        self._peers = peers
+        self._transport: asyncio.Transport | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_at = 0.0
+        self._closing = False
+
+    # -- asyncio ----------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = transport  # type: ignore[assignment]
+        self.flush()
+
+    def data_received(self, data: bytes) -> None:
+        before = self.session.state
+        self.session.receive(data, self._peers.now())
+        self.flush()
+        if self.session.state is not before:
+            self._peers.flush_all()  # it may have taken another one's place
+        self._peers.tell_news()
+
+    def connection_lost(self, error: BaseException | None) -> None:
+        if self.closed.is_set():
+            return
+        self.session.connection_lost(str(error) if error else "closed by the peer")
+        if self._timer is not None:
+            self._timer.cancel()
+        self.closed.set()
+        self._peers.left(self)
+
+    # -- ours -------------------------------------------------------------------------------------
+
+    def flush(self) -> None:
+        """Write what the session has to send, close if it has ended, set the timer."""
+        transport = self._transport
+        if self.closed.is_set() or self._closing:
+            return
+        if transport is None:
+            if self.session.ending is not None and self.opening is not None:
+                self.opening.cancel()  # turned away before its TLS handshake was done
+            return
+        self.was_streaming = self.was_streaming or self.session.state is State.STREAMING
+        data = self.session.data_to_send()
+        try:
+            if data and not transport.is_closing():
+                transport.write(data)
+            if self.session.ending is not None:
+                self._close(transport)
+                return
+        except (RuntimeError, OSError) as error:
+            self.session.connection_lost(str(error))
+            transport.abort()
+            return
+        self._set_timer()
+
+    def _close(self, transport: asyncio.Transport) -> None:
+        """Close once the last words are out; a peer that does not take them is cut off."""
+        self._closing = True
+        transport.close()
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = asyncio.get_running_loop().call_later(self._peers.linger, transport.abort)
+
+    def pump(self) -> None:
+        """A commit may have left something to send."""
+        self.session.pump(self._peers.now())
+        self.flush()
+
+    def abort(self) -> None:
+        """Close at once."""
+        if self._transport is not None:
+            self._transport.abort()
+
+    def _set_timer(self) -> None:
+        due = self.session.next_wakeup()
+        if self._timer is not None:
+            if due >= self._timer_at:
+                return  # it will be set anew when it goes off; an extra tick does no harm
+            self._timer.cancel()
+        self._timer_at = due
+        delay = max(0.0, due - self._peers.now())
+        self._timer = asyncio.get_running_loop().call_later(delay, self._on_timer)
+
+    def _on_timer(self) -> None:
+        self._timer = None
+        self.session.tick(self._peers.now())
+        self.flush()
+
+
+class Peers:
+    """All connections of a process. `addresses` holds the peers, not the process itself."""
+
+    def __init__(
+        self, common: Common, addresses: Mapping[str, Address], clock: Clock, on_news: Callable[[], None]
+    ) -> None:
+        self._common = common
+        self._addresses = dict(addresses)
+        self._on_news = on_news
+        self.now = clock.now
+        self.linger = float(common.config.handshake_timeout)
+        self._doorkeeper = Doorkeeper(sessions_max=len(self._addresses) + STRANGERS_MAX)
+        self._connections: set[_Connection] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._socket: socket.socket | None = None
+        tls = tls_contexts(common.config)
+        self._listen_tls: ssl.SSLContext | None = tls[0]
+        self._dial_tls: ssl.SSLContext | None = tls[1]
+        self._flushed = asyncio.Event()
+        self._closing = False
+        self.last_ending: dict[str, str] = {}  # why the connection to a peer ended last
+
+    async def start(self) -> Address:
+        """Listen and begin to dial every peer; return the address in use.
+
+        Raises:
+            ConfigError: the address cannot be listened on, or needs a secret.
+        """
+        host, port = listen_address(self._common.config, self._common.secret)
+        try:
+            family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
+            both = family == socket.AF_INET6 and host == "::" and socket.has_dualstack_ipv6()
+            self._socket = socket.create_server((host, port), family=family, dualstack_ipv6=both)
+        except OSError as error:
+            raise ConfigError(f"splitter.listen {host}:{port}: {error.strerror}") from error
+        self._socket.setblocking(False)
+        self._spawn(self._accept(self._socket))
+        self.dial()
+        return self._socket.getsockname()[:2]
+
+    def dial(self) -> None:
+        """Begin to dial every peer."""
+        for peer in self._addresses:
+            self._spawn(self._keep_dialling(peer))
+
+    def set_address(self, peer: str, address: Address) -> None:
+        """The address to use from the next attempt on."""
+        self._addresses[peer] = address
+
+    def flush(self) -> None:
+        """Send what a commit has made possible; call it after every one."""
+        self._flushed.set()
+        self._flushed = asyncio.Event()
+        for connection in tuple(self._connections):
+            connection.pump()
+        self.tell_news()
+
+    async def close(self) -> None:
+        """End all connections; entries that are under way will be sent again."""
+        self._closing = True
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        if self._socket is not None:
+            self._socket.close()
+        connections = tuple(self._connections)
+        for connection in connections:
+            connection.abort()
+        await asyncio.gather(*(connection.closed.wait() for connection in connections))
+
+    def status(self) -> dict[str, dict[str, object]]:
+        """What a person wants to know of each peer, by name."""
+        up = {
+            connection.session.peer: connection
+            for connection in self._connections
+            if connection.was_streaming
+        }
+        return {
+            peer: {
+                "address": f"{address[0]}:{address[1]}",
+                "connected": peer in up,
+                "last_ending": self.last_ending.get(peer, ""),
+                "outbox_links": self._common.outbox.spools[peer].links,
+                "outbox_bytes": self._common.outbox.spools[peer].bytes,
+                "in_flight_bytes": self._common.outbox.spools[peer].in_flight_bytes,
+            }
+            for peer, address in self._addresses.items()
+        }
+
+    # -- called by connections --------------------------------------------------------------------
+
+    def left(self, connection: _Connection) -> None:
+        """A connection is closed."""
+        self._connections.discard(connection)
+        session = connection.session
+        if isinstance(session, Listener):
+            self._doorkeeper.leave(session)
+            if session.ending is not None and not self._closing:
+                self._log(
+                    f"{session.peer or 'a stranger'} to us", str(session.ending), bool(session.ending.reason)
+                )
+        self.tell_news()
+
+    def flush_all(self) -> None:
+        """Write what sessions have to say, close those that have ended."""
+        for connection in tuple(self._connections):
+            connection.flush()
+
+    def tell_news(self) -> None:
+        """Call `on_news` if the process has something to take or to commit."""
+        if self._common.inbox.waiting or self._common.outbox.urgent or self._common.outbox.has_lost_peers:
+            self._on_news()
+
+    # -- connecting -------------------------------------------------------------------------------
+
+    async def _accept(self, listening: socket.socket) -> None:
+        """Take connections as they come; each counts from now on, whatever its TLS handshake does."""
+        while True:
+            try:
+                accepted, _ = await asyncio.get_running_loop().sock_accept(listening)
+            except OSError as error:  # out of file descriptors, or the other side has gone again
+                self._log("listening", str(error), True)
+                await asyncio.sleep(self._common.config.heartbeat)
+                continue
+            session = Listener(self._common, self._doorkeeper.admit, self.now())
+            connection = _Connection(self, session)
+            connection.opening = self._spawn(self._take(connection, accepted))
+            self._connections.add(connection)
+            self._doorkeeper.enter(session)
+            self.flush_all()
+
+    async def _take(self, connection: _Connection, accepted: socket.socket) -> None:
+        """Give an accepted connection its transport."""
+        tls, limit = self._listen_tls, self.linger if self._listen_tls else None
+        try:
+            await asyncio.get_running_loop().connect_accepted_socket(
+                lambda: connection, accepted, ssl=tls, ssl_handshake_timeout=limit
+            )
+        except (OSError, RuntimeError, asyncio.CancelledError) as error:
+            accepted.close()
+            connection.connection_lost(error)
+
+    async def _keep_dialling(self, peer: str) -> None:
+        backoff = Backoff(self._common.config, self._common.rng)
+        while True:
+            while not self._common.outbox.spools[peer].ready:
+                await self._flushed.wait()
+            if await self._attempt(peer):
+                backoff.reset()
+            await asyncio.sleep(backoff.next())
+
+    async def _attempt(self, peer: str) -> bool:
+        """Connect once and stay until the connection ends; whether it was in use and ended blamelessly."""
+        connection: _Connection | None = None
+        host, port = self._addresses[peer]
+
+        def begin() -> _Connection:
+            nonlocal connection
+            connection = _Connection(self, Dialler(self._common, peer, self.now()))
+            self._connections.add(connection)
+            return connection
+
+        try:
+            async with asyncio.timeout(self._common.config.handshake_timeout):
+                await asyncio.get_running_loop().create_connection(begin, host, port, ssl=self._dial_tls)
+        except (OSError, TimeoutError, RuntimeError, UnicodeError) as error:
+            if connection is not None:
+                connection.connection_lost(error)
+            self._log(peer, f"cannot connect to {host}:{port}: {error or 'no answer'}", False)
+            return False
+        except asyncio.CancelledError:
+            if connection is not None:
+                connection.connection_lost(None)
+            raise
+        assert connection is not None
+        await connection.closed.wait()
+        ending = connection.session.ending
+        assert ending is not None
+        self._log(peer, str(ending), bool(ending.reason))
+        return connection.was_streaming and ending.reason is None
+
+    def _log(self, peer: str, text: str, blame: bool) -> None:
+        """Log why a connection ended, once until the reason changes."""
+        if self.last_ending.get(peer) != text:
+            self.last_ending[peer] = text
+            logger.log(logging.ERROR if blame else logging.INFO, "splitter: %s: %s", peer, text)
+
+    def _spawn(self, coroutine: Coroutine[None, None, None]) -> asyncio.Task[None]:
+        task = asyncio.get_running_loop().create_task(coroutine)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    def __repr__(self) -> str:
+        return f"Peers({len(self._connections)} connections, {len(self._addresses)} peers)"

@@ -1,0 +1,383 @@
+"""The durable queue of links for one peer: entries, numbers and epochs.
+
+Entries lie in the store under consecutive numbers; its *sequence number* on
+the wire is an entry's number less `base`, so renumbering a whole queue from 1
+under a fresh epoch is one small write:
+
+    o/<peer> 0 <generation, 4> <number, 8>   entry (`wire.encode_entries`)
+    m/outbox/<peer>                          SpoolState
+
+    number  ... acked | acked+1 ... sent | sent+1 ... committed | ... staged
+            deleted     in flight          waiting                being committed
+
+An entry leaves the store after the peer has said that it is durable there; the
+delete rides in the next group that is committed anyway, together with `acked`,
+so an empty queue still knows where it was.
+
+A fresh epoch begins (`durability`, section 2)
+* when the peer knows a later entry than we have: our tail was lost;
+* when it knows less than was deleted here: its disk was lost;
+* after an unclean start without synced writes, and after a compaction.
+It is `wanted` until it is durable, and the peer is not dialled until then.
+
+Threads: `stage` runs in the writer thread and owns the fields it sets; all
+else runs on the loop. Memory: at most `window_bytes` of entries for a peer that
+is connected, none for one that is not.
+"""
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+from enum import StrEnum
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from crawler.errors import DamageError
+from crawler.splitter.wire import ProtocolError, link_count
+from crawler.storage.kv import Batch, KeyValue, scan_prefix, seal, unseal
+
+FIRST_NUMBER = 1 << 40  # compactions count down from here, so leave them room
+APPENDED = 0  # generation of entries as they came
+STATE_PREFIX = b"m/outbox/"
+
+
+class Greeting(StrEnum):
+    """What a peer's WELCOME means for its queue."""
+
+    GO_ON = "go on"
+    TAIL_LOST = "tail lost"  # we have lost entries that the peer has
+    DISK_LOST = "disk lost"  # the peer has lost entries that it had confirmed
+    STALE = "stale"  # the queue was renumbered since HELLO
+
+
+class SpoolState(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """What `m/outbox/<peer>` holds.
+
+    Entries up to `boundary` are of `generation`, later ones of generation 0.
+    `confirmed` counts the links that the peer has ever confirmed, `repeated`
+    those that compactions left out.
+    """
+
+    epoch: Annotated[bytes, Meta(min_length=8, max_length=8)]
+    base: int = FIRST_NUMBER - 1
+    acked: int = FIRST_NUMBER - 1
+    boundary: int = 0
+    generation: int = APPENDED
+    confirmed: int = 0
+    repeated: int = 0
+
+    def generation_of(self, number: int) -> int:
+        return self.generation if number <= self.boundary else APPENDED
+
+    def renumbered(self, epoch: bytes) -> "SpoolState":
+        """The same queue, numbered from 1 under a fresh epoch."""
+        return msgspec.structs.replace(self, epoch=epoch, base=self.acked)
+
+
+class _Change(msgspec.Struct, gc=False):
+    """A state that takes effect once it is durable; a compaction takes bytes and links away."""
+
+    state: SpoolState
+    bytes_saved: int = 0
+
+
+class _Group(msgspec.Struct, gc=False):
+    """What one commit does to the queue."""
+
+    entries: Sequence[tuple[bytes, int]]
+    change: _Change | None
+
+
+_STATE_DECODER = msgspec.msgpack.Decoder(SpoolState)
+
+
+def state_key(peer: str) -> bytes:
+    return STATE_PREFIX + peer.encode()
+
+
+def entries_prefix(peer: str) -> bytes:
+    return b"o/%b\x00" % peer.encode()
+
+
+def entry_key(peer: str, generation: int, number: int) -> bytes:
+    return entries_prefix(peer) + generation.to_bytes(4, "big") + number.to_bytes(8, "big")
+
+
+def split_entry_key(key: bytes) -> tuple[int, int]:
+    """Generation and number of an entry's key."""
+    return int.from_bytes(key[-12:-8], "big"), int.from_bytes(key[-8:], "big")
+
+
+def load_state(store: KeyValue, peer: str) -> SpoolState | None:
+    """The stored state of a peer's queue, None if it never had one.
+
+    Raises:
+        DamageError: it is not what was written.
+    """
+    key = state_key(peer)
+    value = store.get(key)
+    if value is None:
+        return None
+    try:
+        return _STATE_DECODER.decode(unseal(key, value))
+    except msgspec.MsgspecError as error:
+        raise DamageError(f"store: value of key {key!r}: {error}") from error
+
+
+class Spool:
+    """The queue of one peer. `bytes` and `links` count what is committed and not confirmed."""
+
+    def __init__(self, store: KeyValue, peer: str, state: SpoolState, *, window_bytes: int) -> None:
+        self.peer = peer
+        self.state = state  # durable and in use
+        self.wanted: _Change | None = None
+        self.connected = False
+        self.compacted_bytes = 0  # what the last compaction left
+        self.bytes = 0
+        self.links = 0
+        self._store = store
+        self._window_bytes = window_bytes
+        self._done = (state.acked, state.confirmed)  # one attribute, since the writer thread reads it
+        self.committed = state.acked
+        self._load()
+        self.appended = state.confirmed + state.repeated + self.links  # links ever put in
+        self.sent = state.acked
+        self._in_flight: deque[tuple[int, int]] = deque()  # (bytes, links) of acked+1 .. sent
+        self.in_flight_bytes = 0
+        self._recent: deque[bytes] = deque()  # entries sent+1 ..., as many as the window holds
+        self._recent_bytes = 0
+        self._groups: deque[_Group] = deque()  # staged, not yet known to be committed
+        self._staged = self.committed  # writer thread
+        self._written = state  # writer thread: the state of the last group
+
+    def _load(self) -> None:
+        """Count what is stored, sweep what no state names, notice what is missing."""
+        swept, count = [], 0
+        for key, value in scan_prefix(self._store, entries_prefix(self.peer)):
+            generation, number = split_entry_key(key)
+            if number <= self.acked or generation != self.state.generation_of(number):
+                swept.append(key)
+                continue
+            count += 1
+            self.bytes += len(value)
+            self.links += link_count(value)
+            self.committed = max(self.committed, number)
+        if count != self.committed - self.acked:
+            raise DamageError(f"store: outbox entries for {self.peer!r} are missing; run `crawler check`")
+        sweep(self._store, iter(swept))
+
+    @property
+    def acked(self) -> int:
+        """The last number that the peer has confirmed."""
+        return self._done[0]
+
+    @property
+    def confirmed(self) -> int:
+        """Links that the peer has ever confirmed."""
+        return self._done[1]
+
+    @property
+    def ready(self) -> bool:
+        """Whether the epoch in use is durable and will stay: the peer may be dialled."""
+        return self.wanted is None
+
+    # -- the commit phases ------------------------------------------------------------------------
+
+    def stage(self, batch: Batch, entries: Sequence[tuple[bytes, int]]) -> bool:
+        """Put new entries, delete confirmed ones, write the state if it changed (writer thread).
+
+        Returns whether there was anything; `apply_group` must follow the commit if so.
+        """
+        change, (acked, confirmed) = self.wanted, self._done
+        previous = self._written
+        if change is not None and change.state.epoch != previous.epoch:
+            state = change.state
+        else:  # a staged change that is not committed yet may be ahead of what was confirmed
+            change = None
+            state = msgspec.structs.replace(previous, acked=max(previous.acked, acked), confirmed=confirmed)
+        if state == previous and not entries:
+            return False
+        for number in range(previous.acked + 1, acked + 1):
+            batch.delete(entry_key(self.peer, previous.generation_of(number), number))
+        for entry, _ in entries:
+            self._staged += 1
+            batch.put(entry_key(self.peer, APPENDED, self._staged), entry)
+        if state != previous:
+            batch.put(state_key(self.peer), seal(msgspec.msgpack.encode(state)))
+            self._written = state
+        self._groups.append(_Group(entries, change))
+        return True
+
+    def apply_group(self) -> None:
+        """The oldest staged group is durable (loop)."""
+        group = self._groups.popleft()
+        if group.change is not None:
+            self._adopt(group.change)
+        for entry, links in group.entries:
+            self._append(entry, links)
+
+    def _adopt(self, change: _Change) -> None:
+        assert not self.connected, self
+        dropped = change.state.repeated - self.state.repeated
+        self.state = change.state
+        self._done = (change.state.acked, change.state.confirmed)
+        self.sent = change.state.acked
+        self.bytes -= change.bytes_saved
+        self.links -= dropped
+        self.wanted = None
+
+    def _append(self, entry: bytes, links: int) -> None:
+        no_gap = self.sent + len(self._recent) == self.committed
+        if self.connected and no_gap and self._recent_bytes + len(entry) <= self._window_bytes:
+            self._recent.append(entry)
+            self._recent_bytes += len(entry)
+        self.committed += 1
+        self.bytes += len(entry)
+        self.links += links
+        self.appended += links
+
+    # -- the connection ---------------------------------------------------------------------------
+
+    def greet(self, epoch: bytes, durable: int) -> Greeting:
+        """The peer has `durable` entries of `epoch`; begin after them, or say why not."""
+        if not self.ready or epoch != self.state.epoch:
+            return Greeting.STALE
+        number = self.state.base + durable
+        if number > self.committed:
+            return Greeting.TAIL_LOST
+        if number < self.acked:
+            return Greeting.DISK_LOST
+        self.disconnect()
+        self._retire(number)
+        self.sent = number
+        self.connected = True
+        return Greeting.GO_ON
+
+    def disconnect(self) -> None:
+        """What was in flight waits again."""
+        self.connected = False
+        self._rewind(self.acked)
+
+    def renumber(self, epoch: bytes) -> None:
+        """Ask for a fresh epoch: all that waits is numbered from 1 once that is durable."""
+        assert not self.connected, self
+        if self.wanted is None:
+            acked, confirmed = self._done
+            state = msgspec.structs.replace(self.state, acked=acked, confirmed=confirmed)
+            self.wanted = _Change(state.renumbered(epoch))
+
+    def replace(self, state: SpoolState, acked: int, bytes_saved: int) -> bool:
+        """Ask for the state of a compaction that began after `acked`; False if the queue has moved on."""
+        if self.connected or self.wanted is not None or self.acked != acked:
+            return False
+        self.wanted = _Change(state, bytes_saved)
+        return True
+
+    def take_unsent(self) -> tuple[int, list[bytes]]:
+        """(sequence number of the first, entries) that the window has room for; they are in flight now.
+
+        Raises:
+            DamageError: a stored entry is not what was written.
+        """
+        first, taken = self.sent + 1 - self.state.base, []
+        while self.connected and self.sent < self.committed:
+            entry = self._recent[0] if self._recent else self._read(self.sent + 1)
+            if self.in_flight_bytes and self.in_flight_bytes + len(entry) > self._window_bytes:
+                break
+            if self._recent:
+                self._recent_bytes -= len(self._recent.popleft())
+            taken.append(entry)
+            self.sent += 1
+            self._in_flight.append((len(entry), link_count(entry)))
+            self.in_flight_bytes += len(entry)
+        return first, taken
+
+    def acknowledge(self, durable: int) -> None:
+        """The peer has made everything up to sequence number `durable` durable.
+
+        Raises:
+            ProtocolError: that was never sent.
+        """
+        number = self.state.base + durable
+        if number > self.sent:
+            raise ProtocolError(f"splitter: {self.peer} confirms entry {durable}, which it never had")
+        self._retire(number)
+
+    def resync(self, accepted: int) -> None:
+        """The peer wants the entry after sequence number `accepted` next.
+
+        Raises:
+            ProtocolError: that was deleted or never sent.
+        """
+        number = self.state.base + accepted
+        if not self.acked <= number <= self.sent:
+            raise ProtocolError(f"splitter: {self.peer} asks for the entry after {accepted}")
+        self._rewind(number)
+
+    def _retire(self, number: int) -> None:
+        acked, confirmed = self._done
+        while acked < number:
+            acked += 1
+            if self._in_flight:
+                size, links = self._in_flight.popleft()
+                self.in_flight_bytes -= size
+            else:
+                entry = self._read(acked)
+                size, links = len(entry), link_count(entry)
+            self.bytes -= size
+            self.links -= links
+            confirmed += links
+        self._done = (acked, confirmed)
+
+    def _rewind(self, number: int) -> None:
+        self._recent.clear()
+        self._recent_bytes = 0
+        while self.sent > number and self._in_flight:
+            self.in_flight_bytes -= self._in_flight.pop()[0]
+            self.sent -= 1
+        self.sent = number
+
+    def _read(self, number: int) -> bytes:
+        key = entry_key(self.peer, self.state.generation_of(number), number)
+        entry = self._store.get(key)
+        if entry is None:
+            raise DamageError(f"store: outbox entry {key!r} is missing; run `crawler check`")
+        unseal(key, entry)
+        return entry
+
+    def _check(self) -> None:
+        """Every invariant that holds between calls on the loop, with no group under way."""
+        assert self.state.base <= self.acked <= self.sent <= self.committed, self
+        assert len(self._in_flight) == self.sent - self.acked, self
+        assert self.in_flight_bytes == sum(size for size, _ in self._in_flight), self
+        assert self._recent_bytes == sum(map(len, self._recent)) <= self._window_bytes, self
+        assert self.sent + len(self._recent) <= self.committed, self
+        assert self.connected or not (self._in_flight or self._recent), self
+        entries = [self._read(number) for number in range(self.acked + 1, self.committed + 1)]
+        assert self.bytes == sum(map(len, entries)), self
+        assert self.links == sum(map(link_count, entries)), self
+        assert self.appended == self.confirmed + self.state.repeated + self.links, self
+
+    def __repr__(self) -> str:
+        base = self.state.base
+        return (
+            f"Spool({self.peer}: epoch {self.state.epoch.hex()[:8]}, acked {self.acked - base}, "
+            f"sent {self.sent - base}, committed {self.committed - base}, {self.links} links, "
+            f"{self.bytes} bytes{'' if self.connected else ', not connected'})"
+        )
+
+
+def sweep(store: KeyValue, keys: Iterator[bytes], *, batch_keys: int = 1_000) -> None:
+    """Delete `keys`, which nothing names, in bounded batches; unsynced, since they can be swept again."""
+    while True:
+        batch = store.batch(sync=False)
+        count = 0
+        for key in keys:
+            batch.delete(key)
+            count += 1
+            if count == batch_keys:
+                break
+        if not count:
+            return
+        store.write(batch)

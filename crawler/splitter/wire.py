@@ -1,0 +1,368 @@
+"""What crosses the wire between two processes, as pure encode and decode.
+
+A frame is
+
+    length (4, big-endian)   of all that follows, at most a bound checked before anything is allocated
+    type (1)                 a `Frame`
+    payload                  the message in MessagePack, fields in order
+    tag (16)                 HMAC-SHA256 of (frame number, type, payload), cut to 16 bytes
+
+The first frame of each side is tagged under an empty key (a checksum, nothing
+more); from then on each direction has a key of its own, made of the shared
+secret and both sides' challenges. Frames of a direction are numbered, so one
+that is repeated, left out or moved has a wrong tag.
+
+An *entry* is one numbered piece of an outbox: links in MessagePack behind a
+version byte and a crc32 (`storage.kv.seal`). It is stored and sent as the same
+bytes; neither end encodes it twice, and a damaged one is noticed by whoever
+reads it next.
+
+Cost, 100 links of 78 bytes: encode 5 us, decode 18 us, tag 8 us. Front coding
+of the URLs in Python would cost ten times the encoding and saves what the
+store's own compression gets anyway.
+
+Whatever a peer sends ends in a message or in a `ProtocolError`.
+"""
+
+import hmac
+import zlib
+from collections.abc import Sequence
+from enum import IntEnum, StrEnum
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta
+
+from crawler.errors import CrawlerError
+from crawler.records import Link
+from crawler.storage.kv import VALUE_VERSION, seal
+
+PROTOCOL = 1
+TAG_BYTES = 16
+LENGTH_BYTES = 4
+FRAME_OVERHEAD = 1 + TAG_BYTES  # what `length` counts beside the payload
+HANDSHAKE_BYTES_MAX = 4096  # a frame of a peer that has not yet shown the secret
+LINK_DEPTH_MAX = 1 << 31
+_FINGERPRINT_END = 1 << 64
+
+
+class PeerError(CrawlerError):
+    """A peer, or the way to it, is at fault; the connection ends, the crawl goes on."""
+
+
+class ProtocolError(PeerError):
+    """A peer sent what no peer of this version sends."""
+
+
+class OversizeError(ProtocolError):
+    """A frame is announced as larger than allowed."""
+
+
+class TagError(ProtocolError):
+    """A frame's tag is wrong: another secret, or bytes changed on the way."""
+
+
+class NotOwnedError(ProtocolError):
+    """A peer sent a link that this process does not own: the bucket tables differ."""
+
+
+class Frame(IntEnum):
+    """Types of frames, in the order in which a connection meets them."""
+
+    OPEN = 1  # dialler: protocol and challenge
+    CHALLENGE = 2  # listener: its challenge; the first frame under a key
+    HELLO = 3  # dialler: who it is and what it assumes
+    WELCOME = 4  # listener: what it has of the dialler
+    REFUSE = 5  # either side: why it closes
+    ENTRIES = 6  # dialler: entries of its outbox
+    ACK = 7  # listener: durable up to here, and its counters
+    RESYNC = 8  # listener: an entry is missing, go on after this one
+    HEARTBEAT = 9  # either side: alive, and its counters
+
+
+class Reason(StrEnum):
+    """Why a connection is refused or given up."""
+
+    PROTOCOL = "protocol"  # another version, or a frame that does not belong
+    SECRET = "secret"  # the shared secrets differ
+    CRAWL = "crawl"  # another crawl
+    NAME = "name"  # a name that the table does not hold, or not the process that was called
+    TABLE = "table"  # another bucket table
+    CANONICAL = "canonical"  # another canonical form of URLs
+    FINGERPRINT = "fingerprint"  # another seed or method
+    DOUBLE = "double"  # a process of that name is connected already
+    OWNER = "owner"  # a link that the receiver does not own
+    BUSY = "busy"  # too many connections, or more sent than the window
+
+
+_Count = Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]
+_Name = Annotated[str, Meta(min_length=1, max_length=64)]
+_Text = Annotated[str, Meta(max_length=256)]
+_Token = Annotated[bytes, Meta(max_length=64)]
+_Nonce = Annotated[bytes, Meta(min_length=32, max_length=32)]
+Epoch = Annotated[bytes, Meta(min_length=8, max_length=8)]
+
+
+class _Message(msgspec.Struct, frozen=True, gc=False, array_like=True, forbid_unknown_fields=True):
+    pass
+
+
+class Open(_Message, frozen=True):
+    """The dialler's first frame; `magic` tells a stray client at once."""
+
+    magic: Annotated[bytes, Meta(min_length=8, max_length=8)]
+    protocol: _Count
+    nonce: _Nonce
+
+
+class Challenge(_Message, frozen=True):
+    """The listener's answer, tagged under the key that both challenges give."""
+
+    nonce: _Nonce
+
+
+class Hello(_Message, frozen=True):
+    """Who dials, whom it means to reach, and what both must agree on."""
+
+    crawl: _Text
+    name: _Name
+    to: _Name
+    boot: _Token
+    table_epoch: _Count
+    table_digest: _Token
+    canonical: _Count
+    check: _Token
+    outbox_epoch: Epoch
+
+
+class Welcome(_Message, frozen=True):
+    """`durable` is the last entry of the dialler's outbox epoch that is durable here, 0 for none."""
+
+    boot: _Token
+    durable: _Count
+
+
+class Refuse(_Message, frozen=True):
+    """Why the connection ends; `text` is for the log."""
+
+    reason: Reason
+    text: _Text = ""
+
+
+class Entries(_Message, frozen=True):
+    """Entries numbered from `first` on, each as it is stored."""
+
+    first: _Count
+    entries: list[bytes]
+
+
+class Counters(_Message, frozen=True):
+    """What one process tells the others about itself, on every heartbeat and ack.
+
+    `number` counts the messages of this process, `echo` is the last number it
+    had from the receiver of this message. `outbox` are links not yet confirmed
+    by their owners, `appended` and `applied` the links ever put into its
+    outboxes and taken from others. `work` is the number of hosts with
+    something to fetch.
+    """
+
+    boot: _Token
+    number: _Count
+    echo: _Count = 0
+    idle: bool = False
+    ended: bool = False
+    outbox: _Count = 0
+    appended: _Count = 0
+    applied: _Count = 0
+    pages: _Count = 0
+    bytes: _Count = 0
+    in_flight: _Count = 0
+    work: _Count = 0
+
+
+class Ack(_Message, frozen=True):
+    """All entries up to `durable` are durable at their owner."""
+
+    durable: _Count
+    counters: Counters
+
+
+class Resync(_Message, frozen=True):
+    """The listener has accepted up to `accepted`; what comes next must follow it."""
+
+    accepted: _Count
+
+
+class Heartbeat(_Message, frozen=True):
+    """Sent when nothing else was for a while."""
+
+    counters: Counters
+
+
+MAGIC = b"crawler\x01"
+Message = Open | Challenge | Hello | Welcome | Refuse | Entries | Ack | Resync | Heartbeat
+_KINDS: dict[Frame, type] = {
+    Frame.OPEN: Open,
+    Frame.CHALLENGE: Challenge,
+    Frame.HELLO: Hello,
+    Frame.WELCOME: Welcome,
+    Frame.REFUSE: Refuse,
+    Frame.ENTRIES: Entries,
+    Frame.ACK: Ack,
+    Frame.RESYNC: Resync,
+    Frame.HEARTBEAT: Heartbeat,
+}
+_FRAMES = {kind: frame for frame, kind in _KINDS.items()}
+_ENCODER = msgspec.msgpack.Encoder()
+_DECODERS: dict[int, msgspec.msgpack.Decoder] = {
+    int(frame): msgspec.msgpack.Decoder(kind) for frame, kind in _KINDS.items()
+}
+_LINKS_DECODER = msgspec.msgpack.Decoder(list[Link])
+_UNDECODABLE = (msgspec.MsgspecError, RecursionError, UnicodeDecodeError, OverflowError)
+
+
+class Tagger:
+    """The tags of one direction: HMAC-SHA256 under its key, over the frame's number and content."""
+
+    __slots__ = ("_keyed", "_number")
+
+    def __init__(self, key: bytes = b"") -> None:
+        self.rekey(key)
+        self._number = 0
+
+    def rekey(self, key: bytes) -> None:
+        """Go on under another key; the numbering goes on too."""
+        self._keyed = hmac.new(key, digestmod="sha256")
+
+    def tag(self, content: bytes | memoryview) -> bytes:
+        """The tag of the next frame, whose type and payload are `content`."""
+        keyed = self._keyed.copy()
+        keyed.update(self._number.to_bytes(8, "big"))
+        keyed.update(content)
+        self._number += 1
+        return keyed.digest()[:TAG_BYTES]
+
+
+def encode_frame(message: Message, tagger: Tagger) -> bytes:
+    """The bytes of `message` as the next frame of the direction of `tagger`."""
+    content = bytes([_FRAMES[type(message)]]) + _ENCODER.encode(message)
+    length = len(content) + TAG_BYTES
+    return length.to_bytes(LENGTH_BYTES, "big") + content + tagger.tag(content)
+
+
+class FrameReader:
+    """Cuts a stream of bytes into messages, however it is fed.
+
+    Take all messages after each `feed`: at most one frame that is not yet whole
+    stays behind, so no more than `bytes_max` and what one read brought is held.
+    """
+
+    __slots__ = ("_buffer", "_start", "bytes_max", "tagger")
+
+    def __init__(self, bytes_max: int = HANDSHAKE_BYTES_MAX) -> None:
+        self.bytes_max = bytes_max
+        self.tagger = Tagger()
+        self._buffer = bytearray()
+        self._start = 0
+
+    def feed(self, data: bytes) -> None:
+        """Add what was received."""
+        if self._start:
+            del self._buffer[: self._start]
+            self._start = 0
+        self._buffer += data
+
+    def next_message(self) -> Any:
+        """The next whole message, or None until more is fed.
+
+        Raises:
+            OversizeError: the frame is announced as larger than `bytes_max`.
+            TagError: its tag is wrong.
+            ProtocolError: it is of no known type, or its payload is not such a message.
+        """
+        held = len(self._buffer) - self._start
+        if held < LENGTH_BYTES:
+            return None
+        content_start = self._start + LENGTH_BYTES
+        length = int.from_bytes(self._buffer[self._start : content_start], "big")
+        if not FRAME_OVERHEAD <= length <= self.bytes_max:
+            raise OversizeError(f"splitter: a frame of {length} bytes, the limit is {self.bytes_max}")
+        if held < LENGTH_BYTES + length:
+            return None
+        self._start = content_start + length
+        return self._open(bytes(memoryview(self._buffer)[content_start : self._start]))
+
+    def _open(self, frame: bytes) -> Any:
+        content, tag = frame[:-TAG_BYTES], frame[-TAG_BYTES:]
+        if not hmac.compare_digest(self.tagger.tag(content), tag):
+            raise TagError("splitter: a frame with a wrong tag: the secrets differ or bytes were changed")
+        decoder = _DECODERS.get(content[0])
+        if decoder is None:
+            raise ProtocolError(f"splitter: a frame of unknown type {content[0]}")
+        try:
+            return decoder.decode(content[1:])
+        except _UNDECODABLE as error:
+            raise ProtocolError(f"splitter: {Frame(content[0]).name} cannot be read: {error}") from error
+
+    def __len__(self) -> int:
+        return len(self._buffer) - self._start
+
+    def __repr__(self) -> str:
+        return f"FrameReader({len(self)} of at most {self.bytes_max} bytes held)"
+
+
+def encode_entries(links: Sequence[Link], bytes_max: int) -> list[tuple[bytes, int]]:
+    """`links` in order as (entry, number of links), each of at most `bytes_max` bytes or of one link."""
+    if not links:
+        return []
+    entry = seal(_ENCODER.encode(links))
+    if len(entry) <= bytes_max or len(links) == 1:
+        return [(entry, len(links))]
+    pieces = -(-len(entry) * 9 // (bytes_max * 8))  # an eighth of room, since links differ in length
+    step = max(1, len(links) // max(2, pieces))
+    return [
+        piece
+        for start in range(0, len(links), step)
+        for piece in encode_entries(links[start : start + step], bytes_max)
+    ]
+
+
+def decode_entry(entry: bytes) -> list[Link]:
+    """The links of an entry.
+
+    Raises:
+        ProtocolError: it is damaged, of another version, or holds what no link can be.
+    """
+    payload = entry[5:]
+    if (
+        len(entry) < 6
+        or entry[0] != VALUE_VERSION
+        or zlib.crc32(payload) != int.from_bytes(entry[1:5], "little")
+    ):
+        raise ProtocolError("splitter: an entry fails its checksum or is of another version")
+    try:
+        links = _LINKS_DECODER.decode(payload)
+    except _UNDECODABLE as error:
+        raise ProtocolError(f"splitter: an entry cannot be read: {error}") from error
+    for link in links:
+        if not _is_sound(link):
+            raise ProtocolError(f"splitter: an entry holds an impossible link: {link!r:.200}")
+    return links
+
+
+def _is_sound(link: Link) -> bool:
+    return (
+        0 <= link.fingerprint < _FINGERPRINT_END
+        and 0 <= link.via < _FINGERPRINT_END
+        and 0 <= link.depth < LINK_DEPTH_MAX
+        and 0 <= link.redirects < LINK_DEPTH_MAX
+        and 0 <= link.flags < LINK_DEPTH_MAX
+    )
+
+
+def link_count(entry: bytes) -> int:
+    """How many links an entry holds, from its first bytes alone."""
+    kind = entry[5]
+    if kind & 0xF0 == 0x90:
+        return kind & 0x0F
+    return int.from_bytes(entry[6:8] if kind == 0xDC else entry[6:10], "big")

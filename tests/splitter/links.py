@@ -1,0 +1,20 @@
+"""Links for the tests of the splitter."""
+
+import random
+
+from crawler.records import Link
+
+
+def make_links(rng: random.Random, count: int, *, first: int = 0, last: int = 1 << 16) -> list[Link]:
+    """`count` links whose buckets lie in first <= bucket < last."""
+    return [
+        Link(
+            fingerprint=rng.randrange(first, last) << 48 | rng.getrandbits(48),
+            url=f"http://h{rng.randrange(50)}.example/{'p' * rng.randrange(40)}/{index}",
+            depth=rng.randrange(20),
+            via=rng.getrandbits(64),
+            redirects=rng.randrange(3),
+            flags=rng.randrange(64),
+        )
+        for index in range(count)
+    ]

@@ -1,0 +1,333 @@
+"""Real sockets on loopback: plain, with a secret, with mutual TLS; strangers, wrong secrets, dead peers."""
+
+import asyncio
+import logging
+import random
+import ssl
+import subprocess
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+import uvloop
+
+from crawler.clock import SystemClock
+from crawler.config import SplitterConfig
+from crawler.errors import ConfigError
+from crawler.splitter.crawlwide import CrawlWide, Progress
+from crawler.splitter.inbox import Inbox
+from crawler.splitter.outbox import Outbox
+from crawler.splitter.partition import Partition
+from crawler.splitter.peers import (
+    Peers,
+    is_loopback,
+    listen_address,
+    parse_address,
+    parse_peers,
+    tls_contexts,
+)
+from crawler.splitter.session import Common, Identity
+from crawler.storage.kv import MemoryStore
+from tests.splitter.links import make_links
+
+NAMES = ["p0", "p1"]
+
+
+class Process:
+    """One process without a crawl: what it receives is committed at once, in the loop."""
+
+    def __init__(
+        self, name: str, config: SplitterConfig, *, secret: bytes = b"", crawl: str = "crawl"
+    ) -> None:
+        self.name = name
+        self.store = MemoryStore()
+        self.partition = Partition.equal_ranges(NAMES)
+        self.others = [other for other in NAMES if other != name]
+        rng = random.Random(name)
+        boot = rng.randbytes(8)
+        self.outbox = Outbox(self.store, self.others, config, rng)
+        self.inbox = Inbox(self.store, self.partition, name, self.others, config)
+        self.crawlwide = CrawlWide(name, NAMES, boot, self.progress)
+        self.received: list = []
+        self.common = Common(
+            Identity(crawl, name, boot, 1, b"check"),
+            self.partition,
+            self.outbox,
+            self.inbox,
+            self.crawlwide,
+            config,
+            rng,
+            secret=secret,
+        )
+        self.news = asyncio.Event()
+        self.peers = Peers(
+            self.common, {other: ("127.0.0.1", 1) for other in self.others}, SystemClock(), self.on_news
+        )
+
+    def on_news(self) -> None:
+        self.news.set()
+        self.commit([])
+
+    def commit(self, items: list) -> None:
+        received = self.inbox.take()
+        self.received += [link for entry in received for link in entry.links]
+        batch = self.store.batch(sync=True)
+        self.outbox.write(items)
+        self.inbox.write(received)
+        self.outbox.stage(batch)
+        self.inbox.stage(batch)
+        self.store.write(batch)
+        self.outbox.committed()
+        self.inbox.committed()
+        asyncio.get_running_loop().call_soon(self.peers.flush)
+
+    def progress(self) -> Progress:
+        return Progress(True, self.outbox.links, self.outbox.appended, self.inbox.applied, work=1)
+
+    def links_for(self, other: str, count: int) -> list:
+        first, last = next((first, last) for name, first, last in self.partition.ranges() if name == other)
+        return make_links(random.Random(count), count, first=first, last=last)
+
+
+async def reached(condition: Callable[[], bool], limit: float = 10.0) -> None:
+    """Let the loop turn until `condition`; the limit only ends a failing test."""
+    async with asyncio.timeout(limit):
+        while not condition():
+            await asyncio.sleep(0.002)
+
+
+def run(main: Callable[[], Awaitable[None]], *, use_uvloop: bool) -> None:
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop if use_uvloop else None) as runner:
+        runner.run(main())
+
+
+async def start(*processes: Process) -> list[tuple[str, int]]:
+    addresses = [await process.peers.start() for process in processes]
+    for process in processes:
+        for other, address in zip(processes, addresses, strict=True):
+            if other is not process:
+                process.peers.set_address(other.name, address)
+    return addresses
+
+
+CONFIG = SplitterConfig(backoff_min=0.01, backoff_max=0.05, heartbeat=0.05, window_bytes=20_000)
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A certificate authority, a certificate for 127.0.0.1 by it, and one of a stranger."""
+    folder = tmp_path_factory.mktemp("tls")
+    for name, issuer in (("ca", None), ("node", "ca"), ("other", None)):
+        command = [
+            "openssl",
+            "req",
+            "-x509",
+            "-newkey",
+            "ec",
+            "-pkeyopt",
+            "ec_paramgen_curve:P-256",
+            "-nodes",
+        ]
+        command += ["-days", "30", "-subj", f"/CN={name}", "-keyout", f"{name}.key", "-out", f"{name}.pem"]
+        if issuer:
+            command += ["-CA", f"{issuer}.pem", "-CAkey", f"{issuer}.key"]
+            command += [
+                "-addext",
+                "subjectAltName=IP:127.0.0.1",
+                "-addext",
+                "basicConstraints=critical,CA:false",
+            ]
+        subprocess.run(command, cwd=folder, check=True, capture_output=True)
+    return folder
+
+
+def with_tls(folder: Path, name: str = "node") -> SplitterConfig:
+    import msgspec
+
+    return msgspec.structs.replace(
+        CONFIG,
+        tls_certificate=str(folder / f"{name}.pem"),
+        tls_key=str(folder / f"{name}.key"),
+        tls_authority=str(folder / "ca.pem"),
+    )
+
+
+@pytest.mark.parametrize("use_uvloop", [False, True], ids=["asyncio", "uvloop"])
+@pytest.mark.parametrize("mode", ["plain", "secret", "tls"])
+def test_links_cross_in_both_directions(mode: str, use_uvloop: bool, authority: Path) -> None:
+    config = with_tls(authority) if mode == "tls" else CONFIG
+    secret = b"" if mode == "plain" else b"0123456789abcdef"
+
+    async def main() -> None:
+        p0, p1 = Process("p0", config, secret=secret), Process("p1", config, secret=secret)
+        await start(p0, p1)
+        p0.commit([("p1", p0.links_for("p1", 2000))])
+        p1.commit([("p0", p1.links_for("p0", 1500))])
+        await reached(lambda: p0.outbox.links == p1.outbox.links == 0)
+        assert p1.received == p0.links_for("p1", 2000)
+        assert p0.received == p1.links_for("p0", 1500)
+        await reached(lambda: p0.crawlwide.ended and p1.crawlwide.ended)
+        status = p0.peers.status()["p1"]
+        assert status["connected"] and status["outbox_links"] == 0
+        await asyncio.gather(p0.peers.close(), p1.peers.close())
+        p0.outbox._check()
+
+    run(main, use_uvloop=use_uvloop)
+
+
+@pytest.mark.parametrize("use_uvloop", [False, True], ids=["asyncio", "uvloop"])
+def test_a_peer_that_comes_back_gets_what_waited(use_uvloop: bool) -> None:
+    async def main() -> None:
+        p0, p1 = Process("p0", CONFIG), Process("p1", CONFIG)
+        await start(p0, p1)
+        p0.commit([("p1", p0.links_for("p1", 100))])
+        await reached(lambda: p0.outbox.links == 0)
+        await p1.peers.close()
+        p0.commit([("p1", p0.links_for("p1", 300))])
+        await reached(lambda: not p0.peers.status()["p1"]["connected"])
+        again = Process("p1", CONFIG)
+        again.store = p1.store
+        again.inbox = again.common.inbox = Inbox(p1.store, again.partition, "p1", ["p0"], CONFIG)
+        p0.peers.set_address("p1", await again.peers.start())
+        await reached(lambda: p0.outbox.links == 0)
+        assert again.received == p0.links_for("p1", 300)
+        await asyncio.gather(p0.peers.close(), again.peers.close())
+
+    run(main, use_uvloop=use_uvloop)
+
+
+@pytest.mark.parametrize(
+    ("other", "reason"),
+    [
+        (lambda: Process("p1", CONFIG, secret=b"another secret here"), "secret"),
+        (lambda: Process("p1", CONFIG, secret=b"0123456789abcdef", crawl="another"), "crawl"),
+    ],
+)
+def test_a_stranger_is_refused_with_the_reason_in_the_log(
+    other: Callable[[], Process], reason: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def main() -> None:
+        p0, p1 = Process("p0", CONFIG, secret=b"0123456789abcdef"), other()
+        await start(p0, p1)
+        p0.commit([("p1", p0.links_for("p1", 10))])
+        await reached(lambda: p0.peers.last_ending.get("p1", "").startswith(reason))
+        await asyncio.gather(p0.peers.close(), p1.peers.close())
+        assert p0.outbox.links == 10
+        assert p1.received == []
+
+    with caplog.at_level(logging.INFO, logger="crawler"):
+        run(main, use_uvloop=False)
+    assert any(record.levelno == logging.ERROR and reason in record.message for record in caplog.records)
+
+
+def test_tls_refuses_a_certificate_of_another_authority(authority: Path) -> None:
+    async def main() -> None:
+        p0, p1 = Process("p0", with_tls(authority)), Process("p1", with_tls(authority, "other"))
+        await start(p0, p1)
+        p0.commit([("p1", p0.links_for("p1", 10))])
+        await reached(lambda: "certificate" in p0.peers.last_ending.get("p1", "").lower())
+        assert p0.outbox.links == 10 and p1.received == []
+        await asyncio.gather(p0.peers.close(), p1.peers.close())
+
+    run(main, use_uvloop=False)
+
+
+@pytest.mark.parametrize("use_uvloop", [False, True], ids=["asyncio", "uvloop"])
+@pytest.mark.parametrize("mode", ["plain", "tls"])
+def test_strangers_cannot_hold_more_connections_than_the_limit(
+    mode: str, use_uvloop: bool, authority: Path
+) -> None:
+    """Twenty silent strangers; the peer still gets in, since the oldest stranger must go."""
+
+    async def main() -> None:
+        config = with_tls(authority) if mode == "tls" else CONFIG
+        p0, p1 = Process("p0", config), Process("p1", config)
+        address, _ = await start(p0, p1)
+        strangers = [await asyncio.open_connection(*address) for _ in range(20)]
+        p1.commit([("p0", p1.links_for("p0", 10))])
+        await reached(lambda: p1.outbox.links == 0)
+        closed = 0
+        for reader, _ in strangers[:10]:
+            await asyncio.wait_for(reader.read(), 5)
+            closed += 1
+        assert closed == 10
+        assert len(p0.peers._connections) <= 1 + 4 + 1  # and the one that p0 dialled
+        for _, writer in strangers:
+            writer.close()
+        await asyncio.gather(p0.peers.close(), p1.peers.close())
+
+    run(main, use_uvloop=use_uvloop)
+
+
+@pytest.mark.parametrize("noise", [b"GET / HTTP/1.1\r\n\r\n", b"\xff" * 100, b"\x00\x00\x00\x20" + b"x" * 40])
+def test_noise_is_answered_and_closed(noise: bytes) -> None:
+    async def main() -> None:
+        p0 = Process("p0", CONFIG)
+        host, port = await p0.peers.start()
+        reader, writer = await asyncio.open_connection(host, port)
+        writer.write(noise)
+        answer = await asyncio.wait_for(reader.read(), 5)
+        assert b"protocol" in answer  # a Refuse frame with its reason
+        writer.close()
+        await p0.peers.close()
+
+    run(main, use_uvloop=False)
+
+
+def test_a_peer_that_does_not_answer_costs_one_attempt_a_backoff() -> None:
+    """Nothing listens there: the process lives on and its links wait."""
+
+    async def main() -> None:
+        p0 = Process("p0", CONFIG)
+        await p0.peers.start()
+        p0.commit([("p1", p0.links_for("p1", 10))])
+        await reached(lambda: "cannot connect" in p0.peers.last_ending.get("p1", ""))
+        assert p0.outbox.links == 10
+        await p0.peers.close()
+
+    run(main, use_uvloop=True)
+
+
+def test_only_loopback_is_listened_on_without_a_secret() -> None:
+    for host in ("0.0.0.0", "[::]", "10.0.0.1", "example.org"):
+        with pytest.raises(ConfigError, match="secret_file"):
+            listen_address(SplitterConfig(listen=f"{host}:0"), b"")
+        assert listen_address(SplitterConfig(listen=f"{host}:7"), b"secret")[1] == 7
+    for host in ("127.0.0.1", "127.9.9.9", "[::1]", "localhost"):
+        assert is_loopback(listen_address(SplitterConfig(listen=f"{host}:0"), b"")[0])
+
+
+def test_addresses_and_peers_are_read() -> None:
+    assert parse_address("[::1]:80") == ("::1", 80)
+    assert parse_peers(("a=h:1", "b-1=[::1]:2")) == {"a": ("h", 1), "b-1": ("::1", 2)}
+    for text in ("h", "h:", "h:x", "h:65536", "h:١"):
+        with pytest.raises(ConfigError):
+            parse_address(text)
+    for peers in (("a",), ("a=h:1", "a=h:2"), ("=h:1",), ("a b=h:1",)):
+        with pytest.raises(ConfigError):
+            parse_peers(peers)
+
+
+def test_an_address_in_use_is_a_config_error() -> None:
+    async def main() -> None:
+        p0 = Process("p0", CONFIG)
+        host, port = await p0.peers.start()
+        p1 = Process("p1", SplitterConfig(listen=f"{host}:{port}"))
+        with pytest.raises(ConfigError, match="listen"):
+            await p1.peers.start()
+        await asyncio.gather(p0.peers.close(), p1.peers.close())
+
+    run(main, use_uvloop=False)
+
+
+def test_tls_files_belong_together_and_must_be_readable(tmp_path: Path, authority: Path) -> None:
+    assert tls_contexts(SplitterConfig()) == (None, None)
+    with pytest.raises(ConfigError, match="together"):
+        tls_contexts(SplitterConfig(tls_key="x"))
+    missing = str(tmp_path / "none.pem")
+    with pytest.raises(ConfigError, match="none.pem"):
+        tls_contexts(SplitterConfig(tls_key=missing, tls_certificate=missing, tls_authority=missing))
+    listening, dialling = tls_contexts(with_tls(authority))
+    assert listening is not None and dialling is not None
+    assert listening.verify_mode == dialling.verify_mode == ssl.CERT_REQUIRED
+    assert dialling.check_hostname

@@ -345,10 +345,6 @@ class Frontier:
         host.addresses, host.expires = tuple(addresses), max(expires, now + 1.0)
         self.release(Decision(errand, End.READY, now, now), now)
 
-    def robots_done(self, errand: Errand, fetch: Fetch, now: float) -> None:
-        """The robots cache has the answer to this errand; the errand is over."""
-        self.release(self.settle(errand, fetch, now), now)
-
     def settle(self, errand: Errand, fetch: Fetch, now: float) -> Decision:
         """Decide, at the end of a request or a failed look-up, what becomes of URL and host."""
         crawl_delay = 0.0
@@ -474,7 +470,7 @@ class Frontier:
     def unblock(self, hostname: str, now: float) -> None:
         """Ask the host again, whoever or whatever held it. Stored with the next batch."""
         slot = self._registry.slot(hostname)
-        self._hosts.flags[slot] &= ~int(SILENCED) & 0xFFFF
+        self._hosts.flags[slot] &= 0xFFFF ^ SILENCED
         self._hosts.refusals[slot] = self._hosts.cause[slot] = 0
         self._registry.note(slot, hostname)
         self._intake.settle_place(slot, now)

@@ -68,7 +68,7 @@ class Registry:
         self.stored_limits = ""
         self.unclean_at = 0.0
         self.notes: dict[bytes, bytes] = {}
-        self._memo: dict[str, int] = {}
+        self.memo: dict[str, int] = {}  # slots of the host names met last
 
     def open(self, now: float, clean: bool) -> None:
         """Load everything; after an unclean stop each host waits its gap from now, at least the delay."""
@@ -131,16 +131,16 @@ class Registry:
 
     def slot(self, name: str) -> int:
         """The slot of the host `name`, a new one if it was not known."""
-        slot = self._memo.get(name, NOWHERE)
+        slot = self.memo.get(name, NOWHERE)
         if slot != NOWHERE:
             return slot
         key = self._fingerprinter.host_key(name)
         slot = self.hosts.find(key)
         if slot == NOWHERE:
             slot = self._new_host(key, name)
-        if len(self._memo) >= _MEMO_MAX:
-            self._memo.clear()
-        self._memo[name] = slot
+        if len(self.memo) >= _MEMO_MAX:
+            self.memo.clear()
+        self.memo[name] = slot
         return slot
 
     def _new_host(self, key: int, name: str) -> int:

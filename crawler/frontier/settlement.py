@@ -94,17 +94,16 @@ class Settlement:
         if errand.task is Task.RESOLVE:
             return self._look_up(host, errand, fetch, now)
         until = self._politeness.finish(host.slot, fetch, now, crawl_delay=crawl_delay)
-        self._registry.note(host.slot, host.name)
-        return Decision(errand, End.HOST if fetch.blame is Blame.HOST else End.READY, now, until)
+        end = End.HOST if fetch.blame is Blame.HOST else End.READY
+        return self._with_record(host, Decision(errand, end, now, until))
 
     def _look_up(self, host: FrontHost, errand: Errand, fetch: Fetch, now: float) -> Decision:
         if fetch.outcome in _NO_ADDRESS:
             self._politeness.give_up(host.slot, fetch.outcome.value)
-            return Decision(errand, End.HOST, now, now)
+            return self._with_record(host, Decision(errand, End.HOST, now, now))
         fetch.blame = Blame.HOST
         until = self._politeness.finish(host.slot, fetch, now)
-        self._registry.note(host.slot, host.name)
-        return Decision(errand, End.HOST, now, until)
+        return self._with_record(host, Decision(errand, End.HOST, now, until))
 
     def _page(
         self, host: FrontHost, errand: Errand, fetch: Fetch, now: float, crawl_delay: float

@@ -168,9 +168,6 @@ class FrontierMachine(RuleBasedStateMachine):
             self._end_request(errand, fetch)
         if errand.task is Task.ROBOTS:
             self.robots.known.add(errand.url.removesuffix("/robots.txt"))
-            self.frontier.robots_done(errand, fetch, self.now)
-            self.busy -= {errand.hostname, errand.address}
-            return
         self.commits.append(("page", self.frontier.settle(errand, fetch, self.now)))
 
     def _end_look_up(self, errand: Errand, answer: Any) -> None:

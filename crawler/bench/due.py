@@ -26,6 +26,7 @@ from typing import Any, Protocol
 
 import msgspec
 import numpy as np
+import plyvel
 
 from crawler.bench import report
 from crawler.bench.streams import Fingerprints, mixed
@@ -184,28 +185,36 @@ class Whole:
 
 
 class Level:
-    """LevelDB: a look-up a URL, a synced batch a buffer."""
+    """LevelDB: a look-up a URL, a synced batch a buffer; set up for keys that are hashes."""
 
     def __init__(self, directory: Path, known: int) -> None:
-        self._store = LevelStore(directory)
+        self._store = plyvel.DB(
+            str(directory),
+            create_if_missing=True,
+            bloom_filter_bits=10,
+            block_size=4096,
+            lru_cache_size=64 << 20,
+            write_buffer_size=32 << 20,
+            max_file_size=32 << 20,
+            compression=None,  # it would be tried in vain
+        )
         for chunk in _known_in_chunks(known):
-            batch = self._store.batch(sync=False)
-            for number in chunk.tolist():
-                batch.put(number.to_bytes(8, "big"), b"")
-            self._store.write(batch)
-        self._store.compact()
+            with self._store.write_batch() as batch:
+                for number in chunk.tolist():
+                    batch.put(number.to_bytes(8, "big"), b"")
+        self._store.compact_range()
 
     def prepare(self, fingerprints: Fingerprints) -> list[bytes]:
         return [number.to_bytes(8, "big") for number in fingerprints.tolist()]
 
     def submit(self, buffer: list[bytes]) -> int:
-        get, batch = self._store.get, self._store.batch(sync=True)
+        get, batch = self._store.get, self._store.write_batch(sync=True)
         new = set()
         for key in buffer:
             if key not in new and get(key) is None:
                 new.add(key)
                 batch.put(key, b"")
-        self._store.write(batch)
+        batch.write()
         return len(new)
 
     def facts(self) -> dict[str, Any]:

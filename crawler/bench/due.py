@@ -15,6 +15,7 @@ set       a Python set, a look-up a URL, nothing durable
 """
 
 import argparse
+import ctypes
 import os
 import sqlite3
 import tempfile
@@ -80,6 +81,7 @@ class Runs:
         self._set = KnownSet(store or DiskRuns(directory, []), [], merge_all=False, chunk_bytes=CHUNK_BYTES)
         for chunk in _known_in_chunks(known):
             self._set.learn(chunk)
+        del chunk
         self._anonymous = _anonymous_bytes() - before
         self._written = self._new = 0
         self._longest = 0.0
@@ -290,10 +292,11 @@ def _bytes_of(run: Run) -> int:
 
 
 def _anonymous_bytes() -> int:
-    """Anonymous memory of this process; 0 where the system does not tell."""
+    """Anonymous memory in use; 0 if the system does not tell."""
     try:
+        ctypes.CDLL(None).malloc_trim(0)
         lines = Path("/proc/self/status").read_text().splitlines()
-    except OSError:
+    except (OSError, AttributeError):
         return 0
     return sum(1024 * int(line.split()[1]) for line in lines if line.startswith("RssAnon:"))
 

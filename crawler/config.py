@@ -14,7 +14,7 @@ numbers of bytes or text such as "10 MiB".
 import os
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,16 @@ import msgspec
 from crawler.errors import ConfigError
 
 _TIME_UNITS = {"": 1.0, "ms": 0.001, "s": 1.0, "min": 60.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
-_SIZE_UNITS = {"": 1, "b": 1, "kb": 1000, "mb": 10**6, "gb": 10**9, "kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30}
+_SIZE_UNITS = {
+    "": 1,
+    "b": 1,
+    "kb": 1000,
+    "mb": 10**6,
+    "gb": 10**9,
+    "kib": 1 << 10,
+    "mib": 1 << 20,
+    "gib": 1 << 30,
+}
 _QUANTITY = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?(?:e[0-9]+)?)\s*([a-z]*)\s*", re.IGNORECASE)
 
 
@@ -32,7 +41,7 @@ class Seconds(float):
 
     @classmethod
     def parse(cls, value: Any) -> "Seconds":
-        return cls(_quantity(value, _TIME_UNITS, "a time such as 30, \"5 min\" or \"24 h\""))
+        return cls(_quantity(value, _TIME_UNITS, 'a time such as 30, "5 min" or "24 h"'))
 
 
 class ByteCount(int):
@@ -40,7 +49,7 @@ class ByteCount(int):
 
     @classmethod
     def parse(cls, value: Any) -> "ByteCount":
-        return cls(_quantity(value, _SIZE_UNITS, "a size such as 4096 or \"10 MiB\""))
+        return cls(_quantity(value, _SIZE_UNITS, 'a size such as 4096 or "10 MiB"'))
 
 
 def _quantity(value: Any, units: Mapping[str, float], wanted: str) -> float:
@@ -100,6 +109,9 @@ class PolitenessConfig(_Section):
     backoff_max: Seconds = Seconds(14_400)
     give_up_after: Seconds = Seconds(259_200)  # 3 days without any answer
     refusals_max: int = 20  # 401, 403, 406, 451 in a row hold the host as if blocked
+    slowdown_max: float = 64.0  # most that 429 and 503, each doubling it, make of the gap
+    slowdown_recovery: float = 0.98  # the factor shrinks by this with each good answer: halved after 34
+    slowdown_gap: Seconds = Seconds(0.5)  # what is doubled where `delay` is less
 
 
 class FrontierConfig(_Section):
@@ -110,6 +122,10 @@ class FrontierConfig(_Section):
     tries: int = 3  # of a URL in all
     retry_delays: tuple[float, ...] = (30.0, 120.0)  # seconds between the tries
     retry_jitter: float = 0.2
+    strikes_max: int = 8  # host failures on one URL while the host answers others: then the URL has failed
+    later_max: int = 128  # URLs of one host that wait for a retry or robots.txt; then the host waits
+    addresses_max: int = 20_000  # addresses remembered: those in use and the latest others
+    address_waiters_max: int = 64  # hosts of the front that wait for one address; more go back
 
 
 class RobotsConfig(_Section):
@@ -137,12 +153,16 @@ class FetchConfig(_Section):
     header_fields_max: int = 256
     body_bytes_max: ByteCount = ByteCount(10 << 20)  # decoded
     wire_bytes_max: ByteCount = ByteCount(10 << 20)
+    large_body_bytes: ByteCount = ByteCount(1 << 20)  # a body held in memory beyond this is large
+    large_bodies_max: int = 24  # large bodies received at once; further ones wait, their clocks stopped
     decode_step_bytes: ByteCount = ByteCount(256 << 10)
     content_codings_max: int = 2
     redirects_max: int = 10
     keep_alive_extra: Seconds = Seconds(5)  # an idle connection is kept for the host's gap and this
     keep_alive_max: Seconds = Seconds(35)
+    idle_connections_max: int = 400  # kept open over all hosts; with 500 in flight under 1,024 descriptors
     cookies: bool = False
+    cookie_domains_max: int = 10_000  # registrable domains whose cookies are kept
     tls: str = "verify"  # verify | record
     proxy: str = ""
 
@@ -174,10 +194,13 @@ class ExtractConfig(_Section):
 
     cpu_seconds_max: Seconds = Seconds(2.0)
     links_max: int = 20_000
-    attributes_max: int = 2_000  # of one tag, before the parser sees it
-    depth_max: int = 2_000  # of open elements, before the parser sees it
+    attributes_max: int = 2_000  # of one tag; a page with more gets a plain scan
+    depth_max: int = 2_000  # of open elements; a page with more gets a plain scan
     all_attributes: bool = False  # every URL-bearing attribute, not only links
-    inline_bytes_max: ByteCount = ByteCount(1 << 20)  # larger pages are parsed in a worker
+    inline_bytes_max: ByteCount = ByteCount(128 << 10)  # larger pages are parsed in a worker
+    inline_tags_max: int = 5_000  # pages with more tags are parsed in a worker
+    worker_queue_max: int = 32  # pages that wait for the worker; further ones get a plain scan
+    worker_memory_bytes_max: ByteCount = ByteCount(512 << 20)  # of the worker's data
 
 
 class FilterConfig(_Section):
@@ -186,6 +209,7 @@ class FilterConfig(_Section):
     include: tuple[str, ...] = ()
     exclude: tuple[str, ...] = ()
     exclude_extensions: tuple[str, ...] = ()  # such as ".zip"
+    memo_bytes_max: ByteCount = ByteCount(24 << 20)  # remembered results of raw links
 
 
 class TrapsConfig(_Section):
@@ -221,6 +245,7 @@ class DueConfig(_Section):
     buffer_entries_max: int = 1 << 18
     max_wait: Seconds = Seconds(5)
     merge_chunk_bytes: ByteCount = ByteCount(4 << 20)
+    log_bytes_max: ByteCount = ByteCount(16 << 20)  # a links log file of this size is followed by a new one
 
 
 class StoreConfig(_Section):
@@ -242,6 +267,14 @@ class PagesConfig(_Section):
     segment_bytes: ByteCount = ByteCount(10**9)
     gzip_level: int = 1  # isal 0 to 3; 9 = zlib's best, for archivists
     prefix: str = "crawl"
+
+
+class HooksConfig(_Section):
+    """Names of entry points that installed packages offer (groups crawler.filters, .extractors, .sinks)."""
+
+    url_filter: str = ""
+    link_extractor: str = ""
+    page_sink: str = ""
 
 
 class SplitterConfig(_Section):
@@ -280,6 +313,41 @@ class Override(_Section):
     total_timeout: Seconds | None = None
 
 
+class Overrides:
+    """The `[[override]]` tables, asked by URL; where several match, the later one wins key by key.
+
+    A table matches a host by its name, a domain with all hosts below it by
+    `*.domain`, and a part of a site by a URL prefix (with `://` in it).
+    """
+
+    def __init__(self, tables: Sequence[Override]) -> None:
+        self.tables = tuple(tables)
+        self._values = [_set_values(table) for table in tables]
+
+    def __bool__(self) -> bool:
+        return bool(self.tables)
+
+    def for_url(self, url: str, hostname: str) -> Override:
+        """The values for a URL; None where no table sets one."""
+        values: dict[str, Any] = {}
+        for table, own in zip(self.tables, self._values, strict=True):
+            if _override_matches(table.match, url, hostname):
+                values.update(own)
+        return Override(**values)
+
+
+def _set_values(table: Override) -> dict[str, Any]:
+    return {key: value for key, value in msgspec.structs.asdict(table).items() if value is not None}
+
+
+def _override_matches(match: str, url: str, hostname: str) -> bool:
+    if "://" in match:
+        return url.startswith(match)
+    if match.startswith("*."):
+        return hostname == match[2:] or hostname.endswith(match[1:])
+    return hostname == match
+
+
 class Config(_Section):
     """All sections; `seeds` are URLs given in the file."""
 
@@ -300,6 +368,7 @@ class Config(_Section):
     due: DueConfig = DueConfig()
     store: StoreConfig = StoreConfig()
     pages: PagesConfig = PagesConfig()
+    hooks: HooksConfig = HooksConfig()
     splitter: SplitterConfig = SplitterConfig()
     override: tuple[Override, ...] = ()
 
@@ -343,18 +412,95 @@ def environment_overrides(environ: Mapping[str, str] = os.environ) -> dict[str, 
     return found
 
 
-def set_key(tree: dict[str, Any], path: str, text: Any) -> None:
-    """Put `text` (TOML syntax if it parses as such, else a string) at "section.key" of `tree`."""
+def _field_type(section: str, key: str) -> Any:
+    """The annotated type of `section.key`, None if there is no such key."""
+    fields = {field.name: field.type for field in msgspec.structs.fields(Config)}
+    if section:
+        kind = fields.get(section)
+        if not (isinstance(kind, type) and issubclass(kind, msgspec.Struct)):
+            return None
+        fields = {field.name: field.type for field in msgspec.structs.fields(kind)}
+    return fields.get(key)
+
+
+def _from_text(text: str, kind: Any) -> Any:
+    """The value that `text` means for a key of type `kind`: TOML syntax, or plain text where that is meant."""
+    if kind is str:
+        return text
+    if kind == tuple[str, ...] and not text.lstrip().startswith("["):
+        return [part.strip() for part in text.split(",")] if text else []
+    try:
+        return tomllib.loads(f"v = {text}")["v"]
+    except tomllib.TOMLDecodeError:
+        return text
+
+
+def set_key(tree: dict[str, Any], path: str, value: Any) -> None:
+    """Put `value` at "section.key" of `tree`; text is read as the key's type asks."""
     section, dot, key = path.partition(".")
     if not dot:
         section, key = "", section
-    value = text
-    if isinstance(text, str):
-        try:
-            value = tomllib.loads(f"v = {text}")["v"]
-        except tomllib.TOMLDecodeError:
-            value = text
+    if isinstance(value, str):
+        value = _from_text(value, _field_type(section, key))
     target = tree.setdefault(section, {}) if section else tree
     if not isinstance(target, dict):
         raise ConfigError(f"configuration: {section} is not a section")
     target[key] = value
+
+
+class Layers:
+    """Configuration layers, weakest first, merged key by key; remembers where each value came from."""
+
+    def __init__(self) -> None:
+        self.tree: dict[str, Any] = {}
+        self.sources: dict[str, str] = {}
+
+    def add(self, source: str, tree: Mapping[str, Any]) -> None:
+        """Lay the nested mapping `tree` over what is there."""
+        for section, value in tree.items():
+            if isinstance(value, Mapping):
+                if not isinstance(self.tree.get(section, {}), dict):
+                    raise ConfigError(f"configuration ({source}): {section} is not a section")
+                for key, inner in value.items():
+                    self.set(source, f"{section}.{key}", inner)
+            else:
+                self.tree[section] = value
+                self.sources[section] = source
+
+    def set(self, source: str, path: str, value: Any) -> None:
+        """Set one key by its path."""
+        set_key(self.tree, path, value)
+        self.sources[path] = source
+
+    def config(self) -> Config:
+        return convert(self.tree)
+
+
+# Limits of one run, not of the crawl: they do not bind when the crawl goes on later.
+RUN_KEYS = ("max_pages", "max_time", "max_bytes")
+
+
+def to_toml(config: Config, *, skip_run_keys: bool = False) -> str:
+    """The whole configuration as TOML that `read_file` reads back to the same."""
+    tree = msgspec.to_builtins(config, enc_hook=lambda value: value + 0)
+    overrides = tree.pop("override")
+    lines = [f"seeds = {_toml_value(tree.pop('seeds'))}"]
+    for section, keys in tree.items():
+        lines += ["", f"[{section}]"]
+        skipped = RUN_KEYS if skip_run_keys and section == "crawl" else ()
+        lines += [f"{key} = {_toml_value(value)}" for key, value in keys.items() if key not in skipped]
+    for override in overrides:
+        lines += ["", "[[override]]"]
+        lines += [f"{key} = {_toml_value(value)}" for key, value in override.items() if value is not None]
+    return "\n".join(lines) + "\n"
+
+
+def _toml_value(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int | float):
+        return repr(value)
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(map(_toml_value, value)) + "]"
+    # A JSON string is a TOML basic string but for DEL.
+    return msgspec.json.encode(str(value)).decode().replace("\x7f", "\\u007f")

@@ -158,12 +158,14 @@ class Extracted(msgspec.Struct, gc=False):
     `base` is the URL they are relative to, `encoding` the page's (WHATWG name;
     the query of a link is encoded in it). `nofollow`, `noindex`, `noarchive`
     are the page-level robots directives. `parse_limit` says that the page
-    exceeded the parser's bound and `hrefs` come from a plain scan.
+    exceeded the parser's bound and `hrefs` come from a plain scan. `maps` are
+    the sitemaps that a sitemap index names.
     """
 
     base: str
     encoding: str = "utf-8"
     hrefs: list[str] = []
+    maps: list[str] = []
     requisites: list[str] = []
     refresh: str = ""
     canonical: str = ""
@@ -211,13 +213,17 @@ class PageRecord(msgspec.Struct, gc=False, array_like=True):
     noindex: bool = False
     noarchive: bool = False
     error: str = ""
+    content_digest: bytes = b""  # 16 bytes, of the content that counts as a change (`pages/change.py`)
+    not_modified: int = 0  # successive answers 304
 
 
 class Capture(msgspec.Struct, gc=False, array_like=True):
     """Where a stored copy lies; the value of `c/<fingerprint><time>`.
 
     `kind` is "response" or "revisit"; a revisit names the response it repeats
-    by `refers_to` (that record's `c/` key) and the WARC fields that go with it.
+    by `refers_to` (that record's `c/` key). `length` is that of the record's
+    gzip member, `extent` that of all records of the capture, which follow one
+    another from `offset` on.
     """
 
     segment: str
@@ -231,3 +237,4 @@ class Capture(msgspec.Struct, gc=False, array_like=True):
     url: str
     refers_to: bytes = b""
     noarchive: bool = False
+    extent: int = 0

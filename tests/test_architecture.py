@@ -16,11 +16,15 @@ EXCEPTIONS = {
 # Files that may wait, talk and read clocks; all others take `now` and are plain objects.
 SHELL = {
     "process.py",
+    "errands.py",
+    "reader.py",
     "supervisor.py",
     "clock.py",
     "api.py",
     "demo.py",
     "fetcher/client.py",
+    "fetcher/connection.py",
+    "fetcher/connector.py",
     "fetcher/resolver.py",
     "extract/worker.py",
     "splitter/peers.py",
@@ -61,7 +65,9 @@ def _relative(path: Path) -> str:
 
 
 def _is_shell(relative: str) -> bool:
-    return relative in SHELL or relative.split("/")[0] in SHELL_FOLDERS or relative in {"cli.py", "__main__.py"}
+    return (
+        relative in SHELL or relative.split("/")[0] in SHELL_FOLDERS or relative in {"cli.py", "__main__.py"}
+    )
 
 
 @pytest.mark.parametrize("path", _modules(), ids=_relative)

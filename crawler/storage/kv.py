@@ -156,7 +156,9 @@ class LevelStore:
     write raises StoreError; the process must end and start afresh.
     """
 
-    def __init__(self, path: Path, *, write_buffer_bytes: int = 8 << 20, block_cache_bytes: int = 16 << 20) -> None:
+    def __init__(
+        self, path: Path, *, write_buffer_bytes: int = 8 << 20, block_cache_bytes: int = 16 << 20
+    ) -> None:
         import plyvel  # imported here: commands that open no store start faster
 
         self._failed: str = ""

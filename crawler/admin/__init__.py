@@ -1,0 +1,1 @@
+"""Looking into a crawl from outside: status, control socket, metrics."""

@@ -1,0 +1,105 @@
+"""The control socket of a running process: JSON lines over a Unix socket.
+
+A request is one line {"command": name, ...}, the answer one line
+{"ok": true, "result": ...} or {"ok": false, "error": text}. The socket lies in
+the process's folder and is reachable for its owner only. Clients open the
+folder and connect through /proc/self/fd, since a socket's path may hold no
+more than 107 bytes.
+"""
+
+import asyncio
+import contextlib
+import os
+import socket
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from crawler.errors import CrawlerError, DirectoryError
+
+REQUEST_BYTES_MAX = 1 << 20
+ANSWER_BYTES_MAX = 64 << 20
+TIMEOUT = 30.0  # seconds; every answer is made from memory or a few reads
+
+Handler = Callable[[dict[str, Any]], Awaitable[Any]]
+
+
+@contextlib.contextmanager
+def _short_path(folder: Path):
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        yield f"/proc/self/fd/{descriptor}/control.sock"
+    finally:
+        os.close(descriptor)
+
+
+class ControlServer:
+    """Answers on `folder`/control.sock until closed."""
+
+    def __init__(self, folder: Path, handler: Handler) -> None:
+        self._folder = folder
+        self._handler = handler
+        self._server: asyncio.Server | None = None
+
+    async def start(self) -> None:
+        """Listen; a socket left by a dead process is taken over (the folder's lock is ours)."""
+        (self._folder / "control.sock").unlink(missing_ok=True)
+        before = os.umask(0o177)
+        try:
+            with _short_path(self._folder) as path:
+                self._server = await asyncio.start_unix_server(self._serve, path, limit=REQUEST_BYTES_MAX)
+        finally:
+            os.umask(before)
+
+    async def close(self) -> None:
+        if self._server is not None:
+            self._server.close()
+            (self._folder / "control.sock").unlink(missing_ok=True)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            while line := await reader.readline():
+                writer.write(await self._answer(line) + b"\n")
+                await writer.drain()
+        except (ValueError, OSError):  # an overlong line, or the client has gone
+            pass
+        finally:
+            writer.close()
+
+    async def _answer(self, line: bytes) -> bytes:
+        try:
+            request = msgspec.json.decode(line, type=dict[str, Any])
+            return msgspec.json.encode({"ok": True, "result": await self._handler(request)})
+        except (CrawlerError, msgspec.MsgspecError) as error:
+            code = error.exit_code if isinstance(error, CrawlerError) else 2
+            return msgspec.json.encode({"ok": False, "error": str(error), "code": code})
+
+
+def ask(folder: Path, command: str, **arguments: Any) -> Any | None:
+    """Ask the process that runs in `folder`; None if none answers there.
+
+    Raises:
+        CrawlerError: the process refused, with its reason.
+    """
+    request = msgspec.json.encode({"command": command, **arguments}) + b"\n"
+    try:
+        with _short_path(folder) as path, socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as link:
+            link.settimeout(TIMEOUT)
+            link.connect(path)
+            link.sendall(request)
+            with link.makefile("rb") as answers:
+                line = answers.readline(ANSWER_BYTES_MAX)
+    except (FileNotFoundError, ConnectionError, NotADirectoryError):
+        return None
+    except TimeoutError as error:
+        raise DirectoryError(f"{folder}: the running process does not answer") from error
+    if not line:
+        return None
+    answer = msgspec.json.decode(line)
+    if not answer["ok"]:
+        failure = CrawlerError(answer["error"])
+        failure.exit_code = answer.get("code", 1)
+        raise failure
+    return answer["result"]

@@ -1,0 +1,255 @@
+"""`crawler.Crawl`: a crawl as a Python object. The command line is a thin layer over it.
+
+    config = crawler.configure({"crawl": {"scope": "host"}})
+    async with Crawl(config, directory="example", seeds=["https://example.org/"]) as crawl:
+        async for page in crawl.pages():
+            print(page.status, page.url, len(page.content))
+    print(crawl.report["pages"])
+
+Hooks are plain callables, or names of entry points in the groups
+`crawler.filters`, `crawler.extractors` and `crawler.sinks`:
+
+    url_filter(url) -> bool                    False drops the URL (rule "hook")
+    link_extractor(page) -> iterable of URLs   in place of the built-in one, for HTML pages
+    page_sink(page)                            called once the page is durable; may be a coroutine function
+"""
+
+import asyncio
+import inspect
+import itertools
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
+from importlib import metadata
+from pathlib import Path
+from typing import Any, Self
+
+import msgspec
+
+from crawler import report
+from crawler.admin.control import ControlServer
+from crawler.clock import SystemClock
+from crawler.config import Config, convert
+from crawler.directory import CrawlDirectory
+from crawler.errors import ConfigError, NoSeedError
+from crawler.identity import Seeds, check_identity
+from crawler.process import Process
+from crawler.records import Errand, Extracted, Fetch
+from crawler.stages import Stages
+
+log = logging.getLogger("crawler")
+
+HOSTS_IN_REPORT = 100
+_SUCCESSES = ("pages.fetched", "pages.empty", "pages.unchanged", "pages.truncated")
+PAGES_WAITING_MAX = 64  # pages kept for a slow consumer of `pages()`; then the crawl waits for it
+
+
+class Page(msgspec.Struct, frozen=True):
+    """A page that was fetched and is durable: request URL, answer, decoded content."""
+
+    url: str
+    status: int
+    outcome: str
+    depth: int
+    fetched_at: float
+    content_type: str
+    headers: tuple[tuple[bytes, bytes], ...]
+    content: bytes
+    links: tuple[str, ...] = ()
+    title: str = ""
+
+
+UrlFilterHook = Callable[[str], bool]
+LinkExtractorHook = Callable[[Page], Iterable[str]]
+PageSinkHook = Callable[[Page], Awaitable[None] | None]
+
+
+def configure(settings: Mapping[str, Any] | None = None) -> Config:
+    """The configuration of nested settings over the defaults; ConfigError names a wrong key."""
+    return convert(settings or {})
+
+
+def entry_point(group: str, name: str) -> Any:
+    """The object that an installed package offers as `name` in `group`."""
+    found = metadata.entry_points(group=group, name=name)
+    if not found:
+        raise ConfigError(f"configuration: hooks: no entry point {name!r} in group {group!r} is installed")
+    return next(iter(found)).load()
+
+
+def _page(errand: Errand, fetch: Fetch, extracted: Extracted | None) -> Page:
+    return Page(
+        url=errand.url,
+        status=fetch.status,
+        outcome=str(fetch.outcome),
+        depth=errand.depth,
+        fetched_at=fetch.began,
+        content_type=fetch.content_type,
+        headers=fetch.headers,
+        content=fetch.content,
+        links=tuple(extracted.hrefs) if extracted else (),
+        title=extracted.title if extracted else "",
+    )
+
+
+class Hooks(msgspec.Struct, frozen=True):
+    """The callables that a user hangs into the crawl; None where there is none."""
+
+    url_filter: UrlFilterHook | None = None
+    link_extractor: LinkExtractorHook | None = None
+    page_sink: PageSinkHook | None = None
+
+    @classmethod
+    def of(cls, config: Config, given: "Hooks") -> "Hooks":
+        """`given`, completed by the entry points that the configuration names."""
+        return cls(
+            given.url_filter or _named("crawler.filters", config.hooks.url_filter),
+            given.link_extractor or _named("crawler.extractors", config.hooks.link_extractor),
+            given.page_sink or _named("crawler.sinks", config.hooks.page_sink),
+        )
+
+
+def _named(group: str, name: str) -> Any:
+    return entry_point(group, name) if name else None
+
+
+class Crawl:
+    """One crawl directory, crawled by this process.
+
+    Entering opens the directory (DirectoryError if it is locked or damaged)
+    and queues the seeds; leaving stops the crawl and closes it. `report` is
+    the JSON report once the run has ended.
+    """
+
+    def __init__(
+        self,
+        config: Config | Mapping[str, Any] | None = None,
+        *,
+        directory: str | Path = "crawl",
+        seeds: Iterable[str] = (),
+        url_filter: UrlFilterHook | None = None,
+        link_extractor: LinkExtractorHook | None = None,
+        page_sink: PageSinkHook | None = None,
+    ) -> None:
+        self.config = config if isinstance(config, Config) else configure(config)
+        self.directory = CrawlDirectory(Path(directory))
+        self.report: dict[str, Any] = {}
+        self.hooks = Hooks.of(self.config, Hooks(url_filter, link_extractor, page_sink))
+        self._seeds = seeds
+
+    # -- opening and closing -------------------------------------------------
+
+    async def __aenter__(self) -> Self:
+        check_identity(self.config)
+        self.directory.create()
+        self.stages = Stages(
+            self.config,
+            self.directory.process("p0"),
+            self.directory.seed(),
+            clock=SystemClock(),
+            url_filter=self.hooks.url_filter,
+        )
+        self.directory.save_config(self.config)
+        sink = self.hooks.page_sink
+        self.process = Process(
+            self.stages,
+            pages_file=self.directory.pages_file,
+            seeds=Seeds(self.config, itertools.chain(self.config.seeds, self._seeds)),
+            sink=None if sink is None else lambda *fetched: _call(sink, _page(*fetched)),
+            extractor=self._extractor(),
+        )
+        self._control = ControlServer(self.stages.directory, self._command)
+        await self._control.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._control.close()
+        self.stages.close(clean=self.process.failure is None)
+
+    def _extractor(self) -> Callable[[Fetch], Iterable[str]] | None:
+        hook = self.hooks.link_extractor
+        if hook is None:
+            return None
+        return lambda errand, fetch: hook(_page(errand, fetch, None))
+
+    # -- running ---------------------------------------------------------------
+
+    async def run(self) -> dict[str, Any]:
+        """Crawl to the end and return the report (also in DIR/report.json).
+
+        Raises:
+            StoreError: the disk failed; start again when it is mended.
+            NoSeedError: the crawl ended without one page fetched.
+        """
+        try:
+            await self.process.run()
+        finally:
+            self.report = self._build_report()
+            self.directory.save_report(self.report)
+        counters = self.stages.point.counters
+        if not self.process.stopped_on_purpose() and not any(counters[name] for name in _SUCCESSES):
+            raise NoSeedError(f"not one page could be fetched; {self.directory.pages_file} says why")
+        return self.report
+
+    async def pages(self) -> AsyncIterator[Page]:
+        """Crawl, yielding each page once it is durable; the crawl waits for a slow consumer."""
+        queue: asyncio.Queue[Page] = asyncio.Queue(PAGES_WAITING_MAX)
+        self.process.errands.sink = lambda *fetched: queue.put(_page(*fetched))
+        running = asyncio.create_task(self.run())
+        try:
+            while (page := await _next(queue, running)) is not None:
+                yield page
+        finally:
+            self.stop("closed")
+            while not running.done():  # free those who wait to put a page
+                await _next(queue, running)
+            await running
+
+    def stop(self, reason: str = "stopped") -> None:
+        """End the run soon: nothing new is taken, what is in flight is committed."""
+        self.process.stop(reason)
+
+    def status(self) -> dict[str, Any]:
+        """What is going on, as plain data."""
+        return self.process.commands.status()
+
+    async def _command(self, request: Mapping[str, Any]) -> Any:
+        if request.get("command") == "stop":
+            self.stop("stopped")
+            return {}
+        return self.process.commands.run(request)
+
+    def _build_report(self) -> dict[str, Any]:
+        stages, process = self.stages, self.process
+        whole = process.failure is None
+        return report.build(
+            crawl_id=self.directory.crawl_id(),
+            started=process.started,
+            ended=stages.clock.now(),
+            stopped_by=process.stopped_by,
+            processes=1,
+            counters=stages.point.counters,
+            run_counters=stages.point.counters - stages.counters_before,
+            sections={
+                "frontier": stages.frontier_counts(),
+                "hosts": list(stages.frontier.hosts_by_state(stages.clock.now(), HOSTS_IN_REPORT)),
+                "due": stages.due_counts(),
+                "why_slow": stages.frontier.why_slow(),
+            },
+            problems=stages.problems() if whole else ["not checked: the run failed"],
+        )
+
+
+async def _call(sink: PageSinkHook, page: Page) -> None:
+    answer = sink(page)
+    if inspect.isawaitable(answer):
+        await answer
+
+
+async def _next(queue: "asyncio.Queue[Page]", running: "asyncio.Task[Any]") -> Page | None:
+    """The next page; None once the run has ended and nothing waits."""
+    getting = asyncio.ensure_future(queue.get())
+    await asyncio.wait({getting, running}, return_when=asyncio.FIRST_COMPLETED)
+    if getting.done():
+        return getting.result()
+    getting.cancel()
+    return queue.get_nowait() if queue.qsize() else None

@@ -1,0 +1,23 @@
+"""`python -m crawler.bench cache|due`."""
+
+import argparse
+
+from crawler.bench import cache, due
+
+
+def main() -> int:
+    """Run the benchmark that the command line names and return its exit code."""
+    parser = argparse.ArgumentParser(
+        prog="crawler bench", description="measure a part against its references"
+    )
+    commands = parser.add_subparsers(dest="command", required=True)
+    for name, module in (("cache", cache), ("due", due)):
+        command = commands.add_parser(name, help=(module.__doc__ or "").split("\n")[0])
+        module.add_arguments(command)
+        command.set_defaults(run=module.run)
+    arguments = parser.parse_args()
+    return int(arguments.run(arguments))
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

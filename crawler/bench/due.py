@@ -1,0 +1,362 @@
+"""The Duplicate URL Eliminator against LevelDB, SQLite, one sorted file and a Python set.
+
+Some URLs are known; buffers of fingerprints come, of which a share is new and
+the others are picked evenly from the known ones. Each contender says which are
+new, and knows them from then on, durably if it is on disk. All work counts:
+flushes, compactions and syncs. The page cache is warm.
+
+runs      the known set as crawled with: sorted runs on disk, merged in powers of two
+whole     the same behind `Eliminator`: links through the links log, flushes in store batches
+one_file  the paper's single sorted file: every flush rewrites it
+memory    runs in memory, 5.2 bytes a fingerprint
+leveldb   a look-up a URL, bloom filter of 10 bits, a synced batch a buffer
+sqlite    INSERT OR IGNORE into a table by key, a synced transaction a buffer
+set       a Python set, a look-up a URL, nothing durable
+"""
+
+import argparse
+import os
+import sqlite3
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any, Protocol
+
+import msgspec
+import numpy as np
+
+from crawler.bench import report
+from crawler.bench.streams import Fingerprints, mixed
+from crawler.config import DueConfig
+from crawler.due import kernels
+from crawler.due.eliminator import FLUSHED_KEY, LINKS_KEY, RUNS_KEY, Appended, Eliminator, Manifest
+from crawler.due.known_set import KnownSet, RunStore, unknown
+from crawler.due.memory_runs import MemoryRuns
+from crawler.due.plans import Flushed
+from crawler.due.runs import DiskRuns, Run
+from crawler.due.split_run import SplitRun
+from crawler.records import Link
+from crawler.storage.kv import LevelStore, seal
+
+CHUNK_BYTES = 4 << 20
+_LOAD = 1 << 20
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--known", type=report.count_argument, default=1_000_000, help="URLs known before")
+    parser.add_argument("--buffer", type=report.count_argument, default=1 << 16, help="URLs of a flush")
+    parser.add_argument("--flushes", type=report.count_argument, default=64)
+    parser.add_argument("--new", type=float, default=0.2, help="share of submissions that are new")
+    parser.add_argument("--only", nargs="+", choices=list(CONTENDERS), default=list(CONTENDERS))
+    parser.add_argument("--slow-flushes", type=report.count_argument, default=4, help="flushes of one_file")
+    parser.add_argument(
+        "--directory", type=Path, help="where the files go (default: the temporary directory)"
+    )
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+class Contender(Protocol):
+    """Something that tells new URLs from known ones; made with `mixed(0 .. known - 1)` known."""
+
+    def prepare(self, fingerprints: Fingerprints) -> Any:
+        """A buffer in the form this contender takes; not timed."""
+
+    def submit(self, buffer: Any) -> int:
+        """Make a buffer known, durably if that is what it is for; return how many were new."""
+
+    def facts(self) -> dict[str, Any]:
+        """Its own figures, by name."""
+
+
+class Runs:
+    """Sorted runs, of fingerprints without their links."""
+
+    def __init__(self, directory: Path, known: int, *, store: RunStore | None = None) -> None:
+        before = _anonymous_bytes()
+        self._set = KnownSet(store or DiskRuns(directory, []), [], merge_all=False, chunk_bytes=CHUNK_BYTES)
+        for chunk in _known_in_chunks(known):
+            self._set.learn(chunk)
+        self._anonymous = _anonymous_bytes() - before
+        self._written = self._new = 0
+        self._longest = 0.0
+
+    def prepare(self, fingerprints: Fingerprints) -> Fingerprints:
+        return fingerprints
+
+    def submit(self, buffer: Fingerprints) -> int:
+        began = time.perf_counter()
+        new, _ = unknown(buffer, self._set.runs)
+        if len(new):
+            self._set.add(self._set.store.write([new], len(new), step="flush"))
+        self._longest = max(self._longest, time.perf_counter() - began)
+        self._new += len(new)
+        self._written += 8 * len(new)
+        self._merge()
+        return len(new)
+
+    def _merge(self) -> None:
+        while inputs := self._set.due_merge():
+            outcome = self._set.merge(inputs)
+            self._written += 8 * outcome.count
+            self._set.replace(inputs, outcome)
+
+    def facts(self) -> dict[str, Any]:
+        return {
+            "runs": [run.count for run in self._set.runs],
+            "longest flush ms, no compaction": 1e3 * self._longest,
+            "bytes written a new URL": self._written / max(self._new, 1),
+            "bytes a URL": sum(map(_bytes_of, self._set.runs)) / len(self._set),
+            "anonymous memory a URL": self._anonymous / len(self._set),
+            "fences a URL": sum(run.fences.nbytes for run in self._set.runs) / len(self._set),
+        }
+
+
+class OneFile(Runs):
+    """The paper's single sorted file."""
+
+    def __init__(self, directory: Path, known: int) -> None:
+        super().__init__(directory, known)
+        self._set.merge_all = True
+        self._merge()
+        self._written = 0
+
+
+class Memory(Runs):
+    """Runs in memory."""
+
+    def __init__(self, directory: Path, known: int) -> None:
+        super().__init__(directory, known, store=MemoryRuns())
+
+
+class Whole:
+    """`Eliminator`, with links, links log and store, in the steps of the crawl's commits."""
+
+    def __init__(self, directory: Path, known: int) -> None:
+        files = DiskRuns(directory / "due", [])
+        held = KnownSet(files, [], merge_all=False, chunk_bytes=CHUNK_BYTES)
+        for chunk in _known_in_chunks(known):
+            held.learn(chunk)
+        self._store = LevelStore(directory / "store")
+        batch = self._store.batch()
+        manifest = Manifest("mmh3", 1, False, [run.entry for run in held.runs if run.entry])
+        batch.put(RUNS_KEY, seal(msgspec.msgpack.encode(manifest)))
+        batch.put(LINKS_KEY, seal(msgspec.msgpack.encode(Appended(0, known))))
+        batch.put(FLUSHED_KEY, seal(msgspec.msgpack.encode(Flushed(0, 0, known))))
+        self._store.write(batch)
+        self._due = Eliminator(directory, self._store, DueConfig(), check_value=1, method="mmh3")
+
+    def prepare(self, fingerprints: Fingerprints) -> list[list[Link]]:
+        links = [
+            Link(number, f"http://www.example.org/some/where/{number:x}", 3, 1)
+            for number in fingerprints.tolist()
+        ]
+        return [links[start : start + 64] for start in range(0, len(links), 64)]
+
+    def submit(self, buffer: list[list[Link]]) -> int:
+        for first in range(0, len(buffer), 16):  # a group of 16 pages
+            for links in buffer[first : first + 16]:
+                self._due.admit(np.array([link.fingerprint for link in links], np.uint64))
+                self._due.append(links)
+            self._due.sync()
+            self._commit(self._due.stage)
+            self._due.committed()
+        flush = self._due.begin_flush(0.0)
+        assert flush is not None
+        flush.run()
+        self._commit(partial(self._due.stage_flush, flush))
+        self._due.flushed(flush)
+        while compaction := self._due.begin_compaction():
+            compaction.run()
+            self._commit(partial(self._due.stage_compaction, compaction))
+            self._due.compacted(compaction)
+        return len(flush.new_links)
+
+    def _commit(self, stage: Callable[[Any], None]) -> None:
+        batch = self._store.batch(sync=True)
+        stage(batch)
+        self._store.write(batch)
+
+    def facts(self) -> dict[str, Any]:
+        return {}
+
+
+class Level:
+    """LevelDB: a look-up a URL, a synced batch a buffer."""
+
+    def __init__(self, directory: Path, known: int) -> None:
+        self._store = LevelStore(directory)
+        for chunk in _known_in_chunks(known):
+            batch = self._store.batch(sync=False)
+            for number in chunk.tolist():
+                batch.put(number.to_bytes(8, "big"), b"")
+            self._store.write(batch)
+        self._store.compact()
+
+    def prepare(self, fingerprints: Fingerprints) -> list[bytes]:
+        return [number.to_bytes(8, "big") for number in fingerprints.tolist()]
+
+    def submit(self, buffer: list[bytes]) -> int:
+        get, batch = self._store.get, self._store.batch(sync=True)
+        new = set()
+        for key in buffer:
+            if key not in new and get(key) is None:
+                new.add(key)
+                batch.put(key, b"")
+        self._store.write(batch)
+        return len(new)
+
+    def facts(self) -> dict[str, Any]:
+        return {}
+
+
+class Sqlite:
+    """SQLite: a table by key, a synced transaction a buffer."""
+
+    def __init__(self, directory: Path, known: int) -> None:
+        directory.mkdir(parents=True)
+        self._database = sqlite3.connect(directory / "known.sqlite")
+        self._database.execute("PRAGMA journal_mode = WAL")
+        self._database.execute("PRAGMA synchronous = FULL")
+        self._database.execute("CREATE TABLE known (fingerprint INTEGER PRIMARY KEY)")
+        numbers = np.sort(mixed(np.arange(known)).view(np.int64))
+        self._insert((number,) for number in numbers.tolist())
+
+    def _insert(self, rows: Iterable[tuple[int]]) -> int:
+        with self._database:
+            return self._database.executemany("INSERT OR IGNORE INTO known VALUES (?)", rows).rowcount
+
+    def prepare(self, fingerprints: Fingerprints) -> list[tuple[int]]:
+        return [(number,) for number in fingerprints.view(np.int64).tolist()]
+
+    def submit(self, buffer: list[tuple[int]]) -> int:
+        return self._insert(buffer)
+
+    def facts(self) -> dict[str, Any]:
+        return {}
+
+
+class Set:
+    """A Python set."""
+
+    def __init__(self, directory: Path, known: int) -> None:
+        self._known: set[int] = set()
+        for chunk in _known_in_chunks(known):
+            self._known.update(chunk.tolist())
+
+    def prepare(self, fingerprints: Fingerprints) -> list[int]:
+        return list(map(int, fingerprints))
+
+    def submit(self, buffer: list[int]) -> int:
+        known, new = self._known, 0
+        for number in buffer:
+            if number not in known:
+                known.add(number)
+                new += 1
+        return new
+
+    def facts(self) -> dict[str, Any]:
+        return {}
+
+
+CONTENDERS: dict[str, Callable[[Path, int], Contender]] = {
+    "runs": Runs,
+    "whole": Whole,
+    "one_file": OneFile,
+    "memory": Memory,
+    "leveldb": Level,
+    "sqlite": Sqlite,
+    "set": Set,
+}
+
+
+def _known_in_chunks(known: int) -> Iterator[Fingerprints]:
+    return (mixed(np.arange(start, min(start + _LOAD, known))) for start in range(0, known, _LOAD))
+
+
+def _bytes_of(run: Run) -> int:
+    return run.byte_count if isinstance(run, SplitRun) else 8 * run.count
+
+
+def _anonymous_bytes() -> int:
+    """Anonymous memory of this process; 0 where the system does not tell."""
+    try:
+        lines = Path("/proc/self/status").read_text().splitlines()
+    except OSError:
+        return 0
+    return sum(1024 * int(line.split()[1]) for line in lines if line.startswith("RssAnon:"))
+
+
+def buffers(arguments: argparse.Namespace, flushes: int) -> Iterator[Fingerprints]:
+    """The same submissions for every contender."""
+    generator = np.random.default_rng(arguments.seed)
+    next_new = arguments.known
+    for _ in range(flushes):
+        new = int(round(arguments.buffer * arguments.new))
+        old = generator.integers(next_new, size=arguments.buffer - new)
+        numbers = np.concatenate([old, np.arange(next_new, next_new + new)])
+        next_new += new
+        yield mixed(generator.permutation(numbers))
+
+
+def measure(name: str, arguments: argparse.Namespace, directory: Path) -> dict[str, Any]:
+    """The row of one contender."""
+    flushes = min(arguments.flushes, arguments.slow_flushes) if name == "one_file" else arguments.flushes
+    contender = CONTENDERS[name](directory, arguments.known)
+    os.sync()  # what loading wrote is not to be paid for later
+    cpu = wall = longest = 0.0
+    new = 0
+    for fingerprints in buffers(arguments, flushes):
+        buffer = contender.prepare(fingerprints)
+        began_cpu, began = time.process_time(), time.perf_counter()
+        new += contender.submit(buffer)
+        took = time.perf_counter() - began
+        cpu += time.process_time() - began_cpu
+        wall += took
+        longest = max(longest, took)
+    submissions = flushes * arguments.buffer
+    row = {
+        "contender": name,
+        "URLs": submissions,
+        "new": new,
+        "CPU us a URL": 1e6 * cpu / submissions,
+        "wall us a URL": 1e6 * wall / submissions,
+        "mean flush ms": 1e3 * wall / flushes,
+        "longest ms": 1e3 * longest,
+    }
+    return {"row": row, "facts": contender.facts()}
+
+
+def _with_ratios(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Each row with its time as a multiple of the first one's."""
+    first = rows[0]
+    return [
+        {
+            **row,
+            "x CPU": row["CPU us a URL"] / first["CPU us a URL"],
+            "x wall": row["wall us a URL"] / first["wall us a URL"],
+        }
+        for row in rows
+    ]
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Measure, print, return the exit code."""
+    found = {}
+    for name in arguments.only:
+        with tempfile.TemporaryDirectory(prefix="crawler-bench-", dir=arguments.directory) as directory:
+            found[name] = measure(name, arguments, Path(directory) / name)
+    rows = _with_ratios([part["row"] for part in found.values()])
+    facts = {name: part["facts"] for name, part in found.items() if part["facts"]}
+    form = "compiled" if kernels.COMPILED else "interpreted"
+    if arguments.json:
+        report.show_json(
+            benchmark="due", form=form, known=arguments.known, buffer=arguments.buffer, rows=rows, facts=facts
+        )
+        return 0
+    report.show(f"due ({form}): {arguments.known:,} known, buffers of {arguments.buffer:,}", rows)
+    for name, figures in facts.items():
+        report.show(name, [{"figure": key, "value": value} for key, value in figures.items()])
+    return 0

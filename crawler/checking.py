@@ -1,0 +1,65 @@
+"""`crawler check`: everything of one process read and compared, and the repairs that lose nothing silently."""
+
+from pathlib import Path
+
+from crawler.errors import DamageError
+from crawler.records import Link
+from crawler.stages import Stages
+from crawler.storage.commit import Change
+from crawler.storage.kv import unseal
+
+# Keys whose values are sealed and can be read without knowing their stage.
+_SEALED = (b"u/", b"c/", b"g/", b"t/", b"p/", b"h/", b"d/", b"r/")
+PROBLEMS_MAX = 1000  # lines of one report
+
+
+def check(stages: Stages) -> list[str]:
+    """What is wrong, a line each; [] if all is well. Reads every value, run and WARC record."""
+    problems = list(stages.problems())
+    problems += _damaged_values(stages)
+    problems += stages.due.check()
+    problems += [f"{problem.where}: {problem.message}" for problem in stages.pages.check()]
+    return problems[:PROBLEMS_MAX]
+
+
+def _damaged_values(stages: Stages) -> list[str]:
+    problems = []
+    for prefix in _SEALED:
+        for key, value in stages.store.scan(prefix, prefix[:-1] + b"0"):  # "0" follows "/"
+            try:
+                unseal(key, value)
+            except DamageError as error:
+                problems.append(str(error))
+    return problems
+
+
+def repair(stages: Stages) -> list[str]:
+    """Send the pages whose captures are gone back to the to-do list; what was done, a line each."""
+    lost = stages.pages.lost
+    if not lost:
+        return []
+    change = Change(sync=True)
+    links = []
+    for fingerprint in dict.fromkeys(item.fingerprint for item in lost):
+        record = stages.pages.record(fingerprint)
+        if record is not None:
+            links.append(
+                Link(fingerprint, record.url, record.depth, record.via, record.redirects, record.flags)
+            )
+            change.delete(b"u/" + fingerprint.to_bytes(8, "big"))
+    stages.pages.forget(change)
+    stages.frontier.add(links, change, stages.clock.now())
+    change.count("urls.done", -len(links))
+    change.after.append(lambda: stages.frontier.committed(change, stages.clock.now()))
+    stages.commit_now(change)
+    return [f"{len(links)} pages whose copies are gone are to be fetched again"]
+
+
+def repair_before_opening(folder: Path) -> list[str]:
+    """Free the ballast, so that a full disk has room to open the store."""
+    ballast = folder / "ballast"
+    if not ballast.exists():
+        return []
+    size = ballast.stat().st_size
+    ballast.unlink()
+    return [f"freed {size >> 20} MiB of ballast"]

@@ -1,0 +1,84 @@
+"""The `crawler` command: one file of this folder a command.
+
+Only the file of the command that was asked for is imported, so `--help` and
+short commands start fast. Every error the world can cause ends in one line on
+standard error and the exit code of its class (`errors.py`).
+"""
+
+import importlib
+import os
+import sys
+
+from crawler.errors import CrawlerError
+
+# Command -> (module, one line). The order is that of `crawler --help`.
+COMMANDS = {
+    "demo": ("crawler.cli.demo", "crawl a small web on loopback before your eyes"),
+    "crawl": ("crawler.cli.crawl", "crawl into a directory; the same command goes on where it stopped"),
+    "seed": ("crawler.cli.change", "add seeds to a crawl, running or not"),
+    "block": ("crawler.cli.change", "ask nothing more of a host"),
+    "unblock": ("crawler.cli.change", "take a host up again"),
+    "retire": ("crawler.cli.change", "drop to-do URLs that match a regular expression"),
+    "status": ("crawler.cli.inspect", "what a crawl is doing, or did"),
+    "why": ("crawler.cli.inspect", "explain a URL: filtered, waiting for what, or its record"),
+    "get": ("crawler.cli.inspect", "print a stored page"),
+    "export": ("crawler.cli.export", "write the page cache as WARC, CDXJ, JSON lines, links, text or files"),
+    "check": ("crawler.cli.check", "verify a crawl directory; --repair mends what can be mended"),
+    "config": ("crawler.cli.config", "show the configuration in force, or check a file"),
+    "lab": ("crawler.lab.__main__", "the experiments of the papers"),
+    "bench": ("crawler.bench.__main__", "the built-in benchmarks, with their references"),
+}
+
+USAGE = """\
+usage: crawler COMMAND [options]
+
+A polite, durable web crawler. Every command has --help with an example.
+
+{commands}
+
+examples:
+  crawler demo
+  crawler crawl https://example.org/ --dir example --contact you@example.org
+  crawler status --dir example
+  crawler export --dir example --format cdxj
+"""
+
+
+def _usage() -> str:
+    width = max(map(len, COMMANDS)) + 2
+    rows = (f"  {name:<{width}}{line}" for name, (_, line) in COMMANDS.items())
+    return USAGE.format(commands="\n".join(rows))
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run the command line `argv` (the process's own if None) and return its exit code."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    name = arguments[0] if arguments else "--help"
+    if name in ("-h", "--help", "help"):
+        print(_usage(), end="")
+        return 0
+    if name == "--version":
+        from crawler import __version__
+
+        print(f"crawler {__version__}")
+        return 0
+    if name not in COMMANDS:
+        return _fail(f"no command {name!r}; `crawler --help` lists them", 2)
+    return _run(name, arguments[1:])
+
+
+def _run(name: str, arguments: list[str]) -> int:
+    try:
+        return importlib.import_module(COMMANDS[name][0]).main(name, arguments)
+    except CrawlerError as error:
+        return _fail(str(error), error.exit_code)
+    except BrokenPipeError:  # the reader of our output has gone, as `| head` does
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except KeyboardInterrupt:
+        return 130
+
+
+def _fail(message: str, code: int) -> int:
+    print(f"crawler: {' '.join(message.split())}", file=sys.stderr)
+    return code

@@ -1,0 +1,44 @@
+"""How a command reaches a crawl: through the control socket of a running process, else on the directory itself."""
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from crawler.directory import CrawlDirectory
+
+
+def ask(path: Path, request: dict[str, Any]) -> list[Any]:
+    """Put one request to every process of the crawl in `path`; the answers in the order of the processes."""
+    directory = CrawlDirectory(path)
+    directory.require()
+    return [_ask_one(directory, name, request) for name in directory.process_names()]
+
+
+def _ask_one(directory: CrawlDirectory, name: str, request: dict[str, Any]) -> Any:
+    from crawler.admin.control import ask
+
+    answer = ask(directory.process(name), **request)
+    if answer is not None:
+        return answer
+    from crawler.commands import Commands
+
+    with at_rest(directory, name) as stages:
+        return Commands(stages, stages.commit_now).run(request)
+
+
+@contextlib.contextmanager
+def at_rest(directory: CrawlDirectory, name: str) -> Iterator[Any]:
+    """The stages of one process of a crawl that is not running, under its lock."""
+    from crawler.clock import SystemClock
+    from crawler.config import convert
+    from crawler.stages import Stages
+
+    config = convert(directory.saved_config())
+    stages = Stages(config, directory.process(name), directory.seed(), clock=SystemClock(), name=name)
+    clean = False
+    try:
+        yield stages
+        clean = True
+    finally:
+        stages.close(clean=clean)

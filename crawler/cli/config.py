@@ -1,0 +1,50 @@
+"""`crawler config show | check`."""
+
+from pathlib import Path
+
+import msgspec
+
+from crawler.cli import options
+from crawler.config import Config, Layers, read_file
+from crawler.directory import CrawlDirectory
+
+
+def main(_command: str, argv: list[str]) -> int:
+    """Print the configuration in force with the source of each value, or check a file."""
+    parser = options.parser(
+        "config", "Show the configuration in force, or check a file.", "crawler config show --set crawl.depth=3"
+    )
+    parser.add_argument("action", choices=("show", "check"), help="what to do")
+    parser.add_argument("file", nargs="?", type=Path, help="the file to check (config check FILE)")
+    options.add_config_flags(parser)
+    args = parser.parse_args(argv)
+    return _check(args.file or args.config) if args.action == "check" else _show(args)
+
+
+def _check(file: Path | None) -> int:
+    layers = Layers()
+    if file is not None:
+        layers.add(str(file), read_file(file))
+    layers.config()
+    print(f"{file or 'defaults'}: good")
+    return 0
+
+
+def _show(args) -> int:  # noqa: ANN001
+    layers = options.layers(args, CrawlDirectory(args.dir))
+    config = layers.config()
+    for section in msgspec.structs.fields(Config):
+        value = getattr(config, section.name)
+        if isinstance(value, msgspec.Struct):
+            for field in msgspec.structs.fields(value):
+                path = f"{section.name}.{field.name}"
+                shown = getattr(value, field.name)
+                print(f"{path} = {_shown(shown)}  # {layers.sources.get(path, 'default')}")
+        elif value:
+            print(f"{section.name} = {_shown(value)}  # {layers.sources.get(section.name, 'default')}")
+    return 0
+
+
+def _shown(value: object) -> str:
+    plain = msgspec.to_builtins(value, enc_hook=lambda kind: kind + 0)
+    return msgspec.json.encode(plain).decode()

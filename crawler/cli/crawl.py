@@ -1,0 +1,144 @@
+"""`crawler crawl`: crawl into a directory, until done or stopped."""
+
+import argparse
+import asyncio
+import contextlib
+import signal
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from crawler.cli import options
+from crawler.config import Config
+from crawler.directory import CrawlDirectory
+from crawler.errors import UsageError
+
+
+def main(_command: str, argv: list[str]) -> int:
+    """Crawl; exit code 0 when done or stopped as asked."""
+    args = _parse(argv)
+    directory = CrawlDirectory(args.dir)
+    config = options.load(args, directory)
+    if not (args.urls or args.seeds or config.seeds or directory.exists()):
+        raise UsageError("nothing to crawl: give URLs, --seeds FILE, or the --dir of a crawl to go on with")
+    directory.create()
+    options.set_up_log(args, directory.log_file)
+    report = run(config, args, _seeds(args))
+    if not args.quiet:
+        print(summary(report, args.dir))
+    return 0
+
+
+def _parse(argv: list[str]) -> argparse.Namespace:
+    parser = options.parser(
+        "crawl",
+        "Crawl into a directory. The same command on the same directory goes on where it stopped.",
+        "crawler crawl https://example.org/ --dir example --contact you@example.org --max-pages 1000",
+    )
+    parser.add_argument("urls", nargs="*", metavar="URL", help="seeds")
+    parser.add_argument("--seeds", metavar="FILE", help="one URL a line, # comments, - = standard input")
+    options.add_config_flags(parser)
+    parser.add_argument("--report", type=Path, metavar="FILE", help="JSON summary (always in DIR too)")
+    parser.add_argument("--progress", choices=("auto", "plain", "none"), default="auto", help="progress display")
+    return parser.parse_args(argv)
+
+
+def _seeds(args: argparse.Namespace) -> Iterator[str]:
+    """The seeds of the command line, then those of the file, line by line."""
+    yield from args.urls
+    if args.seeds is None:
+        return
+    with contextlib.ExitStack() as stack:
+        try:
+            path = args.seeds
+            file = sys.stdin if path == "-" else stack.enter_context(open(path, encoding="utf-8", errors="replace"))
+        except OSError as error:
+            raise UsageError(f"--seeds {args.seeds}: {error.strerror}") from error
+        for line in file:
+            if (url := line.strip()) and not url.startswith("#"):
+                yield url
+
+
+def run(config: Config, args: argparse.Namespace, seeds: Iterator[str]) -> dict[str, Any]:
+    """Crawl in this process, or under a supervisor if several are asked for; return the report."""
+    report = _run_one(config, args, seeds)
+    if args.report is not None:
+        import msgspec
+
+        args.report.write_bytes(msgspec.json.format(msgspec.json.encode(report), indent=1) + b"\n")
+    return report
+
+
+def _run_one(config: Config, args: argparse.Namespace, seeds: Iterator[str]) -> dict[str, Any]:
+    import gc
+
+    import uvloop
+
+    # The crawl makes many short-lived objects and few cycles: collect rarely.
+    gc.freeze()
+    gc.set_threshold(100_000, 20, 50)
+    return uvloop.run(_crawl(config, args, seeds))
+
+
+async def _crawl(config: Config, args: argparse.Namespace, seeds: Iterator[str]) -> dict[str, Any]:
+    from crawler.api import Crawl
+    from crawler.cli.progress import show
+
+    async with Crawl(config, directory=args.dir, seeds=seeds) as crawl:
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, _Stopper(crawl, args.dir))
+        shown = asyncio.create_task(show(crawl, "none" if args.quiet else args.progress))
+        try:
+            return await crawl.run()
+        finally:
+            shown.cancel()
+            await asyncio.gather(shown, return_exceptions=True)
+
+
+class _Stopper:
+    """First signal: stop in order. Second: at once; nothing is lost either way."""
+
+    def __init__(self, crawl: Any, directory: Path) -> None:
+        self._crawl = crawl
+        self._directory = directory
+        self._asked = False
+
+    def __call__(self) -> None:
+        if self._asked:
+            import os
+
+            os._exit(130)
+        self._asked = True
+        print(f"stopping; go on later with: crawler crawl --dir {self._directory}", file=sys.stderr)
+        self._crawl.stop("signal")
+
+
+def summary(report: dict[str, Any], directory: Path) -> str:
+    """What a person wants to know when the run has ended."""
+    run = report["run"]
+    pages = run.get("pages", {})
+    failed = {name: n for name, n in sorted(pages.items()) if name in _FAILURES and n}
+    frontier = report["frontier"]
+    lines = [
+        f"{report['stopped_by'] or 'ended'} after {report['seconds']:.1f} s: "
+        f"{pages.get('fetched', 0):,} pages fetched, "
+        f"{run.get('bytes', {}).get('wire', 0) / 1e6:,.1f} MB received; "
+        f"{frontier['todo']:,} URLs to do, {frontier['parked']:,} parked",
+    ]
+    if failed:
+        lines.append("not fetched: " + ", ".join(f"{name} {n:,}" for name, n in failed.items()))
+    if report["conservation"] != "holds":
+        lines += [f"counting error: {problem}" for problem in report["conservation"]]
+    lines.append(f"pages: {directory}/p0/warc   log of fetches: {directory}/pages.jsonl   report: {directory}/report.json")
+    if frontier["todo"]:
+        lines.append(f"go on with: crawler crawl --dir {directory}")
+    return "\n".join(lines)
+
+
+_FAILURES = {
+    "bad_redirect", "gone", "client_error", "temporary", "host_busy", "unexpected_status", "bad_status",
+    "header_too_large", "framing", "header_timeout", "dns_error", "dns_not_found", "address_denied",
+    "connect_error", "tls_error", "reset", "proxy_error", "robots_denied",
+}  # fmt: skip

@@ -1,0 +1,118 @@
+"""`crawler status`, `crawler why URL`, `crawler get URL`: looking into a crawl, running or at rest."""
+
+import sys
+from typing import Any
+
+from crawler.cli import access, options
+from crawler.errors import CrawlerError
+
+
+def main(command: str, argv: list[str]) -> int:
+    """Run one of the three commands."""
+    return {"status": _status, "why": _why, "get": _get}[command](argv)
+
+
+def _print_json(value: Any) -> None:
+    import msgspec
+
+    print(msgspec.json.format(msgspec.json.encode(value), indent=2).decode())
+
+
+def _status(argv: list[str]) -> int:
+    parser = options.parser("status", "What a crawl is doing, or did.", "crawler status --dir example --json")
+    parser.add_argument("--json", action="store_true", help="everything, as JSON")
+    parser.add_argument("--hosts", type=int, default=10, metavar="N", help="hosts to list (10)")
+    args = parser.parse_args(argv)
+    from crawler.admin import snapshot
+
+    status = snapshot.merge(access.ask(args.dir, {"command": "status", "hosts": args.hosts}))
+    if args.json:
+        _print_json(status)
+    else:
+        print(_status_text(status, args.hosts))
+    return 0
+
+
+def _status_text(status: dict[str, Any], hosts: int) -> str:
+    lines = []
+    for section in ("pages", "urls", "bytes", "frontier", "due"):
+        values = status.get(section) or {}
+        shown = ", ".join(f"{name} {_number(value)}" for name, value in values.items())
+        lines.append(f"{section + ':':<10}{shown or 'nothing yet'}")
+    for host in status.get("waiting", [])[:hosts]:
+        wait = f", ready in {host['wait']:.1f} s" if host["wait"] > 0 else ""
+        lines.append(f"host:     {host['host']}: {host['todo']:,} to do, {host['state']}{wait}")
+    return "\n".join(lines)
+
+
+def _number(value: Any) -> str:
+    if isinstance(value, dict):
+        return "(" + ", ".join(f"{name} {_number(inner)}" for name, inner in value.items()) + ")"
+    return f"{value:,}" if isinstance(value, int) else str(value)
+
+
+def _why(argv: list[str]) -> int:
+    parser = options.parser(
+        "why",
+        "Explain a URL: filtered by which rule, waiting for what, or its record.",
+        "crawler why https://example.org/page --dir example",
+    )
+    parser.add_argument("url", metavar="URL")
+    parser.add_argument("--json", action="store_true", help="as JSON")
+    args = parser.parse_args(argv)
+    answers = access.ask(args.dir, {"command": "why", "url": args.url})
+    answer = next((found for found in answers if found.get("known")), answers[0] if answers else {})
+    if args.json:
+        _print_json(answer)
+    else:
+        print(_why_text(answer))
+    return 0
+
+
+def _why_text(answer: dict[str, Any], indent: str = "") -> str:
+    lines = []
+    for name, value in answer.items():
+        if isinstance(value, dict):
+            lines += [f"{indent}{name}:", _why_text(value, indent + "  ")]
+        elif isinstance(value, list) and value and isinstance(value[0], dict):
+            lines.append(f"{indent}{name}:")
+            lines += [_why_text(inner, indent + "  - ") for inner in value]
+        elif value not in ("", 0, None, [], False) or name in ("known",):
+            lines.append(f"{indent}{name}: {value}")
+    return "\n".join(lines)
+
+
+def _get(argv: list[str]) -> int:
+    parser = options.parser(
+        "get", "Print a stored page: its decoded body, or its headers.", "crawler get https://example.org/ --headers"
+    )
+    parser.add_argument("url", metavar="URL")
+    parser.add_argument("--headers", action="store_true", help="status line and headers instead of the body")
+    parser.add_argument("--with-noarchive", action="store_true", help="also pages that ask not to be archived")
+    args = parser.parse_args(argv)
+    page = _first_copy(args)
+    if args.headers:
+        lines = [f"HTTP {page['status']} {page['reason']}".rstrip()]
+        lines += [f"{name}: {value}" for name, value in page["headers"]]
+        print("\n".join(lines))
+    else:
+        import base64
+
+        content = page["content"]
+        sys.stdout.buffer.write(content if isinstance(content, bytes) else base64.b64decode(content))
+        sys.stdout.buffer.flush()
+    return 0
+
+
+def _first_copy(args: Any) -> dict[str, Any]:
+    request = {
+        "command": "get",
+        "url": args.url,
+        "headers": args.headers,
+        "with_noarchive": args.with_noarchive,
+        "quiet": True,
+    }
+    for page in access.ask(args.dir, request):
+        if page is not None:
+            return page
+    raise CrawlerError(f"{args.url}: no stored copy; `crawler why {args.url} --dir {args.dir}` tells more")

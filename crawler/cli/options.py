@@ -1,0 +1,131 @@
+"""Flags shared by the commands, and the configuration they make.
+
+Flag > `CRAWLER_SECTION__KEY` environment > file > the directory's own
+crawl.toml > default. A flag that sets a configuration key is a row of `FLAGS`;
+nothing else of the command line knows the key.
+"""
+
+import argparse
+import logging
+import sys
+from pathlib import Path
+from typing import Any
+
+from crawler.config import Config, Layers, environment_overrides, read_file
+from crawler.directory import CrawlDirectory
+from crawler.errors import UsageError
+
+# flag, key, metavar, help; a metavar of None makes a switch, a "*" before the key a repeatable flag
+FLAGS: tuple[tuple[str, str, str | None, str], ...] = (
+    ("--scope", "crawl.scope", "host|domain|prefix|any", "which links are followed, relative to the seeds"),
+    ("--include", "*filter.include", "RE", "only URLs that match one of these"),
+    ("--exclude", "*filter.exclude", "RE", "no URL that matches one of these"),
+    ("--max-pages", "crawl.max_pages", "N", "end this run after N pages"),
+    ("--max-time", "crawl.max_time", "T", "end this run after T, such as 90 or '2 h'"),
+    ("--max-bytes", "crawl.max_bytes", "B", "end this run after B bytes, such as '10 GB'"),
+    ("--depth", "crawl.depth", "N", "link hops from a seed; URLs beyond are parked"),
+    ("--pages-per-host", "crawl.pages_per_host", "N", "URLs of one host; those beyond are parked"),
+    ("--pages-per-domain", "crawl.pages_per_domain", "N", "URLs of one registrable domain"),
+    ("--patience", "crawl.patience", "T", "end when all that is left waits longer than this (5 min)"),
+    ("--requisites", "crawl.requisites", None, "also fetch images, styles, scripts and frames of pages"),
+    ("--header", "*identity.headers", "'K: V'", "a header of every request"),
+    ("--proxy", "fetch.proxy", "URL", "HTTP proxy for all requests"),
+    ("--processes", "crawl.processes", "N", "processes on this machine"),
+    ("--rate", "crawl.rate", "R", "pages per second over all processes, constant"),
+    ("--concurrency", "crawl.concurrency", "N", "fetches in flight a process (500)"),
+    ("--delay", "politeness.delay", "S", "least gap between requests to a host (1 s)"),
+    ("--delay-factor", "politeness.delay_factor", "K", "gap as a multiple of the last answer time (10)"),
+    ("--robots", "robots.policy", "obey|ignore", "ignore is for one's own sites and benchmarks"),
+    ("--allow-network", "*network.allow_networks", "CIDR", "open one of the special-purpose networks"),
+    ("--token", "identity.token", "NAME", "product token in the User-Agent (crawler)"),
+    ("--contact", "identity.contact", "URL-or-mail", "contact in the User-Agent"),
+    ("--trace", "crawl.trace", None, "log the URLs that enter the splitter for `crawler lab cache`"),
+)
+
+
+def parser(command: str, description: str, example: str) -> argparse.ArgumentParser:
+    """A parser with the common flags and an example at its end."""
+    made = argparse.ArgumentParser(
+        prog=f"crawler {command}",
+        description=description,
+        epilog=f"example:\n  {example}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    made.add_argument("--dir", type=Path, default=Path("crawl"), metavar="DIR", help="crawl directory (./crawl)")
+    made.add_argument("--config", type=Path, metavar="FILE", help="TOML file; config/default.toml lists every key")
+    made.add_argument(
+        "--set", action="append", default=[], metavar="SECTION.KEY=VALUE", help="override one key; repeatable"
+    )
+    made.add_argument("--log-format", choices=("text", "json"), default="text", help="form of the log on stderr")
+    made.add_argument("-v", "--verbose", action="count", default=0, help="log more")
+    made.add_argument("-q", "--quiet", action="store_true", help="log errors only")
+    return made
+
+
+def add_config_flags(made: argparse.ArgumentParser) -> None:
+    """Add the rows of FLAGS."""
+    for flag, key, metavar, text in FLAGS:
+        target = key.lstrip("*")
+        if metavar is None:
+            made.add_argument(flag, dest=target, action="store_const", const=True, help=text)
+        elif key.startswith("*"):
+            made.add_argument(flag, dest=target, action="append", metavar=metavar, help=text)
+        else:
+            made.add_argument(flag, dest=target, metavar=metavar, help=text)
+
+
+def layers(args: argparse.Namespace, directory: CrawlDirectory | None = None) -> Layers:
+    """The configuration layers of a command line, weakest first."""
+    made = Layers()
+    if directory is not None:
+        made.add(str(directory.config_file), directory.saved_config())
+    if args.config is not None:
+        made.add(str(args.config), read_file(args.config))
+    for path, value in environment_overrides().items():
+        made.set("environment", path, value)
+    for text in args.set:
+        path, equals, value = text.partition("=")
+        if not equals or "." not in path:
+            raise UsageError(f"--set {text!r}: expected section.key=value")
+        made.set("--set", path.strip(), value.strip())
+    for path, value in vars(args).items():
+        if "." in path and value is not None:
+            made.set("flag", path, value)
+    return made
+
+
+def load(args: argparse.Namespace, directory: CrawlDirectory | None = None) -> Config:
+    """The configuration of a command line; a ConfigError names the key that is wrong."""
+    return layers(args, directory).config()
+
+
+class _JsonFormatter(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        import msgspec
+
+        row: dict[str, Any] = {
+            "ts": record.created,
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        if record.exc_info:
+            row["error"] = self.formatException(record.exc_info)
+        return msgspec.json.encode(row).decode()
+
+
+def set_up_log(args: argparse.Namespace, log_file: Path | None = None) -> None:
+    """Send the log to standard error, and to `log_file` whatever the verbosity."""
+    plain = logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s")
+    shown = logging.StreamHandler(sys.stderr)
+    shown.setFormatter(_JsonFormatter() if args.log_format == "json" else plain)
+    shown.setLevel(logging.ERROR if args.quiet else logging.DEBUG if args.verbose else logging.WARNING)
+    root = logging.getLogger("crawler")
+    root.handlers = [shown]
+    root.propagate = False
+    root.setLevel(logging.DEBUG if args.verbose else logging.INFO)
+    if log_file is not None:
+        kept = logging.FileHandler(log_file, encoding="utf-8", delay=True)
+        kept.setFormatter(plain)
+        root.addHandler(kept)

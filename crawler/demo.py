@@ -1,0 +1,146 @@
+"""The web of `crawler demo`: five small hosts on loopback, each with a habit of the real web.
+
+    manual    127.0.0.11    a manual: chapters, sections, one navigation on every page, gzip
+    shop      127.0.0.12    redirects, dead links, session ids; robots.txt forbids /cart; a sitemap
+    news      127.0.0.13    a feed, meta refresh, pages in windows-1252
+    busy      127.0.0.14    answers 429 with Retry-After when asked too fast
+    endless   127.0.0.15    a calendar without end, which only a depth limit stops
+"""
+
+import gzip
+import socket
+from collections import deque
+from collections.abc import Callable
+
+from aiohttp import web
+
+HOSTS = {
+    "manual": "127.0.0.11",
+    "shop": "127.0.0.12",
+    "news": "127.0.0.13",
+    "busy": "127.0.0.14",
+    "endless": "127.0.0.15",
+}
+CHAPTERS, SECTIONS = 8, 6
+PRODUCTS = 40
+ARTICLES = 30
+BUSY_PAGES = 20
+BUSY_PER_SECOND = 8
+
+
+def page(title: str, *links: str, text: str = "") -> str:
+    """An HTML page with a list of links."""
+    items = "".join(f'<li><a href="{link}">{link}</a></li>' for link in links)
+    words = text or f"{title} is a page of the demonstration. " * 20
+    return f"<!doctype html><title>{title}</title><h1>{title}</h1><p>{words}</p><ul>{items}</ul>"
+
+
+class DemoWeb:
+    """Serves the five hosts on one port until closed; use as an async context manager."""
+
+    def __init__(self) -> None:
+        self.port = 0
+        self._runner: web.AppRunner | None = None
+        self._busy: deque[float] = deque()
+        self._answers: dict[str, Callable[[web.Request], web.Response]] = {
+            "manual": self._manual,
+            "shop": self._shop,
+            "news": self._news,
+            "busy": self._busy_host,
+            "endless": self._endless,
+        }
+
+    async def __aenter__(self) -> "DemoWeb":
+        app = web.Application()
+        app.router.add_route("GET", "/{path:.*}", self._answer)
+        self._runner = web.AppRunner(app, access_log=None)
+        await self._runner.setup()
+        for link in self._listen():
+            await web.SockSite(self._runner, link).start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        assert self._runner is not None
+        await self._runner.cleanup()
+
+    def _listen(self) -> list[socket.socket]:
+        """One socket a host, all on the port that the system gave the first."""
+        links = []
+        for address in HOSTS.values():
+            link = socket.socket()
+            link.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            link.bind((address, self.port))
+            self.port = link.getsockname()[1]
+            links.append(link)
+        return links
+
+    def url(self, host: str, path: str = "/") -> str:
+        return f"http://{HOSTS[host]}:{self.port}{path}"
+
+    def seeds(self) -> list[str]:
+        return [self.url("manual")]
+
+    async def _answer(self, request: web.Request) -> web.Response:
+        name = next((name for name, address in HOSTS.items() if request.host.startswith(address + ":")), "")
+        return self._answers[name](request) if name else web.Response(status=404)
+
+    @staticmethod
+    def _html(text: str, **more: object) -> web.Response:
+        return web.Response(text=text, content_type="text/html", **more)  # type: ignore[arg-type]
+
+    def _manual(self, request: web.Request) -> web.Response:
+        chapters = [f"/chapter{n}/" for n in range(1, CHAPTERS + 1)]
+        others = [self.url(name) for name in HOSTS]
+        parts = request.path.strip("/").split("/")
+        if request.path == "/":
+            text = page("The manual", *chapters, *others)
+        elif f"/{parts[0]}/" not in chapters or len(parts) > 2:
+            return web.Response(status=404)
+        elif len(parts) == 1:
+            text = page(f"Chapter {parts[0][7:]}", "/", *chapters, *(f"section{n}.html" for n in range(1, SECTIONS + 1)))
+        else:
+            text = page(f"{parts[0]}, {parts[1]}", "./", "/", *chapters)
+        body = gzip.compress(text.encode(), 1)
+        return web.Response(body=body, content_type="text/html", headers={"Content-Encoding": "gzip"})
+
+    def _shop(self, request: web.Request) -> web.Response:
+        if request.path == "/robots.txt":
+            return web.Response(text=f"User-agent: *\nDisallow: /cart\nSitemap: {self.url('shop', '/sitemap.xml')}\n")
+        if request.path == "/sitemap.xml":
+            urls = "".join(f"<url><loc>{self.url('shop', f'/hidden/{n}')}</loc></url>" for n in range(10))
+            return web.Response(text=f"<urlset>{urls}</urlset>", content_type="application/xml")
+        if request.path == "/old":
+            raise web.HTTPMovedPermanently("/product?id=1")
+        if request.path == "/":
+            products = [f"/product?id={n}&amp;PHPSESSID=0123456789abcdef{n:016x}" for n in range(PRODUCTS)]
+            return self._html(page("The shop", "/old", "/cart", "/gone", *products))
+        if request.path == "/product" or request.path.startswith("/hidden/"):
+            return self._html(page(f"The shop: {request.path} {request.query.get('id', '')}", "/", "/cart"))
+        return web.Response(status=404)
+
+    def _news(self, request: web.Request) -> web.Response:
+        if request.path == "/":
+            text = '<!doctype html><title>News</title><link rel="alternate" type="application/rss+xml" href="/feed.xml">'
+            return self._html(text + '<meta http-equiv="refresh" content="60; url=/today">')
+        if request.path == "/feed.xml":
+            items = "".join(f"<item><link>{self.url('news', f'/article/{n}')}</link></item>" for n in range(ARTICLES))
+            return web.Response(text=f"<rss><channel>{items}</channel></rss>", content_type="application/rss+xml")
+        if request.path == "/today" or request.path.startswith("/article/"):
+            text = page(f"Article {request.path}", "/", text="Caf\xe9 cr\xe8me. " * 60)
+            return web.Response(body=text.encode("cp1252"), headers={"Content-Type": "text/html; charset=windows-1252"})
+        return web.Response(status=404)
+
+    def _busy_host(self, request: web.Request) -> web.Response:
+        now = request.loop.time() if hasattr(request, "loop") else 0.0
+        while self._busy and now - self._busy[0] > 1.0:
+            self._busy.popleft()
+        if len(self._busy) >= BUSY_PER_SECOND:
+            return web.Response(status=429, headers={"Retry-After": "1"})
+        self._busy.append(now)
+        return self._html(page(f"Busy {request.path}", *(f"/page/{n}" for n in range(BUSY_PAGES))))
+
+    def _endless(self, request: web.Request) -> web.Response:
+        if request.path == "/robots.txt":
+            return web.Response(status=404)
+        day = int(request.query.get("day", "0")) if request.query.get("day", "0").isdigit() else 0
+        return self._html(page(f"Day {day}", f"/calendar?day={day + 1}"))

@@ -1,0 +1,110 @@
+"""The crawl directory: what lies where, and what makes it one crawl.
+
+    DIR/crawl.toml      the configuration in force
+    DIR/seed            16 secret random bytes in hex, mode 0600: the key of all fingerprints
+    DIR/report.json     summary of the last run
+    DIR/pages.jsonl     a line per fetch
+    DIR/crawler.log     the log
+    DIR/p0/ ...         one folder a process: store/ due/ links/ warc/ trace/ node.lock control.sock
+
+The crawl's id is a hash of the seed, so two directories never share one by
+accident and the seed itself need not be shown.
+"""
+
+import hashlib
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from crawler.config import Config, read_file, to_toml
+from crawler.errors import DirectoryError
+
+SEED_BYTES = 16
+
+
+class CrawlDirectory:
+    """Paths and identity of one crawl directory."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    @property
+    def config_file(self) -> Path:
+        return self.path / "crawl.toml"
+
+    @property
+    def report_file(self) -> Path:
+        return self.path / "report.json"
+
+    @property
+    def pages_file(self) -> Path:
+        return self.path / "pages.jsonl"
+
+    @property
+    def log_file(self) -> Path:
+        return self.path / "crawler.log"
+
+    def process(self, name: str) -> Path:
+        return self.path / name
+
+    def exists(self) -> bool:
+        return (self.path / "seed").exists()
+
+    def process_names(self) -> list[str]:
+        """The processes that this crawl has, in their order."""
+        names = [folder.parent.name for folder in self.path.glob("*/store")]
+        return sorted(names, key=lambda name: (len(name), name))
+
+    def require(self) -> None:
+        """Raises DirectoryError if there is no crawl here."""
+        if not self.exists():
+            raise DirectoryError(f"{self.path}: no crawl here; name one with --dir, or start one with `crawler crawl`")
+
+    def create(self) -> None:
+        """Make the directory and its secret seed unless they are there."""
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            if not self.exists():
+                self._write_secret(self.path / "seed", os.urandom(SEED_BYTES).hex())
+        except OSError as error:
+            raise DirectoryError(f"{self.path}: cannot be made: {error.strerror}") from error
+
+    @staticmethod
+    def _write_secret(path: Path, text: str) -> None:
+        draft = path.with_name(path.name + "~")
+        with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
+            file.write(text + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(draft, path)
+
+    def seed(self) -> bytes:
+        """The key of all fingerprints of this crawl, 16 bytes."""
+        try:
+            seed = bytes.fromhex((self.path / "seed").read_text().strip())
+        except (OSError, ValueError) as error:
+            raise DirectoryError(f"{self.path / 'seed'}: cannot be read: {error}") from error
+        if len(seed) != SEED_BYTES:
+            raise DirectoryError(f"{self.path / 'seed'}: {len(seed)} bytes where {SEED_BYTES} are due")
+        return seed
+
+    def crawl_id(self) -> str:
+        return hashlib.blake2b(self.seed(), digest_size=8, person=b"crawl id").hexdigest()
+
+    def save_config(self, config: Config) -> None:
+        """Keep `config` as the one in force, without the limits of this run."""
+        draft = self.config_file.with_name("crawl.toml~")
+        draft.write_text(to_toml(config, skip_run_keys=True), encoding="utf-8")
+        os.replace(draft, self.config_file)
+
+    def save_report(self, report: Mapping[str, Any]) -> None:
+        draft = self.report_file.with_name("report.json~")
+        draft.write_bytes(msgspec.json.format(msgspec.json.encode(report), indent=1) + b"\n")
+        os.replace(draft, self.report_file)
+
+    def saved_config(self) -> dict[str, Any]:
+        """The configuration of the last run as a nested mapping; empty if there is none."""
+        return read_file(self.config_file) if self.config_file.exists() else {}

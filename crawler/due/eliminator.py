@@ -1,0 +1,383 @@
+"""The Duplicate URL Eliminator: links in, those of new URLs out, exactly once.
+
+A link that missed the cache takes this way, through two commits (`=`), the only
+things that decide (durability.md, section 1):
+
+    loop      admit               committed -> begin_flush                  flushed
+                |                     ^             |                          ^
+    writer      append, sync, stage ==      plan.run   stage_flush ============
+                links log | d/links          X.run   |  d/runs, d/flushed, and t/ of the new links
+
+The loop calls what stands in its line, and all questions; the writer calls the
+rest. `plan.run` may as well be called in a worker thread. There is one flush at
+a time and one compaction (`begin_compaction`, `run`, `stage_compaction`,
+`compacted`) at a time; either may overtake the other, since a compaction
+changes how the known set is cut into runs, not the set.
+
+After a crash the store's word counts: runs and links that it does not name are
+removed on opening, and what was appended but not flushed waits again. So each
+fingerprint is handed out once, by the batch that also says that it was.
+
+`links = pending + known + new`: how many were appended, since the crawl began,
+how many wait (those of a flush under way included), and what came of the others.
+"""
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from crawler.config import DueConfig
+from crawler.due.known_set import KnownSet
+from crawler.due.links_log import LinksLog
+from crawler.due.memory_runs import MemoryRuns
+from crawler.due.pending_set import PendingSet
+from crawler.due.plans import CompactionPlan, Flushed, FlushPlan
+from crawler.due.runs import DiskRuns, Fault, Fingerprints, RunEntry
+from crawler.due.waiting import Waiting, hold
+from crawler.errors import ConfigError, DamageError, DirectoryError
+from crawler.records import Link
+from crawler.storage.kv import Batch, KeyValue, seal, unseal
+
+RUNS_KEY = b"d/runs"
+LINKS_KEY = b"d/links"
+FLUSHED_KEY = b"d/flushed"
+
+METHODS = ("runs", "one_file", "memory")
+
+
+class Manifest(msgspec.Struct, array_like=True):
+    """Value of `d/runs`: whose fingerprints these are, and the run files that hold them, oldest first."""
+
+    method: str
+    check_value: int
+    in_memory: bool
+    runs: list[RunEntry] = []
+
+
+class Appended(msgspec.Struct, frozen=True, array_like=True):
+    """Value of `d/links`: how far the links log counts, in bytes and in links since the crawl began."""
+
+    position: int = 0
+    links: int = 0
+
+
+class Eliminator:
+    """The DUE of one process.
+
+    Args:
+        directory: the process's; `due/` and `links/` in it are the DUE's.
+        store: where the keys `d/...` are.
+        config: method, buffer, waiting time.
+        check_value: fingerprint of a fixed URL; tells one seed from another.
+        method: how fingerprints are made.
+        known: all fingerprints handed out so far; only for `config.method` "memory", which stores none.
+        fault: called with the name of each step that a crash may follow.
+
+    Raises:
+        ConfigError: `config.method` is unknown.
+        DirectoryError: the directory belongs to another seed or method.
+        DamageError: a run or a part of the links log is missing or not what was written.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        store: KeyValue,
+        config: DueConfig,
+        *,
+        check_value: int,
+        method: str,
+        known: Iterable[int] = (),
+        fault: Fault = lambda _: None,
+    ) -> None:
+        if config.method not in METHODS:
+            raise ConfigError(f"configuration: due.method must be one of {', '.join(METHODS)}")
+        self._config = config
+        self._fault = fault
+        self._directory = directory
+        self._manifest_is_stored = store.get(RUNS_KEY) is not None
+        self._manifest = _load(store, RUNS_KEY, Manifest(method, check_value, config.method == "memory"))
+        self._refuse_others(method, check_value)
+        self._appended = _load(store, LINKS_KEY, Appended())
+        self._flushed = _load(store, FLUSHED_KEY, Flushed())
+        self._known = self._open_known(known)
+        self._log = LinksLog(
+            directory / "links",
+            begin=self._flushed.position,
+            end=self._appended.position,
+            file_bytes_max=config.log_bytes_max,
+            fault=fault,
+        )
+        self._admitted = PendingSet(2 * config.buffer_entries_max)
+        self._waiting = Waiting(config.buffer_entries_max)
+        self._waiting_since: float | None = None
+        self._retry_at = -math.inf
+        self._flush: FlushPlan | None = None
+        self._compaction: CompactionPlan | None = None
+        self.repeats = 0
+        self._reload_waiting()
+
+    def _refuse_others(self, method: str, check_value: int) -> None:
+        if (self._manifest.method, self._manifest.check_value) != (method, check_value):
+            raise DirectoryError(f"{self._directory}: made with another fingerprint seed or method")
+        if self._manifest.in_memory != (self._config.method == "memory"):
+            raise DirectoryError(f"{self._directory}: due.method cannot change to or from memory")
+
+    def _open_known(self, fingerprints: Iterable[int]) -> KnownSet:
+        merge_all = self._config.method == "one_file"
+        chunk_bytes = self._config.merge_chunk_bytes
+        if self._manifest.in_memory:
+            known = KnownSet(MemoryRuns(), [], merge_all=merge_all, chunk_bytes=chunk_bytes)
+            known.load(fingerprints)
+            return known
+        files = DiskRuns(self._directory / "due", self._manifest.runs, self._fault)
+        known = KnownSet(files, files.opened, merge_all=merge_all, chunk_bytes=chunk_bytes)
+        if len(known) != self._flushed.new:
+            raise DamageError(
+                f"{self._directory}: {self._flushed.new} URLs are known, the runs hold {len(known)}"
+            )
+        return known
+
+    def _reload_waiting(self) -> None:
+        """Let what is committed but not flushed wait again."""
+        for links, position in self._log.blocks(self._flushed.position, self._appended.position):
+            self._waiting.append(links, position)
+        self._waiting.stage()
+        self._waiting.committed()
+        if self.links != self._appended.links:
+            raise DamageError(
+                f"{self._directory}: {self.links} links are in the links log or flushed, "
+                f"but the store counts {self._appended.links}"
+            )
+
+    # Links in.
+
+    def admit(self, fingerprints: Fingerprints) -> np.ndarray:
+        """Which of `fingerprints`, uint64 (n,), do not wait already, as bool (n,): append those. Loop.
+
+        Call it right behind the cache, in the step that hands the links to the
+        committer. It may forget that a link waits, but never drops another.
+        """
+        fresh: np.ndarray = self._admitted.add_many(fingerprints)
+        self.repeats += len(fresh) - int(np.count_nonzero(fresh))
+        return fresh
+
+    def append(self, links: Sequence[Link]) -> None:
+        """Append `links` to the links log, as a part of the group that is being written. Writer.
+
+        Raises:
+            StoreError: the disk is full or fails; the process must end.
+        """
+        for block, position in self._log.append(links):
+            self._waiting.append(block, position)
+
+    def sync(self) -> None:
+        """Make what was appended durable. Writer.
+
+        Raises:
+            StoreError: the disk is full or fails; the process must end.
+        """
+        self._log.sync()
+
+    def stage(self, batch: Batch) -> None:
+        """Put into a group's `batch` that what was appended to it counts. Writer; once a group."""
+        self._log.write_out()
+        if not self._manifest_is_stored:
+            self._put_manifest(batch)
+        pieces = self._waiting.stage()
+        if pieces:
+            links = self._appended.links + sum(map(len, pieces))
+            self._appended = Appended(pieces[-1].position, links)
+            batch.put(LINKS_KEY, _encode(self._appended))
+
+    def committed(self) -> None:
+        """The oldest group that was staged is durable: its links wait for a flush. Loop; once a group."""
+        self._waiting.committed()
+
+    # Flush.
+
+    @property
+    def full(self) -> bool:
+        """Whether so many links wait that no more should come before a flush."""
+        return self.pending >= 2 * self._config.buffer_entries_max
+
+    def wants_flush(self, now: float, *, dry: bool = False) -> bool:
+        """Whether to flush now: buffer full, a link waited long enough, or the frontier runs `dry`. Loop."""
+        if self._flush is not None or not self._waiting.count or now < self._retry_at:
+            return False
+        if self._waiting_since is None:
+            self._waiting_since = now
+        waited = now >= self._waiting_since + self._config.max_wait
+        return dry or waited or self._waiting.count >= self._config.buffer_entries_max
+
+    def next_wakeup(self) -> float:
+        """The instant to ask `wants_flush` at the latest; infinite if nothing waits. Loop."""
+        if self._flush is not None or not self._waiting.count:
+            return math.inf
+        if self._waiting_since is None:
+            return self._retry_at
+        return max(self._retry_at, self._waiting_since + self._config.max_wait)
+
+    def begin_flush(self, now: float) -> FlushPlan | None:
+        """Plan a flush of what waited longest; None if nothing waits or one is under way. Loop."""
+        if self._flush is not None or not self._waiting.count:
+            return None
+        pieces = self._waiting.take()
+        self._waiting_since = now if self._waiting.count else None
+        self._flush = FlushPlan(pieces, self._flushed, self._known, self._log, self._fault)
+        return self._flush
+
+    def stage_flush(self, plan: FlushPlan, batch: Batch) -> None:
+        """Put a finished flush into a synced batch, which also holds its new links' to-do entries. Writer."""
+        if plan.new_run is not None and plan.new_run.entry is not None:
+            self._manifest.runs.append(plan.new_run.entry)
+            self._put_manifest(batch)
+        batch.put(FLUSHED_KEY, _encode(plan.after))
+
+    def flushed(self, plan: FlushPlan) -> None:
+        """The batch of `plan` is durable: count its run, forget its links. Loop."""
+        assert plan is self._flush, "a flush ended that is not under way"
+        self._flush = None
+        self._flushed = plan.after
+        if plan.new_run is not None:
+            self._known.add(plan.new_run)
+        self._admitted.clear()
+        self._log.drop_before(plan.after.position)
+        self._fault("flush finished")
+
+    def flush_failed(self, plan: FlushPlan, now: float) -> None:
+        """`plan.run` raised StoreError: its links wait again, for the next try in `max_wait`. Loop."""
+        assert plan is self._flush, "a flush failed that is not under way"
+        self._flush = None
+        self._waiting.put_back(plan.pieces)
+        self._retry_at = now + self._config.max_wait
+
+    # Compaction.
+
+    def begin_compaction(self) -> CompactionPlan | None:
+        """Plan the next merge of runs; None if none is due or one is under way. Loop; after each flush."""
+        inputs = self._known.due_merge() if self._compaction is None else []
+        if not inputs:
+            return None
+        self._compaction = CompactionPlan(inputs, self._known)
+        return self._compaction
+
+    def stage_compaction(self, plan: CompactionPlan, batch: Batch) -> None:
+        """Put into a synced batch that the outcome takes the place of exactly its inputs. Writer."""
+        assert plan.outcome is not None, "a compaction was staged that has not run"
+        if plan.outcome.entry is None:
+            return
+        replaced = [run.entry for run in plan.inputs]
+        first = self._manifest.runs.index(replaced[0])
+        assert self._manifest.runs[first : first + len(replaced)] == replaced, (
+            "the merged runs are not in a row"
+        )
+        self._manifest.runs[first : first + len(replaced)] = [plan.outcome.entry]
+        self._put_manifest(batch)
+
+    def compacted(self, plan: CompactionPlan) -> None:
+        """The batch of `plan` is durable: use its outcome, unlink its inputs. Loop."""
+        assert plan is self._compaction and plan.outcome is not None, (
+            "a compaction ended that is not under way"
+        )
+        self._compaction = None
+        self._known.replace(plan.inputs, plan.outcome)
+
+    def compaction_failed(self, plan: CompactionPlan) -> None:
+        """`plan.run` raised StoreError: the inputs stay; the next flush may ask again. Loop."""
+        assert plan is self._compaction, "a compaction failed that is not under way"
+        self._compaction = None
+
+    def _put_manifest(self, batch: Batch) -> None:
+        batch.put(RUNS_KEY, _encode(self._manifest))
+        self._manifest_is_stored = True
+
+    # Questions.
+
+    @property
+    def links(self) -> int:
+        """Links that were appended and committed, since the crawl began."""
+        return self.pending + self.known + self.new
+
+    @property
+    def pending(self) -> int:
+        """Links that wait for a flush or are in one."""
+        return self._waiting.count + (self._flush.count if self._flush is not None else 0)
+
+    @property
+    def known(self) -> int:
+        """Links that were repeats, or of URLs known before, since the crawl began."""
+        return self._flushed.known
+
+    @property
+    def new(self) -> int:
+        """Links that were of new URLs, since the crawl began: the number of known URLs."""
+        return self._flushed.new
+
+    @property
+    def run_count(self) -> int:
+        """Runs that hold the known URLs."""
+        return len(self._known.runs)
+
+    def contains(self, fingerprint: int) -> bool:
+        """Whether the URL is known; one that waits is not."""
+        return fingerprint in self._known
+
+    def waits(self, fingerprint: int) -> bool:
+        """Whether a link of the URL waits for a flush or is in one."""
+        under_way = self._flush.pieces if self._flush is not None else ()
+        return self._waiting.holds(fingerprint) or hold(under_way, fingerprint)
+
+    def slice(self, first_bucket: int, stop_bucket: int) -> Iterator[Fingerprints]:
+        """The known fingerprints of buckets first_bucket <= b < stop_bucket, ascending, in chunks.
+
+        A chunk is overwritten when the next one is asked for.
+        """
+        return self._known.slice(first_bucket, stop_bucket)
+
+    def expected_collisions(self) -> float:
+        """The expected number of URLs that were lost because another one has their fingerprint."""
+        return self._known.expected_collisions()
+
+    def check(self) -> list[str]:
+        """What is wrong on disk, with everything read; nothing if all is as it was written."""
+        found = self._known.problems()
+        try:
+            for _ in self._log.blocks(self._flushed.position, self._appended.position):
+                pass
+        except DamageError as error:
+            found.append(str(error))
+        return found
+
+    def close(self) -> None:
+        """Close the links log."""
+        self._log.close()
+
+    def _check(self) -> None:
+        """Assert every invariant; for tests, as it reads all."""
+        self._known._check()
+        assert self._manifest.in_memory or len(self._known) == self.new, "a known URL is in no run"
+        assert self._flush is None or self._flush.count > 0, "a flush of nothing"
+        assert self._appended.links >= self.links, "more links wait than were appended"
+
+    def __repr__(self) -> str:
+        return f"Eliminator({self._known!r}, {self.pending} pending, {self.repeats} repeats)"
+
+
+def _encode(value: msgspec.Struct) -> bytes:
+    return seal(msgspec.msgpack.encode(value))
+
+
+def _load(store: KeyValue, key: bytes, default: Any) -> Any:
+    """The value of `key`, of the type of `default`, which is returned if there is none."""
+    value = store.get(key)
+    if value is None:
+        return default
+    try:
+        return msgspec.msgpack.decode(unseal(key, value), type=type(default))
+    except msgspec.MsgspecError as error:
+        raise DamageError(f"store: value of key {key!r} cannot be read: {error}") from error

@@ -1,0 +1,194 @@
+"""The links log: links that wait for the next flush, on disk.
+
+To the DUE it is one endless stream of blocks, and a *position* is a number of
+bytes from its beginning; on disk it is a row of files, each named by the
+position it begins at, that are unlinked once everything in them was flushed.
+
+    0000000000000000.log   | block | block | block |
+    0000000001000123.log                            | block | block |  <- append
+                                       ^ flushed         ^ committed
+
+    block    4 bytes length of the payload, 4 bytes crc32 of it, payload: links as MessagePack arrays
+
+A block holds the links of one `append`. Store keys decide how far the log
+counts (`d/links`) and how far it is consumed (`d/flushed`); both are ends of
+blocks. What lies behind the committed end after a crash is cut off.
+"""
+
+import os
+import struct
+import zlib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import msgspec
+
+from crawler.due.runs import Fault, sync_directory, write_all
+from crawler.errors import DamageError, StoreError
+from crawler.records import Link
+
+BLOCK_LINKS_MAX = 1024
+_BUFFER_BYTES = 1 << 20  # what is appended is written at the latest when so much has gathered
+_HEADER = struct.Struct("<II")
+_NAME_DIGITS = 16
+
+
+class LinksLog:
+    """Append links in blocks, read blocks, cut and drop files.
+
+    `append`, `write_out` and `sync` belong to one thread; `read` and
+    `drop_before` may run in others.
+
+    Args:
+        begin, end: the positions between which the log must be whole.
+        file_bytes_max: a file that has grown to so much is followed by a new one.
+
+    Raises:
+        DamageError: a part of the log between `begin` and `end` is missing.
+    """
+
+    def __init__(
+        self, directory: Path, *, begin: int, end: int, file_bytes_max: int, fault: Fault = lambda _: None
+    ) -> None:
+        self._directory = directory
+        self._file_bytes_max = file_bytes_max
+        self._fault = fault
+        self._encoder = msgspec.msgpack.Encoder()
+        self._decoder = msgspec.msgpack.Decoder(list[Link])
+        self._buffer = bytearray()
+        self._descriptor = -1
+        self._unsynced = False
+        self._starts = self._open(begin, end)
+        self.end = end  # of what was appended
+
+    def _open(self, begin: int, end: int) -> list[int]:
+        """Remove what lies outside of begin..end, check that the rest is whole; return where files begin."""
+        self._directory.mkdir(parents=True, exist_ok=True)
+        starts = sorted(int(path.stem, 16) for path in self._directory.glob("*.log"))
+        kept = []
+        for start, following in zip(starts, [*starts[1:], None], strict=False):
+            if start >= end or (following is not None and following <= begin):
+                self._path(start).unlink()
+            else:
+                kept.append(start)
+        at = min(begin, kept[0]) if kept else begin
+        for start in kept:
+            at = start + self._cut(start, end) if start == at else at
+        if at < end:
+            raise DamageError(f"{self._path(at)}: links that wait for the DUE are missing")
+        return kept
+
+    def _cut(self, start: int, end: int) -> int:
+        """Cut a file at position `end`; return its length."""
+        path = self._path(start)
+        length = path.stat().st_size
+        if start + length > end:
+            os.truncate(path, end - start)
+        return min(length, end - start)
+
+    def _path(self, start: int) -> Path:
+        return self._directory / f"{start:0{_NAME_DIGITS}x}.log"
+
+    def append(self, links: Sequence[Link]) -> Iterator[tuple[Sequence[Link], int]]:
+        """Append `links`; yield each block's links and the position it ends at."""
+        for start in range(0, len(links), BLOCK_LINKS_MAX):
+            block = links[start : start + BLOCK_LINKS_MAX]
+            payload = self._encoder.encode(block)
+            self._buffer += _HEADER.pack(len(payload), zlib.crc32(payload))
+            self._buffer += payload
+            self.end += _HEADER.size + len(payload)
+            if len(self._buffer) >= _BUFFER_BYTES:
+                self.write_out()
+            yield block, self.end
+
+    def write_out(self) -> None:
+        """Hand what was appended to the operating system.
+
+        Raises:
+            StoreError: the disk is full or fails; what was appended is lost, and the process must end.
+        """
+        if not self._buffer:
+            return
+        try:
+            if self._descriptor < 0 or self.end - self._starts[-1] > self._file_bytes_max:
+                self._begin_file(self.end - len(self._buffer))
+            write_all(self._descriptor, self._buffer)
+        except OSError as error:
+            raise StoreError(f"{self._directory}: links cannot be written: {error.strerror}") from error
+        self._buffer.clear()
+        self._unsynced = True
+        self._fault("links written")
+
+    def _begin_file(self, start: int) -> None:
+        """Go on in a new file, whose name is durable before anything counts on it."""
+        if self._descriptor >= 0:
+            os.fdatasync(self._descriptor)
+            os.close(self._descriptor)
+        self._descriptor = os.open(
+            self._path(start), os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666
+        )
+        sync_directory(self._directory)
+        self._starts.append(start)
+        self._fault("links file begun")
+
+    def sync(self) -> None:
+        """Make everything appended durable.
+
+        Raises:
+            StoreError: the disk is full or fails.
+        """
+        self.write_out()
+        if not self._unsynced:
+            return
+        try:
+            os.fdatasync(self._descriptor)
+        except OSError as error:
+            raise StoreError(f"{self._directory}: links cannot be synced: {error.strerror}") from error
+        self._unsynced = False
+        self._fault("links synced")
+
+    def read(self, begin: int, end: int) -> Iterator[list[Link]]:
+        """Each block's links between two positions; see `blocks`."""
+        return (links for links, _ in self.blocks(begin, end))
+
+    def blocks(self, begin: int, end: int) -> Iterator[tuple[list[Link], int]]:
+        """Each block's links between two positions, and the position it ends at. In any thread.
+
+        Raises:
+            DamageError: a block is not what was written.
+        """
+        starts = list(self._starts)
+        for start, following in zip(starts, [*starts[1:], end], strict=False):
+            if begin < following and start < end:
+                yield from self._read_file(start, max(begin, start), min(end, following))
+
+    def _read_file(self, start: int, begin: int, end: int) -> Iterator[tuple[list[Link], int]]:
+        path = self._path(start)
+        with path.open("rb") as file:
+            file.seek(begin - start)
+            while begin < end:
+                header = file.read(_HEADER.size)
+                if len(header) < _HEADER.size:
+                    raise DamageError(f"{path}: ends too early")
+                length, crc = _HEADER.unpack(header)
+                payload = file.read(length) if length <= end - begin - _HEADER.size else b""
+                begin += _HEADER.size + length
+                yield self._decode(path, payload, crc), begin
+
+    def _decode(self, path: Path, payload: bytes, crc: int) -> list[Link]:
+        if zlib.crc32(payload) != crc or not payload:
+            raise DamageError(f"{path}: a block of links fails its checksum")
+        try:
+            return self._decoder.decode(payload)
+        except msgspec.MsgspecError as error:
+            raise DamageError(f"{path}: a block of links cannot be read: {error}") from error
+
+    def drop_before(self, position: int) -> None:
+        """Unlink the files that lie before `position` as a whole, but for the one that is appended to."""
+        while len(self._starts) > 1 and self._starts[1] <= position:
+            self._path(self._starts.pop(0)).unlink(missing_ok=True)
+
+    def close(self) -> None:
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1

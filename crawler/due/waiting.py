@@ -1,0 +1,100 @@
+"""Links on their way to the next flush: of each, its fingerprint in memory and the link in the log.
+
+    append            stage            committed             take            (put_back)
+    unstaged  ----->  staged  ----->   waiting, oldest first  -----> a flush
+    (of this group)   (a list a group)
+
+The first two steps are the writer's, the others the loop's; a deque is what
+they hand groups over with.
+"""
+
+from collections import deque
+from collections.abc import Iterable, Sequence
+
+import msgspec
+import numpy as np
+
+from crawler.due.runs import Fingerprints
+from crawler.records import Link
+
+
+class Piece(msgspec.Struct, frozen=True):
+    """A stretch of the links log that ends at `position`: the fingerprints of its links, in order."""
+
+    fingerprints: Fingerprints
+    position: int
+
+    def __len__(self) -> int:
+        return len(self.fingerprints)
+
+
+class Waiting:
+    """The pieces of the log between what was flushed and what was appended.
+
+    Args:
+        entries_max: links that `take` returns at most, unless one piece is larger.
+    """
+
+    def __init__(self, entries_max: int) -> None:
+        self._entries_max = entries_max
+        self._unstaged: list[Piece] = []
+        self._staged: deque[list[Piece]] = deque()
+        self._pieces: deque[Piece] = deque()
+        self.count = 0  # of links that `take` can return
+
+    def append(self, links: Sequence[Link], position: int) -> None:
+        """Add links of the group that is being written; in the log they end at `position`. Writer."""
+        fingerprints = np.fromiter((link.fingerprint for link in links), np.uint64, len(links))
+        self._unstaged.append(Piece(fingerprints, position))
+
+    def stage(self) -> list[Piece]:
+        """End the group; return what it adds. Writer."""
+        pieces = _coalesce(self._unstaged, self._entries_max)
+        self._unstaged = []
+        self._staged.append(pieces)
+        return pieces
+
+    def committed(self) -> None:
+        """The oldest group that was staged is durable; its links wait from now on. Loop."""
+        pieces = self._staged.popleft()
+        self._pieces.extend(pieces)
+        self.count += sum(map(len, pieces))
+
+    def take(self) -> list[Piece]:
+        """Remove and return what has waited longest, as much as a flush may hold. Loop."""
+        pieces: list[Piece] = []
+        taken = 0
+        while self._pieces and (not pieces or taken + len(self._pieces[0]) <= self._entries_max):
+            pieces.append(self._pieces.popleft())
+            taken += len(pieces[-1])
+        self.count -= taken
+        return pieces
+
+    def put_back(self, pieces: Sequence[Piece]) -> None:
+        """Undo the last `take`. Loop."""
+        self._pieces.extendleft(reversed(pieces))
+        self.count += sum(map(len, pieces))
+
+    def holds(self, fingerprint: int) -> bool:
+        """Whether a link with that fingerprint waits. Loop."""
+        return hold(self._pieces, fingerprint)
+
+
+def hold(pieces: Iterable[Piece], fingerprint: int) -> bool:
+    """Whether a link with that fingerprint is in `pieces`."""
+    return any(bool((piece.fingerprints == np.uint64(fingerprint)).any()) for piece in pieces)
+
+
+def _coalesce(pieces: Sequence[Piece], entries_max: int) -> list[Piece]:
+    """The same stretches in fewer pieces, none larger than `entries_max` unless it was."""
+    gathered: list[list[Piece]] = []
+    count = 0
+    for piece in pieces:
+        if not gathered or count + len(piece) > entries_max:
+            gathered.append([])
+            count = 0
+        gathered[-1].append(piece)
+        count += len(piece)
+    return [
+        Piece(np.concatenate([piece.fingerprints for piece in some]), some[-1].position) for some in gathered
+    ]

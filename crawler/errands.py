@@ -1,0 +1,202 @@
+"""The errands of a process: the coroutines that wait for the network.
+
+    page      fetch, follow hops whose key is their own, extract, harvest
+    robots    robots.txt of an authority along at most five redirects
+    resolve   the addresses of a host
+    denied    nothing to wait for: the refusal is recorded
+
+A hop counts as a request: it waits for the gap of its host, and on a host
+other than the errand's own it takes that host's slot first.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+import msgspec
+
+from crawler.clock import Clock
+from crawler.config import Config
+from crawler.fetcher.client import Client
+from crawler.fetcher.outcome import blame_of
+from crawler.fetcher.request import Request
+from crawler.fetcher.resolver import Resolver
+from crawler.frontier.discovery import Frontier
+from crawler.harvest import Harvest
+from crawler.reader import Reader
+from crawler.records import Errand, Extracted, Fetch, LinkFlag, Outcome, Task
+from crawler.storage.commit import Change
+from crawler.storage.faults import reach
+from crawler.urls.canonical import duplicate_key, hostname, resolve
+
+log = logging.getLogger("crawler")
+
+Sink = Callable[[Errand, Fetch, Extracted | None], Awaitable[None]]
+
+HOP_WAIT_MAX = 120.0  # seconds an errand waits for another host's slot before it gives the hop up
+
+
+class Errands:
+    """Runs the errands of one process; `queue` takes the change each one ends with."""
+
+    def __init__(
+        self,
+        config: Config,
+        *,
+        clock: Clock,
+        frontier: Frontier,
+        client: Client,
+        resolver: Resolver,
+        reader: Reader,
+        harvest: Harvest,
+        queue: Callable[[Change], None],
+        wake: Callable[[], None],
+        sink: Sink | None = None,
+    ) -> None:
+        self._config = config
+        self._clock = clock
+        self._frontier = frontier
+        self._client = client
+        self._resolver = resolver
+        self._reader = reader
+        self._harvest = harvest
+        self._queue = queue
+        self._wake = wake
+        self.sink = sink
+        self._run = {
+            Task.PAGE: self._page,
+            Task.ROBOTS: self._robots_txt,
+            Task.RESOLVE: self._resolve,
+            Task.DENIED: self._denied,
+        }
+        self.pages_ended = 0
+
+    async def run(self, errand: Errand) -> None:
+        """See an errand through; its host's slot is free again once its change is committed."""
+        await self._run[errand.task](errand)
+
+    async def start(self) -> None:
+        """Open connections' pool and resolver."""
+        await self._client.start()
+
+    async def close(self) -> None:
+        """Close them, and end the parser's worker."""
+        await self._reader.close()
+        await self._client.close()
+        await self._resolver.close()
+
+    # -- one coroutine a task -------------------------------------------------
+
+    async def _resolve(self, errand: Errand) -> None:
+        found = await self._resolver.resolve(errand.hostname)
+        now = self._clock.now()
+        if found.addresses:
+            self._frontier.resolved(errand, found.addresses, found.expires, now)
+            return self._wake()
+        failure = Fetch(url=errand.url, outcome=found.outcome, blame=blame_of(found.outcome), error=found.error)
+        self._queue(self._harvest.unresolved(errand, failure, now))
+
+    async def _denied(self, errand: Errand) -> None:
+        self._queue(self._harvest.denied(errand, self._clock.now()))
+
+    async def _robots_txt(self, errand: Errand) -> None:
+        fetch, hops = await self._follow(errand, self._request(errand, robots=True), self._robots_hop)
+        now = self._clock.now()
+        change = self._harvest.robots(errand, fetch, hops, now)
+        self._queue(change)
+
+    async def _page(self, errand: Errand) -> None:
+        reach("fetch begun")
+        fetch, _ = await self._follow(errand, self._request(errand), self._own_key_hop)
+        extracted = await self._read(errand, fetch)
+        self.pages_ended += 1
+        change = self._harvest.page(errand, fetch, extracted, self._clock.now())
+        if self.sink is None:
+            self._queue(change)
+        else:
+            await self._deliver(change, errand, fetch, extracted)
+
+    async def _read(self, errand: Errand, fetch: Fetch) -> Extracted | None:
+        """What the answer holds. A bug of ours that one page brings out must not end a crawl of millions."""
+        try:
+            return await self._reader.read(errand, fetch)
+        except Exception:
+            log.exception("cannot read %s; its links are lost. Please report this page", errand.url)
+            return None
+
+    async def _deliver(self, change: Change, errand: Errand, fetch: Fetch, extracted: Extracted | None) -> None:
+        """Give the page to the sink once it is durable."""
+        assert self.sink is not None
+        committed = asyncio.get_running_loop().create_future()
+        change.after.append(lambda: committed.set_result(None))
+        self._queue(change)
+        await committed
+        await self.sink(errand, fetch, extracted)
+
+    # -- hops -----------------------------------------------------------------
+
+    async def _follow(
+        self, errand: Errand, request: Request, next_hop: Callable[[Errand, Fetch, list[str]], str]
+    ) -> tuple[Fetch, int]:
+        """Fetch, and follow redirects as long as `next_hop` names a URL; (last answer, hops)."""
+        fetch = await self._client.fetch(request)
+        chain = [errand.url]
+        while fetch.outcome is Outcome.REDIRECT and (url := next_hop(errand, fetch, chain)):
+            chain.append(url)
+            fetch = await self._hop(errand, request, url, fetch)
+        return fetch, len(chain) - 1
+
+    def _robots_hop(self, _errand: Errand, fetch: Fetch, chain: list[str]) -> str:
+        if len(chain) > self._config.robots.redirects_max:
+            return ""
+        return resolve(fetch.url, fetch.location) or ""
+
+    def _own_key_hop(self, errand: Errand, fetch: Fetch, chain: list[str]) -> str:
+        """The target if its key is that of a URL of the chain: the duplicate check would eat it."""
+        target = resolve(fetch.url, fetch.location)
+        if target is None or len(chain) > self._config.fetch.redirects_max:
+            return ""
+        own = {duplicate_key(url) for url in chain}
+        return target if duplicate_key(target) in own else ""
+
+    async def _hop(self, errand: Errand, request: Request, url: str, before: Fetch) -> Fetch:
+        """Fetch the next URL of a chain in its host's turn."""
+        name = hostname(url)
+        self._frontier.give_back(errand.hostname, self._clock.now(), before.took, before.retry_after)
+        addresses = request.addresses
+        if name != errand.hostname:
+            found = await self._resolver.resolve(name)
+            if not found.addresses:
+                return Fetch(url=url, outcome=found.outcome, blame=blame_of(found.outcome), error=found.error)
+            addresses = found.addresses[:1]
+        if not await self._borrow(errand, name, addresses[0] if addresses else ""):
+            return Fetch(url=url, outcome=Outcome.CONNECT_ERROR, error=f"no turn at {name} in time")
+        took = 0.0
+        try:
+            fetch = await self._client.fetch(msgspec.structs.replace(request, url=url, addresses=addresses))
+            took = fetch.took
+            return fetch
+        finally:
+            if name != errand.hostname:
+                self._frontier.give_back(name, self._clock.now(), took)
+
+    async def _borrow(self, errand: Errand, name: str, address: str) -> bool:
+        """Wait for the turn of a hop; False if that takes too long."""
+        give_up = self._clock.now() + HOP_WAIT_MAX
+        while (at := self._frontier.borrow(name, self._clock.now(), errand, address)) > 0.0:
+            if max(at, self._clock.now()) > give_up:
+                return False
+            await asyncio.sleep(max(0.01, at - self._clock.now()))
+        return True
+
+    def _request(self, errand: Errand, *, robots: bool = False) -> Request:
+        config = self._config
+        request = Request(
+            url=errand.url,
+            addresses=(errand.address,) if errand.address else (),
+            keep_alive=config.fetch.keep_alive_max,
+        )
+        if robots:
+            request.body_bytes_max = config.robots.bytes_max
+        elif errand.flags & LinkFlag.SITEMAP:
+            request.body_bytes_max = request.wire_bytes_max = config.sitemaps.bytes_max
+        return request

@@ -1,0 +1,1 @@
+"""What a body holds: the links of pages, sitemaps and feeds."""

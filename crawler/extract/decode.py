@@ -1,0 +1,124 @@
+"""The character encoding of a page, and its bytes as UTF-8 for the parser.
+
+The order is that of HTML (WHATWG, 13.2.3) as `fetch-behaviour.md` section 10
+has it: byte order mark, then the header's charset, then a `<meta>` in the
+first 1,024 bytes, then a later `<meta>` (a browser that meets one starts
+again), and without any declaration UTF-8 if the bytes are valid as such and
+windows-1252 if not. Plain ASCII without a declaration is called windows-1252,
+the standard's default; its bytes are the same.
+
+Labels are those of the WHATWG Encoding standard (`iso-8859-1` is windows-1252,
+`gb2312` is gbk). An unknown label counts as none, and broken bytes become
+U+FFFD, so no page fails here. UTF-8 pages, which are nearly all, are handed on
+as they are: the parser replaces broken bytes where it reads them.
+"""
+
+import re
+
+import webencodings
+
+PRESCAN_BYTES = 1024  # WHATWG: "prescan a byte stream" needs to look at no more
+LATE_PRESCAN_BYTES = 16_384  # where a browser would still meet the declaration and change its mind
+
+DEFAULT = "windows-1252"
+
+_BOMS = ((b"\xef\xbb\xbf", "utf-8"), (b"\xfe\xff", "utf-16be"), (b"\xff\xfe", "utf-16le"))
+# Encodings in which ASCII bytes can be something else, so that pure ASCII needs decoding too.
+_NOT_ASCII_COMPATIBLE = frozenset({"utf-16be", "utf-16le", "iso-2022-jp", "replacement"})
+
+# Possessive quantifiers throughout: a page cannot make these backtrack.
+_ATTRIBUTE = rb"""([^\s/>][^\s/>=]*+)(?:\s*+=\s*+(?:"([^"]*+)"|'([^']*+)'|(?!["'])([^\s>]*+)))?+"""
+_ONE_ATTRIBUTE = re.compile(rb"[\s/]*+" + _ATTRIBUTE)
+_TAG_NAME = re.compile(rb"</?[A-Za-z][^\s/>]*+")
+_LABEL_IN_CONTENT = re.compile(
+    rb"""charset\s*+=\s*+(?:"([^"]*+)"|'([^']*+)'|(?!["'])([^\s;]++))""", re.IGNORECASE
+)
+
+
+def to_utf8(content: bytes, declared: str = "") -> tuple[bytes, str]:
+    """Return `content` as UTF-8 for the parser, and the page's encoding (WHATWG name, lower case).
+
+    Args:
+        content: a page, without content coding.
+        declared: the charset parameter of Content-Type; "" if there is none.
+    """
+    for bom, name in _BOMS:
+        if content.startswith(bom):
+            return _transcode(content[len(bom) :], name), name
+    name = name_of(declared.strip("\"' ")) or _prescan(content) or _guess(content)
+    return _transcode(content, name), name
+
+
+def name_of(label: str) -> str:
+    """The WHATWG name of an encoding label; "" if there is no such label."""
+    if label in ("utf-8", "UTF-8"):
+        return "utf-8"
+    try:
+        encoding = webencodings.lookup(label)
+    except UnicodeError:  # a lone surrogate
+        return ""
+    return encoding.name if encoding is not None else ""
+
+
+def _transcode(content: bytes, name: str) -> bytes:
+    if name == "utf-8" or (name not in _NOT_ASCII_COMPATIBLE and content.isascii()):
+        return content
+    text, _ = webencodings.lookup(name).codec_info.decode(content, "replace")
+    return text.encode("utf-8", "replace")
+
+
+def _guess(content: bytes) -> str:
+    if content.isascii():
+        return DEFAULT
+    try:
+        content.decode("utf-8")
+    except UnicodeDecodeError:
+        return DEFAULT
+    return "utf-8"
+
+
+def _prescan(content: bytes) -> str:
+    """The encoding that a `<meta>` declares, "" if none does; the early ones decide."""
+    return _prescan_part(content[:PRESCAN_BYTES]) or _prescan_part(content[:LATE_PRESCAN_BYTES])
+
+
+def _prescan_part(head: bytes) -> str:
+    if b"charset" not in head.lower():
+        return ""
+    at = head.find(b"<")
+    while at >= 0:
+        if head.startswith(b"<!--", at):
+            end = head.find(b"-->", at + 2)
+        elif tag := _TAG_NAME.match(head, at):
+            attributes, end = _attributes(head, tag.end())
+            if tag[0].lower() == b"<meta" and end >= 0 and (name := _declared_by(attributes)):
+                return name
+        elif head[at + 1 : at + 2] in (b"!", b"/", b"?"):
+            end = head.find(b">", at)
+        else:
+            end = at
+        if end < 0:
+            return ""
+        at = head.find(b"<", end + 1)
+    return ""
+
+
+def _attributes(head: bytes, at: int) -> tuple[dict[bytes, bytes], int]:
+    """The attributes of the tag whose name ends at `at`, and where its `>` is; -1 if it has none."""
+    found: dict[bytes, bytes] = {}
+    while match := _ONE_ATTRIBUTE.match(head, at):
+        found.setdefault(match[1].lower(), match[2] or match[3] or match[4] or b"")
+        at = match.end()
+        if head[at : at + 1] in (b"=", b""):  # an open quote
+            return found, -1
+    return found, head.find(b">", at)
+
+
+def _declared_by(attributes: dict[bytes, bytes]) -> str:
+    """The encoding that a meta tag declares, "" if none (WHATWG 13.2.3.2, "prescan", step "meta")."""
+    label = attributes.get(b"charset")
+    if label is None and attributes.get(b"http-equiv", b"").lower() == b"content-type":
+        match = _LABEL_IN_CONTENT.search(attributes.get(b"content", b""))
+        label = match and (match[1] or match[2] or match[3])
+    name = name_of(label.decode("latin-1")) if label else ""
+    return {"utf-16be": "utf-8", "utf-16le": "utf-8", "x-user-defined": DEFAULT}.get(name, name)

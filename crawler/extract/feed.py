@@ -1,0 +1,139 @@
+"""RSS 0.9x, 1.0, 2.0 and Atom as sources of links.
+
+Taken are the links of items (`<link>`, a `<guid>` that is a permalink, Atom's
+`rel=alternate`), and of the feed itself what it is about (`alternate`) and its
+further pages (`rel=next`, RFC 5005). Broken XML gives what precedes the break;
+`xmlstream.py` says what else ends the reading.
+"""
+
+from email.utils import parsedate_to_datetime
+
+import ada_url
+import msgspec
+
+from crawler.extract.sitemap import DECODE_STEP_BYTES, Entry, w3c_datetime
+from crawler.extract.xmlstream import BLANK, BOM, Name, XmlStream
+
+ELEMENTS_PER_LINK = 40
+
+_FEED_TYPES = frozenset({"application/rss+xml", "application/atom+xml", "application/rdf+xml"})
+_ROOTS = (b"<rss", b"<feed", b"<rdf:rdf", b"<atom:feed")
+_HEAD_BYTES = 1024  # where the root element stands
+_ITEMS = frozenset({"item", "entry"})
+_FEEDS = frozenset({"channel", "feed"})
+_DATES = frozenset({"pubdate", "updated", "date", "published"})
+
+
+class Feed(msgspec.Struct, gc=False):
+    """What a feed names: its items, the page it is about, its next page, and what ended the reading early."""
+
+    entries: list[Entry] = []
+    page: str = ""
+    next: str = ""
+    problem: str = ""
+
+
+def is_feed(content_type: str, content: bytes) -> bool:
+    """Whether a body is a feed: by its type, or XML whose root element is that of one."""
+    kind = content_type.partition(";")[0].strip().lower()
+    if kind in _FEED_TYPES:
+        return True
+    head = content[:_HEAD_BYTES].lower()
+    return (kind in ("application/xml", "text/xml")) and any(root in head for root in _ROOTS)
+
+
+def read_feed(body: bytes, links_max: int) -> Feed:
+    """Return what a feed names, at most `links_max` items."""
+    reader = _FeedReader(links_max)
+    stream = XmlStream(reader.on_start, reader.on_end, links_max * ELEMENTS_PER_LINK)
+    body = body.lstrip(BLANK).removeprefix(BOM).lstrip(BLANK)
+    for at in range(0, len(body), DECODE_STEP_BYTES):
+        stream.feed(body[at : at + DECODE_STEP_BYTES])
+    stream.close()
+    found = reader.found
+    found.problem = found.problem or stream.problem
+    return found
+
+
+class _FeedReader:
+    """The element being read, and what was found."""
+
+    def __init__(self, links_max: int) -> None:
+        self.found = Feed(entries=[])
+        self._links_max = links_max
+        self._in_item = False
+        self._link = ""
+        self._guid = ""
+        self._guid_is_link = False
+        self._changed: float | None = None
+        self._base = ""
+
+    def on_start(self, name: Name, parent: Name, attributes: dict[str, str]) -> bool:
+        if name.local in _FEEDS and "xml:base" in attributes:
+            self._base = attributes["xml:base"]
+        if name.local in _ITEMS:
+            self._in_item = True
+            self._link = self._guid = ""
+            self._changed = None
+        elif name.local == "link" and "href" in attributes:
+            self._take_atom_link(attributes, parent)
+            return False
+        elif name.local == "guid":
+            self._guid_is_link = attributes.get("isPermaLink", "true").lower() != "false"
+        return name.local in ("link", "guid") or (self._in_item and name.local in _DATES)
+
+    def on_end(self, name: Name, parent: Name, text: str) -> None:
+        if name.local in _ITEMS:
+            self._take_item()
+        elif not text:
+            return
+        elif name.local == "link" and parent.local in _ITEMS:
+            self._link = self._link or text
+        elif name.local == "link" and parent.local in _FEEDS:
+            self.found.page = self.found.page or text
+        elif name.local == "guid" and self._guid_is_link:
+            self._guid = text
+        elif name.local in _DATES and parent.local in _ITEMS:
+            self._changed = _later(self._changed, _date(text))
+
+    def _take_atom_link(self, attributes: dict[str, str], parent: Name) -> None:
+        relation = attributes.get("rel", "alternate").lower()
+        raw_url = self._absolute(attributes["href"])
+        if relation == "alternate" and parent.local in _ITEMS:
+            self._link = self._link or raw_url
+        elif relation == "alternate" and parent.local in _FEEDS:
+            self.found.page = self.found.page or raw_url
+        elif relation == "next" and parent.local in _FEEDS:
+            self.found.next = self.found.next or raw_url
+
+    def _take_item(self) -> None:
+        self._in_item = False
+        raw_url = self._link or self._guid
+        if not raw_url:
+            return
+        if len(self.found.entries) < self._links_max:
+            self.found.entries.append(Entry(raw_url, self._changed))
+        else:
+            self.found.problem = "the feed has too many items"
+
+    def _absolute(self, href: str) -> str:
+        """`href` against the feed's xml:base, if that is absolute."""
+        try:
+            return ada_url.join_url(self._base, href) if self._base else href
+        except ValueError:
+            return href
+
+
+def _date(text: str) -> float | None:
+    """Seconds of a W3C datetime (Atom, Dublin Core) or an RFC 822 date (RSS)."""
+    found = w3c_datetime(text)
+    if found is not None:
+        return found
+    try:
+        return parsedate_to_datetime(text).timestamp()
+    except (ValueError, TypeError, OverflowError, IndexError):
+        return None
+
+
+def _later(first: float | None, second: float | None) -> float | None:
+    return second if first is None else first if second is None else max(first, second)

@@ -1,0 +1,130 @@
+"""What was found on a page so far, and what of it counts.
+
+Filled by the parser (`links.py`) or by the plain scan (`scan.py`): element by
+element, in document order, after the links of the header.
+"""
+
+from collections.abc import Mapping
+
+import ada_url
+import msgspec
+
+from crawler.extract.directives import page_directives
+from crawler.extract.headers import FOLLOWED_RELATIONS, link_headers, refresh
+from crawler.records import Extracted
+
+
+class Context(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """What is known of a page beside its bytes.
+
+    `url` is where it was fetched from, `charset` the charset parameter of
+    Content-Type ("" if none), `token` our product token. `link_values`,
+    `refresh_value` and `robots_tags` are the values of the header fields Link,
+    Refresh and X-Robots-Tag. With `obey_robots` off all links are taken
+    whatever the page's directives say (they are reported all the same);
+    `obey_nofollow` is about `rel=nofollow` only. `want_requisites` asks for
+    what is needed to show the page; `xhtml` says that the type was
+    application/xhtml+xml.
+    """
+
+    url: str
+    charset: str = ""
+    token: str = ""
+    link_values: tuple[str, ...] = ()
+    refresh_value: str = ""
+    robots_tags: tuple[str, ...] = ()
+    obey_robots: bool = True
+    obey_nofollow: bool = True
+    want_requisites: bool = False
+    xhtml: bool = False
+
+
+class Findings:
+    """The findings of one page."""
+
+    __slots__ = (
+        "_page",
+        "_token",
+        "base",
+        "canonical",
+        "hrefs",
+        "refresh",
+        "requisites",
+        "robots_metas",
+        "skips_nofollow",
+    )
+
+    def __init__(self, page: Context) -> None:
+        self._page = page
+        self._token = page.token.lower()
+        self.skips_nofollow = page.obey_robots and page.obey_nofollow
+        self.base = ""
+        self.hrefs: dict[str, None] = {}
+        self.requisites: list[str] = []
+        self.refresh = ""
+        self.canonical = ""
+        self.robots_metas: list[str] = []
+        for raw_url, relations in link_headers(page.link_values):
+            self.add_relation(raw_url, relations)
+        self.add_refresh(page.refresh_value)
+
+    def add(self, raw_url: str | None) -> None:
+        """A link; its fragment is dropped."""
+        if raw_url is not None:
+            self.hrefs[raw_url.partition("#")[0]] = None
+
+    def add_relation(self, raw_url: str, relations: frozenset[str]) -> None:
+        """A `<link>` or a link of the header, with its relation types in lower case."""
+        if relations.isdisjoint(FOLLOWED_RELATIONS) or (self.skips_nofollow and "nofollow" in relations):
+            return
+        self.add(raw_url)
+        if "canonical" in relations and not self.canonical:
+            self.canonical = raw_url
+
+    def add_meta(self, attributes: Mapping[str, str | None]) -> None:
+        """A `<meta>`: perhaps a refresh, perhaps directives for us."""
+        if (attributes.get("http-equiv") or "").lower() == "refresh":
+            self.add_refresh(attributes.get("content"))
+        name = (attributes.get("name") or "").strip().lower()
+        if name and (name == "robots" or name == self._token):
+            self.robots_metas.append(attributes.get("content") or "")
+
+    def add_refresh(self, content: str | None) -> None:
+        """The first refresh to another URL counts."""
+        if content and not self.refresh and (found := refresh(content)) is not None:
+            self.refresh = found[1]
+
+    def add_base(self, href: str | None) -> None:
+        """The first base that parses to http or https counts."""
+        if href is not None and not self.base:
+            self.base = _http_base(self._page.url, href)
+
+    def extracted(self, encoding: str, title: str, links_max: int, *, parse_limit: bool = False) -> Extracted:
+        """The record of all this."""
+        page = self._page
+        said = page_directives(page.robots_tags, self.robots_metas, self._token)
+        takes_links = not (said.nofollow and page.obey_robots)
+        base = self.base or page.url
+        if base == page.url:
+            self.hrefs.pop("", None)  # the page itself
+        return Extracted(
+            base=base,
+            encoding=encoding,
+            hrefs=list(self.hrefs)[:links_max] if takes_links else [],
+            requisites=self.requisites if takes_links else [],
+            refresh=self.refresh if takes_links else "",
+            canonical=self.canonical,
+            title=title,
+            nofollow=said.nofollow,
+            noindex=said.noindex,
+            noarchive=said.noarchive,
+            parse_limit=parse_limit,
+        )
+
+
+def _http_base(url: str, href: str) -> str:
+    try:
+        base = ada_url.join_url(url, href)
+    except ValueError:
+        return ""
+    return base if base.startswith(("http://", "https://")) else ""

@@ -1,0 +1,67 @@
+"""Links in header fields: `Link` (RFC 8288) and `Refresh` (WHATWG HTML, 4.2.5.3)."""
+
+import re
+from collections.abc import Iterable, Iterator
+
+FOLLOWED_RELATIONS = frozenset({"next", "prev", "alternate", "canonical"})
+
+_TARGET = re.compile(r"[\s,]*+<([^>]*+)>")
+_PARAMETER = re.compile(
+    r"""\s*+;\s*+([!#$%&'*+\-.^_`|~0-9A-Za-z]++)\s*+(?:=\s*+(?:"((?:[^"\\]|\\.)*+)"|([^\s,;"]*+)))?+"""
+)
+_EMPTY_PARAMETER = re.compile(r"\s*+;")
+_QUOTED_PAIR = re.compile(r"\\(.)")
+_REFRESH_TIME = re.compile(r"[\t\n\f\r ]*+([0-9]*+)([0-9.]*+)")
+_REFRESH_SEPARATOR = re.compile(r"(?:[\t\n\f\r ]*+[;,]|[\t\n\f\r ])[\t\n\f\r ]*+")
+_REFRESH_URL = re.compile(r"url[\t\n\f\r ]*+=[\t\n\f\r ]*+", re.IGNORECASE)
+
+
+def link_headers(values: Iterable[str]) -> Iterator[tuple[str, frozenset[str]]]:
+    """(raw URL, relation types in lower case) of each link in `Link` fields about this document.
+
+    Links with an `anchor` are about something else and are left out. What
+    cannot be read ends its field; what came before counts.
+    """
+    for value in values:
+        at = 0
+        while target := _TARGET.match(value, at):
+            parameters, at = _parameters(value, target.end())
+            if "anchor" not in parameters:
+                yield target[1], frozenset(parameters.get("rel", "").lower().split())
+
+
+def _parameters(value: str, at: int) -> tuple[dict[str, str], int]:
+    """The parameters from `at` on (the first of a name wins, RFC 8288 3.3) and where they end."""
+    found: dict[str, str] = {}
+    while match := _PARAMETER.match(value, at) or _EMPTY_PARAMETER.match(value, at):
+        if match.re is _PARAMETER:
+            text = _QUOTED_PAIR.sub(r"\1", match[2]) if match[2] is not None else match[3] or ""
+            found.setdefault(match[1].lower(), text)
+        at = match.end()
+    return found, at
+
+
+def refresh(content: str) -> tuple[int, str] | None:
+    """(seconds, raw URL) of a refresh; the URL is "" for the document itself, None if it is not one.
+
+    The "shared declarative refresh steps" of the standard, for the header and
+    for `<meta http-equiv=refresh content=...>`.
+    """
+    time = _REFRESH_TIME.match(content)
+    if time is None or not (time[1] or time[2]):
+        return None
+    seconds = min(int(time[1][:9] or 0), 10**9)
+    if time.end() == len(content):
+        return seconds, ""
+    separator = _REFRESH_SEPARATOR.match(content, time.end())
+    if separator is None:
+        return None
+    return seconds, _refresh_url(content[separator.end() :])
+
+
+def _refresh_url(text: str) -> str:
+    if prefix := _REFRESH_URL.match(text):
+        text = text[prefix.end() :]
+    if text[:1] in ("'", '"') and text:
+        text = text[1:].partition(text[0])[0]
+    return text.strip("\t\n\f\r ")

@@ -1,0 +1,76 @@
+"""A plain scan for links, for pages that the parser must not see or could not finish.
+
+It reads tags with one regular expression that never looks at a byte twice, so
+it is linear in its input whatever that is. It passes over comments, script,
+style and their like, but builds no tree: what it finds is nearly, not
+exactly, what the standard calls the links of the first megabyte.
+"""
+
+import html
+import re
+
+from crawler.config import ExtractConfig
+from crawler.extract.decode import to_utf8
+from crawler.extract.findings import Context, Findings
+from crawler.records import Extracted
+
+SCAN_BYTES = 1 << 20  # the first part, which is what the scan's time is bounded by
+
+# Comments and raw text are passed over; one that never ends is passed over to the end of the input.
+_TOKEN = re.compile(
+    rb"<!--(?s:.*?)(?:-->|\Z)"
+    rb"|<(script|style|textarea|title|template|xmp)\b(?s:.*?)(?:</\1|\Z)"
+    rb"|<(a|area|base|link|meta|iframe|frame)\b([^<>]*+)",
+    re.IGNORECASE,
+)
+_ATTRIBUTE = re.compile(
+    rb"""(?<![^\s"'/])(href|src|rel|name|content|http-equiv)\s*+=\s*+(?:"([^"]*+)"|'([^']*+)'|([^\s"'>]++))""",
+    re.IGNORECASE,
+)
+# In an attribute `&copy=` and `&copyx` stay as they are, so only references with their semicolon count.
+_REFERENCE = re.compile(r"&(?:#[0-9]{1,7}|#[xX][0-9a-fA-F]{1,6}|[a-zA-Z][a-zA-Z0-9]{1,31});")
+
+
+def scan(content: bytes, page: Context, config: ExtractConfig) -> Extracted:
+    """Return the links that a plain scan of the first part of `content` finds, marked `parse_limit`."""
+    utf8, encoding = to_utf8(content[:SCAN_BYTES], page.charset)
+    return scan_utf8(utf8, encoding, page, config)
+
+
+def scan_utf8(utf8: bytes, encoding: str, page: Context, config: ExtractConfig) -> Extracted:
+    """The same for a page that is UTF-8 already."""
+    found = Findings(page)
+    for match in _TOKEN.finditer(utf8[:SCAN_BYTES]):
+        if match[2] is not None:
+            _take(match[2].lower(), _attributes(match[3]), found)
+            if len(found.hrefs) > config.links_max:
+                break
+    return found.extracted(encoding, "", config.links_max, parse_limit=True)
+
+
+def _take(tag: bytes, attributes: dict[str, str | None], found: Findings) -> None:
+    href = attributes.get("href")
+    relations = frozenset((attributes.get("rel") or "").lower().split())
+    if tag == b"meta":
+        found.add_meta(attributes)
+    elif tag == b"base":
+        found.add_base(href)
+    elif tag == b"link":
+        if href:
+            found.add_relation(href, relations)
+    elif tag in (b"iframe", b"frame"):
+        found.add(attributes.get("src"))
+    elif not (found.skips_nofollow and "nofollow" in relations):
+        found.add(href)
+
+
+def _attributes(text: bytes) -> dict[str, str | None]:
+    found: dict[str, str | None] = {}
+    for match in _ATTRIBUTE.finditer(text):
+        value = match[2] or match[3] or match[4] or b""
+        found.setdefault(match[1].decode("ascii").lower(), _unescape(value.decode("utf-8", "replace")))
+    return found
+
+
+def _unescape(value: str) -> str:
+    return _REFERENCE.sub(lambda match: html.unescape(match[0]), value) if "&" in value else value

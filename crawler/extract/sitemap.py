@@ -1,0 +1,279 @@
+"""Sitemaps (sitemaps.org 0.9): XML, index, plain text, each also as gzip.
+
+`SitemapReader` is fed the body as it comes, in chunks of any size; a 50 MiB
+map is never in memory. What ends it early - broken XML, a broken gzip stream,
+a limit - leaves what was read before. `close` returns it.
+
+Which entries count is for two functions that only compare: `counts` (whose
+URLs a map may name) and `signals` (which `lastmod` values mean anything).
+"""
+
+import re
+import zlib
+from collections.abc import Callable, Collection, Iterable
+from datetime import UTC, datetime, timedelta, timezone
+
+import msgspec
+
+from crawler.config import SitemapsConfig
+from crawler.extract.xmlstream import BLANK, BOM, Name, XmlStream
+
+GZIP_MAGIC = b"\x1f\x8b"
+DECODE_STEP_BYTES = 64 << 10  # read and decoded at once, so that no step is long
+MEMBERS_MAX = 1000  # of a gzip file
+LINE_BYTES_MAX = 8192  # of a text map; longer lines are no URLs
+ELEMENTS_PER_URL = 40  # a url has loc, lastmod, changefreq, priority, and perhaps images and languages
+FUTURE_MAX = 86_400.0  # a lastmod further ahead is a mistake
+
+_ENTRY = frozenset({"url", "sitemap"})
+_FIELDS = frozenset({"loc", "lastmod"})
+_W3C_DATETIME = re.compile(
+    r"(\d{4})(?:-(\d\d)(?:-(\d\d)(?:[Tt ](\d\d):(\d\d)(?::(\d\d)(\.\d{1,9})?)?\s*(Z|z|[+-]\d\d:?\d\d)?)?)?)?"
+)
+
+
+class Entry(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """A URL that a map names, as it stood, and when it says the page changed (seconds; None if not)."""
+
+    loc: str
+    lastmod: float | None = None
+
+
+class Sitemap(msgspec.Struct, gc=False):
+    """What a map holds: pages, further maps, and what ended the reading early ("" if nothing did)."""
+
+    entries: list[Entry] = []
+    maps: list[Entry] = []
+    problem: str = ""
+
+
+class SitemapReader:
+    """Reads one map."""
+
+    def __init__(self, config: SitemapsConfig) -> None:
+        self._config = config
+        self._found = Sitemap(entries=[], maps=[])
+        self._bytes_left = int(config.bytes_max)
+        self._head: bytes | None = b""  # of the body, until it is long enough to tell gzip
+        self._decoded_head = b""  # of what it decodes to, until it is long enough to tell the form
+        self._gzip: _Gunzip | None = None
+        self._form: XmlStream | _Lines | None = None
+        self._loc = ""
+        self._lastmod: float | None = None
+
+    @property
+    def done(self) -> bool:
+        """Whether more input would change nothing."""
+        return bool(self._found.problem)
+
+    def feed(self, chunk: bytes) -> None:
+        """Take the next bytes of the body, without content coding."""
+        if self._head is not None:
+            self._head += chunk
+            if len(self._head) < len(GZIP_MAGIC):
+                return
+            chunk, self._head = self._head, None
+            self._gzip = _Gunzip() if chunk.startswith(GZIP_MAGIC) else None
+        if self._gzip is None:
+            self._take(chunk)
+        else:
+            self._gunzip(chunk)
+
+    def close(self) -> Sitemap:
+        """The body is at its end: return what it held."""
+        self._take(self._head or b"")
+        self._take_form(self._decoded_head, final=True)
+        if self._form is not None:
+            self._form.close()
+            self._found.problem = self._found.problem or self._form.problem
+        return self._found
+
+    def _gunzip(self, body: bytes) -> None:
+        assert self._gzip is not None
+        for at in range(0, len(body), DECODE_STEP_BYTES):
+            chunk = body[at : at + DECODE_STEP_BYTES]
+            while not self.done and (decoded := self._gzip.decode(chunk)) is not None:
+                chunk = b""
+                self._take(decoded)
+                self._found.problem = self._found.problem or self._gzip.problem
+
+    def _take(self, decoded: bytes) -> None:
+        cut = len(decoded) > self._bytes_left
+        decoded = decoded[: self._bytes_left]
+        self._bytes_left -= len(decoded)
+        if self._form is None:
+            decoded, self._decoded_head = self._decoded_head + decoded, b""
+        self._take_form(decoded, final=False)
+        if cut and not self.done:
+            self._found.problem = "the map is too large"
+
+    def _take_form(self, decoded: bytes, *, final: bool) -> None:
+        if self._form is None:
+            decoded = decoded.lstrip(BLANK)
+            if len(decoded) <= len(BOM) and not final:
+                self._decoded_head = decoded
+                return
+            decoded = decoded.removeprefix(BOM).lstrip(BLANK)
+            if not decoded and not final:
+                self._decoded_head = BOM
+                return
+            self._form = self._new_form(decoded)
+        for at in range(0, len(decoded), DECODE_STEP_BYTES):
+            if not self.done:
+                self._form.feed(decoded[at : at + DECODE_STEP_BYTES])
+                self._found.problem = self._found.problem or self._form.problem
+
+    def _new_form(self, head: bytes) -> "XmlStream | _Lines":
+        if head.startswith((b"<", b"\xff\xfe", b"\xfe\xff")):
+            return XmlStream(self._on_start, self._on_end, self._config.urls_max * ELEMENTS_PER_URL)
+        return _Lines(self._add_entry)
+
+    def _on_start(self, name: Name, parent: Name, _attributes: dict[str, str]) -> bool:
+        if name.local in _ENTRY:
+            self._loc, self._lastmod = "", None
+        return name.local in _FIELDS and parent.local in _ENTRY and name.prefix == parent.prefix
+
+    def _on_end(self, name: Name, _parent: Name, text: str) -> None:
+        if name.local == "url" and self._loc:
+            self._add_entry(self._loc, self._lastmod)
+            self._loc = ""
+        elif name.local == "sitemap" and self._loc:
+            self._add_map()
+        elif text and name.local == "loc":
+            self._loc = text
+        elif text and name.local == "lastmod":
+            self._lastmod = w3c_datetime(text)
+
+    def _add_entry(self, loc: str, lastmod: float | None = None) -> None:
+        if len(self._found.entries) >= self._config.urls_max:
+            self._found.problem = "the map has too many URLs"
+        else:
+            self._found.entries.append(Entry(loc, lastmod))
+
+    def _add_map(self) -> None:
+        if len(self._found.maps) >= self._config.maps_max:
+            self._found.problem = "the index has too many maps"
+        else:
+            self._found.maps.append(Entry(self._loc, self._lastmod))
+        self._loc = ""
+
+
+def read_sitemap(body: bytes, config: SitemapsConfig) -> Sitemap:
+    """Return what a whole body holds."""
+    reader = SitemapReader(config)
+    reader.feed(body)
+    return reader.close()
+
+
+def counts(loc_hostname: str, map_hostname: str, map_url: str, named: Collection[str]) -> bool:
+    """Whether a map may name a URL of `loc_hostname` (sitemaps.org, cross-submits).
+
+    Args:
+        loc_hostname, map_hostname: of the canonical URLs.
+        map_url: canonical URL of the map.
+        named: canonical URLs of the maps that the robots.txt of `loc_hostname` names.
+    """
+    return loc_hostname == map_hostname or map_url in named
+
+
+def signals(entries: Iterable[Entry], now: float) -> list[Entry]:
+    """The entries of one map whose `lastmod` says something.
+
+    Not those without one or with one in the future, and none at all if all
+    entries (at least two) say the same: that is the time the map was made.
+    """
+    dated = [(entry, entry.lastmod) for entry in entries if entry.lastmod is not None]
+    if len(dated) > 1 and len({lastmod for _, lastmod in dated}) == 1:
+        return []
+    return [entry for entry, lastmod in dated if lastmod <= now + FUTURE_MAX]
+
+
+def w3c_datetime(text: str) -> float | None:
+    """Seconds since the epoch of a W3C datetime; None if it cannot be read. Without a zone it is UTC."""
+    match = _W3C_DATETIME.fullmatch(text.strip())
+    if match is None:
+        return None
+    year, month, day, hour, minute, second = (int(part or 0) for part in match.group(1, 2, 3, 4, 5, 6))
+    try:
+        moment = datetime(year, month or 1, day or 1, hour, minute, min(second, 59), tzinfo=_zone(match[8]))
+        return moment.timestamp() + float(match[7] or 0)
+    except (ValueError, OverflowError):
+        return None
+
+
+def _zone(text: str | None) -> timezone:
+    if text is None or text in "Zz":
+        return UTC
+    minutes = int(text[1:3]) * 60 + int(text[-2:])
+    return timezone(timedelta(minutes=-minutes if text[0] == "-" else minutes))
+
+
+class _Lines:
+    """The plain text form: one URL a line, UTF-8."""
+
+    def __init__(self, add: Callable[[str, float | None], None]) -> None:
+        self._add = add
+        self._rest = b""
+        self.problem = ""
+
+    def feed(self, chunk: bytes) -> None:
+        *lines, rest = (self._rest + chunk).replace(b"\r", b"\n").split(b"\n")
+        # A line that is too long stays so, however it continues.
+        self._rest = rest[: LINE_BYTES_MAX + 1]
+        for line in lines:
+            self._take(line)
+
+    def close(self) -> None:
+        self._take(self._rest)
+
+    def _take(self, line: bytes) -> None:
+        text = line.strip(BLANK)
+        if len(text) <= LINE_BYTES_MAX and text[:8].lower().startswith((b"http://", b"https://")):
+            self._add(text.decode("utf-8", "replace"), None)
+
+
+class _Gunzip:
+    """Decodes gzip of several members, a step at a time."""
+
+    def __init__(self) -> None:
+        self._member = zlib.decompressobj(wbits=31)
+        self._members_left = MEMBERS_MAX
+        self._rest = b""
+        self._ended = False
+        self.problem = ""
+
+    def decode(self, chunk: bytes) -> bytes | None:
+        """The next step of output; None when all input given so far is used up."""
+        chunk, self._rest = self._rest + chunk, b""
+        if self._member.eof and not self._begins_member(chunk):
+            return None
+        before = self._member.copy()
+        try:
+            decoded = self._member.decompress(chunk, DECODE_STEP_BYTES)
+        except zlib.error as error:
+            self.problem = f"gzip: {error}"
+            return _salvage(before, chunk)
+        self._rest = self._member.unused_data if self._member.eof else self._member.unconsumed_tail
+        return decoded if decoded or self._rest else None
+
+    def _begins_member(self, chunk: bytes) -> bool:
+        """Whether another member follows; bytes after the last one are ignored."""
+        if self._ended or len(chunk) < len(GZIP_MAGIC):
+            self._rest = b"" if self._ended else chunk
+            return False
+        self._members_left -= 1
+        self._ended = not chunk.startswith(GZIP_MAGIC) or self._members_left < 0
+        if not self._ended:
+            self._member = zlib.decompressobj(wbits=31)
+        return not self._ended
+
+
+def _salvage(member: "zlib._Decompress", chunk: bytes) -> bytes:
+    """What `chunk` decodes to before the error in it; zlib keeps it back."""
+    decoded = []
+    try:
+        for at in range(len(chunk)):
+            decoded.append(member.decompress(chunk[at : at + 1], DECODE_STEP_BYTES))
+    except zlib.error:
+        pass
+    return b"".join(decoded)

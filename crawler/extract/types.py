@@ -1,0 +1,38 @@
+"""Which bodies are read for links (`fetch-behaviour.md`, section 10; WHATWG MIME Sniffing, 7.1)."""
+
+import re
+
+_HTML_TYPES = frozenset({"text/html", "application/xhtml+xml"})
+# A type that says nothing (WHATWG MIME Sniffing, section 7, step 1).
+_UNUSABLE = frozenset({"", "unknown/unknown", "application/unknown", "*/*"})
+_HTML_START = re.compile(
+    rb"[\t\n\x0c\r ]*(?:<!--|<(?:!doctype html|html|head|script|iframe|h1|div|font|table|a|style|title|b|body"
+    rb"|br|p)[ >])",
+    re.IGNORECASE,
+)
+
+
+def essence(content_type: str) -> str:
+    """The type without parameters, in lower case: "text/html" of "Text/HTML; charset=x"."""
+    return content_type.partition(";")[0].strip().lower()
+
+
+def is_html(content_type: str) -> bool:
+    """Whether links are taken from a body of this type."""
+    return content_type == "text/html" or essence(content_type) in _HTML_TYPES
+
+
+def is_xhtml(content_type: str) -> bool:
+    """Whether `<script/>` and its like are whole elements."""
+    return content_type != "text/html" and essence(content_type) == "application/xhtml+xml"
+
+
+def is_usable(content_type: str) -> bool:
+    """Whether the type says anything; if not, `sniff_html` decides."""
+    kind = essence(content_type)
+    return kind not in _UNUSABLE and "/" in kind
+
+
+def sniff_html(content: bytes) -> bool:
+    """Whether a body without a usable type begins as HTML does."""
+    return _HTML_START.match(content.removeprefix(b"\xef\xbb\xbf")) is not None

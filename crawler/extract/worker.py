@@ -1,0 +1,131 @@
+"""Extraction for the fetch loop: harmless pages at once, heavy ones in a child process.
+
+A page that is large, or that the guard suspects, goes to the child (`child.py`),
+one at a time, in order of arrival. The child is started when the first such page
+comes. If it dies - CPU or memory limit, or a crash of the parser - the page
+gets a plain scan and is marked `parse_limit`; the next page starts a new child.
+Beyond `worker_queue_max` waiting pages the plain scan is all a page gets, so a
+site of heavy pages cannot hold those of others up for long.
+"""
+
+import asyncio
+import os
+import sys
+from pathlib import Path
+
+import msgspec
+
+import crawler
+from crawler.config import ExtractConfig
+from crawler.extract.child import LENGTH, Job, limits_of
+from crawler.extract.findings import Context
+from crawler.extract.guard import Judgement, judge, without_formatting_attributes
+from crawler.extract.links import parse, prepare
+from crawler.extract.scan import scan, scan_utf8
+from crawler.records import Extracted
+
+# Wall time given to a page, as a multiple of its CPU time: the machine may be busy with other things.
+WALL_FACTOR = 10.0
+START_SECONDS = 30.0  # wall time a child may take to start, on top
+
+
+class Worker:
+    """Extracts pages of any kind under the limits of `config`."""
+
+    def __init__(self, config: ExtractConfig) -> None:
+        self._config = config
+        self._child: asyncio.subprocess.Process | None = None
+        self._turn = asyncio.Lock()
+        self._waiting = 0
+        self.starts = 0
+        self.deaths = 0
+        self.refused = 0
+
+    async def extract(self, content: bytes, page: Context) -> Extracted:
+        """Return what the page holds; never fails, and never holds the loop for long."""
+        config = self._config
+        if len(content) > config.inline_bytes_max:
+            return await self.extract_apart(content, page)
+        utf8, encoding = prepare(content, page)
+        judgement = judge(utf8, config)
+        if judgement is Judgement.APART:
+            return await self.extract_apart(content, page)
+        if judgement is Judgement.EXCESSIVE:
+            return scan_utf8(utf8, encoding, page, config)
+        if judgement is Judgement.STRIP:
+            utf8 = without_formatting_attributes(utf8)
+        return parse(utf8, encoding, page, config)
+
+    async def extract_apart(self, content: bytes, page: Context) -> Extracted:
+        """Parse in the child; a plain scan if that cannot be."""
+        found = None
+        if self._waiting > self._config.worker_queue_max:
+            self.refused += 1
+        else:
+            self._waiting += 1
+            try:
+                async with self._turn:
+                    found = await self._ask(Job(page, content))
+            finally:
+                self._waiting -= 1
+        return found if found is not None else scan(content, page, self._config)
+
+    async def close(self) -> None:
+        """End the child."""
+        async with self._turn:
+            await self._end()
+
+    async def _ask(self, job: Job) -> Extracted | None:
+        """The child's answer, None if it died over the page."""
+        limit = START_SECONDS + WALL_FACTOR * self._config.cpu_seconds_max
+        try:
+            async with asyncio.timeout(limit):
+                return await self._exchange(job)
+        except (OSError, EOFError, TimeoutError, msgspec.MsgspecError):
+            self.deaths += 1
+            await self._end()
+            return None
+        except asyncio.CancelledError:  # the answer would be taken for that of the next page
+            await self._end()
+            raise
+
+    async def _exchange(self, job: Job) -> Extracted:
+        child = self._child
+        if child is None or child.returncode is not None:
+            child = self._child = await self._start()
+        assert child.stdin is not None and child.stdout is not None
+        request = msgspec.msgpack.encode(job)
+        child.stdin.write(LENGTH.pack(len(request)))
+        child.stdin.write(request)
+        await child.stdin.drain()
+        (length,) = LENGTH.unpack(await child.stdout.readexactly(LENGTH.size))
+        return msgspec.msgpack.decode(await child.stdout.readexactly(length), type=Extracted)
+
+    async def _start(self) -> asyncio.subprocess.Process:
+        self.starts += 1
+        root = str(Path(crawler.__file__).resolve().parent.parent)
+        path = os.pathsep.join(filter(None, (root, os.environ.get("PYTHONPATH"))))
+        return await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-m",
+            "crawler.extract.child",
+            limits_of(self._config),
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            env={**os.environ, "PYTHONPATH": path},
+        )
+
+    async def _end(self) -> None:
+        child, self._child = self._child, None
+        if child is None:
+            return
+        if child.returncode is None:
+            try:
+                child.kill()
+            except ProcessLookupError:
+                pass
+        await child.wait()
+
+    def __repr__(self) -> str:
+        waiting, starts, deaths, refused = self._waiting, self.starts, self.deaths, self.refused
+        return f"Worker({waiting=}, {starts=}, {deaths=}, {refused=})"

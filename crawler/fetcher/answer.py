@@ -1,0 +1,277 @@
+"""One answer, put together out of arriving bytes; no I/O, no clock.
+
+    HEAD --header block--> LENGTH | CHUNKED | CLOSE | DONE        every state --bad bytes--> DONE
+      ^--- 1xx, up to 16 ---'      '--- end, limit, cut ---> DONE
+
+The same bytes give the same answer, fed whole or one by one. Every limit of
+size is kept here: the header block, the body on the wire and decoded. Bytes
+after the end are dropped and the connection is not used again.
+"""
+
+from enum import Enum
+
+from crawler.fetcher import coding, framing
+from crawler.fetcher.framing import BadAnswer, Body, Head
+from crawler.fetcher.request import Limits
+from crawler.records import Outcome
+
+INTERIM_MAX = 16  # 1xx answers before the final one (RFC 9110 15.2 sets no bound)
+_PREFIX = b"HTTP/"
+_START_MAX = 16  # blank lines before the status line are passed over, a few
+
+
+class State(Enum):
+    HEAD = "head"
+    BODY = "body"
+    DONE = "done"
+
+
+class Answer:
+    """What has come so far. `receive` bytes, then `end` or `cut`; complete when `state` is DONE.
+
+    `failure` is the outcome that ends it early ("" if none) and `error` its
+    reason. `truncated` is "", "length", "time" or "disconnect". `reusable`
+    tells that the connection can carry another request. `held_bytes` counts
+    body and content in memory.
+    """
+
+    __slots__ = (
+        "_chunks",
+        "_decoder",
+        "_interim",
+        "_kind",
+        "_left",
+        "_limits",
+        "_parts",
+        "_pending",
+        "body_bytes",
+        "content_parts",
+        "error",
+        "failure",
+        "head",
+        "held_bytes",
+        "reusable",
+        "state",
+        "truncated",
+        "undecoded",
+        "wire_bytes",
+    )
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._pending = bytearray()
+        self._interim = 0
+        self._kind = Body.NONE
+        self._left = 0
+        self._parts: list[bytes] = []
+        self._chunks: framing.ChunkDecoder | None = None
+        self._decoder: coding.Decoder | None = None
+        self.state = State.HEAD
+        self.head: Head | None = None
+        self.body_bytes = 0
+        self.content_parts: list[bytes] = []
+        self.held_bytes = 0
+        self.wire_bytes = 0
+        self.truncated = ""
+        self.undecoded = False
+        self.failure: Outcome | None = None
+        self.error = ""
+        self.reusable = False
+
+    @property
+    def body(self) -> bytes:
+        """The payload after transfer decoding, content coding still on it."""
+        return self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
+
+    @property
+    def content(self) -> bytes:
+        """The payload without content coding; b"" if that coding is unknown."""
+        if self._decoder is None:
+            return b"" if self.undecoded else self.body
+        return self.content_parts[0] if len(self.content_parts) == 1 else b"".join(self.content_parts)
+
+    def receive(self, data: bytes) -> bool:
+        """Take bytes from the connection; True once the answer is complete."""
+        self.wire_bytes += len(data)
+        try:
+            if self.state is State.HEAD:
+                data = self._take_head(data)
+            if data and self.state is State.BODY:
+                self._take_body(data)
+            elif data:
+                self.reusable = False  # bytes after the end (RFC 9112 9.2)
+        except BadAnswer as error:
+            self._fail(error.outcome, str(error))
+        return self.state is State.DONE
+
+    def end(self, error: str = "") -> None:
+        """The connection is over, by the server's close or (`error`) otherwise."""
+        if self.state is State.HEAD:
+            self._fail(
+                Outcome.RESET, error or ("closed in the header" if self.wire_bytes else "closed, no answer")
+            )
+        elif self.state is State.BODY:
+            self.reusable = False
+            if self._kind is Body.CLOSE and not error:
+                self._finish()
+            else:
+                self._cut("disconnect", error or "closed before the end of the body")
+
+    def expire(self, error: str) -> None:
+        """A time limit is over."""
+        if self.state is State.HEAD:
+            self._fail(Outcome.HEADER_TIMEOUT, error)
+        elif self.state is State.BODY:
+            self._cut("time", error)
+
+    def _take_head(self, data: bytes) -> bytes:
+        """Take header bytes, 1xx answers among them; return what follows the final header block."""
+        while True:
+            searched = 0
+            if self._pending:
+                searched = max(len(self._pending) - 2, 0)
+                self._pending += data
+                data = b""
+            match = framing.HEAD_END.search(self._pending or data, searched)
+            if match is None:
+                self._pending += data
+                self._check_start()
+                return b""
+            if self._pending:
+                data = bytes(self._pending)
+                self._pending.clear()
+            block, data = data[: match.end()], data[match.end() :]
+            if self._take_block(block):
+                return data
+            self._check_size((self.wire_bytes - len(data)) // 2)  # all interim answers together
+
+    def _check_start(self) -> None:
+        """Refuse early what is no status line, such as a bare page (HTTP/0.9), and a header without end."""
+        start = bytes(self._pending[:_START_MAX]).lstrip(b"\r\n")[:5]
+        if start != _PREFIX[: len(start)]:
+            raise BadAnswer(Outcome.FRAMING, f"no status line: {bytes(self._pending[:60])!r}")
+        self._check_size(len(self._pending))
+
+    def _check_size(self, size: int) -> None:
+        if size > self._limits.header_bytes_max:
+            raise BadAnswer(
+                Outcome.HEADER_TOO_LARGE, f"header of more than {self._limits.header_bytes_max} bytes"
+            )
+
+    def _take_block(self, block: bytes) -> bool:
+        """Read one header block; False if it was an interim answer."""
+        limits = self._limits
+        self._check_size(len(block))
+        if not block.strip(b"\r\n"):
+            self._count_interim()  # blank lines before the status line
+            return False
+        head = framing.parse_head(
+            block, fields_max=limits.header_fields_max, field_bytes_max=limits.header_field_bytes_max
+        )
+        if 100 <= head.status < 200 and head.status != 101:
+            self._count_interim()
+            return False
+        self.head = head
+        self._kind, self._left = framing.body_of(head)
+        self.reusable = framing.keeps_alive(head) and self._kind is not Body.CLOSE and head.status != 101
+        self._open_body(head)
+        return True
+
+    def _count_interim(self) -> None:
+        self._interim += 1
+        if self._interim > INTERIM_MAX:
+            raise BadAnswer(Outcome.UNEXPECTED_STATUS, f"more than {INTERIM_MAX} interim answers")
+
+    def _open_body(self, head: Head) -> None:
+        if self._kind is Body.NONE:
+            self.state = State.DONE
+            return
+        self.state = State.BODY
+        if self._kind is Body.CHUNKED:
+            self._chunks = framing.ChunkDecoder()
+        if b"content-encoding" not in head.known and b"transfer-encoding" not in head.known:
+            return
+        codings = head.tokens(b"content-encoding") + [
+            token for token in head.tokens(b"transfer-encoding") if token != b"chunked"
+        ]
+        try:
+            self._decoder = coding.decoder_for(
+                codings,
+                layers_max=self._limits.content_codings_max,
+                limit=self._limits.body_bytes_max,
+                step=self._limits.decode_step_bytes,
+            )
+        except coding.UnknownCoding as error:
+            self.undecoded = True
+            self.error = str(error)
+
+    def _take_body(self, data: bytes) -> None:
+        if self._kind is Body.LENGTH:
+            if len(data) > self._left:
+                data = data[: self._left]
+                self.reusable = False
+            self._left -= len(data)
+            self._take_payload(data)
+            if not self._left and self.state is State.BODY:
+                self._finish()
+        elif self._chunks is not None:
+            self._take_chunks(self._chunks, data)
+        else:
+            self._take_payload(data)
+
+    def _take_chunks(self, chunks: framing.ChunkDecoder, data: bytes) -> None:
+        try:
+            for piece in chunks.feed(data):
+                if self.state is State.BODY:
+                    self._take_payload(piece)
+        except BadAnswer as error:
+            self._fail(error.outcome, str(error))
+            return
+        if self.state is not State.BODY:
+            return
+        if chunks.done:
+            if chunks.rest:
+                self.reusable = False
+            self._finish()
+        elif self.wire_bytes > self._limits.header_bytes_max + 2 * self._limits.wire_bytes_max:
+            self._cut("length", "chunks without end")  # a flood of one-byte chunks
+
+    def _take_payload(self, piece: bytes) -> None:
+        limits = self._limits
+        room = limits.wire_bytes_max - self.body_bytes
+        if self._decoder is None and limits.body_bytes_max < limits.wire_bytes_max:
+            room -= limits.wire_bytes_max - limits.body_bytes_max
+        over = len(piece) > room
+        if over:
+            piece = piece[:room]
+        self._parts.append(piece)
+        self.body_bytes += len(piece)
+        self.held_bytes += len(piece)
+        if self._decoder is not None:
+            for content in self._decoder.feed(piece):
+                self.content_parts.append(content)
+                self.held_bytes += len(content)
+            over = over or self._decoder.full
+        if over:
+            self._cut("length", "")
+
+    def _finish(self) -> None:
+        self.state = State.DONE
+        if self._decoder is not None:
+            self.content_parts += self._decoder.finish()
+
+    def _cut(self, why: str, error: str) -> None:
+        self.truncated = why
+        self.error = error or self.error
+        self.reusable = False
+        self._finish()
+
+    def _fail(self, outcome: Outcome, error: str) -> None:
+        self.failure = outcome
+        self.error = error
+        self.reusable = False
+        self.state = State.DONE
+
+    def __repr__(self) -> str:
+        status = self.head.status if self.head else None
+        return f"Answer({self.state.value}, {status}, {self._kind.value}, {self.body_bytes}, {self.error!r})"

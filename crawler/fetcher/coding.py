@@ -1,0 +1,339 @@
+"""Content codings (RFC 9110 8.4) undone piece by piece, within limits.
+
+A few hundred bytes can stand for gigabytes, so a layer produces at most a step
+of output at once, and everything stops when any layer has produced `limit`
+bytes, over all members: what is held is at most the limit and a step a layer.
+
+    wire bytes -> outer layer -> (inner layer) -> content, at most `limit` bytes
+
+Wrappers (gzip, zlib) are read here and only the raw deflate stream is given to
+isal, so a wrong checksum or a missing trailer costs nothing. A stream that
+breaks gives what precedes the break: decompressors drop the output of the call
+that fails, so a broken stream is fed again in ever smaller pieces to find the
+last byte that still decodes. A body labelled gzip that is none is taken as it
+is (`fetch-behaviour.md`, section 10).
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Protocol
+
+import brotli
+from isal import isal_zlib
+
+ACCEPTED = "gzip, deflate, br"  # Accept-Encoding: exactly what is undone here
+
+_GZIP_MAGIC = b"\x1f\x8b"
+_GZIP_HEADER_MAX = 64 << 10
+_GZIP_TRAILER = 8
+_MEMBERS_MAX = 1024  # 64 KiB blocks of bgzip in 64 MiB; a flood of empty members costs no more
+_BROTLI_STEP = 64 << 10  # its output grows in blocks: asked for 64 KiB it gives at most 96
+_RECOVERY_PIECES = (4096, 64, 1)
+_ERRORS: Any = (isal_zlib.error, brotli.error)
+
+
+class UnknownCoding(ValueError):
+    """A coding, or more layers of them, than is undone here."""
+
+
+class _Stream(Protocol):
+    """A raw compressed stream; `hungry` when only new input brings more."""
+
+    ended: bool
+    hungry: bool
+    rest: bytes
+
+    def feed(self, data: bytes, step: int) -> bytes: ...
+
+
+class _Deflate:
+    __slots__ = ("_inflate", "_tail", "ended", "hungry", "rest")
+
+    def __init__(self) -> None:
+        self._inflate = isal_zlib.decompressobj(wbits=-15)
+        self._tail = b""
+        self.ended = False
+        self.hungry = True
+        self.rest = b""
+
+    def feed(self, data: bytes, step: int) -> bytes:
+        out: bytes = self._inflate.decompress(self._tail + data if self._tail else data, step)
+        self._tail = self._inflate.unconsumed_tail
+        self.ended = self._inflate.eof
+        self.hungry = not self._tail and len(out) < step
+        if self.ended:
+            self.rest = self._inflate.unused_data
+        return out
+
+
+class _BrotliStream:
+    __slots__ = ("_decompressor", "ended", "hungry", "rest")
+
+    def __init__(self) -> None:
+        self._decompressor = brotli.Decompressor()
+        self.ended = False
+        self.hungry = True
+        self.rest = b""
+
+    def feed(self, data: bytes, step: int) -> bytes:
+        out: bytes = self._decompressor.process(data, output_buffer_limit=min(step, _BROTLI_STEP))
+        self.ended = self._decompressor.is_finished()
+        self.hungry = not out and self._decompressor.can_accept_more_data()
+        return out
+
+
+class _Inflation:
+    """A raw stream being undone; keeps its input, as a break needs it again."""
+
+    __slots__ = ("_fed", "_make", "_stream", "broken", "ended", "made", "rest")
+
+    def __init__(self, make: Callable[[], _Stream]) -> None:
+        self._make = make
+        self._stream = make()
+        self._fed: list[bytes] = []
+        self.made = 0
+        self.ended = False
+        self.broken = False
+        self.rest = b""
+
+    def decode(self, data: bytes, step: int) -> Iterator[bytes]:
+        self._fed.append(data)
+        while True:
+            try:
+                out = self._stream.feed(data, step)
+            except _ERRORS:
+                self.ended = self.broken = True
+                yield from _slices(self._recovered(step)[self.made :], step)
+                return
+            self.made += len(out)
+            if out:
+                yield out
+            if self._stream.ended:
+                self.ended, self.rest = True, self._stream.rest
+                return
+            if self._stream.hungry or not (out or data):
+                return
+            data = b""
+
+    def _recovered(self, step: int) -> bytes:
+        """All output of the longest part of the input that decodes."""
+        data = b"".join(self._fed)
+        good = 0
+        for size in _RECOVERY_PIECES:
+            good = self._last_good(data, good, size, step)
+        out: list[bytes] = []
+        _drain(self._make(), data[:good], step, out)
+        return b"".join(out)
+
+    def _last_good(self, data: bytes, good: int, size: int, step: int) -> int:
+        stream, out = self._make(), list[bytes]()
+        try:
+            _drain(stream, data[:good], step, out)
+            while good < len(data) and not stream.ended:
+                _drain(stream, data[good : good + size], step, out)
+                good += size
+        except _ERRORS:
+            pass
+        return min(good, len(data))
+
+
+def _drain(stream: _Stream, data: bytes, step: int, out: list[bytes]) -> None:
+    """Append all that `data` brings; ends because the output before a break is bounded by a step."""
+    while True:
+        made = stream.feed(data, step)
+        out.append(made)
+        if stream.ended or stream.hungry or not (made or data):
+            return
+        data = b""
+
+
+def _slices(data: bytes, step: int) -> Iterator[bytes]:
+    for start in range(0, len(data), step):
+        yield data[start : start + step]
+
+
+class _Layer:
+    """One coding. `decode` yields what a piece brings, `finish` what the end does."""
+
+    def decode(self, data: bytes, step: int) -> Iterator[bytes]:
+        raise NotImplementedError
+
+    def finish(self) -> bytes:
+        return b""
+
+
+class _Brotli(_Layer):
+    def __init__(self) -> None:
+        self._inflation = _Inflation(_BrotliStream)
+
+    def decode(self, data: bytes, step: int) -> Iterator[bytes]:
+        if not self._inflation.ended:
+            yield from self._inflation.decode(data, step)
+
+
+class _Zlib(_Layer):
+    """deflate, with or without the zlib wrapper (RFC 9110 8.4.1.2)."""
+
+    def __init__(self) -> None:
+        self._head = b""
+        self._wrapped = False
+        self._inflation: _Inflation | None = None
+
+    def decode(self, data: bytes, step: int) -> Iterator[bytes]:
+        if self._inflation is None:
+            self._head += data
+            if len(self._head) < 2:
+                return
+            self._wrapped = self._head[0] & 0x0F == 8 and int.from_bytes(self._head[:2], "big") % 31 == 0
+            data, self._inflation = self._head[2 if self._wrapped else 0 :], _Inflation(_Deflate)
+        if not self._inflation.ended:
+            yield from self._inflation.decode(data, step)
+        if self._wrapped and self._inflation.broken and not self._inflation.made:
+            self._wrapped, self._inflation = False, _Inflation(_Deflate)  # it only looked like a wrapper
+            yield from self._inflation.decode(self._head, step)
+
+
+class _Gzip(_Layer):
+    """gzip of one or several members (RFC 1952 2.2); no magic at the start: taken as it is."""
+
+    def __init__(self) -> None:
+        self._head = b""
+        self._skip = 0
+        self._members = 0
+        self._plain = False
+        self._over = False
+        self._inflation: _Inflation | None = None
+
+    def decode(self, data: bytes, step: int) -> Iterator[bytes]:
+        while data and not self._over:
+            if self._plain:
+                yield data
+                return
+            if self._inflation is None:
+                data = self._open(data)
+                if self._inflation is None and not self._plain:
+                    return
+                continue
+            yield from self._inflation.decode(data, step)
+            if not self._inflation.ended:
+                return
+            data = self._close(self._inflation)
+
+    def _open(self, data: bytes) -> bytes:
+        """Read a member's header; return what follows it."""
+        if self._skip:
+            dropped = data[: self._skip]
+            self._skip -= len(dropped)
+            data = data[len(dropped) :]
+        self._head += data
+        if len(self._head) < 2:
+            return b""
+        if self._head[:2] != _GZIP_MAGIC:
+            self._plain = not self._members
+            self._over = not self._plain  # trailing bytes
+            return self._head
+        length = _gzip_header_length(self._head)
+        if length is None:
+            self._over = len(self._head) > _GZIP_HEADER_MAX
+            return b""
+        data, self._head = self._head[length:], b""
+        self._inflation = _Inflation(_Deflate)
+        return data
+
+    def _close(self, inflation: _Inflation) -> bytes:
+        self._inflation = None
+        self._members += 1
+        self._skip = _GZIP_TRAILER
+        self._over = inflation.broken or self._members >= _MEMBERS_MAX
+        return inflation.rest
+
+    def finish(self) -> bytes:
+        return self._head if not self._members and len(self._head) < 2 else b""
+
+
+def _gzip_header_length(data: bytes) -> int | None:
+    """Bytes of the member header at the start of `data`; None if it is not whole yet."""
+    if len(data) < 10:
+        return None
+    flags, position = data[3], 10
+    if flags & 4:
+        position += 2 + int.from_bytes(data[10:12], "little")
+    for flag in (8, 16):  # name and comment end with a zero byte
+        if flags & flag:
+            position = data.find(b"\0", position) + 1
+            if not position:
+                return None
+    position += 2 if flags & 2 else 0
+    return position if position <= len(data) else None
+
+
+_LAYERS: dict[bytes, type[_Layer]] = {
+    b"gzip": _Gzip,
+    b"x-gzip": _Gzip,
+    b"deflate": _Zlib,
+    b"br": _Brotli,
+}
+_NONE = (b"identity", b"")
+
+
+class Decoder:
+    """Undoes a chain of codings; `full` once a layer would exceed `limit` bytes."""
+
+    __slots__ = ("_layers", "_limit", "_made", "_step", "full")
+
+    def __init__(self, layers: Sequence[_Layer], *, limit: int, step: int) -> None:
+        self._layers = layers
+        self._limit = limit
+        self._step = step
+        self._made = [0] * len(layers)
+        self.full = False
+
+    def feed(self, data: bytes) -> list[bytes]:
+        """The content that `data` brings, in pieces; nothing once `full`."""
+        return list(self._through(0, data))
+
+    def finish(self) -> list[bytes]:
+        """What only the end of the body makes certain."""
+        pieces = []
+        for index, layer in enumerate(self._layers):
+            rest = layer.finish()
+            if rest:
+                pieces += list(self._through(index + 1, rest))
+        return pieces
+
+    def _through(self, index: int, data: bytes) -> Iterator[bytes]:
+        if index == len(self._layers):
+            yield data
+            return
+        for out in self._layers[index].decode(data, self._step):
+            room = self._limit - self._made[index]
+            if len(out) > room:
+                self.full = True
+                out = out[:room]
+            self._made[index] += len(out)
+            if out:
+                yield from self._through(index + 1, out)
+            if self.full:
+                return
+
+    def __repr__(self) -> str:
+        layers = [type(layer).__name__ for layer in self._layers]
+        return f"Decoder({layers}, made={self._made}, full={self.full})"
+
+
+def decoder_for(codings: Sequence[bytes], *, layers_max: int, limit: int, step: int) -> Decoder | None:
+    """Return the decoder of a body whose codings, in the order applied, are given (lower case).
+
+    None if there is nothing to undo.
+
+    Raises:
+        UnknownCoding: the body is to be kept as it is and not parsed.
+    """
+    names = [name for name in codings if name not in _NONE]
+    if not names:
+        return None
+    if len(names) > layers_max:
+        raise UnknownCoding(f"{len(names)} content codings")
+    for name in names:
+        if name not in _LAYERS:
+            raise UnknownCoding(f"content coding {name[:20]!r}")
+    return Decoder([_LAYERS[name]() for name in reversed(names)], limit=limit, step=step)

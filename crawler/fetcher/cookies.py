@@ -1,0 +1,220 @@
+"""Cookies (RFC 6265) within caps: off by default, or for the length of one redirect chain.
+
+A cookie is sent back to its own host, or to the hosts below a domain that is no
+public suffix. Caps (`fetch-behaviour.md`, section 13): 4 KiB a cookie, 50 a
+registrable domain, 8 KiB a request, and a number of domains; the oldest go
+first. No prefixes, no SameSite: a crawler has no sites that embed it.
+"""
+
+import re
+from functools import cache
+
+import msgspec
+from publicsuffixlist import PublicSuffixList  # type: ignore[import-untyped]
+
+from crawler.fetcher import outcome
+from crawler.fetcher.request import Target
+
+COOKIE_BYTES_MAX = 4096
+PER_DOMAIN_MAX = 50
+REQUEST_BYTES_MAX = 8192
+DOMAINS_MAX = 10_000
+
+_CONTROLS = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
+_DATE_DELIMITER = re.compile(r"[\x09\x20-\x2f\x3b-\x40\x5b-\x60\x7b-\x7e]+")
+_FOREVER = float("inf")
+
+
+class Cookie(msgspec.Struct, gc=False):
+    """A stored cookie; `domain` without leading dot, `host_only` if the host itself set it so."""
+
+    name: str
+    value: str
+    domain: str
+    path: str
+    expires: float
+    host_only: bool
+    secure: bool
+    created: int
+
+
+class CookieJar:
+    """Cookies of one crawl or one redirect chain. `now` is an instant."""
+
+    __slots__ = ("_created", "_domains", "_domains_max")
+
+    def __init__(self, domains_max: int = DOMAINS_MAX) -> None:
+        self._domains: dict[str, dict[tuple[str, str, str], Cookie]] = {}
+        self._domains_max = domains_max
+        self._created = 0
+
+    def store(self, target: Target, lines: list[bytes], now: float) -> None:
+        """Take the Set-Cookie `lines` of an answer of `target`; unusable ones are passed over."""
+        for line in lines:
+            if len(line) > COOKIE_BYTES_MAX:
+                continue
+            cookie = _parse(line.decode("utf-8", "replace"), target, now)
+            if cookie is not None:
+                self._put(cookie, now)
+
+    def header(self, target: Target, now: float) -> str:
+        """The value of Cookie for a request to `target`, "" if there is none (RFC 6265 5.4)."""
+        path = target.path.partition("?")[0]
+        matching = [
+            cookie
+            for cookie in self._domains.get(_group(target.hostname), {}).values()
+            if cookie.expires > now
+            and (target.hostname == cookie.domain or not cookie.host_only)
+            and _domain_matches(target.hostname, cookie.domain)
+            and _path_matches(path, cookie.path)
+            and (target.scheme == "https" or not cookie.secure)
+        ]
+        matching.sort(key=lambda cookie: (-len(cookie.path), cookie.created))
+        pairs: list[str] = []
+        size = 0
+        for cookie in matching:
+            pair = f"{cookie.name}={cookie.value}" if cookie.name else cookie.value
+            size += len(pair.encode()) + 2
+            if size > REQUEST_BYTES_MAX:
+                break
+            pairs.append(pair)
+        return "; ".join(pairs)
+
+    def _put(self, cookie: Cookie, now: float) -> None:
+        group = _group(cookie.domain)
+        held = self._domains.setdefault(group, {})
+        key = (cookie.name, cookie.domain, cookie.path)
+        previous = held.pop(key, None)
+        if cookie.expires > now:
+            self._created += 1
+            cookie.created = previous.created if previous is not None else self._created
+            held[key] = cookie
+        if len(held) > PER_DOMAIN_MAX:
+            del held[next(iter(held))]
+        if not held:
+            del self._domains[group]
+        if len(self._domains) > self._domains_max:
+            del self._domains[next(iter(self._domains))]
+
+    def __len__(self) -> int:
+        return sum(len(held) for held in self._domains.values())
+
+    def _check(self) -> None:
+        assert len(self._domains) <= self._domains_max
+        for group, held in self._domains.items():
+            assert 0 < len(held) <= PER_DOMAIN_MAX, group
+            for key, cookie in held.items():
+                assert key == (cookie.name, cookie.domain, cookie.path) and _group(cookie.domain) == group
+
+    def __repr__(self) -> str:
+        return f"CookieJar({len(self)} cookies of {len(self._domains)} domains)"
+
+
+def _parse(line: str, target: Target, now: float) -> Cookie | None:
+    """The cookie of a Set-Cookie line (RFC 6265 5.2 and 5.3), None if it is to be ignored."""
+    pair, *attributes = line.split(";")
+    name, equals, value = pair.partition("=")
+    if not equals:
+        name, value = "", name
+    name, value = name.strip(" \t"), value.strip(" \t")
+    if not (name or value) or _CONTROLS.search(line):
+        return None
+    cookie = Cookie(name, value, target.hostname, _default_path(target.path), _FOREVER, True, False, 0)
+    return cookie if _apply(cookie, attributes, target, now) else None
+
+
+def _apply(cookie: Cookie, attributes: list[str], target: Target, now: float) -> bool:
+    """Apply the attributes; False if the cookie must be refused."""
+    max_age: float | None = None
+    domain = ""
+    for attribute in attributes:
+        name, _, value = attribute.partition("=")
+        name, value = name.strip(" \t").lower(), value.strip(" \t")
+        if name == "max-age" and re.fullmatch(r"-?[0-9]{1,15}", value):
+            max_age = now + int(value) if int(value) > 0 else 0.0
+        elif name == "expires":
+            expires = parse_cookie_date(value)
+            cookie.expires = cookie.expires if expires is None else expires
+        elif name == "domain":
+            domain = value.removeprefix(".").lower()
+        elif name == "path":
+            cookie.path = value if value.startswith("/") else _default_path(target.path)
+        elif name == "secure":
+            cookie.secure = True
+    if max_age is not None:
+        cookie.expires = max_age
+    return _set_domain(cookie, domain, target.hostname)
+
+
+def _set_domain(cookie: Cookie, domain: str, hostname: str) -> bool:
+    if not domain or domain == hostname:
+        cookie.host_only = not domain or _is_public(domain)
+        return True
+    if _is_public(domain) or not _domain_matches(hostname, domain):
+        return False
+    cookie.domain, cookie.host_only = domain, False
+    return True
+
+
+def _domain_matches(hostname: str, domain: str) -> bool:
+    """RFC 6265 5.1.3; an address matches itself only."""
+    if hostname == domain:
+        return True
+    return (
+        hostname.endswith("." + domain) and not hostname.rpartition(".")[2].isdigit() and ":" not in hostname
+    )
+
+
+def _path_matches(path: str, cookie_path: str) -> bool:
+    """RFC 6265 5.1.4."""
+    return path == cookie_path or (
+        path.startswith(cookie_path) and (cookie_path.endswith("/") or path[len(cookie_path)] == "/")
+    )
+
+
+def _default_path(path: str) -> str:
+    path = path.partition("?")[0]
+    return path[: path.rfind("/")] or "/"
+
+
+def _group(hostname: str) -> str:
+    """The registrable domain, or the host itself where there is none."""
+    if ":" in hostname or hostname.rpartition(".")[2].isdigit():
+        return hostname
+    return _suffixes().privatesuffix(hostname) or hostname
+
+
+def _is_public(domain: str) -> bool:
+    return bool(_suffixes().is_public(domain))
+
+
+@cache
+def _suffixes() -> PublicSuffixList:
+    return PublicSuffixList()  # 10,000 rules; only read when cookies are used
+
+
+def parse_cookie_date(text: str) -> float | None:
+    """The instant of a cookie's Expires, in any order of its parts (RFC 6265 5.1.1); None if unreadable."""
+    found: dict[str, str] = {}
+    for token in _DATE_DELIMITER.split(text):
+        for part, pattern in _DATE_PARTS:
+            match = pattern.match(token)
+            if part not in found and match is not None:
+                found[part] = match[1]
+                break
+    if len(found) != len(_DATE_PARTS):
+        return None
+    year = int(found["year"])
+    year += 1900 if 70 <= year <= 99 else 2000 if year <= 69 else 0
+    hour, minute, second = (part.zfill(2) for part in found["time"].split(":"))
+    return outcome.parse_date(
+        f"Day, {int(found['day']):02d} {found['month'][:3]} {year:04d} {hour}:{minute}:{second} GMT"
+    )
+
+
+_DATE_PARTS = (
+    ("time", re.compile(r"(\d{1,2}:\d{1,2}:\d{1,2})(?:\D|$)")),
+    ("day", re.compile(r"(\d{1,2})(?:\D|$)")),
+    ("month", re.compile(r"(jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)", re.IGNORECASE)),
+    ("year", re.compile(r"(\d{2,4})(?:\D|$)")),
+)

@@ -1,0 +1,126 @@
+"""What is known of host names: addresses until their time to live ends, and dead names for a while.
+
+A plain object that takes `now`; `resolver.py` asks the network. An entry lives
+for the smallest TTL of its records, bounded below (a crawl is no interactive
+user) and above; a name that does not exist is asked again after
+`negative_ttl`. Passing failures (SERVFAIL, time-outs) are not kept: the host
+waits for them elsewhere. The oldest entries make room.
+"""
+
+import ipaddress
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from crawler.config import NetworkConfig
+from crawler.fetcher.guard import Guard
+from crawler.records import Outcome
+
+_LOCAL = ("127.0.0.1", "::1")
+
+
+class Resolution(msgspec.Struct, frozen=True, gc=False):
+    """Addresses of a name, IPv4 first, until `expires`; or none, with the outcome that a fetch would have."""
+
+    addresses: tuple[str, ...]
+    expires: float = 0.0
+    outcome: Outcome | None = None
+    error: str = ""
+
+
+class DnsCache:
+    """Resolutions by host name, at most `entries_max`."""
+
+    __slots__ = ("_entries", "_entries_max")
+
+    def __init__(self, entries_max: int) -> None:
+        assert entries_max > 0
+        self._entries: dict[str, Resolution] = {}
+        self._entries_max = entries_max
+
+    def get(self, hostname: str, now: float) -> Resolution | None:
+        """What is known and has not expired."""
+        found = self._entries.get(hostname)
+        if found is not None and found.expires <= now:
+            del self._entries[hostname]
+            return None
+        return found
+
+    def put(self, hostname: str, resolution: Resolution) -> None:
+        """Keep `resolution`; the entry kept longest goes if there is no room."""
+        self._entries.pop(hostname, None)
+        if len(self._entries) >= self._entries_max:
+            del self._entries[next(iter(self._entries))]
+        self._entries[hostname] = resolution
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def _check(self) -> None:
+        assert len(self._entries) <= self._entries_max
+
+    def __repr__(self) -> str:
+        return f"DnsCache({len(self._entries)}/{self._entries_max})"
+
+
+def conclude(
+    hostname: str, found: Sequence[tuple[str, float]], guard: Guard, config: NetworkConfig, now: float
+) -> Resolution:
+    """The resolution of a name whose records are (address, TTL); what the guard denies is skipped."""
+    ttl = min((ttl for _, ttl in found), default=config.dns_negative_ttl)
+    expires = now + min(max(ttl, config.dns_ttl_min), config.dns_ttl_max)
+    addresses = [address for address, _ in found]
+    allowed = tuple(
+        sorted((address for address in dict.fromkeys(addresses) if guard.allows(address)), key=_family)
+    )
+    if allowed:
+        return Resolution(allowed, expires)
+    if addresses:
+        denied = ", ".join(addresses[:4])
+        return Resolution((), expires, Outcome.ADDRESS_DENIED, f"{hostname}: address not allowed: {denied}")
+    return not_found(hostname, config, now)
+
+
+def not_found(hostname: str, config: NetworkConfig, now: float) -> Resolution:
+    """The resolution of a name that does not exist or has no address."""
+    return Resolution((), now + config.dns_negative_ttl, Outcome.DNS_NOT_FOUND, f"{hostname}: no such host")
+
+
+def _family(address: str) -> int:
+    return 6 if ":" in address else 4  # most crawl machines reach IPv4 better
+
+
+def literal(hostname: str) -> str:
+    """The address, canonically spelled, of an IP literal with or without brackets; "" if it is a name."""
+    if not (hostname[-1:].isdigit() or ":" in hostname):
+        return ""
+    try:
+        return str(ipaddress.ip_address(hostname.strip("[]")))
+    except ValueError:
+        return ""
+
+
+def looks_numeric(hostname: str) -> bool:
+    """True if the last label is a number: never a name (WHATWG URL 3.5), so never looked up."""
+    last = hostname.rstrip(".").rpartition(".")[2]
+    return last.isdigit() or last[:2].lower() == "0x"
+
+
+def local_names(hosts_file: Iterable[str], *, names_max: int = 1_000_000) -> dict[str, tuple[str, ...]]:
+    """Names of a hosts file (lines "address name ..."), lower case, with all their addresses."""
+    names: dict[str, tuple[str, ...]] = {}
+    for line in hosts_file:
+        fields = line.partition("#")[0].split()
+        if len(fields) < 2 or not literal(fields[0]):
+            continue
+        for name in fields[1:]:
+            key = name.lower().rstrip(".")
+            if len(names) >= names_max and key not in names:
+                return names
+            names[key] = tuple(dict.fromkeys((*names.get(key, ()), literal(fields[0]))))
+    return names
+
+
+def loopback_name(hostname: str) -> tuple[str, ...]:
+    """The addresses of localhost and the names below it (RFC 6761 6.3), which no server is asked for."""
+    return _LOCAL if hostname == "localhost" or hostname.endswith(".localhost") else ()

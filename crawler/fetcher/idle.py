@@ -1,0 +1,86 @@
+"""Idle connections: one a host, each for as long as its host's gap lasts, all of them bounded.
+
+A plain object; `now` is monotonic time. Of a connection it only needs what `Idle`
+names. Whatever leaves the pool other than by `take` is closed.
+"""
+
+from typing import Any, Generic, Protocol, TypeVar
+
+
+class Idle(Protocol):
+    """A connection nobody uses. `key` is scheme, host name, port and TLS mode."""
+
+    key: tuple[Any, ...]
+    address: str
+    idle_until: float
+    lost: bool
+
+    def close(self) -> None: ...
+
+
+_C = TypeVar("_C", bound=Idle)
+
+
+class IdlePool(Generic[_C]):
+    """Holds at most `entries_max` connections, one per host name."""
+
+    __slots__ = ("_by_hostname", "_entries_max")
+
+    def __init__(self, entries_max: int) -> None:
+        self._by_hostname: dict[str, _C] = {}
+        self._entries_max = entries_max
+
+    def add(self, connection: _C, now: float, keep: float) -> None:
+        """Hold `connection` for `keep` seconds; the one held longest goes if there is no room."""
+        hostname = connection.key[1]
+        self._close(hostname)
+        connection.idle_until = now + keep
+        self._by_hostname[hostname] = connection
+        if len(self._by_hostname) > self._entries_max:
+            self._close(next(iter(self._by_hostname)))
+
+    def take(self, key: tuple[Any, ...], addresses: tuple[str, ...], now: float) -> _C | None:
+        """The host's connection, if it lives, is of the same authority and to one of `addresses`."""
+        connection = self._by_hostname.pop(key[1], None)
+        if connection is None:
+            return None
+        if (
+            connection.key == key
+            and not connection.lost
+            and now < connection.idle_until
+            and (not addresses or connection.address in addresses)
+        ):
+            return connection
+        connection.close()
+        return None
+
+    def forget(self, connection: _C) -> None:
+        """`connection` was lost."""
+        if self._by_hostname.get(connection.key[1]) is connection:
+            del self._by_hostname[connection.key[1]]
+
+    def expire(self, now: float) -> None:
+        """Close those whose time is over."""
+        for hostname in [name for name, held in self._by_hostname.items() if now >= held.idle_until]:
+            self._close(hostname)
+
+    def clear(self) -> None:
+        """Close all."""
+        for hostname in list(self._by_hostname):
+            self._close(hostname)
+
+    def _close(self, hostname: str) -> None:
+        connection = self._by_hostname.pop(hostname, None)
+        if connection is not None:
+            connection.close()
+
+    def __len__(self) -> int:
+        return len(self._by_hostname)
+
+    def _check(self) -> None:
+        assert len(self._by_hostname) <= self._entries_max
+        for hostname, connection in self._by_hostname.items():
+            assert connection.key[1] == hostname, (hostname, connection)
+
+    def __repr__(self) -> str:
+        return f"IdlePool({len(self._by_hostname)}/{self._entries_max})"

@@ -1,0 +1,170 @@
+"""How a fetch ended: every end maps to exactly one Outcome and one Blame (`fetch-behaviour.md`, 5 to 7).
+
+status          outcome             blame
+2xx             FETCHED or EMPTY    NONE
+206, 304 unasked, 101  UNEXPECTED_STATUS  NONE (final for the URL)
+301 302 303 307 308    REDIRECT or BAD_REDIRECT  NONE
+300, other 3xx  BAD_REDIRECT        NONE
+404 410         GONE                NONE
+408, 5xx        TEMPORARY           URL
+429 503         HOST_BUSY           HOST
+other 4xx       CLIENT_ERROR        NONE
+"""
+
+import re
+from datetime import UTC, datetime
+
+from crawler.fetcher.answer import Answer
+from crawler.fetcher.framing import Head
+from crawler.records import Blame, Outcome
+
+REDIRECTS = frozenset((301, 302, 303, 307, 308))
+_RETRY_AFTER = frozenset((429, 503))
+
+_BLAME = {
+    Outcome.TEMPORARY: Blame.URL,
+    Outcome.FRAMING: Blame.URL,
+    Outcome.TRUNCATED: Blame.URL,
+    Outcome.HEADER_TIMEOUT: Blame.URL,
+    Outcome.HOST_BUSY: Blame.HOST,
+    Outcome.DNS_ERROR: Blame.HOST,
+    Outcome.CONNECT_ERROR: Blame.HOST,
+    Outcome.RESET: Blame.HOST,
+    Outcome.TLS_ERROR: Blame.HOST,
+    Outcome.PROXY_ERROR: Blame.HOST,
+    Outcome.DNS_NOT_FOUND: Blame.NONE,
+    Outcome.ADDRESS_DENIED: Blame.NONE,
+}
+
+
+def blame_of(outcome: Outcome) -> Blame:
+    """Whom an outcome is charged to; NONE for success and for what is final."""
+    return _BLAME.get(outcome, Blame.NONE)
+
+
+def conclude(answer: Answer, *, conditional: bool, location: str) -> Outcome:
+    """The outcome of a complete answer. `location` is its usable Location, "" if there is none."""
+    if answer.failure is not None:
+        return answer.failure
+    assert answer.head is not None
+    if answer.truncated in ("time", "disconnect") and 200 <= answer.head.status < 300:
+        return Outcome.TRUNCATED
+    return of_status(
+        answer.head.status,
+        conditional=conditional,
+        has_body=answer.body_bytes > 0,
+        has_location=bool(location),
+    )
+
+
+def of_status(status: int, *, conditional: bool, has_body: bool, has_location: bool) -> Outcome:
+    """The outcome of a final status (RFC 9110 15)."""
+    if 200 <= status < 300:
+        if status == 206:
+            return Outcome.UNEXPECTED_STATUS
+        return Outcome.FETCHED if has_body and status not in (204, 205) else Outcome.EMPTY
+    if status == 304:
+        return Outcome.UNCHANGED if conditional else Outcome.UNEXPECTED_STATUS
+    if 300 <= status < 400:
+        return Outcome.REDIRECT if status in REDIRECTS and has_location else Outcome.BAD_REDIRECT
+    if status in (404, 410):
+        return Outcome.GONE
+    if status in (429, 503):
+        return Outcome.HOST_BUSY
+    if status == 408 or 500 <= status < 600:
+        return Outcome.TEMPORARY
+    return Outcome.CLIENT_ERROR if 400 <= status < 500 else Outcome.UNEXPECTED_STATUS
+
+
+def location_of(head: Head) -> str:
+    """The raw text of Location, "" if there is none or several differ. Raw UTF-8 is read as UTF-8."""
+    values = head.values(b"location")
+    if not values or any(value != values[0] for value in values):
+        return ""
+    return _text(values[0])
+
+
+def content_type_of(head: Head) -> tuple[str, str]:
+    """Essence (lower case) and charset of the last usable Content-Type, as browsers take it; "" if none."""
+    for value in reversed(head.values(b"content-type")):
+        essence, _, parameters = value.partition(b";")
+        essence = essence.strip(b" \t").lower()
+        kind, slash, subtype = essence.partition(b"/")
+        if kind and slash and subtype and b" " not in essence and essence != b"*/*":
+            return _text(essence), _charset(parameters) if parameters else ""
+    return "", ""
+
+
+_CHARSET = re.compile(rb"(?:^|;)[ \t]*charset[ \t]*=[ \t]*(?:\"([^\"]*)\"?|([^;]*))", re.IGNORECASE)
+
+
+def _charset(parameters: bytes) -> str:
+    match = _CHARSET.search(parameters)
+    if match is None:
+        return ""
+    value = match[1] if match[1] is not None else match[2]
+    return _text(value.strip(b" \t'\"")).lower()
+
+
+def retry_after_of(head: Head, now: float) -> float:
+    """Seconds that Retry-After of a 429, 503 or 3xx asks for; 0.0 if absent, past or unreadable."""
+    raw = head.known.get(b"retry-after")
+    if raw is None or not (head.status in _RETRY_AFTER or 300 <= head.status < 400):
+        return 0.0
+    value = raw.partition(b"\n")[0]
+    if value.isdigit():
+        return float(value[:15])
+    instant = parse_date(_text(value))
+    return max(instant - now, 0.0) if instant is not None else 0.0
+
+
+_MONTHS = {
+    name: number
+    for number, name in enumerate(
+        ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"), start=1
+    )
+}
+_TIME = r"(?P<hour>\d\d):(?P<minute>\d\d):(?P<second>\d\d)"
+# IMF-fixdate, RFC 850, asctime
+_DATES = tuple(
+    re.compile(pattern, re.IGNORECASE)
+    for pattern in (
+        rf"[a-z]{{3}}, (?P<day>\d\d) (?P<month>[a-z]{{3}}) (?P<year>\d{{4}}) {_TIME} (?:GMT|UTC)",
+        rf"[a-z]{{6,9}}, (?P<day>\d\d)-(?P<month>[a-z]{{3}})-(?P<year>\d\d) {_TIME} (?:GMT|UTC)",
+        rf"[a-z]{{3}} (?P<month>[a-z]{{3}}) (?P<day>[ \d]\d) {_TIME} (?P<year>\d{{4}})",
+    )
+)
+
+
+def parse_date(text: str) -> float | None:
+    """The instant of an HTTP-date in any of its three forms (RFC 9110 5.6.7), None if unreadable."""
+    for form in _DATES:
+        match = form.fullmatch(text.strip())
+        if match is None:
+            continue
+        month = _MONTHS.get(match["month"].lower())
+        if month is None:
+            return None
+        try:
+            day = datetime(
+                _year(match["year"]), month, int(match["day"]), int(match["hour"]), int(match["minute"])
+            )
+            return day.replace(tzinfo=UTC).timestamp() + min(int(match["second"]), 60)
+        except ValueError:
+            return None
+    return None
+
+
+def _year(text: str) -> int:
+    """Two digits are a year of 1970 to 2069 (RFC 9110 5.6.7 asks for at most 50 years ahead)."""
+    year = int(text)
+    if len(text) == 2:
+        return year + (1900 if year >= 70 else 2000)
+    return year
+
+
+def _text(raw: bytes) -> str:
+    try:
+        return raw.decode("utf-8")
+    except UnicodeDecodeError:
+        return raw.decode("latin-1")

@@ -1,0 +1,192 @@
+"""What is asked, and the bytes that ask it.
+
+The request target is sent as it stands in the canonical URL: never decoded,
+re-encoded or re-ordered. No credentials and no Referer are ever sent.
+"""
+
+import re
+from typing import NamedTuple, Protocol
+
+import msgspec
+
+from crawler.config import FetchConfig, IdentityConfig
+from crawler.errors import ConfigError
+from crawler.fetcher import coding
+
+_UNSAFE = re.compile(r"[^\x21-\x7e]")
+_TOKEN = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
+_DEFAULT_PORTS = {"http": 80, "https": 443}
+
+
+class Limits(msgspec.Struct, frozen=True, gc=False):
+    """Sizes in bytes and times in seconds that bind one fetch (`fetch-behaviour.md`, section 8)."""
+
+    connect_timeout: float
+    tls_timeout: float
+    header_timeout: float
+    silence_timeout: float
+    total_timeout: float
+    header_bytes_max: int
+    header_field_bytes_max: int
+    header_fields_max: int
+    body_bytes_max: int
+    wire_bytes_max: int
+    decode_step_bytes: int
+    content_codings_max: int
+
+    @classmethod
+    def of(cls, config: FetchConfig) -> "Limits":
+        return cls(**{name: getattr(config, name) for name in cls.__struct_fields__})
+
+
+class Cookies(Protocol):
+    """A cookie jar (`cookies.CookieJar`)."""
+
+    def header(self, target: "Target", now: float) -> str: ...
+
+    def store(self, target: "Target", lines: list[bytes], now: float) -> None: ...
+
+
+class Request(msgspec.Struct, gc=False):
+    """One GET. `addresses` are the host's, tried in order; a host that is an IP literal needs none.
+
+    `etag` and `last_modified` make it conditional. `keep_alive` is how long the
+    connection may idle afterwards, 0 closes it. None for a limit means the
+    client's. `jar` holds the cookies of one redirect chain; `headers` are
+    "Name: value". `tls` is "verify", "record" or "" for the client's setting.
+    """
+
+    url: str
+    addresses: tuple[str, ...] = ()
+    headers: tuple[str, ...] = ()
+    etag: str = ""
+    last_modified: str = ""
+    keep_alive: float = 0.0
+    accept: str = ""
+    tls: str = ""
+    body_bytes_max: int | None = None
+    wire_bytes_max: int | None = None
+    total_timeout: float | None = None
+    jar: Cookies | None = None
+
+    @property
+    def conditional(self) -> bool:
+        return bool(self.etag or self.last_modified)
+
+    def limits(self, default: Limits) -> Limits:
+        """`default` with this request's own limits."""
+        if self.body_bytes_max is None and self.total_timeout is None and self.wire_bytes_max is None:
+            return default
+        own = {
+            name: value
+            for name in ("body_bytes_max", "wire_bytes_max", "total_timeout")
+            if (value := getattr(self, name)) is not None
+        }
+        return msgspec.structs.replace(default, **own)
+
+
+class Target(NamedTuple):
+    """The parts of a canonical URL; `host` as it stands in Host (brackets, port), `hostname` bare."""
+
+    scheme: str
+    host: str
+    hostname: str
+    port: int
+    path: str
+
+
+def split(url: str) -> Target:
+    """The parts of a canonical http(s) URL (no userinfo, no fragment)."""
+    scheme, _, rest = url.partition("://")
+    host, slash, path = rest.partition("/")
+    if "?" in host:
+        host, slash, path = host.partition("?")
+        slash = "/?"
+    hostname, colon, port = host.rpartition(":")
+    if not colon or not port.isdigit():
+        hostname, port = host, ""
+    if hostname.startswith("["):
+        hostname = hostname[1:-1]
+    return Target(
+        scheme, host, hostname, int(port) if port else _DEFAULT_PORTS.get(scheme, 0), (slash or "/") + path
+    )
+
+
+def parse_field(line: str) -> tuple[str, str]:
+    """Name and value of a header field given as "Name: value".
+
+    Raises:
+        ConfigError: no field name, or bytes that would end the field.
+    """
+    name, colon, value = line.partition(":")
+    value = value.strip(" \t")
+    if not colon or not _TOKEN.fullmatch(name) or any(byte in value for byte in "\r\n\0"):
+        raise ConfigError(f'header {line!r}: expected "Name: value"')
+    return name, value
+
+
+class Asking:
+    """Writes request heads; the fields that never change are joined once."""
+
+    def __init__(self, identity: IdentityConfig, agent: str) -> None:
+        fields = {
+            "User-Agent": agent,
+            "Accept": identity.accept,
+            "Accept-Language": identity.accept_language,
+            "Accept-Encoding": coding.ACCEPTED,
+        }
+        self._fields = _with(fields, identity.headers)
+        self._common = _joined(self._fields)
+
+    def head(
+        self,
+        request: Request,
+        target: Target,
+        *,
+        cookie: str = "",
+        proxied: bool = False,
+        authorization: str = "",
+    ) -> bytes:
+        """Request line and header fields; `proxied` in the form a proxy gets (RFC 9112 3.2.2)."""
+        path = f"{target.scheme}://{target.host}{target.path}" if proxied else target.path
+        if _UNSAFE.search(path):
+            path = _UNSAFE.sub(_escaped, path)
+        fields = self._common
+        if request.headers or request.accept:
+            accept = (f"Accept: {request.accept}",) if request.accept else ()
+            fields = _joined(_with(self._fields, accept + request.headers))
+        if request.etag:
+            fields += f"If-None-Match: {_safe(request.etag)}\r\n"
+        if request.last_modified:
+            fields += f"If-Modified-Since: {_safe(request.last_modified)}\r\n"
+        if cookie:
+            fields += f"Cookie: {cookie}\r\n"
+        if authorization:
+            fields += f"Proxy-Authorization: {authorization}\r\n"
+        if request.keep_alive <= 0.0:
+            fields += "Connection: close\r\n"
+        return f"GET {path} HTTP/1.1\r\nHost: {target.host}\r\n{fields}\r\n".encode("latin-1", "replace")
+
+
+def _with(fields: dict[str, str], lines: tuple[str, ...]) -> dict[str, str]:
+    """`fields` and those of `lines`, which take the place of fields of the same name."""
+    merged = dict(fields)
+    for line in lines:
+        name, value = parse_field(line)
+        for known in [known for known in merged if known.lower() == name.lower()]:
+            del merged[known]
+        merged[name] = value
+    return merged
+
+
+def _joined(fields: dict[str, str]) -> str:
+    return "".join(f"{name}: {value}\r\n" for name, value in fields.items() if value)
+
+
+def _safe(value: str) -> str:
+    """A stored header value without anything that could end its line."""
+    return value.replace("\r", " ").replace("\n", " ").replace("\0", " ")
+
+
+def _escaped(match: re.Match[str]) -> str:
+    return "".join(f"%{byte:02X}" for byte in match[0].encode("utf-8", "replace"))

@@ -1,0 +1,62 @@
+"""TLS contexts: verifying or recording, both resuming sessions.
+
+A full handshake costs about ten times a resumed one, and polite gaps outlive
+kept connections, so the last session of each host is kept (bounded) and offered
+again. `verify` uses the system's roots (`SSL_CERT_FILE` works). `record` takes
+what it gets - old protocol versions, weak keys, broken chains - and is only
+used, and the fetch flagged, after verification failed.
+"""
+
+import ssl
+from collections.abc import Callable
+from typing import Any
+
+
+class ResumingContext(ssl.SSLContext):
+    """A client context that offers the last session of each host name; tells when a handshake begins."""
+
+    sessions_max = 4096
+    on_handshake: Callable[[], None] | None = None
+
+    def __init__(self, protocol: int) -> None:
+        self._sessions: dict[str, ssl.SSLSession] = {}
+
+    def wrap_bio(self, incoming: Any, outgoing: Any, *arguments: Any, **options: Any) -> ssl.SSLObject:
+        if self.on_handshake is not None:
+            self.on_handshake()
+        hostname = options.get("server_hostname")
+        session = self._sessions.get(hostname) if hostname else None
+        return super().wrap_bio(incoming, outgoing, *arguments, **{**options, "session": session})
+
+    def keep(self, hostname: str, ssl_object: ssl.SSLObject | None) -> None:
+        """Remember the session of a connection that worked."""
+        session = ssl_object.session if ssl_object is not None else None
+        if session is None or not session.has_ticket:
+            return
+        self._sessions.pop(hostname, None)
+        self._sessions[hostname] = session
+        if len(self._sessions) > self.sessions_max:
+            del self._sessions[next(iter(self._sessions))]
+
+
+def verifying() -> ResumingContext:
+    """System roots, host name checked."""
+    context = ResumingContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.load_default_certs()
+    context.set_alpn_protocols(["http/1.1"])
+    return context
+
+
+def recording() -> ResumingContext:
+    """Whatever the host offers: old versions, weak keys, any certificate."""
+    context = ResumingContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    context.set_ciphers("ALL:@SECLEVEL=0")
+    context.options |= getattr(ssl, "OP_LEGACY_SERVER_CONNECT", 0x4)
+    context.set_alpn_protocols(["http/1.1"])
+    try:
+        context.minimum_version = ssl.TLSVersion.MINIMUM_SUPPORTED
+    except ValueError:
+        pass  # the library has no such old version: its own minimum holds
+    return context

@@ -1,0 +1,158 @@
+"""What the refresh model knows of a page, one page at a time or as a struct of arrays.
+
+Four numbers are given; all others follow from them (Busa-Fekete et al., section 3):
+
+    importance   mu      requests per time, or any weight; only ratios matter
+    change_rate  Delta   Poisson rate of content changes
+    recall       lambda  probability that a change emits a change-indicating signal
+    false_rate   nu      Poisson rate of signals without a change
+
+    silent_rate   = (1 - lambda) Delta      changes nobody tells of
+    signal_rate   = lambda Delta + nu       all signals; this rate is observed
+    precision     = lambda Delta / gamma    share of signals that are true
+    signal_weight = -ln(nu / gamma)         staleness one signal adds: 0 worthless, inf certain
+    signal_time   = signal_weight / silent_rate
+                                            time without signals that ages a page as much as one signal
+    ceiling       = mu / Delta              the crawl value no page of this kind can exceed
+
+The unit of time is free but must be one for all rates. A page with
+change_rate 0 never changes: its ceiling is infinite and its crawl value 0.
+"""
+
+import math
+from collections.abc import Iterable
+
+import msgspec
+import numpy as np
+
+
+class Page(msgspec.Struct, frozen=True, gc=False):
+    """The parameters of one page."""
+
+    importance: float
+    change_rate: float
+    recall: float = 0.0
+    false_rate: float = 0.0
+
+    @classmethod
+    def from_quality(cls, importance: float, change_rate: float, precision: float, recall: float) -> "Page":
+        """A page with signals of this `precision` (0, 1] and `recall` [0, 1]; recall 0: no signals."""
+        return cls(importance, change_rate, recall, recall * change_rate * (1.0 - precision) / precision)
+
+    @property
+    def silent_rate(self) -> float:
+        return (1.0 - self.recall) * self.change_rate
+
+    @property
+    def signal_rate(self) -> float:
+        return self.recall * self.change_rate + self.false_rate
+
+    @property
+    def precision(self) -> float:
+        """Share of signals that are true; 0 if there are no signals."""
+        return self.recall * self.change_rate / self.signal_rate if self.signal_rate > 0.0 else 0.0
+
+    @property
+    def signal_weight(self) -> float:
+        if self.recall * self.change_rate == 0.0:
+            return 0.0
+        return (
+            math.log1p(self.recall * self.change_rate / self.false_rate)
+            if self.false_rate > 0.0
+            else math.inf
+        )
+
+    @property
+    def signal_time(self) -> float:
+        """Infinite if one signal is certain or if nothing changes silently; 0 if signals tell nothing."""
+        if self.signal_weight == 0.0:
+            return 0.0
+        return self.signal_weight / self.silent_rate if self.silent_rate > 0.0 else math.inf
+
+    @property
+    def ceiling(self) -> float:
+        return self.importance / self.change_rate if self.change_rate > 0.0 else math.inf
+
+    def freshness(self, elapsed: float, signals: int) -> float:
+        """P[the copy is fresh | last crawl `elapsed` ago, `signals` since] (Busa-Fekete et al., Eq. 1)."""
+        staleness = self.silent_rate * elapsed + (signals * self.signal_weight if signals else 0.0)
+        return math.exp(-staleness)
+
+
+class Pages:
+    """The parameters of m pages, each attribute an (m,) float64 array of its own.
+
+    `given` arrays are copied; the derived ones are computed once. The arrays
+    are read by the compiled kernels and must not be replaced.
+    """
+
+    __slots__ = (
+        "ceiling",
+        "change_rate",
+        "false_rate",
+        "importance",
+        "recall",
+        "signal_rate",
+        "signal_weight",
+        "silent_rate",
+    )
+
+    def __init__(
+        self,
+        importance: np.ndarray,
+        change_rate: np.ndarray,
+        recall: np.ndarray | float = 0.0,
+        false_rate: np.ndarray | float = 0.0,
+    ) -> None:
+        self.importance = np.array(importance, dtype=np.float64)
+        shape = self.importance.shape
+        self.change_rate = np.array(np.broadcast_to(change_rate, shape), dtype=np.float64)
+        self.recall = np.array(np.broadcast_to(recall, shape), dtype=np.float64)
+        self.false_rate = np.array(np.broadcast_to(false_rate, shape), dtype=np.float64)
+        signalled = self.recall * self.change_rate
+        self.silent_rate = (1.0 - self.recall) * self.change_rate
+        self.signal_rate = signalled + self.false_rate
+        with np.errstate(divide="ignore", invalid="ignore"):
+            weight = np.log1p(signalled / self.false_rate)
+            self.ceiling = self.importance / self.change_rate
+        self.signal_weight = np.where(signalled > 0.0, weight, 0.0)
+
+    @classmethod
+    def of(cls, pages: Iterable[Page]) -> "Pages":
+        rows = [(page.importance, page.change_rate, page.recall, page.false_rate) for page in pages]
+        return cls(*np.array(rows, dtype=np.float64).reshape(-1, 4).T)
+
+    @classmethod
+    def from_quality(
+        cls, importance: np.ndarray, change_rate: np.ndarray, precision: np.ndarray, recall: np.ndarray
+    ) -> "Pages":
+        """As `Page.from_quality`, on arrays."""
+        return cls(importance, change_rate, recall, recall * change_rate * (1.0 - precision) / precision)
+
+    @property
+    def precision(self) -> np.ndarray:
+        signalled = self.recall * self.change_rate
+        return np.divide(
+            signalled, self.signal_rate, out=np.zeros_like(signalled), where=self.signal_rate > 0.0
+        )
+
+    def __len__(self) -> int:
+        return len(self.importance)
+
+    def __getitem__(self, index: int) -> Page:
+        """The page at `index`, as a struct of its own."""
+        return Page(
+            float(self.importance[index]),
+            float(self.change_rate[index]),
+            float(self.recall[index]),
+            float(self.false_rate[index]),
+        )
+
+    def select(self, index: np.ndarray) -> "Pages":
+        """The pages of an index array or a mask."""
+        return Pages(
+            self.importance[index], self.change_rate[index], self.recall[index], self.false_rate[index]
+        )
+
+    def __repr__(self) -> str:
+        return f"Pages({len(self)} pages, change rate {self.change_rate.sum():.4g} in all)"

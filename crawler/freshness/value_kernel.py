@@ -1,0 +1,589 @@
+# mypy: disable-error-code=valid-type
+# cython: language_level=3, cdivision=True, boundscheck=False, wraparound=False
+"""The crawl value: what one more crawl of a page gains, in the form without cancellation.
+
+Theory. A page is crawled when its effective elapsed time tau + beta n reaches
+a threshold iota (tau since the last crawl, n signals since). Then, with
+x_i = iota - i beta and R^i(x) = Pr[Poisson(x) > i],
+
+    psi(iota) = E[interval]   = sum_i (1/gamma) R^i(gamma x_i)
+    w(iota)   = E[fresh time] = sum_i nu^i/(Delta+nu)^(i+1) R^i((alpha+gamma) x_i)
+    V(iota)   = mu (w - exp(-alpha iota) psi)
+
+over all i with x_i > 0 (Busa-Fekete et al., Theorem 1). V is increasing, from
+0 to mu/Delta, and V' = mu alpha exp(-alpha iota) psi. The two sums of V lose
+all digits to each other when alpha iota is small; here V is summed term by
+term as mu/gamma sum_i q^i D_i(x_i), q = nu/gamma, where each
+
+    D_i(x) = (gamma/a)^(i+1) R^i(a x) - exp(-alpha x) R^i(gamma x)  >= 0,  a = alpha + gamma,
+
+comes from a series or from complements, whichever has no cancellation (see
+`_gain`). V of a state (tau, n) uses x_i = tau + (n - i) beta, which stays exact
+when beta is huge. Nothing ever overflows: no exp(+x), x^i or i! stands alone.
+
+The limits, each with a rule of its own:
+
+    no signals, or signals that tell nothing (b = 0)    V_GREEDY of the time alone
+    nu = 0: a signal is certain                         one term; mu/Delta after a signal
+    lambda = 1: nothing changes silently (alpha = 0)    only n counts; the threshold is a number of
+                                                        signals, V_n = (mu/gamma) sum_{i<n} (q^i - q^n)
+    Delta = 0                                           the page never changes: value 0
+
+The file is Cython in pure-Python mode: compiled where a C compiler was at
+hand, the same code interpreted otherwise. It takes raw parameters, which is
+what other compiled modules call; `crawl_value.py` takes a `Page` or `Pages`.
+
+Cost, compiled: GREEDY 60 ns; NCIS about 130 ns a term, usually 1 to 20 terms.
+"""
+
+import cython
+from cython.cimports.libc.math import exp, expm1, lgamma, log, log1p, sqrt
+
+INFINITY = float("inf")
+GREEDY = 0
+CIS = 1
+CIS_NU0 = 2  # GREEDY-CIS that believes in no false signal: gamma = lambda Delta
+NCIS = 3
+CIS_PLUS = 4
+ALL_TERMS = 100_000  # the tail after so many terms is below any tolerance unless Delta/nu < 1e-4
+
+_inf: cython.double = INFINITY
+
+
+# ---------------------------------------------------------------------------
+# Poisson tails
+
+
+@cython.cfunc
+@cython.exceptval(check=False)
+def _poisson(k: cython.Py_ssize_t, x: cython.double, y: cython.double) -> cython.double:
+    """exp(-y) x^k / k! for x <= y: the probability of k, thinned by exp(x - y)."""
+    j: cython.Py_ssize_t
+    if k <= 40 and y < 600.0:  # exact to the last digits, and no lgamma
+        p: cython.double = exp(-y)
+        for j in range(1, k + 1):
+            p *= x / j
+        return p
+    if x <= 0.0:
+        return 0.0 if k > 0 else exp(-y)
+    return exp(k * log(x) - y - lgamma(k + 1.0))
+
+
+@cython.ccall
+@cython.exceptval(check=False)
+def residual(i: cython.Py_ssize_t, x: cython.double) -> cython.double:
+    """R^i(x) = Pr[Poisson(x) > i], relative error a few 1e-16 also for small x; 0 for x <= 0."""
+    k: cython.Py_ssize_t
+    p: cython.double
+    total: cython.double
+    if x <= 0.0:
+        return 0.0
+    if i == 0:
+        return -expm1(-x)
+    if x < i + 2:
+        p = _poisson(i + 1, x, x)
+        total = p
+        k = i + 2
+        while p > 1e-17 * total:
+            p *= x / k
+            total += p
+            k += 1
+        return total
+    if (x - i) * (x - i) > 80.0 * x:  # the lower tail is below exp(-40)
+        return 1.0
+    p = _poisson(i, x, x)
+    total = p
+    for k in range(i, 0, -1):
+        p *= k / x
+        total += p
+        if p < 1e-18:
+            break
+    return 1.0 - total
+
+
+@cython.cfunc
+@cython.exceptval(check=False)
+def _gain(
+    i: cython.Py_ssize_t, x: cython.double, alpha: cython.double, gamma: cython.double
+) -> cython.double:
+    """D_i(x) for x > 0 and gamma > 0, by the first of three forms that has no cancellation.
+
+    a x < i + 6: the Taylor series, all terms positive, with
+    c_j = a^j - gamma^j built without a subtraction. Else the plain difference,
+    if it loses at most one bit. Else complements (1 - R), whose bracket cannot
+    cancel then.
+    """
+    j: cython.Py_ssize_t
+    ax: cython.double = (alpha + gamma) * x
+    gx: cython.double = gamma * x
+    lx: cython.double = alpha * x
+    if ax < i + 6:
+        term: cython.double = lx / (i + 2)
+        power: cython.double = gx / (i + 2)
+        total: cython.double = term
+        j = i + 3
+        while True:
+            term = (ax * term + lx * power) / j
+            power *= gx / j
+            total += term
+            j += 1
+            if term <= 1e-17 * total:
+                return _poisson(i + 1, gx, ax) * total
+    ratio: cython.double = log1p(alpha / gamma)  # ln(a / gamma)
+    log_first: cython.double = -(i + 1) * ratio
+    first: cython.double = exp(log_first)
+    lost: cython.double = exp(-lx)
+    difference: cython.double = first * residual(i, ax) - lost * residual(i, gx)
+    if 2.0 * difference > first or lost < 1e-300:
+        return difference
+    bracket: cython.double
+    if lx >= -log_first:
+        bracket = -expm1(-(lx + log_first)) * first
+    else:
+        bracket = expm1(lx + log_first) * lost
+    return bracket + _complement(i, gx, ax, ratio)
+
+
+@cython.cfunc
+@cython.exceptval(check=False)
+def _complement(
+    i: cython.Py_ssize_t, gx: cython.double, ax: cython.double, ratio: cython.double
+) -> cython.double:
+    """exp(-a x) sum_{k<=i} (gamma x)^k/k! [1 - (gamma/a)^(i+1-k)], summed from k = i down."""
+    k: cython.Py_ssize_t
+    p: cython.double = _poisson(i, gx, ax)
+    total: cython.double = -expm1(-ratio) * p
+    for k in range(i, 0, -1):
+        p *= k / gx
+        total += -expm1(-(i + 2 - k) * ratio) * p
+        if k < gx and p < 1e-18 * total:
+            break
+    return total
+
+
+# ---------------------------------------------------------------------------
+# One page: value, interval, fresh time of a threshold
+
+
+@cython.cfunc
+@cython.exceptval(check=False)
+def _last_term(gamma: cython.double, longest: cython.double) -> cython.double:
+    """An i beyond which a Poisson number with mean gamma * longest does not come."""
+    mean: cython.double = gamma * longest
+    return mean + 8.0 * sqrt(mean) + 25.0
+
+
+@cython.cfunc
+@cython.exceptval(check=False)
+def _value_of_signals(
+    mu: cython.double, gamma: cython.double, b: cython.double, n: cython.Py_ssize_t
+) -> cython.double:
+    """V_n of a page that never changes silently: (mu/gamma) (1-q) sum_{k<n} (k+1) q^k."""
+    k: cython.Py_ssize_t
+    q: cython.double = exp(-b)
+    power: cython.double = 1.0
+    total: cython.double = 0.0
+    for k in range(1, n + 1):
+        total += k * power
+        power *= q
+        if k * power < 1e-18 * total * -expm1(-b):
+            break
+    return mu / gamma * -expm1(-b) * total
+
+
+@cython.ccall
+@cython.exceptval(check=False)
+def greedy_of(mu: cython.double, delta: cython.double, elapsed: cython.double) -> cython.double:
+    """V_GREEDY = (mu/Delta) R^1(Delta tau)."""
+    if delta <= 0.0 or elapsed <= 0.0:
+        return 0.0
+    return mu / delta * residual(1, delta * elapsed)
+
+
+@cython.cfunc
+@cython.exceptval(check=False)
+def _no_signal_value(
+    mu: cython.double,
+    delta: cython.double,
+    alpha: cython.double,
+    gamma: cython.double,
+    elapsed: cython.double,
+) -> cython.double:
+    """The term i = 0: the value while no signal has come, if one would be believed."""
+    if gamma < 1e-200:
+        return greedy_of(mu, delta, elapsed)
+    return mu / gamma * _gain(0, elapsed, alpha, gamma) if elapsed > 0.0 else 0.0
+
+
+@cython.cfunc
+@cython.exceptval(check=False)
+def _ncis_of(
+    terms: cython.Py_ssize_t,
+    mu: cython.double,
+    delta: cython.double,
+    alpha: cython.double,
+    gamma: cython.double,
+    nu: cython.double,
+    b: cython.double,
+    elapsed: cython.double,
+    n: cython.Py_ssize_t,
+) -> cython.double:
+    """V of the state (elapsed, n), up to `terms` terms."""
+    i: cython.Py_ssize_t
+    if delta <= 0.0:
+        return 0.0
+    if b < 1e-9:
+        return greedy_of(mu, delta, elapsed)
+    if nu <= 0.0 or b > 700.0:
+        return mu / delta if n > 0 else _no_signal_value(mu, delta, alpha, gamma, elapsed)
+    if gamma < 1e-200:
+        return greedy_of(mu, delta, elapsed)
+    if alpha < 1e-9 * gamma:
+        return min(_cut_value_of_signals(terms, mu, gamma, b, n), mu / delta)
+    beta: cython.double = b / alpha
+    q: cython.double = nu / gamma
+    step: cython.double = nu / (delta + nu)
+    power: cython.double = 1.0
+    rest: cython.double = 1.0 / delta  # bounds the sum of all terms still to come
+    total: cython.double = 0.0
+    last: cython.double = _last_term(gamma, elapsed + n * beta)
+    for i in range(terms):
+        x: cython.double = elapsed + (n - i) * beta
+        if x <= 0.0 or rest < 1e-17 * total or i > last:
+            break
+        term: cython.double = power * _gain(i, x, alpha, gamma) / gamma
+        total += term
+        if term < 1e-17 * total and i > (alpha + gamma) * x:
+            break  # from there on the terms fall faster than geometrically
+        power *= q
+        rest *= step
+    return mu * total
+
+
+@cython.cfunc
+@cython.exceptval(check=False)
+def _cut_value_of_signals(
+    terms: cython.Py_ssize_t, mu: cython.double, gamma: cython.double, b: cython.double, n: cython.Py_ssize_t
+) -> cython.double:
+    """(mu/gamma) sum_{i < min(n, terms)} (q^i - q^n)."""
+    i: cython.Py_ssize_t
+    if n <= terms:
+        return _value_of_signals(mu, gamma, b, n)
+    total: cython.double = 0.0
+    for i in range(terms):
+        total += exp(-i * b) * -expm1(-(n - i) * b)
+        if i * b > 40.0:
+            break
+    return mu / gamma * total
+
+
+@cython.ccall
+@cython.exceptval(check=False)
+def plain_kind(
+    kind: cython.Py_ssize_t,
+    delta: cython.double,
+    alpha: cython.double,
+    gamma: cython.double,
+    b: cython.double,
+) -> cython.Py_ssize_t:
+    """The kind that CIS+ uses for this page: CIS if precision > 0.7 and recall > 0.6, else GREEDY."""
+    if kind != CIS_PLUS:
+        return kind
+    trusted: cython.bint = gamma > 0.0 and -expm1(-b) > 0.7 and delta - alpha > 0.6 * delta
+    return CIS if trusted else GREEDY
+
+
+@cython.ccall
+@cython.exceptval(check=False)
+def value_of(
+    kind: cython.Py_ssize_t,
+    terms: cython.Py_ssize_t,
+    mu: cython.double,
+    delta: cython.double,
+    alpha: cython.double,
+    gamma: cython.double,
+    nu: cython.double,
+    b: cython.double,
+    elapsed: cython.double,
+    n: cython.Py_ssize_t,
+) -> cython.double:
+    """The crawl value of the state (elapsed, n) by (kind, terms) of `kind_of`."""
+    if kind == CIS_PLUS:
+        kind = plain_kind(kind, delta, alpha, gamma, b)
+    if kind == NCIS:
+        return _ncis_of(terms, mu, delta, alpha, gamma, nu, b, elapsed, n)
+    if kind == GREEDY or delta <= 0.0:
+        return greedy_of(mu, delta, elapsed)
+    if n > 0:
+        return mu / delta
+    if kind == CIS_NU0:
+        gamma = delta - alpha
+    return _no_signal_value(mu, delta, alpha, gamma, elapsed)
+
+
+@cython.ccall
+@cython.exceptval(check=False)
+def interval_of(
+    terms: cython.Py_ssize_t,
+    alpha: cython.double,
+    gamma: cython.double,
+    nu: cython.double,
+    b: cython.double,
+    threshold: cython.double,
+) -> cython.double:
+    """psi: the expected interval under `threshold` (a number of signals if alpha is 0), its first terms."""
+    i: cython.Py_ssize_t
+    if gamma < 1e-200 or b < 1e-9:
+        return threshold
+    if alpha < 1e-9 * gamma:
+        return threshold / gamma
+    if nu <= 0.0 or b > 700.0:
+        return residual(0, gamma * threshold) / gamma
+    if threshold == _inf:
+        return _inf
+    beta: cython.double = b / alpha
+    last: cython.double = _last_term(gamma, threshold)
+    total: cython.double = 0.0
+    for i in range(terms):
+        x: cython.double = threshold - i * beta
+        if x <= 0.0 or i > last:
+            break
+        term: cython.double = residual(i, gamma * x)
+        total += term
+        if term < 1e-17 * total:
+            break
+    return total / gamma
+
+
+@cython.ccall
+@cython.exceptval(check=False)
+def fresh_time_of(
+    delta: cython.double,
+    alpha: cython.double,
+    gamma: cython.double,
+    nu: cython.double,
+    b: cython.double,
+    threshold: cython.double,
+) -> cython.double:
+    """w: the expected fresh time of an interval under `threshold`; 1/Delta if it is infinite."""
+    i: cython.Py_ssize_t
+    if delta <= 0.0:
+        return interval_of(ALL_TERMS, alpha, gamma, nu, b, threshold)
+    if threshold == _inf:
+        return 1.0 / delta
+    if gamma < 1e-200 or b < 1e-9:
+        return residual(0, delta * threshold) / delta
+    if alpha < 1e-9 * gamma:
+        return residual(0, threshold * b) / delta if threshold > 0.0 else 0.0
+    a: cython.double = alpha + gamma
+    if nu <= 0.0 or b > 700.0:
+        return residual(0, a * threshold) / a
+    beta: cython.double = b / alpha
+    step: cython.double = nu / a
+    power: cython.double = 1.0 / a
+    total: cython.double = 0.0
+    for i in range(ALL_TERMS):
+        x: cython.double = threshold - i * beta
+        if x <= 0.0:
+            break
+        term: cython.double = power * residual(i, a * x)
+        total += term
+        if term < 1e-17 * total:
+            break
+        power *= step
+    return total
+
+
+# ---------------------------------------------------------------------------
+# The inverse of V
+
+
+@cython.ccall
+@cython.exceptval(check=False)
+def ceiling_of(
+    kind: cython.Py_ssize_t,
+    terms: cython.Py_ssize_t,
+    mu: cython.double,
+    delta: cython.double,
+    alpha: cython.double,
+    gamma: cython.double,
+    nu: cython.double,
+    b: cython.double,
+) -> cython.double:
+    """What the value tends to as time passes (and, if alpha is 0, signals come); 0 if delta is 0.
+
+    mu/Delta, but for GREEDY-CIS without a signal mu/(alpha + gamma), and for
+    APPROX-J (mu/Delta)(1 - (nu/(Delta + nu))^J).
+    """
+    if delta <= 0.0:
+        return 0.0
+    if kind == CIS and gamma > 0.0:
+        return mu / (alpha + gamma)
+    if kind == NCIS and terms < ALL_TERMS and nu > 0.0 and b >= 1e-9:
+        return mu / delta * -expm1(-terms * log1p(delta / nu))
+    return mu / delta
+
+
+@cython.cfunc
+@cython.exceptval(check=False)
+def _signals_needed(
+    mu: cython.double, gamma: cython.double, b: cython.double, level: cython.double
+) -> cython.double:
+    """The smallest n with V_n >= level, at most ALL_TERMS, else infinity."""
+    n: cython.Py_ssize_t
+    q: cython.double = exp(-b)
+    step: cython.double = mu / gamma * -expm1(-b)
+    total: cython.double = 0.0
+    for n in range(1, ALL_TERMS):
+        total += n * step
+        if total >= level:
+            return n
+        step *= q
+    return _inf
+
+
+@cython.ccall
+@cython.exceptval(check=False)
+def threshold_of(
+    kind: cython.Py_ssize_t,
+    terms: cython.Py_ssize_t,
+    mu: cython.double,
+    delta: cython.double,
+    alpha: cython.double,
+    gamma: cython.double,
+    nu: cython.double,
+    b: cython.double,
+    level: cython.double,
+    guess: cython.double,
+    tolerance: cython.double,
+) -> cython.double:
+    """The effective elapsed time at which the value reaches `level`; infinite if it never does.
+
+    For a page with alpha = 0 under NCIS it is a number of signals instead. A
+    positive `guess` (such as the threshold of a nearby level) saves steps.
+    Newton with V' = mu alpha exp(-alpha iota) psi on sqrt(-ln(1 - V/ceiling)),
+    which is nearly linear at both ends, kept in a bracket; `tolerance` is
+    relative.
+    """
+    _step: cython.Py_ssize_t
+    if level <= 0.0:
+        return 0.0
+    if kind == CIS_PLUS:
+        kind = plain_kind(kind, delta, alpha, gamma, b)
+    top: cython.double = ceiling_of(kind, terms, mu, delta, alpha, gamma, nu, b)
+    if level >= top:
+        return _inf
+    if kind == GREEDY:
+        gamma = 0.0
+        alpha = delta
+    elif kind == CIS_NU0:
+        gamma = delta - alpha
+    if kind != NCIS:
+        if alpha < 1e-9 * gamma:
+            return _inf
+        nu = 0.0
+        b = _inf
+    if gamma > 0.0 and b >= 1e-9 and alpha < 1e-9 * gamma:
+        return _signals_needed(mu, gamma, b, level)
+    if gamma < 1e-200 or b < 1e-9:
+        alpha = delta
+    wanted: cython.double = sqrt(-log1p(-level / top))
+    x: cython.double = (
+        guess if 0.0 < guess < _inf else wanted * wanted / alpha + wanted * sqrt(2.0 / (alpha * delta))
+    )
+    low: cython.double = 0.0
+    high: cython.double = _inf
+    for _step in range(200):
+        value: cython.double = _ncis_of(terms, mu, delta, alpha, gamma, nu, b, x, 0)
+        if value < level:
+            low = x
+        else:
+            high = x
+        follow: cython.double = -1.0
+        if 0.0 < value < top:
+            got: cython.double = sqrt(-log1p(-value / top))
+            slope: cython.double = mu * alpha * exp(-alpha * x) * interval_of(terms, alpha, gamma, nu, b, x)
+            if got > 0.0 and slope > 0.0:
+                follow = x + (wanted - got) * 2.0 * got * (top - value) / slope
+        if not low < follow < high:
+            follow = 2.0 * x if high == _inf else 0.5 * (low + high)
+        if follow - x <= tolerance * x and x - follow <= tolerance * x:
+            return follow
+        x = follow
+    return x
+
+
+# ---------------------------------------------------------------------------
+# For all pages at once: arrays (m,), the result into `out`
+
+
+@cython.ccall
+def fill_values(
+    kind: cython.Py_ssize_t,
+    terms: cython.Py_ssize_t,
+    mu: cython.const[cython.double][::1],
+    delta: cython.const[cython.double][::1],
+    alpha: cython.const[cython.double][::1],
+    gamma: cython.const[cython.double][::1],
+    nu: cython.const[cython.double][::1],
+    b: cython.const[cython.double][::1],
+    elapsed: cython.const[cython.double][::1],
+    signals: cython.const[cython.longlong][::1],
+    out: cython.double[::1],
+) -> cython.void:
+    i: cython.Py_ssize_t
+    for i in range(mu.shape[0]):
+        out[i] = value_of(
+            kind, terms, mu[i], delta[i], alpha[i], gamma[i], nu[i], b[i], elapsed[i], signals[i]
+        )
+
+
+@cython.ccall
+def fill_thresholds(
+    kind: cython.Py_ssize_t,
+    terms: cython.Py_ssize_t,
+    mu: cython.const[cython.double][::1],
+    delta: cython.const[cython.double][::1],
+    alpha: cython.const[cython.double][::1],
+    gamma: cython.const[cython.double][::1],
+    nu: cython.const[cython.double][::1],
+    b: cython.const[cython.double][::1],
+    level: cython.double,
+    guess: cython.const[cython.double][::1],
+    tolerance: cython.double,
+    out: cython.double[::1],
+) -> cython.void:
+    i: cython.Py_ssize_t
+    for i in range(mu.shape[0]):
+        out[i] = threshold_of(
+            kind, terms, mu[i], delta[i], alpha[i], gamma[i], nu[i], b[i], level, guess[i], tolerance
+        )
+
+
+@cython.ccall
+def fill_intervals(
+    alpha: cython.const[cython.double][::1],
+    gamma: cython.const[cython.double][::1],
+    nu: cython.const[cython.double][::1],
+    b: cython.const[cython.double][::1],
+    at: cython.const[cython.double][::1],
+    out: cython.double[::1],
+) -> cython.void:
+    i: cython.Py_ssize_t
+    for i in range(alpha.shape[0]):
+        out[i] = interval_of(ALL_TERMS, alpha[i], gamma[i], nu[i], b[i], at[i])
+
+
+@cython.ccall
+def fill_fresh_times(
+    delta: cython.const[cython.double][::1],
+    alpha: cython.const[cython.double][::1],
+    gamma: cython.const[cython.double][::1],
+    nu: cython.const[cython.double][::1],
+    b: cython.const[cython.double][::1],
+    at: cython.const[cython.double][::1],
+    out: cython.double[::1],
+) -> cython.void:
+    i: cython.Py_ssize_t
+    for i in range(alpha.shape[0]):
+        out[i] = fresh_time_of(delta[i], alpha[i], gamma[i], nu[i], b[i], at[i])

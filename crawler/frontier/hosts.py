@@ -1,0 +1,287 @@
+"""The host table: what is known of every host, as columns of numbers.
+
+A Python object for a host costs several hundred bytes; a crawl knows a million
+hosts and talks to a few hundred at a time. So a host is a *slot*, an index
+into columns (a struct of arrays), found by its 64-bit host key through an
+open-addressing index of 4-byte slots. Names are not kept here: they stand in
+the store (`h/`), and the hosts of the workbench's front hold theirs.
+
+    key -> index (4 bytes at a load of at most 2/3) -> slot -> columns (62 bytes)
+
+A column is a numpy array seen through a memoryview: reading one number through
+it costs 30 ns and gives a plain int or float, and the array stays at hand for
+whole-column work (opening, counting). Columns grow by a quarter.
+
+`place` says which structure holds the host now, so that a host is in exactly
+one (`workbench.py`). `flags` are why it may not be asked at all. `link` chains
+hosts in the back queue and in the calendar.
+
+In the store a host is `h/` + 8-byte key -> sealed fixed part (RECORD) + name.
+"""
+
+import struct
+from collections.abc import Iterable, Iterator
+from enum import IntEnum, IntFlag
+from typing import Any, ClassVar, cast
+
+import numpy as np
+
+from crawler.errors import DamageError
+from crawler.storage.kv import KeyValue, scan_prefix, seal, unseal
+
+HOST_PREFIX = b"h/"
+NOWHERE = -1  # end of a chain of slots; no such slot
+NO_ORDER = (1 << 64) - 1  # above every order of a queue entry
+
+RECORD = struct.Struct("<QdffdQIIIQHBBHH")
+_RECORD_TYPE = np.dtype(
+    [
+        ("key", "<u8"),
+        ("ready", "<f8"),
+        ("gap", "<f4"),
+        ("slowdown", "<f4"),
+        ("silent_since", "<f8"),
+        ("cursor", "<u8"),
+        ("todo", "<u4"),
+        ("parked", "<u4"),
+        ("known", "<u4"),
+        ("domain_key", "<u8"),
+        ("flags", "<u2"),
+        ("failures", "u1"),
+        ("refusals", "u1"),
+        ("cause", "<u2"),
+        ("spare", "<u2"),
+    ]
+)
+assert _RECORD_TYPE.itemsize == RECORD.size
+_OPEN_CHUNK = 65_536  # hosts decoded at once on opening: 5 MB of records in memory
+
+
+class Place(IntEnum):
+    """Where a host is. It is in exactly one place."""
+
+    IDLE = 0  # nothing to do, or not to be asked
+    BACK = 1  # in the back queue: ready, waits for its turn in the front
+    CALENDAR = 2  # waits for its ready instant
+    FRONT = 3  # has an object in the workbench
+    ASIDE = 4  # new entries are not committed yet
+
+
+class HostFlag(IntFlag):
+    """Why a host is not asked. All but GIVEN_UP outlast the run."""
+
+    NONE = 0
+    BLOCKED = 1  # by the user
+    REFUSED = 2  # too many refusals in a row
+    GIVEN_UP = 4  # no answer for days, or no address: for this run
+    EXCLUDED = 8  # beyond the hosts of its domain: its URLs are parked
+
+
+SILENCED = HostFlag.BLOCKED | HostFlag.REFUSED | HostFlag.GIVEN_UP
+
+
+class KeyedTable:
+    """Columns of numbers whose rows (slots) are found by a 64-bit key.
+
+    Slots are given in order of insertion and never freed. The key's low 48
+    bits are a keyed hash already (`urls/fingerprint.py`), so its low bits
+    choose the home position; collisions go to the next free position.
+    """
+
+    columns: ClassVar[dict[str, str]] = {}
+
+    key: Any
+
+    def __init__(self, capacity: int = 1024) -> None:
+        self.count = 0
+        self._capacity = 0
+        self._arrays: dict[str, np.ndarray] = {}
+        self._resize(capacity)
+
+    def __len__(self) -> int:
+        return self.count
+
+    def __repr__(self) -> str:
+        return (
+            f"{type(self).__name__}({self.count} rows, {self.bytes_held / max(1, self.count):.0f} bytes each)"
+        )
+
+    @property
+    def bytes_held(self) -> int:
+        """Bytes of all columns and of the index."""
+        return sum(array.nbytes for array in self._arrays.values()) + self._index_array.nbytes
+
+    def array(self, name: str) -> np.ndarray:
+        """The column `name` as an array of shape (count,); valid until the next insertion."""
+        return self._arrays[name][: self.count]
+
+    def find(self, key: int) -> int:
+        """The slot of `key`, or NOWHERE."""
+        index, keys, mask = self._index, self.key, self._mask
+        position = key & mask
+        while (slot := index[position]) != NOWHERE:
+            if keys[slot] == key:
+                return slot
+            position = (position + 1) & mask
+        return NOWHERE
+
+    def insert(self, key: int) -> int:
+        """A new slot for `key`, which must not be there; all its columns are 0."""
+        if self.count == self._capacity:
+            self._resize(self.count + max(256, self.count >> 2))
+        slot = self.count
+        position = key & self._mask
+        while self._index[position] != NOWHERE:
+            position = (position + 1) & self._mask
+        self._index[position] = slot
+        self.key[slot] = key
+        self.count += 1
+        return slot
+
+    def extend(self, records: np.ndarray) -> int:
+        """Append rows from a structured array with fields for some columns; return the first slot."""
+        first = self.count
+        if first + len(records) > self._capacity:
+            self._resize(first + max(len(records), first >> 2))
+        for name in set(records.dtype.names or ()) & set(self._arrays):
+            self._arrays[name][first : first + len(records)] = records[name]
+        self.count += len(records)
+        self._enter(first)
+        return first
+
+    def _resize(self, capacity: int) -> None:
+        for name, kind in {"key": "u8", **self.columns}.items():
+            array = np.zeros(capacity, dtype=kind)
+            if self.count:
+                array[: self.count] = self._arrays[name][: self.count]
+            self._arrays[name] = array
+            setattr(self, name, memoryview(cast(Any, array)))
+        self._capacity = capacity
+        size = 1 << (capacity * 3 // 2).bit_length()
+        if size != getattr(self, "_mask", -1) + 1:
+            self._index_array = np.full(size, NOWHERE, dtype=np.int32)
+            self._index = memoryview(cast(Any, self._index_array))
+            self._mask = size - 1
+            self._enter(0)
+
+    def _enter(self, first: int) -> None:
+        """Put the slots from `first` on into the index: in each round, who finds a free place stays."""
+        index = self._index_array
+        slots = np.arange(first, self.count, dtype=np.int32)
+        positions = self._arrays["key"][slots] & np.uint64(self._mask)
+        while len(slots):
+            free = index[positions] == NOWHERE
+            index[positions[free]] = slots[free]
+            lost = index[positions] != slots
+            slots, positions = slots[lost], (positions[lost] + np.uint64(1)) & np.uint64(self._mask)
+
+    def _check(self) -> None:
+        """Assert that each key is found at its slot and that the index holds nothing else."""
+        assert int((self._index_array != NOWHERE).sum()) == self.count <= self._capacity
+        for slot in range(self.count):
+            assert self.find(self.key[slot]) == slot
+
+
+class HostTable(KeyedTable):
+    """All hosts of this process.
+
+    Columns: `ready` instant from which the host may be asked; `gap` the wait
+    behind it in seconds; `slowdown` factor on the gap after 429 and 503
+    (0 counts as 1); `silent_since` first failure without an answer since, 0 if
+    none; `cursor` no queue entry has a smaller order; `todo` entries of the
+    queue, the one in flight among them; `parked` entries parked; `known`
+    entries ever accepted (the budget); `domain` slot in the table of domains;
+    `cause` why it was given up or held.
+    """
+
+    columns: ClassVar[dict[str, str]] = {
+        "ready": "f8",
+        "gap": "f4",
+        "slowdown": "f4",
+        "silent_since": "f8",
+        "cursor": "u8",
+        "todo": "u4",
+        "parked": "u4",
+        "known": "u4",
+        "domain": "i4",
+        "link": "i4",
+        "flags": "u2",
+        "failures": "u1",
+        "refusals": "u1",
+        "cause": "u1",
+        "place": "u1",
+    }
+
+    ready: Any
+    gap: Any
+    slowdown: Any
+    silent_since: Any
+    cursor: Any
+    todo: Any
+    parked: Any
+    known: Any
+    domain: Any
+    link: Any
+    flags: Any
+    failures: Any
+    refusals: Any
+    cause: Any
+    place: Any
+
+    def pack(self, slot: int, name: str, domain_key: int) -> bytes:
+        """The stored value of a host."""
+        fixed = RECORD.pack(
+            self.key[slot],
+            self.ready[slot],
+            self.gap[slot],
+            self.slowdown[slot],
+            self.silent_since[slot],
+            self.cursor[slot],
+            self.todo[slot],
+            self.parked[slot],
+            self.known[slot],
+            domain_key,
+            self.flags[slot],
+            self.failures[slot],
+            self.refusals[slot],
+            self.cause[slot],
+            0,
+        )
+        return seal(fixed + name.encode("ascii"))
+
+    def load(self, store: KeyValue) -> Iterator[np.ndarray]:
+        """Append all hosts of the store; yield each chunk's records once it was appended."""
+        parts: list[bytes] = []
+        for key, value in scan_prefix(store, HOST_PREFIX):
+            payload = unseal(key, value)
+            if payload[:8] != key[2:][::-1]:
+                raise DamageError(f"store: value of key {key!r} belongs to another host")
+            parts.append(payload[: RECORD.size])
+            if len(parts) == _OPEN_CHUNK:
+                yield self._append(parts)
+                parts.clear()
+        if parts:
+            yield self._append(parts)
+
+    def _append(self, parts: Iterable[bytes]) -> np.ndarray:
+        records = np.frombuffer(b"".join(parts), dtype=_RECORD_TYPE)
+        self.extend(records)
+        return records
+
+
+def host_key_bytes(key: int) -> bytes:
+    """The store key of a host."""
+    return HOST_PREFIX + key.to_bytes(8, "big")
+
+
+def stored_name(store: KeyValue, key: int) -> str:
+    """The name of the host `key`.
+
+    Raises:
+        DamageError: the store does not have the host.
+    """
+    store_key = host_key_bytes(key)
+    value = store.get(store_key)
+    if value is None:
+        raise DamageError(f"store: host {store_key!r} is in the table but not in the store")
+    return unseal(store_key, value)[RECORD.size :].decode("ascii")

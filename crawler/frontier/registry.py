@@ -1,0 +1,161 @@
+"""All that is known of hosts and domains, and its record in the store.
+
+The registry joins the host table, the domain table and the budget with their
+stored form: `h/` a record a host, `m/frontier` the crawl-wide numbers. Records
+that change outside a commit (a host leaves the front, the user blocks one)
+gather in `notes` and ride in the next batch.
+"""
+
+from collections.abc import Callable
+from typing import Protocol
+
+import msgspec
+import numpy as np
+
+from crawler.config import Config
+from crawler.errors import DamageError
+from crawler.frontier.budget import RULES, Budget, DomainTable
+from crawler.frontier.hosts import NOWHERE, HostFlag, HostTable, host_key_bytes, stored_name
+from crawler.storage.kv import Batch, KeyValue, seal, unseal
+
+META_KEY = b"m/frontier"
+_MEMO_MAX = 65_536  # host names whose slot is remembered: about 8 MB
+
+
+class HostHash(Protocol):
+    """What the frontier asks of the fingerprinter."""
+
+    def host_key(self, hostname: str) -> int: ...
+
+
+class _Meta(msgspec.Struct):
+    """The value of `m/frontier`: last sequence number, parked URLs by rule, the limits that parked them."""
+
+    sequence: int = 0
+    parked: dict[str, int] = {}
+    limits: str = ""
+
+
+class Registry:
+    """Hosts by name or slot, with totals over all of them.
+
+    `todo` counts the entries of all queues (those in flight among them),
+    `parked` the parked ones by index of their rule.
+    """
+
+    def __init__(
+        self,
+        store: KeyValue,
+        config: Config,
+        fingerprinter: HostHash,
+        registrable_domain: Callable[[str], str],
+    ) -> None:
+        self._store = store
+        self._fingerprinter = fingerprinter
+        self._registrable_domain = registrable_domain
+        self._delay = config.politeness.delay
+        self.hosts = HostTable()
+        self.domains = DomainTable()
+        self.budget = Budget(config, self.hosts, self.domains)
+        self.sequence = 0
+        self.todo = 0
+        self.parked = [0] * len(RULES)
+        self.stored_limits = ""
+        self.notes: dict[bytes, bytes] = {}
+        self._memo: dict[str, int] = {}
+
+    def open(self, now: float, clean: bool) -> None:
+        """Load everything; after an unclean stop each host waits its gap from now, at least the delay."""
+        domain_keys = [np.array(records["domain_key"]) for records in self.hosts.load(self._store)]
+        if domain_keys:
+            self.domains.fill(np.concatenate(domain_keys), self.hosts)
+        self._set_instants(now, clean)
+        self._read_meta()
+        self.todo = int(self.hosts.array("todo").sum())
+
+    def _set_instants(self, now: float, clean: bool) -> None:
+        """Clamp what was stored to now + gap; give the hosts that were given up a new chance."""
+        hosts = self.hosts
+        ready, gap = hosts.array("ready"), hosts.array("gap")
+        ready[:] = np.minimum(ready, now + gap) if clean else now + np.maximum(gap, self._delay)
+        given_up = (hosts.array("flags") & HostFlag.GIVEN_UP) != 0
+        for name in ("failures", "silent_since", "cause"):
+            hosts.array(name)[given_up] = 0
+        hosts.array("flags")[given_up] &= np.uint16(0xFFFF ^ HostFlag.GIVEN_UP)
+        silent = hosts.array("silent_since")
+        silent[silent > 0.0] = now  # the time without a process does not count as silence
+
+    def _read_meta(self) -> None:
+        value = self._store.get(META_KEY)
+        if value is None:
+            if len(self.hosts):
+                raise DamageError(f"store: it has hosts, but no {META_KEY!r}")
+            return
+        try:
+            meta = msgspec.msgpack.decode(unseal(META_KEY, value), type=_Meta)
+            for rule, count in meta.parked.items():
+                self.parked[RULES.index(rule)] = count
+        except (msgspec.DecodeError, ValueError) as error:
+            raise DamageError(f"store: value of key {META_KEY!r}: {error}") from error
+        self.sequence, self.stored_limits = meta.sequence, meta.limits
+
+    def put_meta(self, batch: Batch) -> None:
+        """Put the crawl-wide numbers."""
+        parked = {rule: count for rule, count in zip(RULES, self.parked, strict=True) if count}
+        meta = _Meta(self.sequence, parked, self.budget.describe())
+        batch.put(META_KEY, seal(msgspec.msgpack.encode(meta)))
+
+    def host_key(self, name: str) -> int:
+        return self._fingerprinter.host_key(name)
+
+    def domain_key(self, name: str) -> int:
+        """The key of a host's registrable domain."""
+        return self._fingerprinter.host_key(self._registrable_domain(name))
+
+    def find(self, name: str) -> int:
+        """The slot of the host `name`, or NOWHERE."""
+        return self.hosts.find(self._fingerprinter.host_key(name))
+
+    def slot(self, name: str) -> int:
+        """The slot of the host `name`, a new one if it was not known."""
+        slot = self._memo.get(name, NOWHERE)
+        if slot != NOWHERE:
+            return slot
+        key = self._fingerprinter.host_key(name)
+        slot = self.hosts.find(key)
+        if slot == NOWHERE:
+            slot = self._new_host(key, name)
+        if len(self._memo) >= _MEMO_MAX:
+            self._memo.clear()
+        self._memo[name] = slot
+        return slot
+
+    def _new_host(self, key: int, name: str) -> int:
+        slot = self.hosts.insert(key)
+        domain_key = self.domain_key(name)
+        domain = self.domains.find(domain_key)
+        self.hosts.domain[slot] = self.domains.insert(domain_key) if domain == NOWHERE else domain
+        self.budget.meet_host(slot)
+        return slot
+
+    def stored_name(self, slot: int) -> str:
+        """A host's name, from the store. Raises DamageError if it is not there."""
+        return stored_name(self._store, self.hosts.key[slot])
+
+    def is_stored(self, slot: int) -> bool:
+        return self._store.get(host_key_bytes(self.hosts.key[slot])) is not None
+
+    def record(self, slot: int, name: str) -> tuple[bytes, bytes]:
+        """Store key and value of a host."""
+        hosts = self.hosts
+        return host_key_bytes(hosts.key[slot]), hosts.pack(slot, name, self.domains.key[hosts.domain[slot]])
+
+    def note(self, slot: int, name: str) -> None:
+        """Let the host's record ride in the next batch."""
+        key, value = self.record(slot, name)
+        self.notes[key] = value
+
+    def put_notes(self, batch: Batch) -> None:
+        for key, value in self.notes.items():
+            batch.put(key, value)
+        self.notes.clear()

@@ -1,0 +1,112 @@
+"""What the frontier says about itself: counters, single hosts, what the crawl waits for."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from crawler.frontier import queues
+from crawler.frontier.budget import RULES
+from crawler.frontier.hosts import NOWHERE, HostFlag, Place
+from crawler.frontier.politeness import CAUSES
+from crawler.frontier.registry import Registry
+from crawler.frontier.workbench import Workbench
+
+_SILENT_STATES = (
+    (HostFlag.BLOCKED, "blocked"),
+    (HostFlag.REFUSED, "refused"),
+    (HostFlag.GIVEN_UP, "given_up"),
+)
+
+
+class Waited:
+    """Seconds in which no errand was given out, by what was waited for.
+
+    `host` and `address` are gaps and back-offs, `rate` the limit of the crawl,
+    `full` means that all places were taken, `empty` that nothing was to do.
+    """
+
+    def __init__(self) -> None:
+        self.seconds = dict.fromkeys(("host", "address", "rate", "full", "empty"), 0.0)
+        self._reason = ""
+        self._since = 0.0
+
+    def note(self, reason: str, now: float) -> None:
+        """From now on the crawl waits for this ("" = it does not wait)."""
+        if self._reason:
+            self.seconds[self._reason] += max(0.0, now - self._since)
+        self._reason, self._since = reason, now
+
+
+class Report:
+    """Read-only views of registry and workbench."""
+
+    def __init__(self, registry: Registry, bench: Workbench) -> None:
+        self._registry = registry
+        self._bench = bench
+
+    def counters(self) -> dict[str, int]:
+        """To-do URLs (those in flight apart), parked ones by rule, and hosts by state."""
+        registry, bench = self._registry, self._bench
+        busy = sum(host.busy is not None for host in bench.front.values())
+        flags = registry.hosts.array("flags")
+        counts = {
+            "todo": registry.todo - busy,
+            "in_flight": busy,
+            "hosts": len(registry.hosts),
+            "hosts_front": len(bench.front),
+            "hosts_ready": len(bench.back),
+            "hosts_waiting": len(bench.calendar),
+            "hosts_excluded": int(((flags & HostFlag.EXCLUDED) != 0).sum()),
+        }
+        counts |= {f"hosts_{state}": int(((flags & flag) != 0).sum()) for flag, state in _SILENT_STATES}
+        return counts | {f"parked_{rule}": registry.parked[index] for index, rule in enumerate(RULES) if rule}
+
+    def explain(self, url: str, now: float) -> dict[str, Any]:
+        """What a URL's host waits for, as `describe` has it; state "unknown" for a host never met."""
+        name, _ = queues.split_url(url)
+        slot = self._registry.find(name)
+        return {"host": name, "state": "unknown"} if slot == NOWHERE else self.describe(slot, name, now)
+
+    def hosts(self, now: float, limit: int) -> Iterator[dict[str, Any]]:
+        """Up to `limit` hosts, those of the front first."""
+        for host in list(self._bench.front.values())[:limit]:
+            yield self.describe(host.slot, host.name, now)
+        others = (self._registry.hosts.array("place") != Place.FRONT).nonzero()[0]
+        for slot in others[: max(0, limit - len(self._bench.front))].tolist():
+            if self._registry.is_stored(slot):
+                yield self.describe(slot, self._registry.stored_name(slot), now)
+
+    def describe(self, slot: int, name: str, now: float) -> dict[str, Any]:
+        """State of a host, the instant from which it may be asked and why, and its counts."""
+        hosts = self._registry.hosts
+        front = self._bench.front.get(slot)
+        return {
+            "host": name,
+            "state": self._state(slot, now),
+            "cause": CAUSES[hosts.cause[slot]],
+            "ready_at": hosts.ready[slot],
+            "wait": max(0.0, hosts.ready[slot] - now),
+            "next_retry_at": front.later[0][0] if front is not None and front.later else 0.0,
+            "gap": hosts.gap[slot],
+            "failures": hosts.failures[slot],
+            "refusals": hosts.refusals[slot],
+            "slowdown": max(1.0, hosts.slowdown[slot]),
+            "todo": hosts.todo[slot],
+            "parked": hosts.parked[slot],
+            "known": hosts.known[slot],
+        }
+
+    def _state(self, slot: int, now: float) -> str:
+        hosts = self._registry.hosts
+        for flag, state in _SILENT_STATES:
+            if hosts.flags[slot] & flag:
+                return state
+        front = self._bench.front.get(slot)
+        if front is not None and front.held:
+            return "in_flight"
+        if not hosts.todo[slot]:
+            return "excluded" if hosts.flags[slot] & HostFlag.EXCLUDED else "idle"
+        if front is not None and front.waiting:
+            return "waits_for_address"
+        if hosts.ready[slot] <= now:
+            return "ready"
+        return "backing_off" if hosts.failures[slot] else "waits"

@@ -1,0 +1,171 @@
+"""The end of an errand: what becomes of its URL and of its host.
+
+    outcome charged to    the URL                                  its host
+    nobody                leaves the queue                         waits its gap
+    the URL               tried again `tries` times in all,        waits its gap
+                          30 s and 2 min apart (+-20 %)
+    the host              keeps its place                          backs off
+
+A host that is well but fails on one URL must not stand before it for ever (a
+page that always resets the connection, or always says 503). Each time a host
+that was well fails on a URL is a *strike*: the host's other URLs go first then,
+and after `strikes_max` strikes the failure is the URL's.
+
+A decision is final when it is made; its writes take effect with the group's
+batch. The host's counts in memory run ahead of the store by what is between
+`settle` and the commit.
+"""
+
+import math
+import random
+from enum import StrEnum
+
+import msgspec
+
+from crawler.config import Config, Override, Overrides
+from crawler.frontier import queues
+from crawler.frontier.host_queue import FrontHost
+from crawler.frontier.politeness import HostPoliteness
+from crawler.frontier.registry import Registry
+from crawler.records import Blame, Errand, Fetch, Outcome, Task
+from crawler.storage.kv import Batch
+
+_NO_OVERRIDE = Override()
+_NO_ADDRESS = (Outcome.DNS_NOT_FOUND, Outcome.ADDRESS_DENIED)
+
+
+class End(StrEnum):
+    """What a decision does with its errand."""
+
+    DONE = "done"  # the URL leaves the queue: record its outcome
+    AGAIN = "again"  # the URL is tried again at `retry_at`
+    HOST = "host"  # the host waits; the URL keeps its place
+    READY = "ready"  # no URL was concerned: addresses or robots.txt are known now
+
+
+class Decision(msgspec.Struct, gc=False):
+    """What becomes of an errand that ended at `ended`.
+
+    `until` is the instant from which its host may be asked again, `retry_at`
+    that of the URL's next try (0 if there is none), `attempt` counts the
+    failures charged to the URL. `writes` are store keys with their new value,
+    None to delete.
+    """
+
+    errand: Errand
+    end: End
+    ended: float
+    until: float
+    retry_at: float = 0.0
+    attempt: int = 0
+    writes: list[tuple[bytes, bytes | None]] = []
+
+
+def stage(decision: Decision, batch: Batch) -> None:
+    """Put a decision into the group's batch; reads nothing else, so any thread may do it."""
+    for key, value in decision.writes:
+        if value is None:
+            batch.delete(key)
+        else:
+            batch.put(key, value)
+
+
+class Settlement:
+    """Makes decisions; `crawl_delay` is that of the errand's authority, 0 if it has none."""
+
+    def __init__(
+        self, config: Config, registry: Registry, politeness: HostPoliteness, rng: random.Random
+    ) -> None:
+        self._config = config.frontier
+        self._pause_max = config.politeness.backoff_first
+        self._overrides = Overrides(config.override)
+        self._registry = registry
+        self._politeness = politeness
+        self._rng = rng
+
+    def settle(
+        self, host: FrontHost, errand: Errand, fetch: Fetch, now: float, crawl_delay: float
+    ) -> Decision:
+        """Charge the outcome and decide."""
+        if errand.task is Task.PAGE:
+            return self._page(host, errand, fetch, now, crawl_delay)
+        if errand.task is Task.DENIED:
+            return self._done(host, Decision(errand, End.DONE, now, now))
+        host.dirty = True
+        if errand.task is Task.RESOLVE:
+            return self._look_up(host, errand, fetch, now)
+        until = self._politeness.finish(host.slot, fetch, now, crawl_delay=crawl_delay)
+        return Decision(errand, End.HOST if fetch.blame is Blame.HOST else End.READY, now, until)
+
+    def _look_up(self, host: FrontHost, errand: Errand, fetch: Fetch, now: float) -> Decision:
+        if fetch.outcome in _NO_ADDRESS:
+            self._politeness.give_up(host.slot, fetch.outcome.value)
+            return Decision(errand, End.HOST, now, now)
+        fetch.blame = Blame.HOST
+        return Decision(errand, End.HOST, now, self._politeness.finish(host.slot, fetch, now))
+
+    def _page(
+        self, host: FrontHost, errand: Errand, fetch: Fetch, now: float, crawl_delay: float
+    ) -> Decision:
+        assert host.busy is not None and host.busy[0] == errand.order, (host, errand)
+        entry = host.busy[1]
+        was_well = not self._registry.hosts.failures[host.slot]
+        override = self._overrides.for_url(errand.url, host.name) if self._overrides else _NO_OVERRIDE
+        until = self._politeness.finish(host.slot, fetch, now, crawl_delay=crawl_delay, override=override)
+        decision = Decision(errand, End.DONE, now, until, attempt=entry.attempt)
+        if fetch.blame is Blame.HOST:
+            entry.strikes += was_well
+            if entry.strikes < self._config.strikes_max:
+                return self._host_failed(host, decision, was_well)
+        elif fetch.blame is Blame.URL:
+            entry.attempt = decision.attempt = entry.attempt + 1
+            if entry.attempt < self._config.tries:
+                return self._again(host, decision)
+        return self._done(host, decision)
+
+    def _done(self, host: FrontHost, decision: Decision) -> Decision:
+        """The URL leaves the queue."""
+        assert host.busy is not None, host
+        decision.writes.append((queues.entry_key(host.prefix, host.busy[0]), None))
+        host.busy = None
+        self._registry.hosts.todo[host.slot] -= 1
+        self._registry.todo -= 1
+        return self._with_record(host, decision)
+
+    def _again(self, host: FrontHost, decision: Decision) -> Decision:
+        """The URL is tried again after the delay of its attempt."""
+        assert host.busy is not None, host
+        order, entry = item = host.busy
+        host.busy = None
+        delays = self._config.retry_delays
+        jitter = 1.0 + self._config.retry_jitter * self._rng.uniform(-1.0, 1.0)
+        entry.retry_at = math.ceil(decision.ended + delays[min(entry.attempt, len(delays)) - 1] * jitter)
+        decision.end, decision.retry_at = End.AGAIN, float(entry.retry_at)
+        decision.writes.append((queues.entry_key(host.prefix, order), queues.encode(entry)))
+        host.postpone(decision.retry_at, item)
+        return self._with_record(host, decision)
+
+    def _host_failed(self, host: FrontHost, decision: Decision, struck: bool) -> Decision:
+        """The host waits; a URL that was struck lets the host's other URLs go first."""
+        assert host.busy is not None, host
+        order, entry = item = host.busy
+        host.busy = None
+        decision.end = End.HOST
+        if struck:
+            decision.writes.append((queues.entry_key(host.prefix, order), queues.encode(entry)))
+        if struck and self._registry.hosts.todo[host.slot] > 1:
+            host.postpone(decision.until + min(decision.until - decision.ended, self._pause_max), item)
+        else:
+            host.push(order, entry)
+        return self._with_record(host, decision)
+
+    def _with_record(self, host: FrontHost, decision: Decision) -> Decision:
+        """Add the host's record, and those of hosts that changed outside a commit."""
+        registry = self._registry
+        registry.hosts.cursor[host.slot] = host.cursor()
+        host.dirty = False
+        if registry.notes:
+            decision.writes.extend(registry.notes.items())
+            registry.notes.clear()
+        decision.writes.append(registry.record(host.slot, host.name))
+        return decision

@@ -1,0 +1,400 @@
+"""What the end of a fetch becomes: one `Change` for the commit point.
+
+This is the arrow from the fetcher back to the frontier without its waiting:
+
+    Fetch + Extracted --> page record, capture, the frontier's decision
+                      --> links: filter, bucket owner, CLOCK cache, DUE's pending set
+                                 own and unseen  -> change.links   (to the DUE)
+                                 of other owners -> change.foreign (to the outbox)
+
+Everything happens in one synchronous step, so that the volatile caches never
+get ahead of what is queued for the commit (`durability.md`, rules). Counters
+obey
+
+    accepted + received = cache_hits + foreign + links      (a cache hit: CLOCK or pending set)
+"""
+
+import re
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+
+import msgspec
+import numpy as np
+
+from crawler.clock import Clock
+from crawler.config import Config
+from crawler.due.eliminator import Eliminator
+from crawler.extract.sitemap import counts
+from crawler.frontier.discovery import Decision, End, Frontier
+from crawler.pages.page_cache import PageCache
+from crawler.records import Errand, Extracted, Fetch, Link, LinkFlag, Outcome
+from crawler.report import iso_time
+from crawler.robots.cache import RobotsCache
+from crawler.splitter.partition import Partition
+from crawler.storage.commit import Change
+from crawler.storage.kv import seal
+from crawler.urlfilter.intake import Accepted, Intake
+from crawler.urlfilter.rules import SCOPE
+from crawler.urls.canonical import authority, canonical, hostname
+from crawler.urls.clock_cache import ClockCache
+from crawler.urls.fingerprint import Fingerprinter, cache_keys
+
+_encode_json = msgspec.json.Encoder().encode
+
+SCOPE_KEY = b"m/scope"  # what the seeds and their redirects span
+_NO_FAILURE = {
+    Outcome.FETCHED,
+    Outcome.EMPTY,
+    Outcome.TRUNCATED,
+    Outcome.UNCHANGED,
+    Outcome.REDIRECT,
+    Outcome.GONE,
+    Outcome.ROBOTS_DENIED,
+}
+_KEPT_BY_REDIRECTS = LinkFlag.SEED | LinkFlag.SITEMAP | LinkFlag.FEED | LinkFlag.REQUISITE
+
+
+class SameContent:
+    """Counts pages with the same bytes on a host (content-seen test, Mercator), for the latest ones.
+
+    `entries_max` pairs of host and digest are remembered, least recently
+    counted first out.
+    """
+
+    def __init__(self, entries_max: int = 100_000) -> None:
+        self._counts: OrderedDict[tuple[int, bytes], int] = OrderedDict()
+        self._entries_max = entries_max
+
+    def count(self, host: int, digest: bytes) -> int:
+        """Count one more page and return how many there have been."""
+        key = (host, digest)
+        n = self._counts.pop(key, 0) + 1
+        self._counts[key] = n
+        if len(self._counts) > self._entries_max:
+            self._counts.popitem(last=False)
+        return n
+
+
+class Harvest:
+    """Builds the changes of one process; see the module's picture."""
+
+    def __init__(
+        self,
+        config: Config,
+        *,
+        clock: Clock,
+        fingerprinter: Fingerprinter,
+        intake: Intake,
+        cache: ClockCache,
+        due: Eliminator,
+        frontier: Frontier,
+        pages: PageCache,
+        robots: RobotsCache,
+        partition: Partition | None = None,
+        outbox_caches: Sequence[ClockCache] = (),
+        own_index: int = 0,
+    ) -> None:
+        self._config = config
+        self._clock = clock
+        self._fingerprinter = fingerprinter
+        self._intake = intake
+        self._cache = cache
+        self._due = due
+        self._frontier = frontier
+        self._pages = pages
+        self._robots = robots
+        self._partition = partition
+        self._outbox_caches = outbox_caches
+        self._own_index = own_index
+        self._same_content = SameContent()
+        self.trace: Callable[[np.ndarray, np.ndarray], None] | None = None
+
+    # -- what ends a fetch ---------------------------------------------------
+
+    def page(self, errand: Errand, fetch: Fetch, extracted: Extracted | None, now: float) -> Change:
+        """The change for a page's fetch, final or to be repeated."""
+        change = Change()
+        decision = self._frontier.settle(errand, fetch, now)
+        capturing = self._pages.capture(fetch, errand, extracted, now, final=decision.end is End.DONE)
+        change.captures.append(capturing)
+        if decision.end is End.DONE:
+            links = self._links_of_page(change, errand, fetch, extracted, capturing.digest)
+            if capturing.record is not None:
+                capturing.record.links = links
+        self._count(change, fetch, decision)
+        change.line = _line(errand, fetch, extracted, decision)
+        self.release(change, decision)
+        return change
+
+    def denied(self, errand: Errand, now: float) -> Change:
+        """The change for a URL that robots.txt forbids: recorded, never asked."""
+        fetch = Fetch(url=errand.url, outcome=Outcome.ROBOTS_DENIED, began=now)
+        return self.page(errand, fetch, None, now)
+
+    def robots(self, errand: Errand, fetch: Fetch, hops: int, now: float) -> Change:
+        """The change for the answer to a robots.txt, at the end of its redirects."""
+        change = Change()
+        of = authority(errand.url)
+        self._robots.record(
+            of,
+            status=fetch.status,
+            outcome=fetch.outcome,
+            body=fetch.content,
+            complete=fetch.truncated in ("", "length"),
+            now=now,
+            batch=change,
+        )
+        if fetch.status:
+            change.captures.append(self._pages.capture(fetch, errand, None, now))
+        change.count(f"robots.{fetch.outcome}")
+        change.count("bytes.wire", fetch.wire_bytes)
+        if self._config.sitemaps.robots:
+            self._sitemaps(change, errand, self._robots.sitemaps(of))
+        decision = self._frontier.settle(errand, fetch, now)
+        self.release(change, decision)
+        return change
+
+    def unresolved(self, errand: Errand, failure: Fetch, now: float) -> Change:
+        """The change for a host whose addresses could not be found."""
+        change = Change()
+        change.count(f"hosts.{failure.outcome}")
+        self.release(change, self._frontier.settle(errand, failure, now))
+        return change
+
+    def retire(self, pattern: str, change: Change) -> int:
+        """Drop the to-do and parked URLs that the regular expression finds; return how many."""
+        gone = self._frontier.retire(re.compile(pattern), change, self._clock.now())
+        change.count("urls.done", gone)
+        change.count("urls.retired", gone)
+        return gone
+
+    def release(self, change: Change, decision: Decision) -> None:
+        """Let the change hold the frontier's decision, and free the host's slot once it is durable."""
+        self._frontier.stage(decision, change)
+        change.after.append(lambda: self._frontier.release(decision, self._clock.now()))
+
+    @staticmethod
+    def _count(change: Change, fetch: Fetch, decision: Decision) -> None:
+        change.count(f"pages.{fetch.outcome}")
+        change.count("bytes.wire", fetch.wire_bytes)
+        change.count("bytes.decoded", len(fetch.content))
+        if decision.end is not End.DONE:
+            change.count("pages.retried")
+            return
+        change.count("urls.done")
+        if fetch.outcome not in _NO_FAILURE:
+            change.count("urls.failed")
+
+    # -- links ---------------------------------------------------------------
+
+    def _links_of_page(
+        self, change: Change, errand: Errand, fetch: Fetch, extracted: Extracted | None, digest: bytes
+    ) -> int:
+        if fetch.outcome is Outcome.REDIRECT:
+            return self._redirect(change, errand, fetch.location)
+        if extracted is None:
+            return 0
+        if extracted.parse_limit:
+            change.count("pages.parse_limit")
+        if extracted.nofollow or self._is_copy(errand, digest):
+            change.count("pages.links_not_taken")
+            return 0
+        if errand.flags & LinkFlag.SITEMAP:
+            return self._links_of_map(change, errand, extracted)
+        base, encoding = extracted.base, extracted.encoding
+        depth, via = errand.depth + 1, errand.fingerprint
+        found = self.links(change, base, extracted.hrefs, encoding, depth, via)
+        if extracted.requisites:
+            wanted = int(LinkFlag.REQUISITE)
+            found += self.links(change, base, extracted.requisites, encoding, depth, via, wanted)
+        if extracted.refresh:
+            found += self._redirect(change, errand, extracted.refresh, base=base)
+        return found
+
+    def _links_of_map(self, change: Change, errand: Errand, extracted: Extracted) -> int:
+        """The pages of a sitemap, one hop from where the crawl began, and the maps of an index."""
+        via = errand.fingerprint
+        found = self.links(change, errand.url, self._submitted(errand, extracted.hrefs), "utf-8", 1, via)
+        if errand.depth < self._config.sitemaps.depth_max and extracted.maps:
+            maps = self._submitted(errand, extracted.maps)
+            self.links(change, errand.url, maps, "utf-8", errand.depth + 1, via, int(LinkFlag.SITEMAP))
+        return found
+
+    def _submitted(self, errand: Errand, locs: Sequence[str]) -> list[str]:
+        """The URLs that this map may name: of its own host, or of one whose robots.txt names the map."""
+        own = f"//{errand.hostname}"
+        return [loc for loc in locs if own in loc or self._may_name(errand, loc)]
+
+    def _may_name(self, errand: Errand, loc: str) -> bool:
+        url = canonical(loc)
+        if url is None:
+            return True  # the filter counts it under its rule
+        named = {canonical(raw_url) for raw_url in self._robots.sitemaps(authority(url))}
+        return counts(hostname(url), errand.hostname, errand.url, {name for name in named if name})
+
+    def _is_copy(self, errand: Errand, digest: bytes) -> bool:
+        """True from the page on that is one copy too many of the same content on its host."""
+        return self._same_content.count(errand.host, digest) > self._config.traps.same_digest_pages_max
+
+    def _sitemaps(self, change: Change, errand: Errand, urls: Sequence[str]) -> None:
+        """Queue the sitemaps that a robots.txt names, and /sitemap.xml if that is to be guessed.
+
+        Only where the crawl is at home: a host outside the scope names pages outside it.
+        """
+        if self._intake.one(errand.url, 0).rule == SCOPE:
+            return
+        if self._config.sitemaps.guess:
+            urls = [*urls, "/sitemap.xml"]
+        self.links(change, errand.url, list(urls), "utf-8", 0, 0, int(LinkFlag.SITEMAP))
+
+    def links(
+        self,
+        change: Change,
+        base: str,
+        hrefs: Sequence[str],
+        encoding: str,
+        depth: int,
+        via: int,
+        flags: int = 0,
+        redirects: int = 0,
+    ) -> int:
+        """Filter raw links and queue those not seen lately; return how many were accepted."""
+        change.count("urls.links", len(hrefs))
+        accepted = self._intake.take(base, hrefs, encoding, depth=depth, flags=flags)
+        for rule, n in accepted.rejected.items():
+            change.count(f"urls.filtered.{rule}", n)
+        return self._admit(change, accepted, depth, via, flags, redirects)
+
+    def _redirect(self, change: Change, errand: Errand, location: str, base: str = "") -> int:
+        """The target of a redirect or refresh: a link of the same depth, one hop further on.
+
+        A seed's target is a seed: it widens the scope.
+        """
+        if errand.redirects >= self._config.fetch.redirects_max:
+            change.count("urls.filtered.redirect_chain")
+            return 0
+        base = base or errand.url
+        flags = int(errand.flags & _KEPT_BY_REDIRECTS | LinkFlag.REDIRECT)
+        if flags & LinkFlag.SEED:
+            self._widen(change, base, location, flags)
+        return self.links(
+            change, base, [location], "utf-8", errand.depth, errand.fingerprint, flags, errand.redirects + 1
+        )
+
+    def _widen(self, change: Change, base: str, location: str, flags: int) -> None:
+        """Take a seed or its target into the scope, and keep the scope with the change."""
+        if self._intake.seed(location, flags, base=base).rule:
+            return
+        change.put(SCOPE_KEY, seal(_encode_json(self._intake.filter.scope.state())))
+
+    def seeds(self, urls: Sequence[str]) -> Change:
+        """The change for URLs given by the user (request forms)."""
+        change = Change()
+        before = len(self._intake.filter.scope)
+        for url in urls:
+            self._intake.filter.widen(url)
+        if len(self._intake.filter.scope) > before:
+            change.put(SCOPE_KEY, seal(_encode_json(self._intake.filter.scope.state())))
+        change.count("urls.seeds", len(urls))
+        self.links(change, urls[0], urls, "utf-8", 0, 0, int(LinkFlag.SEED))
+        return change
+
+    def _admit(
+        self, change: Change, accepted: Accepted, depth: int, via: int, flags: int, redirects: int
+    ) -> int:
+        n = len(accepted.urls)
+        if not n:
+            return 0
+        change.count("urls.accepted", n)
+        fingerprints = accepted.fingerprints
+        if self._partition is None:
+            self._own(change, accepted.urls, fingerprints, depth, via, flags, redirects)
+            return n
+        owners = self._partition.owners(fingerprints)
+        for owner in np.unique(owners).tolist():
+            of_owner = np.flatnonzero(owners == owner)
+            urls = [accepted.urls[i] for i in of_owner.tolist()]
+            if owner == self._own_index:
+                self._own(change, urls, fingerprints[of_owner], depth, via, flags, redirects)
+            else:
+                self._foreign(change, owner, urls, fingerprints[of_owner], depth, via, flags, redirects)
+        return n
+
+    def _own(
+        self,
+        change: Change,
+        urls: Sequence[str],
+        fingerprints: np.ndarray,
+        depth: int,
+        via: int,
+        flags: int,
+        redirects: int,
+    ) -> None:
+        fresh = np.frombuffer(self._cache.add_many(cache_keys(fingerprints)), np.uint8)
+        missed = np.flatnonzero(fresh)
+        if len(missed):
+            missed = missed[np.asarray(self._due.admit(fingerprints[missed]), bool)]
+        change.count("urls.cache_hits", len(urls) - len(missed))
+        change.count("urls.to_due", len(missed))
+        values = fingerprints[missed].tolist()
+        change.links += [
+            Link(fp, urls[i], depth, via, redirects, flags)
+            for i, fp in zip(missed.tolist(), values, strict=True)
+        ]
+
+    def _foreign(
+        self,
+        change: Change,
+        owner: int,
+        urls: Sequence[str],
+        fingerprints: np.ndarray,
+        depth: int,
+        via: int,
+        flags: int,
+        redirects: int,
+    ) -> None:
+        fresh = np.frombuffer(self._outbox_caches[owner].add_many(cache_keys(fingerprints)), np.uint8)
+        missed = np.flatnonzero(fresh).tolist()
+        change.count("urls.cache_hits", len(urls) - len(missed))
+        change.count("urls.to_outbox", len(missed))
+        if missed:
+            values = fingerprints.tolist()
+            links = [Link(values[i], urls[i], depth, via, redirects, flags) for i in missed]
+            change.foreign.append((owner, links))
+
+    def received(self, links: Sequence[Link]) -> Change:
+        """The change for links that another process found on our hosts."""
+        change = Change()
+        change.count("urls.received", len(links))
+        fingerprints = np.array([link.fingerprint for link in links], np.uint64)
+        fresh = np.frombuffer(self._cache.add_many(cache_keys(fingerprints)), np.uint8)
+        missed = np.flatnonzero(fresh)
+        if len(missed):
+            missed = missed[np.asarray(self._due.admit(fingerprints[missed]), bool)]
+        change.count("urls.cache_hits", len(links) - len(missed))
+        change.count("urls.to_due", len(missed))
+        change.links += [links[i] for i in missed.tolist()]
+        return change
+
+
+def _line(errand: Errand, fetch: Fetch, extracted: Extracted | None, decision: Decision) -> bytes:
+    """The line of pages.jsonl for a fetch."""
+    line = {
+        "id": f"{errand.fingerprint:016x}",
+        "url": errand.url,
+        "ts": iso_time(fetch.began),
+        "outcome": fetch.outcome,
+        "status": fetch.status,
+        "mime": fetch.content_type,
+        "bytes": len(fetch.body),
+        "took": round(fetch.took, 4),
+        "depth": errand.depth,
+        "attempt": errand.attempt + 1,
+        "decision": decision.end,
+    }
+    if extracted is not None and extracted.title:
+        line["title"] = extracted.title
+    for name in ("truncated", "location", "error"):
+        if value := getattr(fetch, name):
+            line[name] = value
+    return _encode_json(line) + b"\n"

@@ -1,0 +1,1 @@
+"""The page cache: what was fetched, when, and whether it had changed."""

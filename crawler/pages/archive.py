@@ -1,0 +1,149 @@
+"""The reading side of the page cache: records, captures and their bytes.
+
+An `Archive` needs a store and the folder of segments, and changes neither, so
+commands and servers may hold one beside the process that crawls; it sees what
+is committed, a segment that is still open included.
+"""
+
+import itertools
+from collections.abc import Iterator
+from pathlib import Path
+
+from crawler.errors import DamageError
+from crawler.pages import reading, segments
+from crawler.pages.captures import (
+    StoredPage,
+    is_temporary,
+    newest_of,
+    record_key,
+    unpack_capture,
+    unpack_record,
+)
+from crawler.records import Capture, PageRecord
+from crawler.storage.files import read_range
+from crawler.storage.kv import KeyValue, scan_prefix, unseal
+
+
+class Archive:
+    """Committed captures of one process: `store`, and segments in `folder`."""
+
+    def __init__(self, folder: Path, store: KeyValue) -> None:
+        self.folder = folder
+        self.store = store
+
+    # -- what is known of a URL
+
+    def record(self, fingerprint: int) -> PageRecord | None:
+        """The committed record of a URL; None if it was never tried.
+
+        Raises:
+            DamageError: the stored value is not what was written.
+        """
+        key = record_key(fingerprint)
+        value = self.store.get(key)
+        return None if value is None else unpack_record(key, value)
+
+    def captures(self, fingerprint: int) -> Iterator[Capture]:
+        """Committed captures of a URL, newest first."""
+        for _, capture in self._captures(fingerprint):
+            yield capture
+
+    def _captures(self, fingerprint: int) -> Iterator[tuple[bytes, Capture]]:
+        prefix = b"c/" + fingerprint.to_bytes(8, "big")
+        for key, value in self.store.scan(prefix, prefix + b"\xff" * 9, reverse=True):
+            yield key, unpack_capture(key, value)
+
+    def all_captures(self) -> Iterator[tuple[bytes, Capture]]:
+        """(`c/` key, capture) of every committed capture, by fingerprint and time."""
+        for key, value in scan_prefix(self.store, b"c/"):
+            yield key, unpack_capture(key, value)
+
+    def newest_captures(self) -> Iterator[tuple[int, Capture]]:
+        """(fingerprint, newest capture) of every URL that has one, chosen as `get` does."""
+        for prefix, group in itertools.groupby(self.all_captures(), key=lambda item: item[0][:10]):
+            newest = None
+            for _, capture in group:
+                if newest is None or not is_temporary(capture) or is_temporary(newest):
+                    newest = capture
+            if newest is not None:
+                yield int.from_bytes(prefix[2:], "big"), newest
+
+    def all_records(self) -> Iterator[tuple[int, PageRecord]]:
+        """(fingerprint, record) of every URL that was tried, by fingerprint."""
+        for key, value in scan_prefix(self.store, b"u/"):
+            yield int.from_bytes(key[2:], "big"), unpack_record(key, value)
+
+    def capture_at(self, key: bytes) -> Capture | None:
+        """The committed capture with this `c/` key."""
+        value = self.store.get(key)
+        return None if value is None else unpack_capture(key, value)
+
+    # -- bytes
+
+    def get(
+        self, fingerprint: int, at: float | None = None, *, with_noarchive: bool = False
+    ) -> StoredPage | None:
+        """The newest copy of a URL (not newer than `at`); None if there is none, or it may not be shown.
+
+        A temporary failure (408, 425, 429, 5xx) hides no earlier copy.
+
+        Raises:
+            DamageError: its bytes cannot be read.
+        """
+        captures = self.captures(fingerprint)
+        capture = newest_of(capture for capture in captures if at is None or capture.fetched_at <= at)
+        if capture is None or (capture.noarchive and not with_noarchive):
+            return None
+        return self.read(capture)
+
+    def read(self, capture: Capture) -> StoredPage:
+        """Read a capture back from its segment, which may still be open; a revisit with its payload.
+
+        A 304 comes back with the status and headers of the response it confirms.
+
+        Raises:
+            DamageError: the bytes are not there, or are not a record.
+        """
+        message = self._message(capture)
+        payload = message.payload
+        if capture.refers_to:
+            original = self.capture_at(capture.refers_to)
+            if original is None:
+                raise DamageError(f"{capture.url}: the response that it repeats is not in the store")
+            repeated = self._message(original)
+            payload = repeated.payload
+            if capture.status == 304:
+                message = repeated
+        return StoredPage(capture, message.status, message.reason, message.version, message.headers, payload)
+
+    def raw_records(self, capture: Capture) -> bytes:
+        """All WARC records of a capture as they lie in the segment (gzip members).
+
+        Raises:
+            DamageError: the segment is missing or short.
+        """
+        path = segments.segment_path(self.folder, capture.segment)
+        data = read_range(path, capture.offset, capture.extent)
+        if len(data) < capture.extent:
+            raise DamageError(f"{capture.segment} at {capture.offset}: segment is short")
+        return data
+
+    def warcinfo(self, segment: str) -> bytes:
+        """The first record of a segment (a gzip member).
+
+        Raises:
+            DamageError: the segment is missing or damaged.
+        """
+        path = segments.segment_path(self.folder, segment)
+        _, length = next(segments.members(path))
+        return read_range(path, 0, length)
+
+    def _message(self, capture: Capture) -> reading.HttpMessage:
+        place = segments.Place(capture.segment, capture.offset, capture.length)
+        data = segments.read_member(self.folder, place, bytes_max=reading.RECORD_BYTES_MAX)
+        return reading.parse_http(reading.parse_record(data, f"{place.segment} at {place.offset}").block)
+
+    def committed_lengths(self) -> Iterator[tuple[str, int]]:
+        """(segment, committed length in bytes) of every segment."""
+        for key, value in scan_prefix(self.store, b"w/"):
+            yield key[2:].decode(), int.from_bytes(unseal(key, value), "big")

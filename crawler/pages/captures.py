@@ -1,0 +1,181 @@
+"""Nouns of the page cache, and how they stand in the store.
+
+    u/<fp>          PageRecord     the URL's state after its last try
+    c/<fp><ms>      Capture        where an answer lies; one a stored answer
+    g/<sha1>        c/ key         the response that holds these payload bytes
+    w/<segment>     length         how far the segment counts
+
+Fingerprints, times (milliseconds) and lengths are 8 bytes, big-endian. Values
+are sealed; records and captures are msgpack arrays inside.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import msgspec
+
+from crawler.errors import DamageError
+from crawler.pages import reading
+from crawler.records import Capture, Errand, Fetch, Outcome, PageRecord
+from crawler.storage.kv import seal, unseal
+
+_TEMPORARY = frozenset({408, 425, 429})
+_UNANSWERED = frozenset(
+    {Outcome.BAD_STATUS, Outcome.HEADER_TOO_LARGE, Outcome.FRAMING, Outcome.ROBOTS_DENIED}
+)
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode_record = msgspec.msgpack.Decoder(PageRecord).decode
+_decode_capture = msgspec.msgpack.Decoder(Capture).decode
+
+
+def record_key(fingerprint: int) -> bytes:
+    return b"u/" + fingerprint.to_bytes(8, "big")
+
+
+def capture_key(fingerprint: int, instant: float) -> bytes:
+    return b"c/" + fingerprint.to_bytes(8, "big") + int(instant * 1000).to_bytes(8, "big")
+
+
+def payload_key(digest: bytes) -> bytes:
+    return b"g/" + digest
+
+
+def segment_key(segment: str) -> bytes:
+    return b"w/" + segment.encode()
+
+
+def pack(value: PageRecord | Capture) -> bytes:
+    """The store's value of a record or capture."""
+    return seal(_encode(value))
+
+
+def unpack_record(key: bytes, value: bytes) -> PageRecord:
+    """What `pack` was given.
+
+    Raises:
+        DamageError: the value is not what was written.
+    """
+    return _unpack(_decode_record, key, value)
+
+
+def unpack_capture(key: bytes, value: bytes) -> Capture:
+    """What `pack` was given.
+
+    Raises:
+        DamageError: the value is not what was written.
+    """
+    return _unpack(_decode_capture, key, value)
+
+
+def _unpack(decode: Callable[[bytes], Any], key: bytes, value: bytes) -> Any:
+    try:
+        return decode(unseal(key, value))
+    except msgspec.MsgspecError as error:
+        raise DamageError(f"store: value of key {key!r}: {error}") from error
+
+
+class Original(msgspec.Struct, frozen=True, gc=False):
+    """The response that holds some payload: its `c/` key, URL and instant."""
+
+    key: bytes
+    url: str
+    fetched_at: float
+
+
+class Capturing(msgspec.Struct, gc=False):
+    """An answer on its way into the archive.
+
+    `record` is the URL's new record, None for an answer that is no page
+    (robots.txt); until `write` it may be changed. `stored` says whether WARC
+    records are written, `profile` which revisit it is ("" = a response).
+    `unchanged` tells that the page shows the content already known, `digest`
+    its content digest (16 bytes). `capture` is filled by `write`.
+    """
+
+    fetch: Fetch
+    errand: Errand
+    fingerprint: int
+    key: bytes
+    instant: float
+    stored: bool
+    payload: bytes
+    payload_digest: bytes
+    digest: bytes
+    profile: str = ""
+    original: Original | None = None
+    record: PageRecord | None = None
+    unchanged: bool = False
+    noarchive: bool = False
+    capture: Capture | None = None
+
+
+class StoredPage(msgspec.Struct):
+    """A capture read back: what the server sent, of a revisit together with the payload it repeats."""
+
+    capture: Capture
+    status: int
+    reason: str
+    version: str
+    headers: tuple[tuple[bytes, bytes], ...]
+    payload: bytes
+
+    @property
+    def content(self) -> bytes:
+        """The payload without content coding."""
+        codings = self.header(b"content-encoding")
+        return reading.decode_payload(self.payload, codings)
+
+    @property
+    def header_charset(self) -> str:
+        """The charset that the Content-Type names, "" if it names none."""
+        _, _, parameters = self.header(b"content-type").decode("latin-1").partition(";")
+        for parameter in parameters.split(";"):
+            name, _, value = parameter.partition("=")
+            if name.strip().lower() == "charset":
+                return value.strip().strip("\"'")
+        return ""
+
+    def header(self, name: bytes) -> bytes:
+        """The first value of the field `name` (lower case), b"" if there is none."""
+        return next((value for field, value in self.headers if field.lower() == name), b"")
+
+
+class Lost(msgspec.Struct, frozen=True):
+    """A capture whose bytes are gone."""
+
+    fingerprint: int
+    key: bytes
+    capture: Capture
+
+
+class Problem(msgspec.Struct, frozen=True):
+    """Something `check` found: where, and what is wrong."""
+
+    where: str
+    message: str
+
+
+def is_answer(fetch: Fetch) -> bool:
+    """Whether a server's answer came that a WARC record can hold."""
+    return 100 <= fetch.status <= 999 and fetch.outcome not in _UNANSWERED
+
+
+def is_temporary(capture: Capture) -> bool:
+    """Whether it says nothing about the page: 408, 425, 429, 5xx."""
+    return capture.status >= 500 or capture.status in _TEMPORARY
+
+
+def newest_of(newest_first: Iterable[Capture]) -> Capture | None:
+    """The first capture that is no temporary failure; the first of all if there is no other."""
+    newest = None
+    for capture in newest_first:
+        if not is_temporary(capture):
+            return capture
+        newest = newest or capture
+    return newest
+
+
+def end_of(capture: Capture) -> int:
+    """Where the last record of the capture ends in its segment."""
+    return capture.offset + max(capture.length, capture.extent)

@@ -1,0 +1,186 @@
+"""CDXJ: the sorted text index that replay tools look captures up in.
+
+    com,example)/path?a=1&b=2 20261120235959 {"url": ..., "mime": ..., "status": ..., ...}
+    key (SURT)                time           JSON
+
+A *SURT* is a URL turned round so that sorting by bytes puts a domain's pages
+together: host labels reversed, no scheme, user, default port or leading `www`,
+all in lower case, query sorted, session ids left out. It is lossy on purpose:
+a reader looks up the key and then compares `url`. The rules are those of the
+Internet Archive's `surt`, found by comparing its answers (`tests/pages`), on
+the canonical http URLs that a crawl stores.
+
+Fields and their form (strings, digest without `sha1:`) follow the sample
+indexes of pywb. A revisit has the mime `warc/revisit`.
+
+Lines of many processes are merged by `sorted_lines`, whose memory is bounded:
+runs that fit are sorted and spilled, then merged, so many at a time.
+"""
+
+import base64
+import heapq
+import re
+import tempfile
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import IO, Any
+from urllib.parse import unquote_to_bytes
+
+import msgspec
+
+from crawler.records import Capture
+
+_RUNS_MERGED_MAX = 64  # files open at once
+_DEFAULT_PORTS = {"http": "80", "https": "443"}
+_URL = re.compile(r"(?P<scheme>[a-z]+)://(?P<authority>[^/?#]*)(?P<path>[^?#]*)(?:\?(?P<query>[^#]*))?", re.I)
+_WWW = re.compile(r"www\d*\.")
+# ASP.NET's and ColdFusion's session ids, and four names with an id of fixed length.
+_PATH_SESSION = re.compile(rb"/(?:\([a-z0-9]{24}\)|\((?:[a-z]\([a-z0-9]{24}\))+\))(/[^?]*\.aspx)")
+_QUERY_SESSIONS = (
+    re.compile(rb"(.*)jsessionid=[0-9a-z]{32}(?:&(.*))?"),
+    re.compile(rb"(.*)phpsessid=[0-9a-z]{32}(?:&(.*))?"),
+    re.compile(rb"(.*)sid=[0-9a-z]{32}(?:&(.*))?"),
+    re.compile(rb"(.*)aspsessionid[a-z]{8}=[a-z]{24}(?:&(.*))?"),
+    re.compile(rb"(.*)cfid=[^&]+&cftoken=[^&]+(?:&(.*))?"),
+)
+_ESCAPED = {byte: b"%%%02x" % byte for byte in (*range(33), ord("#"), ord("%"), *range(127, 256))}
+
+
+def surt(url: str) -> str:
+    """The SURT key of an absolute http or https URL; other URLs are their own key."""
+    match = _URL.match(url)
+    if match is None:
+        return url
+    key = _host_key(match["scheme"].lower(), match["authority"]) + ")" + _path_key(match["path"])
+    query = _query_key(match["query"] or "")
+    return key + "?" + query if query else key
+
+
+def _host_key(scheme: str, authority: str) -> str:
+    host, port = _split_port(authority.rpartition("@")[2].lower())
+    if not host.startswith("["):
+        host = host.rstrip(".")
+        if host.count(".") and (www := _WWW.match(host)):
+            host = host[www.end() :]
+        host = ",".join(reversed(host.split(".")))
+    port = port.lstrip("0")
+    return host.strip("[]") + (":" + port if port and port != _DEFAULT_PORTS.get(scheme) else "")
+
+
+def _split_port(authority: str) -> tuple[str, str]:
+    host, colon, port = authority.rpartition(":")
+    return (host, port) if colon and (port.isdigit() or not port) else (authority, "")
+
+
+def _path_key(path: str) -> str:
+    raw = _unescape(path).lower()
+    segments: list[bytes] = []
+    for segment in raw.split(b"/"):
+        if segment == b".." and segments and segments[-1] != b"..":
+            segments.pop()
+        elif segment not in (b"", b"."):
+            segments.append(segment)
+    raw = _PATH_SESSION.sub(rb"\1", b"/" + b"/".join(segments))
+    return _escape(raw)
+
+
+def _query_key(query: str) -> str:
+    raw = _unescape(query).lower()
+    for pattern in _QUERY_SESSIONS:
+        if match := pattern.fullmatch(raw):
+            raw = match[1] + (match[2] or b"")
+    return _escape(b"&".join(sorted(raw.split(b"&"), key=_argument)))
+
+
+def _argument(argument: Any) -> Any:
+    return argument.partition(b"=")  # by name, then by value
+
+
+def _unescape(text: str) -> bytes:
+    """Percent-decoded until nothing changes, so that all spellings meet."""
+    raw = text.encode("utf-8", "replace")
+    while b"%" in raw and (decoded := unquote_to_bytes(raw)) != raw:
+        raw = decoded
+    return raw
+
+
+def _escape(raw: bytes) -> str:
+    return b"".join([_ESCAPED.get(byte) or bytes((byte,)) for byte in raw]).decode("ascii")
+
+
+def timestamp(instant: float) -> str:
+    """14 digits, UTC, of an instant."""
+    return datetime.fromtimestamp(int(instant), UTC).strftime("%Y%m%d%H%M%S")
+
+
+def line(capture: Capture, *, filename: str = "") -> bytes:
+    """The CDXJ line of a capture with its line end; `filename` replaces the segment's name."""
+    revisit = capture.kind == "revisit"
+    fields = {
+        "url": capture.url,
+        "mime": "warc/revisit" if revisit else capture.content_type or "unk",
+        "status": str(capture.status),
+        "digest": base64.b32encode(capture.digest).decode(),
+        "length": str(capture.length),
+        "offset": str(capture.offset),
+        "filename": filename or capture.segment,
+    }
+    if revisit:
+        del fields["status"]
+    key = f"{surt(capture.url)} {timestamp(capture.fetched_at)} "
+    return key.encode("utf-8", "replace") + msgspec.json.encode(fields) + b"\n"
+
+
+def sorted_lines(
+    lines: Iterable[bytes], *, folder: Path | None = None, memory_bytes: int = 64 << 20
+) -> Iterator[bytes]:
+    """`lines` (each ending in a line feed) sorted by bytes.
+
+    At most about `memory_bytes` of them are in memory; the others lie in
+    unnamed files in `folder` (default: the system's temporary one).
+    """
+    with ExitStack() as stack:
+        levels: list[list[IO[bytes]]] = []
+        source = iter(lines)
+        while run := _take(source, memory_bytes):
+            run.sort()
+            if not levels and sum(map(len, run)) < memory_bytes:  # all of it fits
+                yield from run
+                return
+            _add_run(levels, 0, _spill(run, stack, folder), stack, folder)
+        yield from heapq.merge(*[run for level in levels for run in level])
+
+
+def _add_run(
+    levels: list[list[IO[bytes]]], level: int, run: IO[bytes], stack: ExitStack, folder: Path | None
+) -> None:
+    """Add a run to its level; a full level becomes one run of the next, so lines move rarely."""
+    if level == len(levels):
+        levels.append([])
+    levels[level].append(run)
+    if len(levels[level]) == _RUNS_MERGED_MAX:
+        merged = _spill(heapq.merge(*levels[level]), stack, folder)
+        for file in levels[level]:
+            file.close()
+        levels[level] = []
+        _add_run(levels, level + 1, merged, stack, folder)
+
+
+def _take(source: Iterator[bytes], memory_bytes: int) -> list[bytes]:
+    """The next lines, up to `memory_bytes` of them or one more."""
+    run = []
+    size = 0
+    while size < memory_bytes and (text := next(source, None)) is not None:
+        run.append(text)
+        size += len(text)
+    return run
+
+
+def _spill(lines: Iterable[bytes], stack: ExitStack, folder: Path | None) -> IO[bytes]:
+    file: IO[bytes] = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115 (the stack closes it)
+    stack.callback(file.close)
+    file.writelines(lines)
+    file.seek(0)
+    return file

@@ -1,0 +1,81 @@
+"""What is wrong with an archive, and what can be saved.
+
+`check` reads everything; `find_lost` only names the captures whose segment was
+found missing or short on opening, so that their pages can be fetched again.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from crawler.errors import DamageError
+from crawler.pages import reading, segments
+from crawler.pages.archive import Archive
+from crawler.pages.captures import Lost, Problem, end_of, payload_key, segment_key
+from crawler.storage.kv import Batch, seal, unseal
+
+
+def find_lost(archive: Archive, damaged: Mapping[str, int]) -> list[Lost]:
+    """Captures that end beyond the bytes their segment has (`damaged`), and revisits of such responses."""
+    if not damaged:
+        return []
+    gone = {
+        key
+        for key, capture in archive.all_captures()
+        if capture.segment in damaged and end_of(capture) > damaged[capture.segment]
+    }
+    return [
+        Lost(int.from_bytes(key[2:10], "big"), key, capture)
+        for key, capture in archive.all_captures()
+        if key in gone or capture.refers_to in gone
+    ]
+
+
+def forget(archive: Archive, batch: Batch, lost: Sequence[Lost], damaged: Mapping[str, int]) -> None:
+    """Put into `batch`: drop `lost` captures and what rested on them, shorten `damaged` segments."""
+    for capture in lost:
+        batch.delete(capture.key)
+        key = payload_key(capture.capture.digest)
+        value = archive.store.get(key)
+        if value is not None and unseal(key, value) == capture.key:
+            batch.delete(key)
+    for segment, size in damaged.items():
+        _shorten(archive, batch, segment, size)
+
+
+def _shorten(archive: Archive, batch: Batch, segment: str, size: int) -> None:
+    """Commit a damaged segment to its last whole capture; the next opening cuts it there."""
+    ends = (end_of(capture) for _, capture in archive.all_captures() if capture.segment == segment)
+    end = max((end for end in ends if end <= size), default=0)
+    if end:
+        batch.put(segment_key(segment), seal(end.to_bytes(8, "big")))
+    else:
+        batch.delete(segment_key(segment))
+
+
+def check(archive: Archive) -> Iterator[Problem]:
+    """Read every committed record, compare its digests, and follow every revisit; yields what is wrong."""
+    lengths = dict(archive.committed_lengths())
+    for segment, length in lengths.items():
+        try:
+            yield from _check_segment(archive, segment, length)
+        except DamageError as error:
+            yield Problem(segment, str(error))
+    for _, capture in archive.all_captures():
+        if end_of(capture) > lengths.get(capture.segment, 0):
+            yield Problem(capture.url, f"its capture lies beyond the end of {capture.segment}")
+        if capture.refers_to and archive.capture_at(capture.refers_to) is None:
+            yield Problem(capture.url, "the response that it repeats is not in the store")
+
+
+def _check_segment(archive: Archive, segment: str, length: int) -> Iterator[Problem]:
+    end = 0
+    for offset, size in segments.members(segments.segment_path(archive.folder, segment)):
+        if offset >= length:
+            break
+        end = offset + size
+        where = f"{segment} at {offset}"
+        place = segments.Place(segment, offset, size)
+        data = segments.read_member(archive.folder, place, bytes_max=reading.RECORD_BYTES_MAX)
+        for message in reading.check_digests(reading.parse_record(data, where)):
+            yield Problem(where, message)
+    if end != length:
+        yield Problem(segment, f"{length} bytes were committed, whole records end at {end}")

@@ -1,0 +1,312 @@
+"""The page cache of a process: answers go in, captures come out.
+
+A *capture* is one stored answer of a URL. Its bytes lie in a WARC segment; what
+is known of it lies in the store (`captures.py`), in the same batch as the rest
+of its group. Reading is the part of `archive.py`, which this class extends.
+
+An answer takes three steps, one in each phase of the commit:
+
+    capture(fetch, ...)   loop thread     digest, response or revisit, new record
+    write(capturings)     writer thread   build, compress, append, sync
+    stage(batch)          writer thread   the four keys
+    committed()           loop thread     forget what was pending
+
+Decisions are made in the first step, in the order of the commit queue, so they
+count what is decided but not yet committed: of two equal answers in one group
+the second is a revisit of the first. That is safe since groups commit in
+order, and a group that fails ends the process.
+
+A segment that is missing or short when the cache is opened does not stop it:
+`lost` names the captures that are gone, and `forget` drops them.
+"""
+
+import hashlib
+import os
+import re
+from collections import deque
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from crawler.config import PagesConfig
+from crawler.errors import ConfigError
+from crawler.pages import change, damage, segments, warc
+from crawler.pages.archive import Archive
+from crawler.pages.building import Builder
+from crawler.pages.captures import (
+    Capturing,
+    Original,
+    Problem,
+    capture_key,
+    is_answer,
+    pack,
+    payload_key,
+    record_key,
+    segment_key,
+)
+from crawler.records import Capture, Errand, Extracted, Fetch, Outcome, PageRecord, Task
+from crawler.storage.kv import Batch, KeyValue, seal, unseal
+
+_HOPS_CACHED_MAX = 4096  # URLs remembered by fingerprint, for `via`
+_NAME = re.compile(r"[A-Za-z0-9._-]{1,100}")
+
+
+class PageCache(Archive):
+    """Captures of one process, in `directory/warc` and `store`; see the module's text.
+
+    Args:
+        ignored: patterns (bytes) that a URL's comparisons leave out; none by default.
+        fingerprint: fingerprint of a URL, for answers whose errand has none (robots.txt).
+        operator, robots_policy: for the warcinfo record.
+        random: random bytes for record ids.
+        sync: whether appended bytes are made durable before they are named.
+
+    Raises:
+        ConfigError: prefix or process cannot be part of a file name.
+        StoreError, DirectoryError: the folder cannot be used.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        store: KeyValue,
+        config: PagesConfig,
+        *,
+        process: str,
+        software: str = "crawler",
+        operator: str = "",
+        robots_policy: str = "obey",
+        ignored: Callable[[str], change.Patterns] = lambda url: (),
+        fingerprint: Callable[[str], int] | None = None,
+        random: Callable[[int], bytes] = os.urandom,
+        sync: bool = True,
+    ) -> None:
+        for name in (config.prefix, process):
+            if not _NAME.fullmatch(name):
+                raise ConfigError(
+                    f"pages: {name!r} cannot be part of a file name; use letters, digits, . _ -"
+                )
+        super().__init__(directory / "warc", store)
+        self._decoded = config.store == "decoded"
+        self._ignored = ignored
+        self._fingerprint = fingerprint
+        self._builder = Builder(decoded=self._decoded, random=random, url_of=self._url_of)
+        self._compress = warc.compressor(config.gzip_level)
+        self._about = (
+            ("software", software),
+            ("operator", operator),
+            ("hostname", process),
+            ("format", "WARC File Format 1.1"),
+            ("conformsTo", "http://iipc.github.io/warc-specifications/specifications/warc-format/warc-1.1/"),
+            ("robots", robots_policy),
+            ("http-header-blocks", "rebuilt from the parsed fields; codings in X-Crawler- fields are undone"),
+        )
+        committed = dict(self.committed_lengths())
+        self.recovery = segments.recover(self.folder, committed)
+        self.lost = damage.find_lost(self, self.recovery.damaged)
+        self._writer = segments.SegmentWriter(
+            self.folder,
+            f"{config.prefix}-{process}",
+            segment_bytes=config.segment_bytes,
+            serial=segments.next_serial(list(committed)),
+            opening=self._opening,
+            sync=sync,
+        )
+        self._pending_originals: dict[bytes, Original] = {}
+        self._pending_records: dict[int, PageRecord] = {}
+        self._written: list[Capturing] = []
+        self._staged: deque[list[Capturing]] = deque()
+        self._urls: dict[int, str] = {}
+
+    def record(self, fingerprint: int) -> PageRecord | None:
+        """The record of a URL, one that is not yet committed included; None if it was never tried."""
+        pending = self._pending_records.get(fingerprint)
+        return pending if pending is not None else super().record(fingerprint)
+
+    def put_record(self, batch: Batch, fingerprint: int, record: PageRecord) -> None:
+        """Put a URL's record where no answer was captured (a retired URL, a signal)."""
+        batch.put(record_key(fingerprint), pack(record))
+
+    # -- first step: decide
+
+    def capture(
+        self, fetch: Fetch, errand: Errand, extracted: Extracted | None, now: float, *, final: bool = True
+    ) -> Capturing:
+        """Decide how an answer, or its absence, is kept. Hand the result to `write`, in this order.
+
+        With `final` False another try follows: the URL's record is renewed, but
+        nothing is stored. Costs one SHA-1 of the payload and two look-ups.
+        """
+        fingerprint = errand.fingerprint
+        if not fingerprint and self._fingerprint is not None:
+            fingerprint = self._fingerprint(fetch.url)
+        instant = fetch.began or now
+        payload = self._payload(fetch)
+        capturing = Capturing(
+            fetch=fetch,
+            errand=errand,
+            fingerprint=fingerprint,
+            key=capture_key(fingerprint, instant),
+            instant=instant,
+            stored=final and is_answer(fetch),
+            payload=payload,
+            payload_digest=hashlib.sha1(payload).digest() if fetch.status else b"",
+            digest=b"",
+        )
+        previous = None
+        if errand.task is not Task.ROBOTS:
+            previous = self.record(fingerprint)
+            self._renew_record(capturing, previous, extracted)
+        if capturing.stored:
+            self._choose_kind(capturing, previous)
+        return capturing
+
+    def _payload(self, fetch: Fetch) -> bytes:
+        return (fetch.content or fetch.body) if self._decoded else fetch.body
+
+    def _renew_record(
+        self, capturing: Capturing, previous: PageRecord | None, extracted: Extracted | None
+    ) -> None:
+        fetch = capturing.fetch
+        if fetch.outcome in change.SUCCESSES and fetch.outcome is not Outcome.UNCHANGED:
+            content = fetch.content or fetch.body
+            capturing.digest = change.content_digest(content, self._ignored(fetch.url))
+        capturing.unchanged = change.is_unchanged(previous, fetch.outcome, capturing.digest)
+        capturing.record = change.next_record(
+            previous,
+            fetch,
+            capturing.errand,
+            extracted,
+            payload_digest=capturing.payload_digest,
+            digest=capturing.digest,
+            now=capturing.instant,
+        )
+        capturing.noarchive = extracted.noarchive if extracted is not None else capturing.record.noarchive
+        self._pending_records[capturing.fingerprint] = capturing.record
+        self._remember_url(capturing.fingerprint, fetch.url)
+
+    def _choose_kind(self, capturing: Capturing, previous: PageRecord | None) -> None:
+        """Response or revisit; a response becomes the original of its payload."""
+        if capturing.fetch.outcome is Outcome.UNCHANGED and previous is not None:
+            capturing.original = self._original(previous.digest)
+            capturing.profile = warc.NOT_MODIFIED if capturing.original else ""
+        elif capturing.payload:
+            capturing.original = self._original(capturing.payload_digest)
+            capturing.profile = warc.IDENTICAL_PAYLOAD if capturing.original else ""
+        if capturing.original is None and capturing.payload:
+            original = Original(capturing.key, capturing.fetch.url, capturing.instant)
+            self._pending_originals[capturing.payload_digest] = original
+
+    def _original(self, digest: bytes) -> Original | None:
+        """The response that holds the payload with this SHA-1."""
+        pending = self._pending_originals.get(digest)
+        if pending is not None or not digest:
+            return pending
+        key = payload_key(digest)
+        value = self.store.get(key)
+        if value is None:
+            return None
+        capture = self.capture_at(unseal(key, value))
+        return None if capture is None else Original(unseal(key, value), capture.url, capture.fetched_at)
+
+    def _remember_url(self, fingerprint: int, url: str) -> None:
+        if len(self._urls) >= _HOPS_CACHED_MAX:
+            del self._urls[next(iter(self._urls))]
+        self._urls[fingerprint] = url
+
+    # -- second step: write
+
+    def write(self, capturings: list[Capturing]) -> None:
+        """Append the records of a group and make them durable.
+
+        Raises:
+            StoreError: the disk failed; nothing of the group may be committed.
+        """
+        self._written = capturings
+        for capturing in capturings:
+            if capturing.stored:
+                self._append(capturing)
+        self._writer.sync()
+
+    def _append(self, capturing: Capturing) -> None:
+        members = [self._compress(record) for record in self._builder.records(capturing)]
+        place = self._writer.append(members, capturing.instant)[0]
+        fetch, record = capturing.fetch, capturing.record
+        confirmed = record if record is not None and fetch.outcome is Outcome.UNCHANGED else None
+        capturing.capture = Capture(
+            segment=place.segment,
+            offset=place.offset,
+            length=place.length,
+            kind="revisit" if capturing.profile else "response",
+            fetched_at=capturing.instant,
+            status=fetch.status,
+            content_type=confirmed.content_type if confirmed else fetch.content_type,
+            digest=confirmed.digest if confirmed else capturing.payload_digest,
+            url=fetch.url,
+            refers_to=capturing.original.key if capturing.original else b"",
+            noarchive=capturing.noarchive,
+            extent=sum(map(len, members)),
+        )
+
+    def _url_of(self, fingerprint: int) -> str:
+        url = self._urls.get(fingerprint)
+        if url is None:
+            record = super().record(fingerprint)
+            url = record.url if record is not None else f"urn:fingerprint:{fingerprint:016x}"
+        return url
+
+    def _opening(self, name: str, now: float) -> bytes:
+        identity = warc.record_id(self._builder.random)
+        return self._compress(warc.warcinfo(identity, warc.date_text(now), name, self._about))
+
+    # -- third step: name
+
+    def stage(self, batch: Batch) -> None:
+        """Put `u/`, `c/`, `g/` and `w/` of what the last `write` appended."""
+        for capturing in self._written:
+            if capturing.record is not None:
+                self.put_record(batch, capturing.fingerprint, capturing.record)
+            if capturing.capture is not None:
+                batch.put(capturing.key, pack(capturing.capture))
+                if capturing.original is None and capturing.payload:
+                    batch.put(payload_key(capturing.payload_digest), seal(capturing.key))
+        for segment, length in self._writer.take_lengths().items():
+            batch.put(segment_key(segment), seal(length.to_bytes(8, "big")))
+        self._staged.append(self._written)
+        self._written = []
+
+    def committed(self) -> None:
+        """The oldest staged group is durable; call once a group, on the loop thread."""
+        for capturing in self._staged.popleft():
+            if self._pending_records.get(capturing.fingerprint) is capturing.record:
+                self._pending_records.pop(capturing.fingerprint, None)
+            original = self._pending_originals.get(capturing.payload_digest)
+            if original is not None and original.key == capturing.key:
+                del self._pending_originals[capturing.payload_digest]
+
+    def close(self) -> None:
+        """Finish the open segment; nothing may be written after it.
+
+        Raises:
+            StoreError: the disk failed.
+        """
+        self._writer.finish()
+
+    # -- damage
+
+    def forget(self, batch: Batch) -> None:
+        """Drop every capture in `lost`, and what rested on it, from the store; `u/` stays to the caller."""
+        damage.forget(self, batch, self.lost, self.recovery.damaged)
+
+    def check(self) -> Iterator[Problem]:
+        """Read every committed record and compare its digests; yields what is wrong."""
+        return damage.check(self)
+
+    def _check(self) -> None:
+        """Assert what holds between groups."""
+        assert len(self._urls) <= _HOPS_CACHED_MAX
+        if not self._written and not self._staged:
+            assert not self._pending_records, self._pending_records
+            assert not self._pending_originals, self._pending_originals
+
+    def __repr__(self) -> str:
+        return f"PageCache({self._writer!r}, {len(self._pending_records)} pending)"

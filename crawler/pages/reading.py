@@ -1,0 +1,380 @@
+"""Reading WARC files back, ours and other people's.
+
+    bytes --expand--> record --parse_record--> fields, block
+          block --parse_http--> status, headers, payload --decode_payload--> content
+
+Files of others may be plain or gzip, of one member or many, version 1.0 or
+1.1, with bare line feeds, and hold transfer codings in their blocks; what
+cannot be read is a DamageError that says where. Sizes are bounded by the
+`bytes_max` that the caller gives, whatever a length field or a compressed
+stream claims.
+"""
+
+import base64
+import binascii
+import hashlib
+import zlib
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import brotli
+import msgspec
+from isal import igzip_lib, isal_zlib
+
+from crawler.errors import DamageError
+
+RECORD_BYTES_MAX = 256 << 20  # of one uncompressed record; the body limits lie far below
+_HEAD_BYTES_MAX = 1 << 20
+_CHUNK_BYTES = 256 << 10
+_GZIP = 31
+_IsalError: type[Exception] = igzip_lib.IsalError  # type: ignore[assignment]  # its stub says instance
+
+
+class Record(msgspec.Struct):
+    """One WARC record: named fields (names in lower case) and its block."""
+
+    version: str
+    fields: dict[str, str]
+    block: bytes
+
+    @property
+    def kind(self) -> str:
+        """The value of WARC-Type, "" if there is none."""
+        return self.fields.get("warc-type", "")
+
+
+class HttpMessage(msgspec.Struct):
+    """An HTTP message as stored; `status` is 0 for a request, whose `start_line` tells it all."""
+
+    start_line: str
+    status: int
+    reason: str
+    version: str
+    headers: tuple[tuple[bytes, bytes], ...]
+    payload: bytes
+
+    def header(self, name: bytes) -> bytes:
+        """The first value of the field `name` (lower case), b"" if there is none."""
+        for field, value in self.headers:
+            if field.lower() == name:
+                return value
+        return b""
+
+
+def expand(data: bytes, *, bytes_max: int = RECORD_BYTES_MAX, where: str = "record") -> bytes:
+    """The content of exactly one gzip member.
+
+    Raises:
+        DamageError: it is broken, cut short, followed by more, or larger than `bytes_max`.
+    """
+    inflater = isal_zlib.decompressobj(_GZIP)
+    try:
+        content = inflater.decompress(data, bytes_max + 1)
+    except _IsalError as error:
+        raise DamageError(f"{where}: broken gzip member: {error}") from error
+    if len(content) > bytes_max:
+        raise DamageError(f"{where}: record of more than {bytes_max} bytes")
+    if not inflater.eof or inflater.unused_data:
+        raise DamageError(f"{where}: not one whole gzip member")
+    return content
+
+
+def member_length(chunks: Iterable[bytes], where: str) -> int:
+    """Length in bytes of the gzip member that `chunks` begin with.
+
+    Raises:
+        DamageError: it is broken or cut short.
+    """
+    inflater = isal_zlib.decompressobj(_GZIP)
+    taken = 0
+    try:
+        for chunk in chunks:
+            taken += len(chunk)
+            for _ in _inflated(inflater, chunk):
+                pass
+            if inflater.eof:
+                return taken - len(inflater.unused_data)
+    except _IsalError as error:
+        raise DamageError(f"{where}: broken gzip member: {error}") from error
+    raise DamageError(f"{where}: gzip member is cut short")
+
+
+def _inflated(inflater: Any, data: bytes) -> Iterator[bytes]:
+    """What `data` adds, in pieces of bounded size; ends early where the member ends."""
+    piece = inflater.decompress(data, _CHUNK_BYTES)
+    yield piece
+    while not inflater.eof and (inflater.unconsumed_tail or len(piece) == _CHUNK_BYTES):
+        piece = inflater.decompress(inflater.unconsumed_tail, _CHUNK_BYTES)
+        yield piece
+
+
+def parse_record(data: bytes, where: str = "record") -> Record:
+    """The one record that `data` holds.
+
+    Raises:
+        DamageError: it is no WARC record, or shorter than its length says.
+    """
+    head, gap, rest = _split_head(data)
+    if not gap:
+        raise DamageError(f"{where}: no WARC header")
+    version, fields = _parse_fields(head, where)
+    length = _content_length(fields, where)
+    if len(rest) < length:
+        raise DamageError(f"{where}: record of {len(rest)} bytes, {length} were promised")
+    return Record(version, fields, rest[:length])
+
+
+def _split_head(data: bytes) -> tuple[bytes, bytes, bytes]:
+    """Head, the blank line, and what follows; the blank line is empty if there is none."""
+    ends = [(data.find(end, 0, _HEAD_BYTES_MAX), end) for end in (b"\r\n\r\n", b"\n\n")]
+    found = [(at, end) for at, end in ends if at >= 0]
+    if not found:
+        return data, b"", b""
+    at, end = min(found)
+    return data[:at], end, data[at + len(end) :]
+
+
+def _parse_fields(head: bytes, where: str) -> tuple[str, dict[str, str]]:
+    lines = head.decode("utf-8", "replace").replace("\r\n", "\n").split("\n")
+    if not lines[0].startswith("WARC/"):
+        raise DamageError(f"{where}: no WARC record")
+    fields: dict[str, str] = {}
+    for line in lines[1:]:
+        name, colon, value = line.partition(":")
+        if colon:
+            fields.setdefault(name.strip().lower(), value.strip())
+    return lines[0], fields
+
+
+def _content_length(fields: dict[str, str], where: str) -> int:
+    text = fields.get("content-length", "")
+    if not (text.isascii() and text.isdigit() and len(text) < 16):
+        raise DamageError(f"{where}: no Content-Length")
+    return int(text)
+
+
+def records(path: Path, *, bytes_max: int = RECORD_BYTES_MAX) -> Iterator[Record]:
+    """The records of a WARC file, plain or gzip, in order.
+
+    Raises:
+        DamageError: where the file cannot be read any further.
+    """
+    try:
+        with path.open("rb") as file:
+            yield from _records_of(_Stream(_plain_chunks(file, str(path))), bytes_max, path.name)
+    except OSError as error:
+        raise DamageError(f"{path}: {error.strerror}") from error
+
+
+def _plain_chunks(file: BinaryIO, where: str) -> Iterator[bytes]:
+    start = file.read(2)
+    file.seek(0)
+    if start != b"\x1f\x8b":
+        yield from iter(lambda: file.read(_CHUNK_BYTES), b"")
+        return
+    inflater = isal_zlib.decompressobj(_GZIP)
+    data = b""
+    while data or (data := file.read(_CHUNK_BYTES)):
+        if inflater.eof:
+            inflater = isal_zlib.decompressobj(_GZIP)
+        try:
+            yield from _inflated(inflater, data)
+        except _IsalError as error:
+            raise DamageError(f"{where}: broken gzip member: {error}") from error
+        data = inflater.unused_data if inflater.eof else b""
+    if not inflater.eof:
+        raise DamageError(f"{where}: gzip member is cut short")
+
+
+class _Stream:
+    """Chunks behind `line` and `take`."""
+
+    def __init__(self, chunks: Iterator[bytes]) -> None:
+        self._chunks = chunks
+        self._data = b""
+        self._at = 0
+
+    def _more(self) -> bool:
+        """Append the next chunk to what is left; False at the end."""
+        chunk = next(self._chunks, None)
+        if chunk is None:
+            return False
+        self._data = self._data[self._at :] + chunk
+        self._at = 0
+        return True
+
+    def line(self) -> bytes:
+        """The next line with its end, b"" at the end of the stream."""
+        while (end := self._data.find(b"\n", self._at) + 1) == 0:
+            if len(self._data) - self._at > _HEAD_BYTES_MAX or not self._more():
+                end = len(self._data)
+                break
+        line = self._data[self._at : end]
+        self._at = end
+        return line
+
+    def take(self, length: int) -> bytes:
+        """The next `length` bytes, fewer at the end of the stream."""
+        parts = [self._data[self._at :]]
+        have = len(parts[0])
+        while have < length and (chunk := next(self._chunks, None)) is not None:
+            parts.append(chunk)
+            have += len(chunk)
+        self._data = b"".join(parts)
+        self._at = min(length, have)
+        return self._data[: self._at]
+
+
+def _records_of(stream: _Stream, bytes_max: int, where: str) -> Iterator[Record]:
+    while line := stream.line():
+        if line.strip() == b"":
+            continue
+        version, fields = _parse_fields(_head_of(stream, line, where), where)
+        length = _content_length(fields, where)
+        if length > bytes_max:
+            raise DamageError(f"{where}: record of more than {bytes_max} bytes")
+        block = stream.take(length)
+        if len(block) < length:
+            raise DamageError(f"{where}: record of {len(block)} bytes, {length} were promised")
+        yield Record(version.strip(), fields, block)
+
+
+def _head_of(stream: _Stream, first: bytes, where: str) -> bytes:
+    """The lines of a record's head, which begins with `first`."""
+    lines = [first]
+    size = len(first)
+    while (line := stream.line()).strip():
+        lines.append(line)
+        size += len(line)
+        if size > _HEAD_BYTES_MAX:
+            raise DamageError(f"{where}: WARC header of more than {_HEAD_BYTES_MAX} bytes")
+    return b"".join(lines).rstrip(b"\r\n")
+
+
+def parse_http(block: bytes) -> HttpMessage:
+    """The HTTP message of a block; tolerant, since servers wrote it. Transfer codings are undone."""
+    head, _, payload = _split_head(block)
+    lines = head.replace(b"\r\n", b"\n").split(b"\n")
+    headers = tuple(_http_field(line) for line in lines[1:] if b":" in line)
+    start = lines[0].decode("latin-1")
+    words = start.split(" ", 2)
+    is_response = words[0].upper().startswith("HTTP/")
+    code = words[1] if is_response and len(words) > 1 else ""
+    message = HttpMessage(
+        start_line=start,
+        status=int(code) if code.isascii() and code.isdigit() and len(code) <= 3 else 0,
+        reason=words[2] if is_response and len(words) > 2 else "",
+        version=words[0] if is_response else words[-1],
+        headers=headers,
+        payload=payload,
+    )
+    if b"chunked" in message.header(b"transfer-encoding").lower():
+        message.payload = _dechunk(payload)
+    return message
+
+
+def _http_field(line: bytes) -> tuple[bytes, bytes]:
+    name, _, value = line.partition(b":")
+    return name.strip(), value.strip()
+
+
+def _dechunk(payload: bytes) -> bytes:
+    """The payload without chunk framing; as far as it goes if the framing breaks."""
+    parts = []
+    at = 0
+    while (end := payload.find(b"\n", at)) >= 0:
+        size = payload[at:end].split(b";")[0].strip()
+        try:
+            length = int(size, 16)
+        except ValueError:
+            break
+        if length <= 0:
+            break
+        parts.append(payload[end + 1 : end + 1 + length])
+        at = end + 1 + length + (2 if payload[end - 1 : end] == b"\r" else 1)
+    return b"".join(parts) if parts or payload[:1] == b"0" else payload
+
+
+def decode_payload(payload: bytes, codings: bytes, *, bytes_max: int = RECORD_BYTES_MAX) -> bytes:
+    """The payload without the codings of a Content-Encoding field, as far as they can be undone.
+
+    A stream that breaks gives what came before the break; at most `bytes_max` come back.
+    """
+    content = payload
+    names = codings.lower().replace(b" ", b"").split(b",")
+    for coding in reversed([name for name in names if name not in (b"", b"identity")]):
+        decode = _DECODERS.get(coding)
+        if decode is None:
+            return content
+        content = decode(content, bytes_max)
+    return content
+
+
+def _inflate(data: bytes, window: int, bytes_max: int) -> bytes:
+    """All members of a zlib-family stream, at most `bytes_max` bytes; what came before a break."""
+    parts: list[bytes] = []
+    room = bytes_max
+    while data and room > 0:
+        inflater = zlib.decompressobj(window)
+        try:
+            for part in _inflated(inflater, data):
+                parts.append(part[:room])
+                room -= len(parts[-1])
+                if room <= 0:
+                    break
+        except zlib.error:
+            break
+        data = inflater.unused_data if window == _GZIP else b""
+    return b"".join(parts)
+
+
+def _gunzip(data: bytes, bytes_max: int) -> bytes:
+    return _inflate(data, _GZIP, bytes_max) if data[:2] == b"\x1f\x8b" else data
+
+
+def _undeflate(data: bytes, bytes_max: int) -> bytes:
+    wrapped = _inflate(data, zlib.MAX_WBITS, bytes_max)
+    return wrapped or _inflate(data, -zlib.MAX_WBITS, bytes_max)
+
+
+def _unbrotli(data: bytes, bytes_max: int) -> bytes:
+    decoder = brotli.Decompressor()
+    parts = []
+    room = bytes_max
+    try:
+        while room > 0 and not decoder.is_finished():
+            part = decoder.process(data, output_buffer_limit=min(room, _CHUNK_BYTES))
+            if not part and not data:
+                break
+            parts.append(part)
+            room -= len(part)
+            data = b""
+    except brotli.error:
+        pass
+    return b"".join(parts)[:bytes_max]
+
+
+_DECODERS = {b"gzip": _gunzip, b"x-gzip": _gunzip, b"deflate": _undeflate, b"br": _unbrotli}
+
+
+def check_digests(record: Record) -> list[str]:
+    """What is wrong with the record's SHA-1 digests; nothing if they are right or absent."""
+    problems = []
+    if not _digest_fits(record.fields.get("warc-block-digest", ""), record.block):
+        problems.append("block digest differs")
+    if record.kind in ("response", "resource"):
+        message = _split_head(record.block)[2] if record.kind == "response" else record.block
+        if not _digest_fits(record.fields.get("warc-payload-digest", ""), message):
+            problems.append("payload digest differs")
+    return problems
+
+
+def _digest_fits(text: str, data: bytes) -> bool:
+    method, _, value = text.partition(":")
+    if method.lower() != "sha1":
+        return True
+    try:
+        return base64.b32decode(value, casefold=True) == hashlib.sha1(data).digest()
+    except binascii.Error:
+        return False

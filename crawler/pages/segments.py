@@ -1,0 +1,255 @@
+"""Segments: the files that WARC records are appended to, from birth to recovery.
+
+    <folder>/<prefix>-<process>-<time>-<serial>.warc.gz.open    being written
+    <folder>/<prefix>-<process>-<time>-<serial>.warc.gz         finished
+
+The store's key `w/<name>` (without `.open`) holds the committed length. Only
+bytes below it count: a crash leaves at most a tail that no batch names, which
+`recover` cuts off before anything else happens. A segment that no key names
+holds nothing that counts and is moved to `lost+found/`; nothing is deleted. A
+writer always begins a new segment, so a torn file is never written again.
+
+Records are gathered and written with one system call a group; `sync` makes
+them durable, and only then may a batch name the new lengths.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+import msgspec
+
+from crawler.errors import DamageError, DirectoryError
+from crawler.pages import reading
+from crawler.storage.files import AppendFile, cut, read_range, rename, sync_directory
+
+OPEN_SUFFIX = ".open"
+LOST_AND_FOUND = "lost+found"
+_GATHERED_BYTES_MAX = (
+    1 << 20
+)  # written early beyond this, so that a group of large pages costs no memory twice
+_NAME = re.compile(r"(?P<series>.+)-(?P<time>[0-9]{14})-(?P<serial>[0-9]{5,})\.warc\.gz")
+
+
+class Place(msgspec.Struct, frozen=True):
+    """Where a record lies: segment name, offset and length in bytes of its gzip member."""
+
+    segment: str
+    offset: int
+    length: int
+
+
+class Recovery(msgspec.Struct):
+    """What opening found.
+
+    `cut`: bytes dropped by segment; `moved`: files now in lost+found;
+    `damaged`: segments that are too short, with the bytes they have.
+    """
+
+    cut: dict[str, int] = {}
+    moved: list[str] = []
+    damaged: dict[str, int] = {}
+
+
+def segment_path(folder: Path, segment: str) -> Path:
+    """The file of a segment, finished or still open.
+
+    Raises:
+        DamageError: there is none.
+    """
+    for _ in range(2):  # a segment may be finished between the two looks
+        for path in (folder / segment, folder / (segment + OPEN_SUFFIX)):
+            if path.exists():
+                return path
+    raise DamageError(f"{folder / segment}: segment is missing")
+
+
+def recover(folder: Path, committed: Mapping[str, int]) -> Recovery:
+    """Make the folder hold exactly the committed bytes of the segments in `committed`.
+
+    Raises:
+        StoreError: the disk failed.
+        DirectoryError: the folder cannot be made or read.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        names = sorted(path.name for path in folder.iterdir() if path.is_file())
+    except OSError as error:
+        raise DirectoryError(f"{folder}: {error.strerror}") from error
+    recovery = Recovery()
+    for name in names:
+        if name.removesuffix(OPEN_SUFFIX) not in committed:
+            _set_aside(folder, name)
+            recovery.moved.append(name)
+    for segment, length in committed.items():
+        _recover_segment(folder, segment, length, recovery)
+    return recovery
+
+
+def _set_aside(folder: Path, name: str) -> None:
+    """Move a file that nothing names to lost+found, under a free name."""
+    aside = folder / LOST_AND_FOUND
+    if not aside.exists():
+        aside.mkdir()
+        sync_directory(folder)
+    target = aside / name
+    serial = 0
+    while target.exists():
+        serial += 1
+        target = aside / f"{name}.{serial}"
+    rename(folder / name, target)
+
+
+def _recover_segment(folder: Path, segment: str, length: int, recovery: Recovery) -> None:
+    try:
+        path = segment_path(folder, segment)
+        dropped = cut(path, length)
+    except DamageError:
+        recovery.damaged[segment] = _size_of(folder, segment)
+        return
+    if dropped:
+        recovery.cut[segment] = dropped
+    if path.name != segment:
+        rename(path, folder / segment)
+
+
+def _size_of(folder: Path, segment: str) -> int:
+    try:
+        return segment_path(folder, segment).stat().st_size
+    except DamageError:
+        return 0
+
+
+def next_serial(segments: Sequence[str]) -> int:
+    """One more than the largest serial number in `segments`; 0 if there is none."""
+    matches = [_NAME.fullmatch(name) for name in segments]
+    return max([int(match["serial"]) + 1 for match in matches if match], default=0)
+
+
+class SegmentWriter:
+    """Appends captures to segments and begins the next one when one is full.
+
+    `opening(name, now)` gives the (compressed) warcinfo record of a new
+    segment. `lengths` holds, since the last `take_lengths`, every segment that
+    grew and the length it will have once `sync` returned.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        series: str,
+        *,
+        segment_bytes: int,
+        serial: int,
+        opening: Callable[[str, float], bytes],
+        sync: bool = True,
+    ) -> None:
+        self._folder = folder
+        self._series = series
+        self._segment_bytes = segment_bytes
+        self._serial = serial
+        self._opening = opening
+        self._sync = sync
+        self._file: AppendFile | None = None
+        self._name = ""
+        self._gathered: list[bytes] = []
+        self._gathered_bytes = 0
+        self._lengths: dict[str, int] = {}
+
+    def append(self, members: Sequence[bytes], now: float) -> list[Place]:
+        """Add the records of one capture, which stay in one segment; say where each will lie.
+
+        Raises:
+            StoreError: the disk failed, now or before.
+        """
+        if self._file is None or self._end >= self._segment_bytes:
+            self.finish()
+            self._begin(now)
+        places = []
+        for member in members:
+            places.append(Place(self._name, self._end, len(member)))
+            self._gather(member)
+        self._lengths[self._name] = self._end
+        if self._gathered_bytes > _GATHERED_BYTES_MAX:
+            self._flush()
+        return places
+
+    @property
+    def _end(self) -> int:
+        return self._file.length + self._gathered_bytes if self._file else 0
+
+    def _gather(self, member: bytes) -> None:
+        self._gathered.append(member)
+        self._gathered_bytes += len(member)
+
+    def _flush(self) -> None:
+        if self._file and self._gathered:
+            self._file.append(b"".join(self._gathered))
+            self._gathered.clear()
+            self._gathered_bytes = 0
+
+    def _begin(self, now: float) -> None:
+        time = datetime.fromtimestamp(int(now), UTC).strftime("%Y%m%d%H%M%S")
+        self._name = f"{self._series}-{time}-{self._serial:05d}.warc.gz"
+        self._serial += 1
+        self._file = AppendFile(self._folder / (self._name + OPEN_SUFFIX))
+        self._gather(self._opening(self._name, now))
+
+    def sync(self) -> None:
+        """Write what was gathered and, if so set, make it durable."""
+        self._flush()
+        if self._file and self._sync:
+            self._file.sync()
+
+    def take_lengths(self) -> dict[str, int]:
+        """Segments that grew since the last call, with their lengths; to be committed now."""
+        lengths, self._lengths = self._lengths, {}
+        return lengths
+
+    def finish(self) -> None:
+        """Complete the open segment and give it its final name; the next append begins another."""
+        if self._file is None:
+            return
+        self.sync()
+        self._file.close()
+        rename(self._file.path, self._folder / self._name)
+        self._file = None
+
+    def __repr__(self) -> str:
+        return f"SegmentWriter({self._name or 'none open'}, {self._end} bytes)"
+
+
+def read_member(folder: Path, place: Place, *, bytes_max: int) -> bytes:
+    """The uncompressed record at `place`.
+
+    Raises:
+        DamageError: the segment is missing or short, or the member is no whole
+            gzip member of at most `bytes_max` uncompressed bytes.
+    """
+    data = read_range(segment_path(folder, place.segment), place.offset, place.length)
+    where = f"{place.segment} at {place.offset}"
+    if len(data) < place.length:
+        raise DamageError(f"{where}: segment is short")
+    return reading.expand(data, bytes_max=bytes_max, where=where)
+
+
+def members(path: Path, *, chunk_bytes: int = 1 << 20) -> Iterator[tuple[int, int]]:
+    """(offset, length) of each whole gzip member from the start of a file, in order.
+
+    Raises:
+        DamageError: what follows the last one given is no whole member.
+    """
+    offset = 0
+    size = path.stat().st_size
+    while offset < size:
+        length = reading.member_length(_chunks(path, offset, chunk_bytes), f"{path.name} at {offset}")
+        yield offset, length
+        offset += length
+
+
+def _chunks(path: Path, offset: int, chunk_bytes: int) -> Iterator[bytes]:
+    with path.open("rb") as file:
+        file.seek(offset)
+        while chunk := file.read(chunk_bytes):
+            yield chunk

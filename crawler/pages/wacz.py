@@ -1,0 +1,130 @@
+"""WACZ 1.1.1: a crawl as one zip file that replay tools open over HTTP ranges.
+
+    archive/data.warc.gz    the captures, stored uncompressed in the zip so that ranges reach them
+    indexes/index.cdxj      sorted, offsets into that file
+    pages/pages.jsonl       a line a page, Browsertrix's names
+    datapackage.json        sizes and SHA-256 of the above
+    datapackage-digest.json SHA-256 of datapackage.json
+
+Written in one pass over the captures; the index is sorted with bounded memory.
+Source: specs.webrecorder.net/wacz/1.1.1.
+"""
+
+import hashlib
+import tempfile
+import zipfile
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from crawler.errors import StoreError
+from crawler.pages import cdxj
+from crawler.pages.archive import Archive
+from crawler.pages.export import Report, Select, ignore, iso_time, page_row, warc_chunks
+from crawler.records import PageState
+
+_ARCHIVE = "data.warc.gz"
+_PAGES_HEADER = {"format": "json-pages-1.0", "id": "pages", "title": "All Pages"}
+
+
+def write_wacz(
+    archives: Sequence[Archive],
+    path: Path,
+    select: Select,
+    *,
+    now: float,
+    software: str = "crawler",
+    title: str = "",
+    report: Report = ignore,
+) -> int:
+    """Write the file at `path`; return the number of captures in it.
+
+    Raises:
+        StoreError: the disk failed.
+    """
+    try:
+        with zipfile.ZipFile(path, "w") as package, tempfile.TemporaryFile(dir=path.parent) as index:
+            writer = _Package(package, now)
+            chunks = _copied(archives, select, index, report=report, folder=path.parent)
+            writer.add(f"archive/{_ARCHIVE}", chunks, compressed=False)
+            index.seek(0)
+            lines = cdxj.sorted_lines(index, folder=path.parent)
+            count = writer.add("indexes/index.cdxj", lines)
+            writer.add("pages/pages.jsonl", _page_lines(archives, select))
+            writer.finish(software, title)
+    except OSError as error:
+        raise StoreError(f"{path}: {error.strerror or error}") from error
+    return count
+
+
+def _copied(archives: Sequence[Archive], select: Select, index: Any, **options: Any) -> Iterator[bytes]:
+    """The WARC data; writes the line of each capture to `index`."""
+    offset = 0
+    for chunk in warc_chunks(archives, select, **options):
+        if chunk.capture is not None:
+            moved = msgspec.structs.replace(chunk.capture, offset=offset, length=chunk.length)
+            index.write(cdxj.line(moved, filename=_ARCHIVE))
+        yield chunk.data
+        offset += len(chunk.data)
+
+
+def _page_lines(archives: Sequence[Archive], select: Select) -> Iterator[bytes]:
+    """The pages a reader may start from, those whose newest copy is in the archive; fields replay tools know."""
+    yield msgspec.json.encode(_PAGES_HEADER) + b"\n"
+    for archive in archives:
+        for fingerprint, capture in archive.newest_captures():
+            record = archive.record(fingerprint) if select(capture) else None
+            if record is not None and record.state is PageState.STORED:
+                row = page_row(fingerprint, record)
+                wanted = {name: row[name] for name in ("id", "url", "ts", "status", "mime", "depth")}
+                yield msgspec.json.encode(wanted) + b"\n"
+
+
+class _Package:
+    """A zip file and the list of what is in it."""
+
+    def __init__(self, package: zipfile.ZipFile, now: float) -> None:
+        self._package = package
+        self._now = now
+        self._resources: list[dict[str, Any]] = []
+
+    def add(self, path: str, chunks: Iterable[bytes], *, compressed: bool = True) -> int:
+        """Write one file from `chunks`; return how many there were."""
+        digest = hashlib.sha256()
+        size = count = 0
+        with self._package.open(self._info(path, compressed), "w", force_zip64=True) as file:
+            for chunk in chunks:
+                file.write(chunk)
+                digest.update(chunk)
+                size += len(chunk)
+                count += 1
+        name = path.rpartition("/")[2]
+        self._resources.append(
+            {"name": name, "path": path, "hash": f"sha256:{digest.hexdigest()}", "bytes": size}
+        )
+        return count
+
+    def _info(self, path: str, compressed: bool) -> zipfile.ZipInfo:
+        digits = cdxj.timestamp(max(self._now, 315_619_200.0))  # a zip's calendar begins in 1980
+        date = tuple(int(digits[a:b]) for a, b in ((0, 4), (4, 6), (6, 8), (8, 10), (10, 12), (12, 14)))
+        info = zipfile.ZipInfo(path, date)  # type: ignore[arg-type]
+        info.compress_type = zipfile.ZIP_DEFLATED if compressed else zipfile.ZIP_STORED
+        info.external_attr = 0o644 << 16
+        return info
+
+    def finish(self, software: str, title: str) -> None:
+        """Write the list of contents and its digest."""
+        listing = {
+            "profile": "data-package",
+            "wacz_version": "1.1.1",
+            "software": software,
+            "created": iso_time(self._now),
+            "title": title,
+            "resources": list(self._resources),
+        }
+        data = msgspec.json.format(msgspec.json.encode(listing), indent=2)
+        self.add("datapackage.json", [data])
+        digest = {"path": "datapackage.json", "hash": f"sha256:{hashlib.sha256(data).hexdigest()}"}
+        self.add("datapackage-digest.json", [msgspec.json.encode(digest)])

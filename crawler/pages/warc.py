@@ -1,0 +1,227 @@
+"""WARC/1.1 records and the segments they are appended to (ISO 28500:2017; `archive.md`).
+
+A stored answer is one *capture*: a `response` or `revisit` record, the
+`request` that led to it and a `metadata` record, next to one another in one
+segment, each a gzip member of its own:
+
+    segment  = warcinfo capture*            <prefix>-<process>-<time>-<serial>.warc.gz
+    capture  = (response | revisit) request [metadata]
+    record   = gzip( version, named fields, blank line, block, two line ends )
+
+Building a record is pure: bytes in, bytes out. Bytes that a server chose reach
+a record only through `clean`, so that no header value, reason or URL can end a
+line early and begin a field or a record of its own; `Content-Length` bounds
+the block whatever it holds.
+
+The HTTP head of a record is rebuilt from the parsed fields (the warcinfo record
+says so). The payload is stored as received after transfer decoding, so
+`Transfer-Encoding` is renamed and `Content-Length` is that of the payload: a
+reader takes the record for what it is, a message without transfer coding.
+
+A segment is appended to by one writer, carries `.open` in its name until it is
+finished, and counts as far as the store says (`w/<segment>`).
+"""
+
+import base64
+import hashlib
+import zlib
+from collections.abc import Callable, Iterable, Sequence
+from datetime import UTC, datetime
+
+from isal import isal_zlib
+
+GZIP_WINDOW = 31  # zlib's wbits for gzip with the largest window
+ISAL_LEVEL_MAX = 3
+
+IDENTICAL_PAYLOAD = "http://netpreserve.org/warc/1.1/revisit/identical-payload-digest"
+NOT_MODIFIED = "http://netpreserve.org/warc/1.1/revisit/server-not-modified"
+
+_HTTP_RESPONSE = b"Content-Type: application/http; msgtype=response\r\n"
+_HTTP_REQUEST = b"Content-Type: application/http; msgtype=request\r\n"
+_WARC_FIELDS = b"Content-Type: application/warc-fields\r\n"
+
+# What may not stand in a header value: line ends and NUL become blanks.
+_UNSAFE_IN_VALUE = bytes.maketrans(b"\r\n\0", b"   ")
+_TOKEN = frozenset(b"!#$%&'*+-.^_`|~0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz")
+_TOKEN_TABLE = bytes(byte if byte in _TOKEN else ord("-") for byte in range(256))
+
+Headers = Sequence[tuple[bytes, bytes]]
+
+
+def clean(value: bytes) -> bytes:
+    """Return `value` without bytes that could end a line."""
+    return value.translate(_UNSAFE_IN_VALUE)
+
+
+def clean_name(name: bytes) -> bytes:
+    """Return a header name that is an HTTP token (RFC 9110, 5.6.2): other bytes become "-"."""
+    return name.translate(_TOKEN_TABLE) or b"-"
+
+
+def date_text(instant: float) -> bytes:
+    """`2026-11-20T23:59:59Z` of an instant; whole seconds, which every reader takes."""
+    return datetime.fromtimestamp(int(instant), UTC).strftime("%Y-%m-%dT%H:%M:%SZ").encode()
+
+
+def digest_text(digest: bytes) -> bytes:
+    """`sha1:` and base32 of a 20-byte SHA-1."""
+    return b"sha1:" + base64.b32encode(digest)
+
+
+def record_id(random: Callable[[int], bytes]) -> bytes:
+    """A new `<urn:uuid:...>` (version 4); `random(n)` gives n random bytes."""
+    raw = random(16)
+    text = raw.hex()
+    variant = "89ab"[raw[8] & 3]
+    return f"<urn:uuid:{text[:8]}-{text[8:12]}-4{text[13:16]}-{variant}{text[17:20]}-{text[20:]}>".encode()
+
+
+def record(kind: bytes, identity: bytes, date: bytes, fields: bytes, *block: bytes) -> bytes:
+    """One record, uncompressed. `fields` are whole lines; `block` is given in pieces."""
+    data = b"".join(block)
+    return b"".join(
+        (
+            b"WARC/1.1\r\nWARC-Type: %b\r\nWARC-Record-ID: %b\r\nWARC-Date: %b\r\n" % (kind, identity, date),
+            fields,
+            b"WARC-Block-Digest: %b\r\n" % digest_text(hashlib.sha1(data).digest()),
+            b"Content-Length: %d\r\n\r\n" % len(data),
+            data,
+            b"\r\n\r\n",
+        )
+    )
+
+
+def http_head(start_line: bytes, headers: Headers) -> bytes:
+    """Start line, fields and blank line; hostile line ends inside them become blanks."""
+    lines = [start_line]
+    lines += [name + b": " + value for name, value in headers]
+    head = b"\r\n".join(lines)
+    ends = len(headers)
+    if head.count(b"\n") != ends or head.count(b"\r") != ends or b"\0" in head or not _all_tokens(headers):
+        lines = [clean(start_line)]
+        lines += [clean_name(name) + b": " + clean(value) for name, value in headers]
+        head = b"\r\n".join(lines)
+    return head + b"\r\n\r\n"
+
+
+def _all_tokens(headers: Headers) -> bool:
+    names = b"".join([name for name, _ in headers])
+    return names == names.translate(_TOKEN_TABLE) and all(name for name, _ in headers)
+
+
+def stored_headers(
+    headers: Headers, payload_length: int, *, decoded: bool = False
+) -> list[tuple[bytes, bytes]]:
+    """The fields of an answer as they stand in its record.
+
+    `Content-Length` is that of the payload where the answer had one, or had a
+    transfer coding in its place; codings that the payload no longer carries
+    are renamed.
+    """
+    stored = []
+    has_length = recoded = False
+    length = (b"Content-Length", b"%d" % payload_length)
+    for field in headers:
+        name = field[0].lower()
+        if name == b"content-length":
+            if not has_length:
+                stored.append(length)
+            has_length = True
+        elif name == b"transfer-encoding":
+            stored.append((b"X-Crawler-Transfer-Encoding", field[1]))
+            recoded = True
+        elif decoded and name == b"content-encoding":
+            stored.append((b"X-Crawler-Content-Encoding", field[1]))
+        else:
+            stored.append(field)
+    if recoded and not has_length:
+        stored.append(length)
+    return stored
+
+
+def target_fields(url: str, address: str, version: str) -> bytes:
+    """Lines that all records of a capture share: URI, address, protocol."""
+    lines = b"WARC-Target-URI: %b\r\n" % clean(url.encode("utf-8", "replace")).replace(b" ", b"%20")
+    if address:
+        lines += b"WARC-IP-Address: %b\r\n" % clean(address.encode("utf-8", "replace"))
+    if version:
+        lines += b"WARC-Protocol: %b\r\n" % clean(version.lower().encode("utf-8", "replace"))
+    return lines
+
+
+def response(
+    identity: bytes,
+    date: bytes,
+    target: bytes,
+    head: bytes,
+    payload: bytes,
+    digest: bytes,
+    *,
+    truncated: str = "",
+) -> bytes:
+    """A `response` record; `digest` is the SHA-1 of `payload`, `target` the lines of `target_fields`."""
+    fields = target + b"WARC-Payload-Digest: %b\r\n" % digest_text(digest)
+    if truncated:
+        fields += b"WARC-Truncated: %b\r\n" % truncated.encode()
+    return record(b"response", identity, date, fields + _HTTP_RESPONSE, head, payload)
+
+
+def revisit(
+    identity: bytes,
+    date: bytes,
+    target: bytes,
+    head: bytes,
+    digest: bytes,
+    *,
+    profile: str,
+    refers_to_url: str,
+    refers_to_date: bytes,
+) -> bytes:
+    """A `revisit` record: the payload of an earlier response, named by URL and date, came again."""
+    fields = b"%bWARC-Profile: %b\r\nWARC-Refers-To-Target-URI: %b\r\nWARC-Refers-To-Date: %b\r\n" % (
+        target,
+        profile.encode(),
+        clean(refers_to_url.encode("utf-8", "replace")).replace(b" ", b"%20"),
+        refers_to_date,
+    )
+    if digest:
+        fields += b"WARC-Payload-Digest: %b\r\n" % digest_text(digest)
+    return record(b"revisit", identity, date, fields + _HTTP_RESPONSE, head)
+
+
+def request(identity: bytes, date: bytes, target: bytes, concurrent_to: bytes, head: bytes) -> bytes:
+    """A `request` record; `head` is the block as sent."""
+    fields = b"%bWARC-Concurrent-To: %b\r\n" % (target, concurrent_to)
+    return record(b"request", identity, date, fields + _HTTP_REQUEST, head)
+
+
+def metadata(
+    identity: bytes, date: bytes, target: bytes, concurrent_to: bytes, facts: Iterable[tuple[str, object]]
+) -> bytes:
+    """A `metadata` record of `name: value` lines about a capture."""
+    fields = b"%bWARC-Concurrent-To: %b\r\n" % (target, concurrent_to)
+    return record(b"metadata", identity, date, fields + _WARC_FIELDS, fact_lines(facts))
+
+
+def warcinfo(identity: bytes, date: bytes, filename: str, facts: Iterable[tuple[str, object]]) -> bytes:
+    """The first record of a segment: who wrote it, and how."""
+    fields = b"WARC-Filename: %b\r\n" % clean(filename.encode())
+    return record(b"warcinfo", identity, date, fields + _WARC_FIELDS, fact_lines(facts))
+
+
+def fact_lines(facts: Iterable[tuple[str, object]]) -> bytes:
+    """`application/warc-fields`: a line a fact, none for an empty value."""
+    return b"".join(
+        [
+            b"%b: %b\r\n" % (name.encode(), clean(str(value).encode("utf-8", "replace")))
+            for name, value in facts
+            if value != ""
+        ]
+    )
+
+
+def compressor(level: int) -> Callable[[bytes], bytes]:
+    """Bytes to one gzip member: isal for levels 0 to 3, zlib for 4 to 9."""
+    if level <= ISAL_LEVEL_MAX:
+        return lambda data: isal_zlib.compress(data, level, GZIP_WINDOW)
+    return lambda data: zlib.compress(data, level, GZIP_WINDOW)

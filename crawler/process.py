@@ -1,0 +1,312 @@
+"""One crawling process: the loops that join the stages.
+
+    schedule    frontier.take -> a task per errand, as many as there are slots
+    commit      group by group: writer thread, then what had to wait for it;
+                between groups the DUE flushes, so new URLs reach the frontier
+    watch       limits of the run, disk space
+
+What an errand does is in `errands.py`, what its end becomes in `harvest.py`,
+the stages themselves are opened in `stages.py`. All decisions are made by the
+stages, synchronously, in the loop thread. File and store writes happen in one
+writer thread, merges of runs in another.
+"""
+
+import asyncio
+import contextlib
+import logging
+import math
+from collections.abc import Callable, Coroutine, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from crawler.commands import Commands
+from crawler.errands import Errands, Sink
+from crawler.errors import StoreError
+from crawler.fetcher.client import Client
+from crawler.fetcher.guard import Guard
+from crawler.fetcher.resolver import Resolver
+from crawler.reader import Extractor, Reader
+from crawler.stages import Stages
+from crawler.storage.commit import Change
+from crawler.storage.faults import reach
+from crawler.storage.files import free_bytes, total_bytes
+
+log = logging.getLogger("crawler")
+
+STOP_GRACE = 5.0  # seconds that fetches in flight are given after a stop
+WATCH_INTERVAL = 1.0  # seconds between looks at limits and disk space
+
+
+class Process:
+    """Crawls with the stages it is given, until nothing is left, a limit is reached, or `stop` is called."""
+
+    def __init__(
+        self,
+        stages: Stages,
+        *,
+        pages_file: Path,
+        seeds: Iterable[list[str]] = (),
+        sink: Sink | None = None,
+        extractor: Extractor | None = None,
+    ) -> None:
+        self.stages = stages
+        self.config = config = stages.config
+        self.clock = stages.clock
+        self.frontier, self.due, self.point = stages.frontier, stages.due, stages.point
+        self.commands = Commands(stages, self.queue)
+        self.started = self.clock.now()
+        self.stopped_by = ""
+        self.failure: BaseException | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._background: set[asyncio.Task[None]] = set()
+        self._news = asyncio.Event()
+        self._commit_news = asyncio.Event()
+        self._seeds = seeds
+        self._seeding = True
+        self._committing = False
+        self._compacting = False
+        self._writer = ThreadPoolExecutor(1, "writer")
+        self._merger = ThreadPoolExecutor(1, "merger")
+        self._lines = pages_file.open("ab")
+        self.errands = Errands(
+            config,
+            clock=self.clock,
+            frontier=self.frontier,
+            client=Client(config.fetch, config.identity, config.network, self.clock),
+            resolver=Resolver(config.network, Guard(config.network.allow_networks), self.clock),
+            reader=Reader(config, extractor),
+            harvest=stages.harvest,
+            queue=self.queue,
+            wake=self._news.set,
+            sink=sink,
+        )
+
+    # -- running -------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Crawl to the end.
+
+        Raises:
+            StoreError: the disk failed; nothing after the last commit was acknowledged.
+        """
+        committer = asyncio.create_task(self._commit_loop())
+        watcher = asyncio.create_task(self._watch())
+        self._in_background(self._feed_seeds())
+        await self.errands.start()
+        try:
+            await self._schedule()
+            await self._drain()
+        finally:
+            watcher.cancel()
+            committer.cancel()
+            await asyncio.gather(watcher, committer, *self._tasks, *self._background, return_exceptions=True)
+            await self.errands.close()
+            self._writer.shutdown()
+            self._merger.shutdown()
+            self._lines.close()
+        if self.failure is not None:
+            raise self.failure
+
+    async def _feed_seeds(self) -> None:
+        """Queue the seeds piece by piece, never further ahead than two groups."""
+        for urls in self._seeds:
+            if self.stopped_by:
+                break
+            if urls:
+                self.queue(self.stages.harvest.seeds(urls))
+                reach("seeds loading")
+            while len(self.point) > 2 and not self.stopped_by:
+                await asyncio.sleep(0.01)
+        self._seeding = False
+        self._news.set()
+
+    def stop(self, reason: str) -> None:
+        """Take no new work; `run` ends once what is in flight is committed."""
+        self.stopped_by = self.stopped_by or reason
+        self._news.set()
+
+    async def _schedule(self) -> None:
+        loop = asyncio.get_running_loop()
+        while not self.stopped_by:
+            self._news.clear()
+            now = self.clock.now()
+            self._start_errands(now)
+            if reason := self._finished(now):
+                return self.stop(reason)
+            wakeup = self.frontier.next_wakeup(now)
+            timer = None if wakeup is None else loop.call_later(max(0.0, wakeup - now), self._news.set)
+            await self._news.wait()
+            if timer is not None:
+                timer.cancel()
+
+    def _start_errands(self, now: float) -> None:
+        create_task = asyncio.get_running_loop().create_task
+        room = self._room()
+        while room > 0 and (errand := self.frontier.take(now)) is not None:
+            task = create_task(self.errands.run(errand))
+            self._tasks.add(task)
+            task.add_done_callback(self._errand_done)
+            room -= 1
+        if self.due.pending and self.frontier.dry(now):
+            self._commit_news.set()
+
+    def _room(self) -> int:
+        """How many errands may begin now."""
+        room = self.config.crawl.concurrency - len(self._tasks)
+        if limit := self.config.crawl.max_pages:
+            room = min(room, limit - self.errands.pages_ended - len(self._tasks))
+        return room
+
+    def _errand_done(self, task: "asyncio.Task[None]") -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._fail(error)
+
+    def _fail(self, error: BaseException) -> None:
+        self.failure = self.failure or error
+        self.stop("error")
+
+    def _finished(self, now: float) -> str:
+        """Why the crawl is over, "" while it is not."""
+        limit = self.config.crawl.max_pages
+        if limit and self.errands.pages_ended >= limit:
+            return "max_pages"
+        return "" if self.busy() else self.frontier.finished(now)
+
+    def busy(self) -> bool:
+        """True while something is in flight, queued, or pending in the DUE."""
+        return bool(self._seeding or self._tasks or len(self.point) or self._committing or self.due.pending)
+
+    def stopped_on_purpose(self) -> bool:
+        """True if someone or a limit of the run ended it, not the crawl itself."""
+        return self.stopped_by not in ("", "done", "patience")
+
+    async def _drain(self) -> None:
+        """Let what is in flight end, for a while; then commit what there is."""
+        reach("stopping")
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=STOP_GRACE)
+        for task in self._tasks:
+            task.cancel()
+        while self.failure is None and (len(self.point) or self._committing or self.due.pending):
+            self._news.clear()
+            self._commit_news.set()
+            await self._news.wait()
+
+    async def _watch(self) -> None:
+        """Look at the limits of the run and at the disk, once a second."""
+        crawl = self.config.crawl
+        while True:
+            await asyncio.sleep(WATCH_INTERVAL)
+            if crawl.max_time and self.clock.now() - self.started >= crawl.max_time:
+                self.stop("max_time")
+            wire = self.point.counters["bytes.wire"] - self.stages.counters_before["bytes.wire"]
+            if crawl.max_bytes and wire >= crawl.max_bytes:
+                self.stop("max_bytes")
+            self._look_at_disk()
+
+    def _look_at_disk(self) -> None:
+        free, total = free_bytes(self.stages.directory), total_bytes(self.stages.directory)
+        if free < self.config.store.stop_water_bytes:
+            log.error("disk: %d MiB free; stopping. Make room and start again", free >> 20)
+            self.stop("disk")
+        low = free < min(self.config.store.low_water_bytes, total // 20)
+        if low != ("disk" in self.frontier.paused):
+            log.warning("disk: %d MiB free; fetching %s", free >> 20, "stops" if low else "goes on")
+            self.frontier.pause("disk") if low else self.frontier.resume("disk")
+            self._news.set()
+
+    # -- committing ----------------------------------------------------------
+
+    def queue(self, change: Change) -> None:
+        """Hand a change to the commit point."""
+        self.point.add(change)
+        self._commit_news.set()
+
+    def _in_writer(self, function: Callable[..., None], *args: Any) -> "asyncio.Future[None]":
+        return asyncio.get_running_loop().run_in_executor(self._writer, function, *args)
+
+    async def _commit_loop(self) -> None:
+        try:
+            while True:
+                await self._commit_news_or_flush_time()
+                self._committing = True
+                while await self._commit_group() or await self._flush():
+                    pass
+                self._committing = False
+                self._news.set()
+        except Exception as error:  # a failed write: nothing more may be acknowledged
+            self._fail(error)
+
+    async def _commit_news_or_flush_time(self) -> None:
+        wakeup = self.due.next_wakeup()
+        delay = None if wakeup == math.inf else max(0.0, wakeup - self.clock.now())
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(delay):
+                await self._commit_news.wait()
+        self._commit_news.clear()
+
+    async def _commit_group(self) -> bool:
+        group = self.point.take()
+        if not group:
+            return False
+        await self._in_writer(self._write_group, group)
+        self.point.committed(group)
+        self._news.set()
+        return True
+
+    def _write_group(self, group: Sequence[Change]) -> None:
+        self.point.write(group)
+        self._lines.write(b"".join([change.line for change in group]))
+        self._lines.flush()
+
+    async def _flush(self) -> bool:
+        """Let the DUE find the new ones among its pending links; True if it did."""
+        dry = bool(self.stopped_by) or self.frontier.dry(self.clock.now())
+        plan = self.stages.flush_begin(dry=dry)
+        if plan is None:
+            return False
+        try:
+            await self._in_writer(plan.run)
+        except StoreError as error:  # nothing rests on the run yet: its links wait for another try
+            log.error("DUE: %s; trying again later", error)
+            self.due.flush_failed(plan, self.clock.now())
+            return False
+        change = self.stages.flush_change(plan)
+        change.after.append(self._compact)
+        self.point.add(change)
+        return True
+
+    def _compact(self) -> None:
+        """Begin merging runs in the merger thread unless a merge is under way."""
+        if self._compacting or (plan := self.due.begin_compaction()) is None:
+            return
+        self._compacting = True
+        self._in_background(self._merge(plan))
+
+    def _in_background(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._background.add(task)
+        task.add_done_callback(self._background_done)
+
+    async def _merge(self, plan: Any) -> None:
+        try:
+            await asyncio.get_running_loop().run_in_executor(self._merger, plan.run)
+        except StoreError as error:  # the inputs stay as they are
+            log.error("DUE: %s; runs stay unmerged", error)
+            self.due.compaction_failed(plan)
+            self._compacting = False
+            return
+        change = self.stages.compaction_change(plan)
+        change.after.append(self._merged)
+        self.queue(change)
+
+    def _merged(self) -> None:
+        self._compacting = False
+        self._compact()
+
+    def _background_done(self, task: "asyncio.Task[None]") -> None:
+        self._background.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._fail(error)

@@ -1,0 +1,96 @@
+"""The report of a run: one JSON document from the durable counters and the stages' states.
+
+`conservation` checks the laws of `durability.md`, section 4:
+
+    accepted + received = cache_hits + to_outbox + to_due
+    to_due              = pending + known + new
+    new                 = done + todo + parked          (what is in flight is still to do)
+
+Seeds are links like any other and pass the DUE. Where a cache hit is, the
+CLOCK cache or the DUE's set of pending fingerprints said that the link is old.
+"""
+
+import resource
+import sys
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from crawler import __version__
+
+
+def iso_time(instant: float) -> str:
+    """An instant as ISO 8601 in UTC, to the millisecond."""
+    return datetime.fromtimestamp(instant, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def conservation(counters: Mapping[str, int], due: Mapping[str, int], todo: int, parked: int) -> list[str]:
+    """The laws that do not hold, a line each; [] if all do."""
+    c = counters.get
+    laws = {
+        "accepted + received = cache_hits + to_outbox + to_due": (
+            c("urls.accepted", 0) + c("urls.received", 0),
+            c("urls.cache_hits", 0) + c("urls.to_outbox", 0) + c("urls.to_due", 0),
+        ),
+        "to_due = pending + known + new": (
+            c("urls.to_due", 0),
+            due["pending"] + due["known"] + due["new"],
+        ),
+        "new = done + todo + parked": (due["new"], c("urls.done", 0) + todo + parked),
+    }
+    return [f"{law}: {left} != {right}" for law, (left, right) in laws.items() if left != right]
+
+
+def nested(counters: Mapping[str, int]) -> dict[str, Any]:
+    """{"pages.fetched": 3} as {"pages": {"fetched": 3}}, names in order."""
+    tree: dict[str, Any] = {}
+    for name in sorted(counters):
+        *folders, leaf = name.split(".")
+        node = tree
+        for folder in folders:
+            node = node.setdefault(folder, {})
+        node[leaf] = counters[name]
+    return tree
+
+
+def peak_rss_bytes() -> int:
+    """The most memory this process has had resident."""
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024
+
+
+def cpu_seconds() -> float:
+    """User and system time of this process and its ended children."""
+    own = resource.getrusage(resource.RUSAGE_SELF)
+    children = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return own.ru_utime + own.ru_stime + children.ru_utime + children.ru_stime
+
+
+def build(
+    *,
+    crawl_id: str,
+    started: float,
+    ended: float,
+    stopped_by: str,
+    processes: int,
+    counters: Mapping[str, int],
+    run_counters: Mapping[str, int],
+    sections: Mapping[str, Any],
+    problems: list[str],
+) -> dict[str, Any]:
+    """The report as plain data. `counters` are of the whole crawl, `run_counters` of this run."""
+    return {
+        "version": __version__,
+        "crawl_id": crawl_id,
+        "started": iso_time(started),
+        "ended": iso_time(ended),
+        "seconds": round(ended - started, 3),
+        "stopped_by": stopped_by,
+        "processes": processes,
+        **nested(counters),
+        "run": nested(run_counters),
+        **sections,
+        "cpu_seconds": round(cpu_seconds(), 3),
+        "peak_rss_bytes": peak_rss_bytes(),
+        "conservation": problems or "holds",
+    }

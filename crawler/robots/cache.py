@@ -1,0 +1,296 @@
+"""What is known of the robots.txt of each authority, in memory and in the store.
+
+An authority ("scheme://host[:port]") is in one of these states, and `verdict`
+answers from them:
+
+    nothing known ------ FETCH
+    a good answer ------ 2xx: its rules; 4xx and endless redirects: all allowed;
+                         for `copy_max_age` (24 h, RFC 9309, 2.4), then FETCH
+    unreachable -------- a good answer binds while it lasts; then nothing is asked:
+                         WAIT until the next try (1, 5, 30 min, then hourly), then FETCH;
+                         after `unreachable_max` (30 days, 2.3.1.4) all is allowed,
+                         and the file is tried again once in `copy_max_age`
+
+Only the lines that bind our token are kept (`rules.Parsed`), sealed under
+`r/<authority>`: a copy is a few hundred bytes. Parsed copies of the authorities
+asked last stay in memory, at most `entries_max` of them and at most 4 KiB each
+on average, so one huge file cannot take the room of thousands.
+
+The cache takes part in the commit: `record` changes memory at once (loop
+thread), `stage` puts what was recorded since into the batch (writer thread),
+`committed` forgets it. Losing a copy in a crash costs one fetch.
+"""
+
+import math
+from collections import OrderedDict, deque
+from enum import StrEnum
+
+import msgspec
+
+from crawler.config import RobotsConfig
+from crawler.errors import DamageError
+from crawler.records import Outcome
+from crawler.robots.rules import Parsed, Rules, read
+from crawler.storage.kv import Batch, KeyValue, seal, unseal
+
+KEY_PREFIX = b"r/"
+ENTRY_BYTES_MEAN = 4096  # memory allowed per entry of the cache, on average over all entries
+
+
+class Answer(StrEnum):
+    """What `verdict` says."""
+
+    ALLOWED = "allowed"
+    DENIED = "denied"
+    FETCH = "fetch"
+    WAIT = "wait"
+
+
+class Verdict(msgspec.Struct, frozen=True, gc=False):
+    """Whether a URL may be asked; `until` is the instant to ask again, for WAIT only."""
+
+    kind: Answer
+    until: float = 0.0
+
+
+ALLOWED = Verdict(Answer.ALLOWED)
+DENIED = Verdict(Answer.DENIED)
+FETCH = Verdict(Answer.FETCH)
+
+
+class Result(StrEnum):
+    """What an answer to the request for robots.txt means (RFC 9309, 2.3.1)."""
+
+    RULES = "rules"
+    UNAVAILABLE = "unavailable"
+    UNREACHABLE = "unreachable"
+
+
+def result_of(status: int, outcome: Outcome, *, complete: bool) -> Result:
+    """Return what the last answer of the chain of at most five redirects means.
+
+    A status of 3xx is that of a chain that was too long or led nowhere. Without
+    any answer `status` is 0.
+    """
+    if outcome in (Outcome.FETCHED, Outcome.EMPTY) and 200 <= status < 300:
+        return Result.RULES if complete else Result.UNREACHABLE
+    if outcome == Outcome.TRUNCATED and 200 <= status < 300 and complete:
+        return Result.RULES
+    if 300 <= status < 400 or (400 <= status < 500 and status != 429):
+        return Result.UNAVAILABLE
+    return Result.UNREACHABLE
+
+
+class Copy(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """The stored state of an authority.
+
+    `parsed` is the last good answer (None: never one) and `fetched_at` its
+    instant. `failures` counts tries in a row that were unreachable, from
+    `unreachable_since` on; `retry_at` is when the next one is due.
+    """
+
+    parsed: Parsed | None = None
+    fetched_at: float = 0.0
+    failures: int = 0
+    unreachable_since: float = 0.0
+    retry_at: float = 0.0
+    status: int = 0
+    outcome: str = ""
+
+
+_decoder = msgspec.msgpack.Decoder(Copy)
+
+
+class _Entry:
+    """A copy in memory, with its rules ready to answer."""
+
+    __slots__ = ("copy", "rules")
+
+    def __init__(self, copy: Copy) -> None:
+        self.copy = copy
+        self.rules = Rules(copy.parsed) if copy.parsed is not None else None
+
+    @property
+    def weight(self) -> int:
+        return self.rules.weight if self.rules is not None else 300
+
+
+_UNKNOWN = _Entry(Copy())
+
+
+class RobotsCache:
+    """The robots.txt of all authorities, for one product token.
+
+    Args:
+        store: where copies are kept, under `r/`.
+        config: the section `[robots]`.
+        token: our product token (RFC 9309, 2.2.1).
+        entries_max: how many parsed copies stay in memory.
+    """
+
+    def __init__(self, store: KeyValue, config: RobotsConfig, token: str, entries_max: int) -> None:
+        assert entries_max > 0
+        self._store = store
+        self._config = config
+        self._token = token
+        self._entries_max = entries_max
+        self._entries: OrderedDict[str, _Entry] = OrderedDict()
+        self._weight = 0
+        self._recorded: deque[tuple[bytes, bytes]] = deque()  # to be staged; its ends are atomic
+        self._unsaved: dict[bytes, bytes] = {}  # recorded and perhaps not yet readable in the store
+        self.hits = 0
+        self.misses = 0
+
+    def verdict(self, authority: str, target: str, now: float, *, policy: str = "") -> Verdict:
+        """Return whether `target` (path and query) of `authority` may be asked at `now`.
+
+        `policy` overrides the configured one for this authority ("ignore" allows all).
+        """
+        if (policy or self._config.policy) == "ignore":
+            return ALLOWED
+        entry = self._entry(authority)
+        copy = entry.copy
+        if entry.rules is not None and abs(now - copy.fetched_at) < self._config.copy_max_age:
+            return ALLOWED if entry.rules.allowed(target) else DENIED
+        if copy.failures == 0 or not 0.0 < copy.retry_at - now <= self._longest_wait():
+            return FETCH
+        if now - copy.unreachable_since >= self._config.unreachable_max:
+            return ALLOWED
+        return Verdict(Answer.WAIT, copy.retry_at)
+
+    def record(
+        self,
+        authority: str,
+        *,
+        status: int,
+        outcome: Outcome,
+        body: bytes,
+        complete: bool,
+        now: float,
+        batch: Batch | None = None,
+    ) -> Result:
+        """Take the final answer for `authority`'s robots.txt into account; return what it means.
+
+        Args:
+            status, outcome: of the last answer, after at most five redirects;
+                a sixth redirect is passed as it is.
+            body: without its content coding.
+            complete: False if the body came shorter than promised. A transfer
+                that we ended at `bytes_max` may be passed either way.
+            batch: where the copy is put; without one it waits for `stage`.
+        """
+        cut = len(body) >= self._config.bytes_max
+        result = result_of(status, outcome, complete=complete or cut)
+        if result is Result.UNREACHABLE:
+            copy = self._failed(self._entry(authority).copy, status, outcome, now)
+        else:
+            parsed = Parsed()
+            if result is Result.RULES:
+                parsed = read(self._whole_lines(body, complete), self._token)
+            copy = Copy(parsed, fetched_at=now, status=status, outcome=outcome)
+        self._keep(authority, _Entry(copy))
+        key, value = _key(authority), seal(msgspec.msgpack.encode(copy))
+        if batch is None:
+            self._unsaved[key] = value
+            self._recorded.append((key, value))
+        else:
+            batch.put(key, value)
+        return result
+
+    def crawl_delay(self, authority: str) -> float | None:
+        """Seconds that the last good copy asks for between requests; None if it does not."""
+        rules = self._entry(authority).rules
+        return rules.crawl_delay if rules is not None else None
+
+    def sitemaps(self, authority: str) -> tuple[str, ...]:
+        """The URLs of the `Sitemap` lines of the last good copy, as they stood."""
+        rules = self._entry(authority).rules
+        return rules.sitemaps if rules is not None else ()
+
+    def copy(self, authority: str) -> Copy:
+        """What is known of `authority`; `Copy()` if nothing is."""
+        return self._entry(authority).copy
+
+    def stage(self, batch: Batch) -> None:
+        """Put all that was recorded since the last call into `batch`. Writer thread."""
+        while self._recorded:
+            batch.put(*self._recorded.popleft())
+
+    def committed(self) -> None:
+        """Forget what the store has by now. Loop thread; may be called at any time."""
+        for key, value in list(self._unsaved.items()):
+            if self._store.get(key) == value:
+                del self._unsaved[key]
+
+    def _failed(self, before: Copy, status: int, outcome: Outcome, now: float) -> Copy:
+        since = before.unreachable_since if before.failures else now
+        if now - since >= self._config.unreachable_max:
+            delay = float(self._config.copy_max_age)
+        else:
+            delays = self._config.unreachable_delays
+            delay = delays[min(before.failures, len(delays) - 1)]
+        return Copy(
+            before.parsed, before.fetched_at, before.failures + 1, since, now + delay, status, outcome
+        )
+
+    def _longest_wait(self) -> float:
+        """No wait is longer; a later instant comes from a clock that was wrong."""
+        return max(self._config.copy_max_age, *self._config.unreachable_delays)
+
+    def _whole_lines(self, body: bytes, complete: bool) -> bytes:
+        """The first `bytes_max` of `body`, without the line that the limit cuts."""
+        limit = self._config.bytes_max
+        if len(body) < limit or (len(body) == limit and complete):
+            return body
+        cut = body[:limit]
+        if body[limit : limit + 1] in (b"\n", b"\r"):
+            return cut
+        return cut[: max(cut.rfind(b"\n"), cut.rfind(b"\r")) + 1]
+
+    def _entry(self, authority: str) -> _Entry:
+        entry = self._entries.get(authority)
+        if entry is not None:
+            self._entries.move_to_end(authority)
+            self.hits += 1
+            return entry
+        self.misses += 1
+        copy = self._load(_key(authority))
+        if copy is None:
+            return _UNKNOWN
+        entry = _Entry(copy)
+        self._keep(authority, entry)
+        return entry
+
+    def _load(self, key: bytes) -> Copy | None:
+        """The stored copy; None too if it is damaged, since a copy can always be fetched again."""
+        value = self._unsaved.get(key) or self._store.get(key)
+        if value is None:
+            return None
+        try:
+            return _decoder.decode(unseal(key, value))
+        except (DamageError, msgspec.MsgspecError):
+            return None
+
+    def _keep(self, authority: str, entry: _Entry) -> None:
+        before = self._entries.pop(authority, None)
+        self._weight += entry.weight - (before.weight if before is not None else 0)
+        self._entries[authority] = entry
+        while len(self._entries) > 1 and self._is_full():
+            _, oldest = self._entries.popitem(last=False)
+            self._weight -= oldest.weight
+
+    def _is_full(self) -> bool:
+        return len(self._entries) > self._entries_max or self._weight > self._entries_max * ENTRY_BYTES_MEAN
+
+    def _check(self) -> None:
+        assert self._weight == sum(entry.weight for entry in self._entries.values())
+        assert len(self._entries) <= 1 or not self._is_full()
+        assert all(math.isfinite(entry.copy.retry_at) for entry in self._entries.values())
+
+    def __repr__(self) -> str:
+        entries, weight, unsaved, hits = len(self._entries), self._weight, len(self._unsaved), self.hits
+        return f"RobotsCache({entries=}, {weight=}, {unsaved=}, {hits=}, misses={self.misses})"
+
+
+def _key(authority: str) -> bytes:
+    return KEY_PREFIX + authority.encode("utf-8", "surrogatepass")

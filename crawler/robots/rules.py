@@ -1,0 +1,276 @@
+"""The rules of one robots.txt for one product token (RFC 9309, sections 2.2.1 to 2.2.4).
+
+A file is read line by line into groups: a run of user-agent lines heads a
+group, the first rule line after it ends the run. Only the lines that bind our
+token are kept - those of all groups that name it, or else of all `*` groups -
+so a parsed file is a few hundred bytes however long it was.
+
+Matching follows section 2.2.2: of all patterns that match the path and query,
+the longest in octets decides, allow wins a tie, no match allows. Both sides
+are first brought to one spelling of percent-encoding (`_spelling`). Patterns
+without `*` and `$` are prefixes, and one `str.startswith` with the tuple of
+all of them rules most targets out; the rest is walked from the longest
+pattern on. A wildcard pattern is matched part by part from the left, which is
+linear in the target: there is no regular expression to blow up.
+
+Beyond the RFC, to the side of caution: lines without a colon (`disallow /x`)
+and the usual misspellings of disallow are read as what they mean.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import msgspec
+
+BOM = b"\xef\xbb\xbf"
+UNRESERVED = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~")
+
+_USER_AGENT, _ALLOW, _DISALLOW, _CRAWL_DELAY, _SITEMAP = range(5)
+_FIELDS = {
+    "user-agent": _USER_AGENT,
+    "useragent": _USER_AGENT,
+    "user agent": _USER_AGENT,
+    "allow": _ALLOW,
+    "disallow": _DISALLOW,
+    "dissallow": _DISALLOW,
+    "dissalow": _DISALLOW,
+    "disalow": _DISALLOW,
+    "diasllow": _DISALLOW,
+    "disallaw": _DISALLOW,
+    "crawl-delay": _CRAWL_DELAY,
+    "crawldelay": _CRAWL_DELAY,
+    "sitemap": _SITEMAP,
+    "site-map": _SITEMAP,
+}
+# A product token at the start of an agent line; what follows (`/1.0`, a comment) is not part of it.
+_AGENT = re.compile(r"([A-Za-z_-]+)(?=[\s/;(]|$)|(\*)(?=\s|$)")
+_BLANK = " \t\x0b\x0c\x00"
+_ESCAPE = re.compile(r"%([0-9A-Fa-f]{2})")
+_PLAIN_TARGET = re.compile(r"[!-#&-)+-~]*")  # printable ASCII but % $ *: has only one spelling
+_PLAIN_PATTERN = re.compile(r"[!-#&-~]*\$?")
+_NUMBER = re.compile(r"[0-9]+(?:\.[0-9]*)?|\.[0-9]+")
+_NUMBER_DIGITS_MAX = 12  # a delay of 30,000 years is a mistake
+
+
+class Rule(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """One allow or disallow line: its pattern in the common spelling."""
+
+    pattern: str
+    allow: bool
+
+
+class Parsed(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """What a robots.txt says to one token; the part that is stored.
+
+    `rules` are sorted: longest pattern first, allow before disallow.
+    `crawl_delay` is in seconds, None if the chosen group has none.
+    """
+
+    rules: tuple[Rule, ...] = ()
+    crawl_delay: float | None = None
+    sitemaps: tuple[str, ...] = ()
+
+
+class Rules:
+    """The rules of one authority, ready to answer.
+
+    >>> parse(b"User-agent: *\\nDisallow: /private", "crawler").allowed("/private/x")
+    False
+    """
+
+    __slots__ = ("crawl_delay", "parsed", "sitemaps", "_prefixes", "_wildcards", "weight")
+
+    def __init__(self, parsed: Parsed) -> None:
+        self.parsed = parsed
+        self.crawl_delay = parsed.crawl_delay
+        self.sitemaps = parsed.sitemaps
+        self._prefixes = tuple(rule.pattern for rule in parsed.rules if not _is_wildcard(rule.pattern))
+        self._wildcards = tuple(rule for rule in parsed.rules if _is_wildcard(rule.pattern))
+        # Bytes of memory, roughly: what a bounded cache of these objects counts.
+        self.weight = 500 + sum(130 + len(rule.pattern) for rule in parsed.rules) + 100 * len(self.sitemaps)
+
+    def allowed(self, target: str) -> bool:
+        """Whether `target` (path and query, from the slash on) may be asked."""
+        if target == "/robots.txt":
+            return True
+        target = _spelling(target)
+        rules = self.parsed.rules if target.startswith(self._prefixes) else self._wildcards
+        for rule in rules:
+            if _matches(rule.pattern, target):
+                return rule.allow
+        return True
+
+    def __repr__(self) -> str:
+        rules, sitemaps = self.parsed.rules, self.sitemaps
+        return f"Rules({len(rules)} rules, crawl_delay={self.crawl_delay}, {len(sitemaps)} sitemaps)"
+
+
+def parse(body: bytes, token: str) -> Rules:
+    """Return the rules that `body`, a robots.txt as decoded bytes, has for `token`.
+
+    Never fails: unknown and broken lines are skipped, bytes that are not UTF-8
+    spoil their line only.
+    """
+    return Rules(read(body, token))
+
+
+def read(body: bytes, token: str) -> Parsed:
+    """The same as `parse`, in the form that is stored."""
+    groups = _Groups(token.lower())
+    for field, value in _lines(body):
+        groups.add(field, value)
+    return groups.parsed()
+
+
+@dataclass(slots=True, eq=False)
+class _Choice:
+    """What the groups of one agent said so far."""
+
+    found: bool = False
+    rules: dict[Rule, None] | None = None
+    crawl_delay: float | None = None
+
+    def add(self, field: int, value: str) -> None:
+        if field == _CRAWL_DELAY:
+            self.crawl_delay = _longer(self.crawl_delay, _seconds(value))
+        elif value:
+            if self.rules is None:
+                self.rules = {}
+            self.rules[Rule(_pattern(value), field == _ALLOW)] = None
+
+
+class _Groups:
+    """The state of reading: which of the two choices the present group belongs to."""
+
+    def __init__(self, token: str) -> None:
+        self._token = token
+        self._own = _Choice()
+        self._any = _Choice()
+        self._present: list[_Choice] = []
+        self._in_head = False
+        self._sitemaps: dict[str, None] = {}
+
+    def add(self, field: int, value: str) -> None:
+        if field == _USER_AGENT:
+            self._add_agent(value)
+        elif field == _SITEMAP:
+            if value:
+                self._sitemaps[value] = None
+        else:
+            if field != _CRAWL_DELAY:
+                self._in_head = False
+            for choice in self._present:
+                choice.add(field, value)
+
+    def _add_agent(self, value: str) -> None:
+        if not self._in_head:
+            self._present = []
+            self._in_head = True
+        match = _AGENT.match(value)
+        if match is None:
+            return
+        choice = self._any if match[2] else self._own if match[1].lower() == self._token else None
+        if choice is not None and choice not in self._present:
+            choice.found = True
+            self._present.append(choice)
+
+    def parsed(self) -> Parsed:
+        choice = self._own if self._own.found else self._any
+        rules = sorted(choice.rules or (), key=lambda rule: (-len(rule.pattern), not rule.allow))
+        return Parsed(tuple(rules), choice.crawl_delay, tuple(self._sitemaps))
+
+
+def _lines(body: bytes) -> Iterator[tuple[int, str]]:
+    """(field, value) of each line that can be read; lines end with CR, LF or CRLF."""
+    for raw in re.split(rb"[\r\n]+", body.removeprefix(BOM)):
+        try:
+            line = raw.partition(b"#")[0].decode("utf-8").strip(_BLANK)
+        except UnicodeDecodeError:
+            continue
+        name, colon, value = line.partition(":")
+        if not colon or name.strip(_BLANK).lower() not in _FIELDS:
+            words = line.split()
+            if len(words) != 2:
+                continue
+            name, value = words
+        field = _FIELDS.get(name.strip(_BLANK).lower())
+        if field is not None:
+            yield field, value.strip(_BLANK)
+
+
+def _seconds(value: str) -> float | None:
+    """A crawl delay, None if it cannot be read. The leading digits count: `10s` is 10."""
+    match = _NUMBER.match(value)
+    return float(match[0]) if match and len(match[0]) <= _NUMBER_DIGITS_MAX else None
+
+
+def _longer(first: float | None, second: float | None) -> float | None:
+    if first is None or second is None:
+        return second if first is None else first
+    return max(first, second)
+
+
+def _spelling(target: str) -> str:
+    """`target` with one spelling for each octet, so that equal octets compare equal.
+
+    Non-ASCII characters and blanks are percent-encoded, escapes of unreserved
+    characters decoded, hexadecimal digits upper-case; other escapes stay, so
+    `%2F` is not `/` (RFC 9309, 2.2.2). `*` and `$` are encoded: in a pattern
+    these octets are written `%2A` and `%24` (2.2.3).
+    """
+    if _PLAIN_TARGET.fullmatch(target):
+        return target
+    return _encode(target).replace("*", "%2A").replace("$", "%24")
+
+
+def _pattern(value: str) -> str:
+    """A pattern in the spelling of targets; a run of `*` is one, and `$` is special at the end only."""
+    if _PLAIN_PATTERN.fullmatch(value) and "**" not in value:
+        return value
+    anchor = "$" if value.endswith("$") else ""
+    body = _encode(value.removesuffix("$")).replace("$", "%24")
+    return re.sub(r"\*{2,}", "*", body) + anchor
+
+
+def _encode(text: str) -> str:
+    encoded = "".join(
+        char
+        if "!" <= char <= "~"
+        else "".join(f"%{octet:02X}" for octet in char.encode("utf-8", "surrogatepass"))
+        for char in text
+    )
+    return _ESCAPE.sub(_unescape, encoded)
+
+
+def _unescape(match: re.Match[str]) -> str:
+    octet = int(match[1], 16)
+    return chr(octet) if octet in UNRESERVED else match[0].upper()
+
+
+def _is_wildcard(pattern: str) -> bool:
+    return "*" in pattern or pattern.endswith("$")
+
+
+def _matches(pattern: str, target: str) -> bool:
+    """Whether `pattern` matches `target` from its first octet on; linear in `target`."""
+    if not _is_wildcard(pattern):
+        return target.startswith(pattern)
+    anchored = pattern.endswith("$")
+    first, *parts = (pattern[:-1] if anchored else pattern).split("*")
+    if not target.startswith(first):
+        return False
+    if not parts:
+        return len(target) == len(first)
+    at, end = len(first), len(target)
+    if anchored:
+        last = parts.pop()
+        end -= len(last)
+        if end < at or not target.endswith(last):
+            return False
+    for part in parts:
+        at = target.find(part, at, end)
+        if at < 0:
+            return False
+        at += len(part)
+    return True

@@ -1,0 +1,236 @@
+"""The stages of one process, built and opened together; no loop, no network.
+
+`Process` drives them while it crawls; commands on a directory at rest open
+the same stages, do their work through the same commit point, and close.
+"""
+
+import random
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from crawler import __version__
+from crawler.clock import Clock
+from crawler.config import Config
+from crawler.due.eliminator import Eliminator
+from crawler.due.plans import CompactionPlan, FlushPlan
+from crawler.frontier.discovery import Frontier
+from crawler.harvest import SCOPE_KEY, Harvest
+from crawler.pages.page_cache import PageCache
+from crawler.report import conservation
+from crawler.robots.cache import RobotsCache
+from crawler.storage.commit import Change, CommitPoint
+from crawler.storage.faults import reach
+from crawler.storage.files import Lock
+from crawler.storage.kv import LevelStore, unseal
+from crawler.urlfilter.intake import Intake
+from crawler.urlfilter.rules import Scope, UrlFilter
+from crawler.urls.clock_cache import ClockCache
+from crawler.urls.fingerprint import Fingerprinter, registrable_domain
+
+CLEAN_KEY = b"m/clean"  # present from a clean end until the next opening
+
+
+class Stages:
+    """Everything that lies in `DIR/<name>`, under its lock.
+
+    `seed` is the crawl's 16 secret bytes.
+
+    Raises:
+        DirectoryError: the folder is locked, damaged, or of another seed.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        directory: Path,
+        seed: bytes,
+        *,
+        clock: Clock,
+        name: str = "p0",
+        url_filter: Callable[[str], bool] | None = None,
+    ) -> None:
+        self.config = config
+        self.directory = directory
+        self.clock = clock
+        self.name = name
+        directory.mkdir(parents=True, exist_ok=True)
+        self.lock = Lock(directory / "node.lock", name)
+        try:
+            self._open(seed, url_filter)
+        except BaseException:
+            self.lock.release()
+            raise
+
+    def _open(self, seed: bytes, url_filter: Callable[[str], bool] | None) -> None:
+        config, clock = self.config, self.clock
+        self.store = store = LevelStore(
+            self.directory / "store",
+            write_buffer_bytes=config.store.write_buffer_bytes,
+            block_cache_bytes=config.store.block_cache_bytes,
+        )
+        urls = config.urls
+        self.fingerprinter = Fingerprinter(seed, method=urls.fingerprint, partition=urls.partition)
+        self.robots = RobotsCache(store, config.robots, config.identity.token, 4 * config.crawl.concurrency)
+        self.pages = PageCache(
+            self.directory,
+            store,
+            config.pages,
+            process=self.name,
+            software=f"crawler/{__version__}",
+            operator=config.identity.contact,
+            robots_policy=config.robots.policy,
+            fingerprint=self.fingerprinter.fingerprint,
+            sync=config.store.durability == "power",
+        )
+        self.due = Eliminator(
+            self.directory,
+            store,
+            config.due,
+            check_value=self.fingerprinter.check_value,
+            method=urls.fingerprint,
+            fault=reach,
+        )
+        self.frontier = Frontier(
+            store,
+            config,
+            robots=self.robots,
+            fingerprinter=self.fingerprinter,
+            registrable_domain=registrable_domain,
+            concurrency=config.crawl.concurrency,
+            rng=random.Random(),
+        )
+        self.frontier.open(clock.now(), clean=self._note_opening())
+        self.point = CommitPoint(
+            store,
+            pages=self.pages,
+            due=self.due,
+            group_entries_max=config.store.group_entries_max,
+            sync=config.store.durability == "power",
+        )
+        self.counters_before = Counter(self.point.counters)
+        self.intake = Intake(
+            UrlFilter(self._scope(), config.filter, config.traps, requisites=config.crawl.requisites),
+            self.fingerprinter,
+            length_max=urls.length_max,
+            strip_session_ids=urls.strip_session_ids,
+    
+        )
+        self.harvest = Harvest(
+            config,
+            clock=clock,
+            fingerprinter=self.fingerprinter,
+            intake=self.intake,
+            cache=ClockCache(config.cache.bits),
+            due=self.due,
+            frontier=self.frontier,
+            pages=self.pages,
+            robots=self.robots,
+        )
+
+    def _scope(self) -> Scope:
+        """The scope as seeds and their redirects have spanned it so far."""
+        value = self.store.get(SCOPE_KEY)
+        kind = self.config.crawl.scope
+        if value is None:
+            return Scope(kind)
+        return Scope.from_state(kind, msgspec.json.decode(unseal(SCOPE_KEY, value)))
+
+    def _note_opening(self) -> bool:
+        """True if the last run ended cleanly; from now on it counts as unclean until `close`."""
+        clean = self.store.get(CLEAN_KEY) is not None
+        if clean:
+            batch = self.store.batch(sync=True)
+            batch.delete(CLEAN_KEY)
+            self.store.write(batch)
+        return clean
+
+    # -- the DUE's flush, phase by phase -------------------------------------
+
+    def flush_begin(self, *, dry: bool) -> FlushPlan | None:
+        """A plan of the DUE whose `run` may go to another thread; None if a flush has to wait."""
+        now = self.clock.now()
+        return self.due.begin_flush(now) if self.due.wants_flush(now, dry=dry) else None
+
+    def flush_change(self, plan: FlushPlan) -> Change:
+        """The change that makes the plan's new URLs known and gives them to the frontier.
+
+        It goes through the queue of the commit point like any other: the host
+        records it writes count pages whose own changes wait in that queue.
+        """
+        reach("flush joined")
+        change = Change(sync=True)
+        self.frontier.add(plan.new_links, change, self.clock.now())
+        self.due.stage_flush(plan, change)
+        change.after.append(lambda: self._flushed(plan, change))
+        return change
+
+    def _flushed(self, plan: FlushPlan, change: Change) -> None:
+        reach("flush written")
+        self.due.flushed(plan)
+        self.frontier.committed(change, self.clock.now())
+        reach("flush done")
+
+    def compaction_change(self, plan: CompactionPlan) -> Change:
+        """The change that puts the merged run in the place of its inputs."""
+        reach("compaction merged")
+        change = Change(sync=True)
+        self.due.stage_compaction(plan, change)
+        change.after.append(lambda: self._compacted(plan))
+        return change
+
+    def _compacted(self, plan: CompactionPlan) -> None:
+        reach("compaction written")
+        self.due.compacted(plan)
+        reach("compaction done")
+
+    # -- at rest ---------------------------------------------------------------
+
+    def commit_now(self, change: Change) -> None:
+        """Commit one change and flush the DUE, in this thread; for a directory at rest."""
+        self._commit(change)
+        while (plan := self.flush_begin(dry=True)) is not None:
+            plan.run()
+            self._commit(self.flush_change(plan))
+
+    def _commit(self, change: Change) -> None:
+        self.point.add(change)
+        group = self.point.take()
+        self.point.write(group)
+        self.point.committed(group)
+
+    def problems(self) -> list[str]:
+        """Laws of counting that do not hold, [] if all do. Only when nothing is in flight."""
+        frontier = self.frontier_counts()
+        return conservation(self.point.counters, self.due_counts(), frontier["todo"], frontier["parked"])
+
+    def frontier_counts(self) -> dict[str, int]:
+        """URLs to do (those in flight among them), parked in all and by rule, hosts by state."""
+        counts = self.frontier.counters()
+        parked = sum(n for name, n in counts.items() if name.startswith("parked_"))
+        return counts | {"todo": counts["todo"] + counts["in_flight"], "parked": parked}
+
+    def due_counts(self) -> dict[str, Any]:
+        """What the DUE has seen since the crawl began, and its estimate of URLs lost to collisions."""
+        due = self.due
+        return {
+            "pending": due.pending,
+            "known": due.known,
+            "new": due.new,
+            "runs": due.run_count,
+            "expected_collisions": due.expected_collisions(),
+        }
+
+    def close(self, *, clean: bool = True) -> None:
+        """Leave the folder. `clean` is False after a failed write: then nothing more is written."""
+        if clean:
+            self.pages.close()
+            batch = self.store.batch(sync=True)
+            self.frontier.flush(batch)
+            batch.put(CLEAN_KEY, b"1")
+            self.store.write(batch)
+        self.store.close()
+        self.lock.release()

@@ -1,0 +1,189 @@
+"""The one commit point of a process (`durability.md`, section 1).
+
+Results queue up as `Change`s in FIFO order. The writer takes whatever has
+gathered as one group, never waiting for more:
+
+    1  write      WARC records and links log are appended and synced
+    2  batch      one synced write batch decides: everything the changes ask
+                  for, the committed lengths of the files, the counters
+    3  committed  only now: slots are freed, acknowledgements and outbox leave,
+                  the group's links become pending in the DUE
+
+A page's record and its links are one change, so they are never apart. Steps 1
+and 2 run in the one writer thread; step 3 and everything before the queue in
+the loop thread. An exception in 1 or 2 ends the process: nothing of the group
+was acknowledged, and all of it is done again from the last commit.
+"""
+
+from collections import Counter, deque
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+import msgspec
+
+from crawler.errors import StoreError
+from crawler.records import Link
+from crawler.storage.faults import reach
+from crawler.storage.kv import Batch, KeyValue, seal, unseal
+
+COUNTERS_KEY = b"m/counters"
+
+
+class Participant(Protocol):
+    """A stage with files or keys of its own in the commit."""
+
+    def stage(self, batch: Batch) -> None:
+        """Put what names the files' new lengths. Writer thread."""
+
+    def committed(self) -> None:
+        """The batch is durable. Loop thread."""
+
+
+class Archive(Participant, Protocol):
+    """The page cache: captures are appended, durable on return."""
+
+    def write(self, capturings: list[Any]) -> None: ...
+
+
+class LinksLog(Participant, Protocol):
+    """The DUE's log of pending links."""
+
+    def append(self, links: Sequence[Link]) -> None: ...
+
+    def sync(self) -> None: ...
+
+
+class Change:
+    """What one result asks to be written; itself a batch, so stages can put keys into it.
+
+    `captures` go to the page cache, `links` to the DUE (they missed the CLOCK
+    cache), `foreign` to the outbox of a peer. `counts` are added to the
+    durable counters, `after` is called once all is durable. `sync` asks for a
+    synced batch even where the crawl's durability does without.
+    """
+
+    __slots__ = ("after", "captures", "counts", "foreign", "line", "links", "operations", "sync")
+
+    def __init__(self, *, sync: bool = False) -> None:
+        self.sync = sync
+        self.operations: list[tuple[bytes, bytes | None]] = []
+        self.captures: list[Any] = []
+        self.links: list[Link] = []
+        self.foreign: list[tuple[int, list[Link]]] = []
+        self.counts: dict[str, int] = {}
+        self.line: bytes = b""
+        self.after: list[Callable[[], None]] = []
+
+    def put(self, key: bytes, value: bytes) -> None:
+        self.operations.append((key, value))
+
+    def delete(self, key: bytes) -> None:
+        self.operations.append((key, None))
+
+    def count(self, name: str, n: int = 1) -> None:
+        if n:
+            self.counts[name] = self.counts.get(name, 0) + n
+
+
+class CommitPoint:
+    """Queues changes and commits them group by group.
+
+    The shell drives it: `take` in the loop thread, `write` in the writer
+    thread, `committed` in the loop thread, one group at a time.
+    """
+
+    def __init__(
+        self,
+        store: KeyValue,
+        *,
+        pages: Archive,
+        due: LinksLog,
+        outbox: Participant | None = None,
+        inbox: Participant | None = None,
+        group_entries_max: int,
+        sync: bool,
+    ) -> None:
+        self._store = store
+        self._pages, self._due, self._outbox, self._inbox = pages, due, outbox, inbox
+        self._group_entries_max = group_entries_max
+        self._sync = sync
+        self._queue: deque[Change] = deque()
+        self.counters: Counter[str] = Counter(load_counters(store))
+        self.groups = 0
+
+    def __len__(self) -> int:
+        return len(self._queue)
+
+    def add(self, change: Change) -> None:
+        """Queue a change; it counts only when its group is committed."""
+        self._queue.append(change)
+
+    def take(self) -> list[Change]:
+        """Remove and return the next group, at most `group_entries_max` changes; [] if none."""
+        queue = self._queue
+        return [queue.popleft() for _ in range(min(len(queue), self._group_entries_max))]
+
+    def write(self, group: Sequence[Change]) -> None:
+        """Make a group durable. Writer thread.
+
+        Raises:
+            StoreError: a file or the store failed; the process must end.
+        """
+        try:
+            self._write_files(group)
+            self._write_batch(group)
+        except OSError as error:
+            raise StoreError(f"commit: {error}") from error
+
+    def _write_files(self, group: Sequence[Change]) -> None:
+        captures = [capture for change in group for capture in change.captures]
+        if captures:
+            self._pages.write(captures)
+        reach("record appended")
+        links = [link for change in group for link in change.links]
+        if links:
+            self._due.append(links)
+            if self._sync:
+                self._due.sync()
+        reach("synced")
+
+    def _write_batch(self, group: Sequence[Change]) -> None:
+        batch = self._store.batch(sync=self._sync or any(change.sync for change in group))
+        for change in group:
+            for key, value in change.operations:
+                if value is None:
+                    batch.delete(key)
+                else:
+                    batch.put(key, value)
+            for name, n in change.counts.items():
+                self.counters[name] += n
+        for participant in (self._pages, self._due, self._outbox, self._inbox):
+            if participant is not None:
+                participant.stage(batch)
+        self.put_counters(batch)
+        self._store.write(batch)
+        reach("batch written")
+
+    def put_counters(self, batch: Batch) -> None:
+        """Put the counters as they stand into `batch`."""
+        batch.put(COUNTERS_KEY, seal(msgspec.msgpack.encode(dict(self.counters))))
+
+    def committed(self, group: Sequence[Change]) -> None:
+        """Do what had to wait for the group to be durable. Loop thread."""
+        self.groups += 1
+        for participant in (self._pages, self._due, self._outbox, self._inbox):
+            if participant is not None:
+                participant.committed()
+        for change in group:
+            for action in change.after:
+                action()
+        reach("committed")
+
+    def __repr__(self) -> str:
+        return f"CommitPoint({len(self._queue)} queued, {self.groups} groups)"
+
+
+def load_counters(store: KeyValue) -> dict[str, int]:
+    """The durable counters; empty in a new store."""
+    value = store.get(COUNTERS_KEY)
+    return {} if value is None else msgspec.msgpack.decode(unseal(COUNTERS_KEY, value), type=dict[str, int])

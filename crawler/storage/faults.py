@@ -1,0 +1,50 @@
+"""Named points in the write path where a test can end the process.
+
+`CRAWLER_FAULT=point:n` in the environment sends SIGKILL to this process the
+n-th time `point` is reached; unset, as always outside crash tests, reaching a
+point costs one comparison. `durability.md`, section 5, lists the points.
+"""
+
+import os
+import signal
+from collections.abc import Mapping
+
+POINTS = (
+    "fetch begun",
+    "record appended",
+    "synced",
+    "batch written",
+    "committed",
+    "flush joined",
+    "flush written",
+    "flush done",
+    "compaction merged",
+    "compaction written",
+    "compaction done",
+    "segment rolled",
+    "seeds loading",
+    "stopping",
+    "acks sent",
+    "entries sent",
+    "entries accepted",
+)
+
+
+class FaultPoint:
+    """Counts down the visits of one named point; the last one is this process's end."""
+
+    __slots__ = ("_left", "point")
+
+    def __init__(self, environ: Mapping[str, str] = os.environ) -> None:
+        name, _, count = environ.get("CRAWLER_FAULT", "").partition(":")
+        self.point = name
+        self._left = int(count or "1")
+
+    def __call__(self, point: str) -> None:
+        if point == self.point:
+            self._left -= 1
+            if self._left <= 0:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+
+reach = FaultPoint()

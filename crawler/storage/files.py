@@ -1,0 +1,304 @@
+"""Durable files: append, sync, replace, lock, and how much room is left.
+
+What each step promises, so that a caller can say what a crash leaves behind:
+
+    append           in the page cache of the kernel; a power cut may lose or tear it
+    sync             the bytes and the length are on the disk (fdatasync)
+    sync_directory   the names in a directory are on the disk: after create, rename, unlink
+    atomic_write     the old content or the new one, never a mixture
+
+An `AppendFile` is cut to its committed length when it is opened: what lies
+behind was written by a group that never committed. Its first failed write
+closes it for good, since nobody knows how much of it arrived; the process ends
+with StoreError and starts afresh (`durability.md`, section 3).
+
+A lock is `flock` on a file that is never deleted (deleting it would let two
+processes hold two files of one name). The kernel drops it when the process
+ends, however it ends. It is not inherited: the descriptor closes on exec, and
+in a forked child.
+"""
+
+import fcntl
+import os
+import weakref
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from crawler.errors import DamageError, DirectoryError, StoreError
+
+_READ_CHUNK_BYTES = 1 << 20
+
+
+@contextmanager
+def _store_errors(path: Path, doing: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise StoreError(f"{path}: cannot {doing}: {error.strerror or error}") from error
+
+
+def sync_directory(path: Path) -> None:
+    """Make the names in the directory `path` durable.
+
+    Raises:
+        StoreError: the disk failed.
+    """
+    with _store_errors(path, "sync directory"):
+        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+def write_all(descriptor: int, data: bytes) -> None:
+    """Write every byte of `data`: a nearly full disk takes a part of it without an error."""
+    view = memoryview(data)
+    while view:
+        view = view[os.write(descriptor, view) :]
+
+
+def atomic_write(path: Path, data: bytes, *, mode: int = 0o644) -> None:
+    """Replace the content of `path` by `data`, durably, or leave the old content.
+
+    Raises:
+        StoreError: the disk failed; `path` is as it was.
+    """
+    beside = path.with_name(path.name + "~")
+    with _store_errors(path, "write"):
+        descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
+        try:
+            write_all(descriptor, data)
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+        os.replace(beside, path)
+    sync_directory(path.parent)
+
+
+def rename(old: Path, new: Path) -> None:
+    """Rename within or between directories of one disk, durably.
+
+    Raises:
+        StoreError: the disk failed.
+    """
+    with _store_errors(old, f"rename to {new.name}"):
+        os.rename(old, new)
+    sync_directory(new.parent)
+    if old.parent != new.parent:
+        sync_directory(old.parent)
+
+
+def cut(path: Path, length: int) -> int:
+    """Cut the file to `length` bytes, durably; return how many bytes were dropped.
+
+    Raises:
+        DamageError: it is missing or shorter than that.
+        StoreError: the disk failed.
+    """
+    size = path.stat().st_size if path.exists() else -1
+    if size < length:
+        state = "is missing" if size < 0 else f"has {size} bytes"
+        raise DamageError(f"{path}: {state}, {length} bytes were committed")
+    if size > length:
+        with _store_errors(path, "cut"):
+            os.truncate(path, length)
+            descriptor = os.open(path, os.O_RDONLY)
+            try:
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+    return size - length
+
+
+def free_bytes(path: Path) -> int:
+    """Bytes that this user may still write on the disk that holds `path`."""
+    space = os.statvfs(path)
+    return space.f_bavail * space.f_frsize
+
+
+def total_bytes(path: Path) -> int:
+    """Size in bytes of the disk that holds `path`."""
+    space = os.statvfs(path)
+    return space.f_blocks * space.f_frsize
+
+
+def reserve(path: Path, length: int) -> None:
+    """Make `path` occupy `length` bytes of disk (the ballast that a repair may free).
+
+    Raises:
+        StoreError: there is no room.
+    """
+    with _store_errors(path, f"reserve {length} bytes"):
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT, 0o600)
+        try:
+            os.ftruncate(descriptor, length)
+            if length:
+                os.posix_fallocate(descriptor, 0, length)
+        finally:
+            os.close(descriptor)
+
+
+class AppendFile:
+    """A file that only grows; `length` counts all that was appended.
+
+    Created if it does not exist (then its name is made durable at once), cut to
+    `committed_length` if it does.
+
+    Raises:
+        DamageError: the file is shorter than `committed_length`, or missing.
+        StoreError: the disk failed, now or in an earlier call.
+    """
+
+    __slots__ = ("_descriptor", "_failed", "length", "path")
+
+    def __init__(self, path: Path, committed_length: int = 0) -> None:
+        self.path = path
+        self.length = committed_length
+        self._failed = False
+        fresh = not path.exists()
+        if committed_length or not fresh:
+            cut(path, committed_length)
+        with _store_errors(path, "open"):
+            self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+        if fresh:
+            self.sync()
+            sync_directory(path.parent)
+
+    @contextmanager
+    def _poison(self, doing: str) -> Iterator[None]:
+        if self._failed:
+            raise StoreError(f"{self.path}: closed after a failed write")
+        try:
+            yield
+        except OSError as error:
+            self._failed = True
+            raise StoreError(f"{self.path}: cannot {doing}: {error.strerror or error}") from error
+
+    def append(self, data: bytes) -> int:
+        """Append `data`; return the offset at which it begins."""
+        with self._poison("append"):
+            write_all(self._descriptor, data)
+        offset = self.length
+        self.length += len(data)
+        return offset
+
+    def sync(self) -> None:
+        """Make all that was appended durable."""
+        with self._poison("sync"):
+            os.fdatasync(self._descriptor)
+
+    def close(self) -> None:
+        """Give the descriptor back; syncs nothing. A second call does nothing."""
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+            self._failed = True
+
+    def __repr__(self) -> str:
+        return f"AppendFile({self.path.name}, {self.length} bytes)"
+
+
+def read_range(path: Path, offset: int, length: int) -> bytes:
+    """Return `length` bytes of the file from `offset`; fewer where it ends.
+
+    Raises:
+        DamageError: there is no such file, or the disk cannot read it.
+    """
+    try:
+        with path.open("rb", buffering=0) as file:
+            return b"".join(_pieces(file.fileno(), offset, length))
+    except OSError as error:
+        raise DamageError(f"{path}: cannot read: {error.strerror or error}") from error
+
+
+def _pieces(descriptor: int, offset: int, length: int) -> Iterable[bytes]:
+    while length:
+        piece = os.pread(descriptor, min(length, _READ_CHUNK_BYTES), offset)
+        if not piece:
+            return
+        yield piece
+        offset += len(piece)
+        length -= len(piece)
+
+
+class Lock:
+    """The exclusive right to a directory, held until `release` or the end of the process.
+
+    The file tells who holds it: name, process id and boot id (a random name of
+    this start of the process), one line.
+
+    Raises:
+        DirectoryError: another process, or another Lock of this one, holds it.
+    """
+
+    __slots__ = ("__weakref__", "_descriptor", "boot_id", "name", "path")
+
+    def __init__(self, path: Path, name: str, *, boot_id: str = "") -> None:
+        self.path = path
+        self.name = name
+        self.boot_id = boot_id or os.urandom(8).hex()
+        self._descriptor = self._open()
+        _held.add(self)
+        os.ftruncate(self._descriptor, 0)
+        write_all(self._descriptor, f"{name} {os.getpid()} {self.boot_id}\n".encode())
+
+    def _open(self) -> int:
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        except OSError as error:
+            raise DirectoryError(f"{self.path}: cannot lock: {error.strerror}") from error
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(descriptor)
+            raise DirectoryError(f"{self.path}: in use by {lock_holder(self.path)}") from None
+        except OSError as error:
+            os.close(descriptor)
+            raise DirectoryError(f"{self.path}: cannot lock: {error.strerror}") from error
+        return descriptor
+
+    def release(self) -> None:
+        """Let others take it. A second call does nothing."""
+        _held.discard(self)
+        self._close()
+
+    def _close(self) -> None:
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+    def __enter__(self) -> "Lock":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.release()
+
+    def __repr__(self) -> str:
+        return f"Lock({self.path}, {'held' if self._descriptor >= 0 else 'released'})"
+
+
+def lock_holder(path: Path) -> str:
+    """Who wrote the lock file last, as words for a message."""
+    try:
+        fields = path.read_text(encoding="utf-8", errors="replace").split()
+    except OSError:
+        fields = []
+    if len(fields) != 3:
+        return "another process"
+    return f"process {fields[0]} (pid {fields[1]}, boot {fields[2]})"
+
+
+_held: weakref.WeakSet[Lock] = weakref.WeakSet()
+
+
+def _forget_in_child() -> None:
+    """Close a forked child's copies, which would keep the locks after the parent's end."""
+    for lock in list(_held):
+        lock._close()  # the kernel keeps the parent's: only its last copy releases it
+    _held.clear()
+
+
+os.register_at_fork(after_in_child=_forget_in_child)

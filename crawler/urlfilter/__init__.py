@@ -1,0 +1,13 @@
+"""urlfilter: which links are worth knowing (`fetch-behaviour.md`, sections 4 and 12).
+
+    raw hrefs --> canonical form --> scope, traps, extensions, exclude, include --> fingerprint --> links
+
+rules.py    Scope and UrlFilter: the verdict on one URL, and RULES, the table of all rule names
+traps.py    shapes of paths that only a trap makes
+intake.py   Intake: the hot path from the hrefs of a page to accepted links, with a memo
+
+A verdict is a pure function of the URL, its flags and the scope. What depends
+on the state of a crawl - depth, budgets of hosts and domains, robots.txt - is
+the frontier's business: there URLs are parked or denied, here they are dropped
+and counted by rule.
+"""

@@ -1,0 +1,256 @@
+"""The hot path from the hrefs of a page to accepted links.
+
+    hrefs --> cut the fragment --> unique --> memo --(miss)--> canonical form, verdict, fingerprint
+                                                |
+                                          accepted: unique by fingerprint;  rejected: counted by rule
+
+Pages of one directory share most of their hrefs (navigation, index), and what
+a relative href means hangs on the directory of the base alone. So
+there is one table a directory, href -> result, and a page costs a dictionary
+look-up a link. Exceptions are worked out each time: hrefs that are empty or
+begin with `?` (they take the base's file name or more), `http:x` (which the
+standard reads as relative), and anything with tabs or newlines, which the
+parser would remove. Pages in another encoding than UTF-8 have tables of their
+own, and so have requisites. When the scope widens, or fingerprints change
+because two authorities were proven to be one, all tables are emptied.
+
+All tables together are bounded by `memo_bytes_max`; the directory that has not
+been asked for longest goes first.
+
+What is counted: an href without its fragment once a page, under the rule that
+rejected it. Links that are nothing but a fragment are dropped before all that
+and not counted. A link to the page itself is a link like any other; the
+duplicate check knows it.
+"""
+
+import re
+from array import array
+from collections import Counter, OrderedDict
+from collections.abc import Iterable
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from crawler.records import LinkFlag
+from crawler.urlfilter.rules import RULES, UrlFilter
+from crawler.urls.canonical import (
+    LENGTH_MAX,
+    TOO_LONG,
+    ancestors,
+    directory,
+    parse,
+    plain_join,
+    query_codec,
+    resolve_or_rule,
+)
+from crawler.urls.fingerprint import Fingerprinter
+
+_Entry = tuple[int, str] | str  # (fingerprint, url), or the rule that rejects
+
+# Beginnings of hrefs that need the whole base, or that the parser trims.
+_NOT_BY_DIRECTORY = re.compile(r"$|[ ?]|https?:(?![/\\])", re.IGNORECASE)
+_ENTRY_BYTES = 300  # of an entry beside its characters: slot, tuple, integer and the heads of two strings
+_TABLE_BYTES = 1000  # of a table beside its entries and the characters of its ancestors
+
+# A base that is a request form already, as nearly all are: no need to parse it.
+_REQUEST_FORM = re.compile(
+    r"https?://[a-z0-9.-]+(?::[0-9]+)?/[^\x00-\x20\"#<>?\\^`{}\x7f-\U0010ffff]*(?:\?[^\x00-\x20\"#<>\x7f-\U0010ffff]*)?"
+)
+
+
+class Accepted(NamedTuple):
+    """The accepted links of a page in order of appearance, unique by fingerprint.
+
+    `urls` are request forms, `fingerprints` theirs, shape (n,). `rejected`
+    counts the other links by rule; `depth` and `flags` are those given.
+    """
+
+    urls: list[str]
+    fingerprints: NDArray[np.uint64]
+    rejected: dict[str, int]
+    depth: int = 0
+    flags: int = 0
+
+
+class Judged(NamedTuple):
+    """One URL: its request form and fingerprint, and the rule that rejects it ("" = accepted)."""
+
+    url: str
+    fingerprint: int
+    rule: str
+
+
+class Explanation(NamedTuple):
+    """What `crawler why` says of a URL's form; `reason` is for people."""
+
+    url: str
+    key: str
+    fingerprint: int
+    rule: str
+    reason: str
+
+
+class _Table(dict[str, _Entry]):
+    """The results of one directory; `above` are its ancestors, `size` is about the bytes it takes."""
+
+    __slots__ = ("above", "size")
+
+    def __init__(self, directory: str) -> None:
+        super().__init__()
+        self.above = ancestors(directory)
+        self.size = _TABLE_BYTES + len(directory) + sum(map(len, self.above))
+
+
+class Intake:
+    """Turns raw URLs into accepted links.
+
+    Args:
+        length_max: octets of a request form.
+        memo_bytes_max: of all remembered results together; 0 = none are.
+    """
+
+    def __init__(
+        self,
+        url_filter: UrlFilter,
+        fingerprinter: Fingerprinter,
+        *,
+        length_max: int = LENGTH_MAX,
+        memo_bytes_max: int = 24 << 20,
+    ) -> None:
+        self.filter = url_filter
+        self.fingerprinter = fingerprinter
+        self._fingerprint = fingerprinter.fingerprint
+        self._length_max = length_max
+        self._size_max = memo_bytes_max
+        self._size = 0
+        self._tables: OrderedDict[object, _Table] = OrderedDict()  # the one asked for last comes last
+        self._revision = self._present_revision()
+        self.hits = 0
+        self.misses = 0
+
+    def take(
+        self, base_url: str, hrefs: Iterable[str], encoding: str = "utf-8", depth: int = 0, flags: int = 0
+    ) -> Accepted:
+        """The accepted links among the raw `hrefs` of a page whose links are relative to `base_url`.
+
+        `encoding` is the page's; `depth` is that of the links (hops from a
+        seed), and `flags` are theirs. Never raises for what stands on a page.
+        """
+        # The mark of the fragment stays where a blank stands before it, which the parser would trim else.
+        raw = dict.fromkeys(
+            [
+                href[: end + (href[end - 1] <= " ")] if end > 0 else href
+                for href in hrefs
+                if (end := href.find("#"))
+            ]
+        )
+        base: str | None = base_url
+        if not _REQUEST_FORM.fullmatch(base_url):
+            base = (parse(base_url) or "").partition("#")[0] or None
+        table = self._table(base, encoding, flags)
+        results = list(map(table.get, raw))
+        if None in results:
+            self._fill(results, raw, table, base, encoding, flags)
+        self.hits += len(results)
+        self._shrink()
+        return _sort_out(results, depth, flags)
+
+    def one(
+        self, raw_url: str, flags: int = 0, *, base: str | None = None, encoding: str = "utf-8"
+    ) -> Judged:
+        """Judge one URL: a redirect, an entry of a sitemap. Without a base it must be absolute."""
+        url, rule = self._form((), base, raw_url, encoding)
+        if rule:
+            return Judged("", 0, rule)
+        return Judged(url, self._fingerprint(url), self.filter.verdict(url, flags))
+
+    def seed(self, raw_url: str, flags: int = 0, *, base: str | None = None) -> Judged:
+        """Judge a seed, or the redirect of one, and widen the scope by it if it is accepted."""
+        judged = self.one(raw_url, flags | LinkFlag.SEED, base=base)
+        if not judged.rule:
+            self.filter.widen(judged.url)
+        return judged
+
+    def explain(self, raw_url: str, flags: int = 0) -> Explanation:
+        """Why an absolute URL is accepted or not."""
+        url, fingerprint, rule = self.one(raw_url, flags)
+        key = self.fingerprinter.key(url).decode("ascii") if url else ""
+        return Explanation(url, key, fingerprint, rule, RULES[rule] if rule else "it passes the URL filter")
+
+    def _table(self, base: str | None, encoding: str, flags: int) -> _Table:
+        """The memo of the base's directory, made the one asked for last."""
+        if self._revision != self._present_revision():
+            self._forget()
+        codec = "utf-8" if encoding == "utf-8" else query_codec(encoding)
+        place = directory(base) if base and base.startswith(("http://", "https://")) else base or ""
+        key = place if codec == "utf-8" and not flags else (place, codec, int(flags))
+        table = self._tables.get(key)
+        if table is None:
+            self._tables[key] = table = _Table(place)
+            self._size += table.size
+        self._tables.move_to_end(key)
+        return table
+
+    def _fill(
+        self,
+        results: list[_Entry | None],
+        raw: Iterable[str],
+        table: _Table,
+        base: str | None,
+        encoding: str,
+        flags: int,
+    ) -> None:
+        """Work out the results that are None, and remember those that hang on the directory alone."""
+        before = table.size
+        for position, href in enumerate(raw):
+            if results[position] is None:
+                url, rule = self._form(table.above, base, href, encoding)
+                rule = rule or self.filter.verdict(url, flags)
+                results[position] = entry = rule or (self._fingerprint(url), url)
+                self.misses += 1
+                self.hits -= 1
+                if href.isprintable() and not _NOT_BY_DIRECTORY.match(href):  # tabs and newlines are not printable
+                    table[href] = entry
+                    table.size += _ENTRY_BYTES + len(href) + len(entry[1])
+        self._size += table.size - before
+
+    def _form(self, above: tuple[str, ...], base: str | None, href: str, encoding: str) -> tuple[str, str]:
+        """(request form, "") or ("", rule); `above` are the ancestors of `base`, if they are at hand."""
+        url = plain_join(above, href)
+        if not url:
+            return resolve_or_rule(base, href, encoding=encoding, length_max=self._length_max)
+        return (url, "") if len(url) <= self._length_max else ("", TOO_LONG)
+
+    def _shrink(self) -> None:
+        """Forget the directories not asked for longest until the bound holds."""
+        while self._size > self._size_max:
+            self._size -= self._tables.popitem(last=False)[1].size
+
+    def _present_revision(self) -> int:
+        """Of all that results hang on; both parts only grow, so their sum tells."""
+        return self.filter.revision + self.fingerprinter.revision
+
+    def _forget(self) -> None:
+        self._tables.clear()
+        self._size = 0
+        self._revision = self._present_revision()
+
+    def _check(self) -> None:
+        assert self._size == sum(table.size for table in self._tables.values()), self
+        assert self._size <= self._size_max, self
+
+    def __repr__(self) -> str:
+        memo = f"{len(self._tables)} directories, {self._size} bytes"
+        return f"Intake({memo}, {self.hits} hits, {self.misses} misses)"
+
+
+def _sort_out(results: list, depth: int, flags: int) -> Accepted:
+    """Accepted links, unique by fingerprint, in their first spelling; the rules of the others, counted."""
+    links = [entry for entry in results if entry.__class__ is tuple]
+    unique: dict[int, str] = dict(links)
+    if len(unique) < len(links):
+        unique.update(reversed(links))
+    rules = [entry for entry in results if entry.__class__ is str] if len(links) < len(results) else []
+    fingerprints = np.frombuffer(array("Q", unique), np.uint64)
+    return Accepted(list(unique.values()), fingerprints, dict(Counter(rules)), depth, flags)

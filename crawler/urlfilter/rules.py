@@ -1,0 +1,252 @@
+"""The URL filter: scope, traps, extensions, exclude and include.
+
+A URL is accepted, or rejected by exactly one rule: the first that applies in
+the order of RULES. Rule names are stable: they are keys of the report and what
+`crawler why` prints.
+
+Flags change what binds (`-` = does not bind):
+
+    rule               page link   SEED   SITEMAP   REQUISITE
+    requisite                                       unless switched on
+    scope                  x         -       -         -
+    path_segments ...      x         x       x         x
+    extension              x         -       -         x
+    exclude                x         x       x         x
+    include                x         -       -         -
+
+A seed is what the user asked for and a sitemap a means to find pages, so
+neither is held against `include`; a sitemap may lie on another host if the
+robots.txt of a host in scope names it; requisites come from any host.
+
+Patterns are Python regular expressions, searched anywhere in the request form.
+They come from the user, who should keep nested repetitions such as `(a+)+` out
+of them: there is no bound on the time such a pattern takes, only that on the
+length of a URL.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from crawler.config import FilterConfig, TrapsConfig
+from crawler.errors import ConfigError
+from crawler.records import LinkFlag
+from crawler.urlfilter import traps
+from crawler.urls import canonical
+from crawler.urls.canonical import directory, hostname
+from crawler.urls.fingerprint import registrable_domain
+
+REQUISITE = "requisite"
+SCOPE = "scope"
+EXTENSION = "extension"
+EXCLUDE = "exclude"
+INCLUDE = "include"
+
+# Every rule, in the order in which they are tried, with its reason for people.
+RULES = {
+    canonical.UNPARSABLE: "it is no URL: the WHATWG parser rejects it, or its host has no name",
+    canonical.SCHEME: "its scheme is neither http nor https",
+    canonical.TOO_LONG: "it is longer than urls.length_max",
+    REQUISITE: "it is a page requisite, and crawl.requisites is off",
+    SCOPE: "it lies outside the scope of the seeds and of where they redirected to",
+    traps.PATH_SEGMENTS: "its path has more segments than traps.path_segments_max",
+    traps.REPEATED_SEGMENTS: "it repeats a part of its path more often than traps.repeated_segments_max",
+    EXTENSION: "its file name ends with one of filter.exclude_extensions",
+    EXCLUDE: "it matches a pattern of filter.exclude",
+    INCLUDE: "it matches no pattern of filter.include",
+}
+
+# Plain integers: `&` of an IntFlag costs a microsecond.
+_REQUISITE = int(LinkFlag.REQUISITE)
+_ANY_HOST = int(LinkFlag.SEED | LinkFlag.SITEMAP | LinkFlag.REQUISITE)
+_ANY_EXTENSION = int(LinkFlag.SEED | LinkFlag.SITEMAP)
+# Directories whose verdict is remembered, and the longest of them in characters: at most some 4 MB.
+_DIRECTORIES_MAX = 1 << 13
+_DIRECTORY_LENGTH_MAX = 400
+
+_UNKNOWN = "unknown"  # no rule: a directory not judged yet
+
+# A scope can be opened with the state of one that is at least as narrow.
+SCOPES = ("prefix", "host", "domain", "any")
+
+
+class Scope:
+    """The part of the web that the seeds, and where they redirected to, span.
+
+    prefix   below the directory of a seed, on its host and port, by either scheme
+    host     on the host of a seed; scheme and port are ignored, a leading `www.` is folded
+    domain   within the registrable domain of a seed
+    any      everywhere
+
+    It keeps one short entry a host, domain or directory, none in scope any.
+
+    Raises:
+        ConfigError: `kind` is none of SCOPES.
+    """
+
+    def __init__(self, kind: str = "host", urls: Iterable[str] = ()) -> None:
+        if kind not in SCOPES:
+            raise ConfigError(f"crawl.scope: {kind!r} is none of {', '.join(SCOPES)}")
+        self.kind = kind
+        self._entries: set[str] = set()
+        for url in urls:
+            self.add(url)
+
+    def add(self, url: str) -> bool:
+        """Widen the scope by a seed or its redirect (a request form); whether that made a difference."""
+        if self.covers(url):
+            return False
+        self._entries.add(_prefix(url) if self.kind == "prefix" else self._entry(hostname(url)))
+        return True
+
+    def covers(self, url: str) -> bool:
+        """Whether a request form lies within."""
+        if self.kind == "any":
+            return True
+        if self.kind == "prefix":
+            return self._covers_place(_prefix(url))
+        return self._entry(hostname(url)) in self._entries
+
+    def _entry(self, name: str) -> str:
+        return registrable_domain(name) if self.kind == "domain" else _fold(name)
+
+    def _covers_place(self, place: str) -> bool:
+        """Whether a directory or one above it is an entry."""
+        while place:
+            if place in self._entries:
+                return True
+            place = place[: place.rfind("/", 0, -1) + 1]
+        return False
+
+    def state(self) -> dict[str, Any]:
+        """What a restart needs, as plain values: {"kind": str, "entries": [str]}."""
+        return {"kind": self.kind, "entries": sorted(self._entries)}
+
+    @classmethod
+    def from_state(cls, kind: str, state: Mapping[str, Any]) -> "Scope":
+        """The scope of an earlier run, read as `kind`: the same or a wider one.
+
+        Raises:
+            ConfigError: `kind` is unknown, or narrower than that of the earlier run.
+        """
+        scope = cls(kind)
+        if SCOPES.index(kind) < SCOPES.index(state["kind"]):
+            began = state["kind"]
+            raise ConfigError(f"crawl.scope: this crawl began with scope {began}; it cannot become {kind}")
+        for entry in state["entries"]:
+            scope.add("http://" + entry if "/" in entry else f"http://{entry}/")
+        return scope
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def __repr__(self) -> str:
+        return f"Scope({self.kind}, {len(self)} entries)"
+
+
+def _fold(name: str) -> str:
+    """The host name without a leading `www.`, unless that leaves a single label."""
+    return name[4:] if name.startswith("www.") and "." in name[4:] else name
+
+
+def _prefix(url: str) -> str:
+    """Host, port and directory of a request form, without the scheme: "h.example:8080/a/"."""
+    return directory(url).partition("//")[2]
+
+
+def _path_end(url: str) -> str:
+    """The last segment of the path, in lower case."""
+    return url.partition("?")[0].rpartition("/")[2].lower()
+
+
+class UrlFilter:
+    """The verdict on a URL in its request form.
+
+    Args:
+        scope: grows by `widen`; `revision` changes when it did.
+        config: include, exclude, extensions.
+        trap_limits: bounds of the path.
+        requisites: whether links with the flag REQUISITE are wanted.
+
+    Raises:
+        ConfigError: a pattern is no regular expression.
+    """
+
+    def __init__(
+        self,
+        scope: Scope,
+        config: FilterConfig = FilterConfig(),  # noqa: B008 (frozen)
+        trap_limits: TrapsConfig = TrapsConfig(),  # noqa: B008 (frozen)
+        *,
+        requisites: bool = False,
+    ) -> None:
+        self.scope = scope
+        self.revision = 0
+        self._requisites = requisites
+        self._limits = {
+            "segments_max": trap_limits.path_segments_max,
+            "repeats_max": trap_limits.repeated_segments_max,
+        }
+        self._include = _patterns("filter.include", config.include)
+        self._exclude = _patterns("filter.exclude", config.exclude)
+        self._extensions = tuple("." + name.lower().lstrip(".") for name in config.exclude_extensions)
+        self._plain = not (self._include or self._exclude or self._extensions)
+        self._directories: dict[str, str | None] = {}
+
+    def widen(self, url: str) -> bool:
+        """Take a seed, or the redirect of one, into the scope; whether that made a difference."""
+        widened = self.scope.add(url)
+        if widened:
+            self.revision += 1
+            self._directories.clear()
+        return widened
+
+    def verdict(self, url: str, flags: int = 0) -> str:
+        """The name of the rule (a key of RULES) that rejects a request form; "" if it is accepted."""
+        if flags & _REQUISITE and not self._requisites:
+            return REQUISITE
+        if flags & _ANY_HOST:
+            return traps.trap(url, **self._limits) or self._pattern_verdict(url, flags)
+        place = directory(url)
+        rule = self._directories.get(place, _UNKNOWN)
+        if rule is _UNKNOWN:
+            rule = self._directory_verdict(place)
+        if rule is None:
+            rule = traps.trap(url, **self._limits)
+        return rule or ("" if self._plain else self._pattern_verdict(url, flags))
+
+    def _directory_verdict(self, place: str) -> str | None:
+        """SCOPE or what `directory_trap` says: all that hangs on the directory of a page link; remembered."""
+        rule = traps.directory_trap(place, **self._limits) if self.scope.covers(place) else SCOPE
+        if len(self._directories) >= _DIRECTORIES_MAX:
+            self._directories.clear()
+        if len(place) <= _DIRECTORY_LENGTH_MAX:
+            self._directories[place] = rule
+        return rule
+
+    def _pattern_verdict(self, url: str, flags: int) -> str:
+        if self._extensions and not flags & _ANY_EXTENSION and _path_end(url).endswith(self._extensions):
+            return EXTENSION
+        if any(pattern.search(url) for pattern in self._exclude):
+            return EXCLUDE
+        if self._include and not flags & _ANY_HOST and not any(p.search(url) for p in self._include):
+            return INCLUDE
+        return ""
+
+    def __repr__(self) -> str:
+        return f"UrlFilter({self.scope!r}, revision {self.revision})"
+
+
+def _patterns(path: str, texts: Iterable[str]) -> tuple[re.Pattern[str], ...]:
+    """The compiled patterns.
+
+    Raises:
+        ConfigError: the first one that does not compile, with the reason.
+    """
+    compiled = []
+    for text in texts:
+        try:
+            compiled.append(re.compile(text))
+        except (re.error, OverflowError, RecursionError) as error:
+            raise ConfigError(f"{path}: {text!r} is no regular expression: {error}") from error
+    return tuple(compiled)

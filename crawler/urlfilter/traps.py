@@ -1,0 +1,65 @@
+"""Traps that show in the path alone (`fetch-behaviour.md`, section 12; Heritrix' decide rules).
+
+A broken relative link on a page that answers under any path makes paths
+without end: `/a/a/a/...`, `/en/shop/en/shop/...`. Two rules bound them: the
+number of segments (TooManyPathSegments), and a unit of one or several
+segments that comes more often in a row than allowed (PathologicalPath, whose
+pattern matches units of several segments too).
+
+Segments are what stands between slashes, empty ones among them; nothing after
+the last slash is no segment: `/a//b/` has the three segments `a`, ``, `b`.
+All functions are pure and look at the path of a request form, in time
+proportional to its length. A limit of 0 switches its rule off. A trap is a
+trap for everything below it, so most verdicts can be had from the directory.
+"""
+
+PATH_SEGMENTS = "path_segments"
+REPEATED_SEGMENTS = "repeated_segments"
+_UNIT_MAX = 6  # segments; more cannot come three times within 20 segments, and it bounds the work
+
+
+def trap(url: str, *, segments_max: int = 20, repeats_max: int = 2) -> str:
+    """The name of the trap rule that a request form falls under, "" if none."""
+    return _rule(_segments(url), segments_max, repeats_max)
+
+
+def directory_trap(directory: str, *, segments_max: int = 20, repeats_max: int = 2) -> str | None:
+    """The rule that all files of a directory fall under, "" if none can, None if it hangs on the file.
+
+    `directory` is a request form that ends with a slash; files have one
+    segment more, or none.
+    """
+    segments = _segments(directory)
+    rule = _rule(segments, segments_max, repeats_max)
+    room = not segments_max or len(segments) < segments_max
+    if rule:
+        return rule if room or rule == PATH_SEGMENTS else None
+    # A unit must stand twice before one more segment can complete the third.
+    settled = not repeats_max or (repeats_max >= 2 and len(set(segments)) == len(segments))
+    return "" if room and settled else None
+
+
+def _segments(url: str) -> list[str]:
+    segments = url[url.index("/", 8) + 1 :].partition("?")[0].split("/")
+    if not segments[-1]:
+        segments.pop()
+    return segments
+
+
+def _rule(segments: list[str], segments_max: int, repeats_max: int) -> str:
+    if segments_max and len(segments) > segments_max:
+        return PATH_SEGMENTS
+    if repeats_max and len(set(segments)) < len(segments) and repeats(segments, repeats_max):
+        return REPEATED_SEGMENTS
+    return ""
+
+
+def repeats(segments: list[str], repeats_max: int) -> bool:
+    """Whether a unit of up to 6 segments stands more than `repeats_max` times in a row."""
+    for unit in range(1, min(_UNIT_MAX, len(segments) // (repeats_max + 1)) + 1):
+        run = 0  # positions in a row that equal the one a unit before
+        for position in range(unit, len(segments)):
+            run = run + 1 if segments[position] == segments[position - unit] else 0
+            if run == unit * repeats_max:
+                return True
+    return False

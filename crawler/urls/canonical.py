@@ -1,0 +1,292 @@
+"""The forms of a URL (`fetch-behaviour.md`, section 4).
+
+    raw_url   as it stood on the page                         "../A%7e?q=é#top"
+    url       request form: sent and stored, ASCII            "http://h.example/A%7e?q=%C3%A9"
+    key       duplicate key: only hashed, never sent          b"http://h.example/A~?q=%C3%A9"
+
+`resolve` makes the request form: the WHATWG URL parser (ada) against the
+page's base, the query in the page's encoding, then fragment, credentials and
+one trailing dot of the host taken off. The parser has by then lowered the
+host, turned it into A-labels (UTS 46), dropped the default port and resolved
+dot segments; path and query stay as it gives them, so no escape is ever
+decoded, encoded again or re-ordered. `canonical(canonical(u)) ==
+canonical(u)`.
+
+`duplicate_key` maps spellings that are surely the same resource onto one
+another: escapes of unreserved characters decoded, hex digits of the others in
+upper case, session identifiers removed.
+
+The functions `hostname`, `authority`, `directory` and `target` cut strings and
+trust their argument to be a request form.
+
+Most hrefs are plain: `../a/b.html?x=1`, or absolute and already in the final
+form. What the parser makes of those is known: `plain_join` glues them to the
+directories of the base, in a fifth of the time, and leaves the rest to it.
+
+Nothing here raises for any text: what is not a usable http or https URL gives
+None, or from `resolve_or_rule` the name of the rule that says why.
+"""
+
+import codecs
+import re
+from functools import lru_cache
+
+from ada_url import URL, join_url
+
+LENGTH_MAX = 8192  # octets; RFC 9110 section 4.1 asks for at least 8,000
+RAW_LENGTH_FACTOR = 8  # times the limit: dot segments and newlines shrink, but beyond this nothing is parsed
+SESSION_IDS_VERSION = 1  # of the list in _SESSION_PATH and _SESSION_QUERY; a change makes other keys
+
+# Why a raw URL has no request form. The URL filter explains the names.
+UNPARSABLE = "unparsable"
+SCHEME = "scheme"
+TOO_LONG = "too_long"
+
+
+def parse(raw_url: str, base: str | None = None) -> str | None:
+    """The serialised WHATWG URL, of any scheme and with its fragment; None on failure.
+
+    Lone surrogates count as U+FFFD, as in the standard's USVString.
+    """
+    try:
+        return URL(raw_url).href if base is None else join_url(base, raw_url)
+    except ValueError:
+        return _parse_scalar(raw_url, base)
+
+
+def _parse_scalar(raw_url: str, base: str | None) -> str | None:
+    """Parse once more if it was lone surrogates that the parser refused."""
+    clean, clean_base = _scalar(raw_url), None if base is None else _scalar(base)
+    return parse(clean, clean_base) if (clean, clean_base) != (raw_url, base) else None
+
+
+def _scalar(text: str) -> str:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return text
+
+
+def resolve(base: str, raw_url: str, *, encoding: str = "utf-8", length_max: int = LENGTH_MAX) -> str | None:
+    """The request form of `raw_url` on a page with `base`; None if it is to be dropped.
+
+    `encoding` is the page's WHATWG encoding name; it is used for the query
+    alone, the path is always UTF-8.
+    """
+    return resolve_or_rule(base, raw_url, encoding=encoding, length_max=length_max)[0] or None
+
+
+def canonical(raw_url: str, *, length_max: int = LENGTH_MAX) -> str | None:
+    """The request form of an absolute URL; None if it has none."""
+    return resolve_or_rule(None, raw_url, length_max=length_max)[0] or None
+
+
+def resolve_or_rule(
+    base: str | None, raw_url: str, *, encoding: str = "utf-8", length_max: int = LENGTH_MAX
+) -> tuple[str, str]:
+    """(request form, "") or ("", name of the rule that drops it)."""
+    end = raw_url.find("#")
+    if end >= 0:  # the mark stays: it keeps a space before it from being trimmed
+        raw_url = raw_url[: end + 1]
+    if len(raw_url) > RAW_LENGTH_FACTOR * length_max:
+        return "", TOO_LONG
+    if encoding != "utf-8" and "?" in raw_url and not (raw_url.isascii() and raw_url.isprintable()):
+        raw_url = _encode_query(raw_url, encoding)
+    href = parse(raw_url, base)
+    if href is None:
+        return "", UNPARSABLE
+    if not href.startswith(("http://", "https://")):
+        return "", SCHEME
+    return _request_form(href, length_max)
+
+
+def _request_form(href: str, length_max: int) -> tuple[str, str]:
+    """Take fragment, credentials and the host's trailing dot off a parsed http(s) URL."""
+    href = href.partition("#")[0]  # of the base, when the raw URL was empty
+    start = 8 if href[4] == "s" else 7
+    slash = href.index("/", start)
+    if "@" in href[start:slash] or href[slash - 1] == "." or ".:" in href[start:slash]:
+        netloc = _bare_netloc(href[start:slash])
+        if not netloc:
+            return "", UNPARSABLE
+        href = href[:start] + netloc + href[slash:]
+    return ("", TOO_LONG) if len(href) > length_max else (href, "")
+
+
+def _bare_netloc(netloc: str) -> str:
+    """The authority without credentials and without one trailing dot; "" if an empty label is left.
+
+    A name that still ends with a dot, or is nothing but dots, names no host.
+    """
+    netloc = netloc.rpartition("@")[2]
+    if netloc[0] == "[":  # an IPv6 address has colons of its own, and no dot at its end
+        return netloc
+    host, colon, port = netloc.partition(":")
+    host = host.removesuffix(".")
+    return "" if not host or host.endswith(".") else host + colon + port
+
+
+# The percent-encode set of special queries (WHATWG URL 1.3), as bytes.
+_QUERY_ESCAPES = [
+    f"%{byte:02X}" if byte <= 0x20 or byte >= 0x7F or byte in b"\"#<>'" else chr(byte) for byte in range(256)
+]
+_TRIMMED = "".join(map(chr, range(0x21)))  # C0 controls and space, off both ends of any URL
+_REMOVED = {ord(character): None for character in "\t\n\r"}
+
+
+def _encode_query(raw_url: str, encoding: str) -> str:
+    """Percent-encode the query, from the first `?`, in the page's encoding.
+
+    This is the standard's "percent-encode after encode": what the encoding
+    cannot say becomes a decimal character reference. The caller has emptied
+    the fragment.
+    """
+    codec = query_codec(encoding)
+    if codec == "utf-8":
+        return raw_url
+    before, mark, query = raw_url.strip(_TRIMMED).translate(_REMOVED).partition("?")
+    query = _scalar(query.removesuffix("#")).translate(_CODEC_EXCEPTIONS.get(codec, {}))
+    encoded = query.encode(codec, "crawler.reference")
+    return before + mark + "".join(map(_QUERY_ESCAPES.__getitem__, encoded))
+
+
+def _reference(error: UnicodeError) -> tuple[str, int]:
+    """Codec error handler: the percent-encoded decimal character references of what cannot be encoded."""
+    assert isinstance(error, UnicodeEncodeError), error
+    bad = error.object[error.start : error.end]
+    return "".join(f"%26%23{ord(character)}%3B" for character in bad), error.end
+
+
+codecs.register_error("crawler.reference", _reference)
+
+# Where Python's codec and the standard's encoder differ, what the query gets instead.
+_GB18030_EXCEPTIONS = {0xE5E5: "%26%2358853%3B"}
+_CODEC_EXCEPTIONS = {
+    "gb18030": _GB18030_EXCEPTIONS,
+    "gbk": _GB18030_EXCEPTIONS,
+    "iso2022_jp": dict.fromkeys((0x0E, 0x0F, 0x1B), "%26%2365533%3B"),  # they would switch its character sets
+    "cp1252": {code: f"%{code:02X}" for code in (0x81, 0x8D, 0x8F, 0x90, 0x9D)},
+}
+# "Get an output encoding" of the standard; a page in one of these writes its queries in UTF-8.
+_UTF8_OUTPUT = {"utf-8", "utf-16le", "utf-16be", "replacement"}
+
+
+@lru_cache(maxsize=512)
+def query_codec(encoding: str) -> str:
+    """The name of the Python codec that writes queries of pages in `encoding`; UTF-8 for unknown labels."""
+    import webencodings  # imported here: most pages are UTF-8
+
+    known = webencodings.lookup(encoding)
+    if known is None or known.name in _UTF8_OUTPUT:
+        return "utf-8"
+    return known.codec_info.name
+
+
+_ESCAPE = re.compile(r"%[0-9A-Fa-f]{2}")
+_UNRESERVED = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~")
+
+
+def _normal_escape(match: re.Match[str]) -> str:
+    character = chr(int(match[0][1:], 16))
+    return character if character in _UNRESERVED else match[0].upper()
+
+
+# Version 1. Names are case-blind; a value ends at the next delimiter of its kind.
+_SESSION_PATH = re.compile(r";jsessionid=[^/;]*|/\(S\([^/()]*\)\)(?=/|$)", re.IGNORECASE)
+_SESSION_QUERY = re.compile(r"(?:PHPSESSID|CFID|CFTOKEN)=.*|sid=[0-9a-f]{32}", re.IGNORECASE | re.DOTALL)
+
+
+def duplicate_key(url: str, *, strip_session_ids: bool = True) -> bytes:
+    """The duplicate key of a request form, as ASCII bytes. It is only ever hashed."""
+    if "%" in url:
+        url = _ESCAPE.sub(_normal_escape, url)
+    if strip_session_ids and ("?" in url or ";" in url or "(" in url):
+        url = _without_session(url)
+    return url.encode("ascii")
+
+
+def _without_session(url: str) -> str:
+    path, mark, query = url.partition("?")
+    if ";" in path or "(" in path:
+        start = url.index("/", 8)
+        path = path[:start] + (_SESSION_PATH.sub("", path[start:]) or "/")
+    if query and "=" in query:
+        fields = query.split("&")
+        kept = [field for field in fields if not _SESSION_QUERY.fullmatch(field)]
+        if len(kept) < len(fields):
+            query = "&".join(kept)
+            mark = mark if kept else ""
+    return path + mark + query
+
+
+# Plain references. Segments that the parser passes on as they are: no colon (it might be a scheme), no dot
+# in front (dot segments), nothing that gets escaped. A host in its final form: lower case, no port, no
+# punycode (it might be invalid), a letter first in the last label (it might be a number). No repetition
+# gives back.
+_SEGMENT = r"[\w~+,;=@()!$&*-][\w.~+,;=@()!$&*-]*+"
+_PATH = rf"(?:{_SEGMENT}/)*+(?:{_SEGMENT}(?:\?[\w.~=&;/+%:,@!$()*?-]*+)?+)?+"
+_PLAIN_RELATIVE = re.compile(rf"((?:\.\./)*+|/){_PATH}", re.ASCII)
+_PLAIN_ABSOLUTE = re.compile(
+    rf"https?://(?![^/]*xn--)(?:[a-z0-9_-]++\.)*+[a-z][a-z0-9_-]*+(/{_PATH})?", re.ASCII
+)
+
+
+_DEPTH_MAX = 40  # slashes; the ancestors of a path take room by the square of its depth
+
+
+def ancestors(base: str) -> tuple[str, ...]:
+    """The directory of an http(s) URL and those above it, up to the root.
+
+    () if it has no request form, or is so deep that only the parser should
+    handle it.
+    """
+    url = canonical(base)
+    if url is None or url.count("/") > _DEPTH_MAX:
+        return ()
+    found = [directory(url)]
+    while found[-1].count("/") > 3:
+        found.append(found[-1][: found[-1].rindex("/", 0, -1) + 1])
+    return tuple(found)
+
+
+def plain_join(above: tuple[str, ...], href: str) -> str:
+    """What `resolve` gives for a plain `href` on a base with these `ancestors`; "" for any other href.
+
+    The length is not looked at.
+    """
+    match = _PLAIN_RELATIVE.fullmatch(href)
+    if match is None:
+        match = _PLAIN_ABSOLUTE.fullmatch(href)
+        return "" if match is None else href if match[1] else href + "/"
+    if not above or not href:
+        return ""
+    end = match.end(1)
+    if end == 1:
+        return above[-1] + href[1:]
+    return above[min(end // 3, len(above) - 1)] + href[end:]
+
+
+def directory(url: str) -> str:
+    """A request form up to the last slash of its path."""
+    query = url.find("?")
+    return url[: url.rindex("/", 0, query) + 1] if query >= 0 else url[: url.rindex("/") + 1]
+
+
+def authority(url: str) -> str:
+    """`scheme://host[:port]` of a request form."""
+    return url[: url.index("/", 8)]
+
+
+def target(url: str) -> str:
+    """Path and query of a request form."""
+    return url[url.index("/", 8) :]
+
+
+def hostname(url: str) -> str:
+    """The host of a request form, without the port; an IPv6 address keeps its brackets."""
+    start = 8 if url[4] == "s" else 7
+    netloc = url[start : url.index("/", start)]
+    if ":" not in netloc or netloc[-1] == "]":
+        return netloc
+    return netloc[: netloc.rindex(":")]

@@ -1,0 +1,95 @@
+"""Authorities that were proven to be two names of one site (`fetch-behaviour.md`, section 4).
+
+Many a site answers `http://h/x` with a redirect to `https://h/x`, or leads
+from the bare domain to `www` or back. Once an authority has sent 5 requests to
+the same path and query of one other authority, its URLs take that one's
+duplicate keys, and the second copy of each link is known without being asked.
+
+    http -> https, www <-> apex, or both at once; default ports only
+
+An authority that has itself answered a request with a page never becomes an
+alias: it may redirect its log-in pages and no others. What is proven stays
+proven, and proofs cannot form a ring. Only keys change, never what is sent.
+
+What was learned is this process's own: links from peers carry the fingerprint
+the peer gave them. The owner of a domain, which fetches it and so learns of
+its redirects, computes fingerprints again where that matters.
+"""
+
+from collections import OrderedDict
+from collections.abc import Mapping
+
+from crawler.urls.canonical import authority, target
+
+PROOFS = 5  # redirects from one authority to the same path of another
+_PROVEN_MAX = 100_000  # pairs, about 250 bytes each; beyond, redirects just cost a request again
+_TRIAL_MAX = 20_000  # authorities counted or known to answer; the one not heard of longest is forgotten
+_ANSWERED = ("", 0)
+
+
+class Equivalences:
+    """Counts redirects between authorities; `proven` maps an authority to the one that stands for it."""
+
+    def __init__(self, proven: Mapping[str, str] | None = None) -> None:
+        self.proven: dict[str, str] = dict(proven or {})
+        self.revision = 0
+        self._trial: OrderedDict[str, tuple[str, int]] = OrderedDict()
+
+    def redirected(self, url: str, location: str) -> bool:
+        """Note a redirect between two request forms; whether that proved an equivalence."""
+        source, other = authority(url), authority(location)
+        if source in self.proven or target(url) != target(location) or not _names_of_one_site(source, other):
+            return False
+        known, count = self._trial.get(source, (other, 0))
+        if (known, count) == _ANSWERED or self._stands_for(other) == source:
+            return False
+        count = count + 1 if known == other else 1
+        if count >= PROOFS and len(self.proven) < _PROVEN_MAX:
+            return self._prove(source, other)
+        self._note(source, (other, count))
+        return False
+
+    def answered(self, url: str) -> None:
+        """Note that a request form was answered with a page: its authority is no mere alias."""
+        self._note(authority(url), _ANSWERED)
+
+    def state(self) -> dict[str, str]:
+        """What a restart needs: the argument `proven` of a new object."""
+        return dict(self.proven)
+
+    def _prove(self, source: str, other: str) -> bool:
+        final = self._stands_for(other)
+        for name, known in self.proven.items():
+            if known == source:
+                self.proven[name] = final
+        self.proven[source] = final
+        self._trial.pop(source, None)
+        self.revision += 1
+        return True
+
+    def _stands_for(self, name: str) -> str:
+        return self.proven.get(name, name)
+
+    def _note(self, source: str, entry: tuple[str, int]) -> None:
+        self._trial[source] = entry
+        self._trial.move_to_end(source)
+        if len(self._trial) > _TRIAL_MAX:
+            self._trial.popitem(last=False)
+
+    def _check(self) -> None:
+        assert not self.proven.keys() & set(self.proven.values()), self  # one step, no rings
+        assert len(self._trial) <= _TRIAL_MAX, self
+        assert len(self.proven) <= _PROVEN_MAX, self
+
+    def __repr__(self) -> str:
+        return f"Equivalences({len(self.proven)} proven, {len(self._trial)} on trial)"
+
+
+def _names_of_one_site(source: str, other: str) -> bool:
+    """Whether two authorities differ in nothing but http -> https and a leading `www.`."""
+    if source == other or source.startswith("https:") and other.startswith("http:"):
+        return False
+    source, other = source.partition("//")[2], other.partition("//")[2]
+    if ":" in source or ":" in other:
+        return False
+    return source.removeprefix("www.") == other.removeprefix("www.")

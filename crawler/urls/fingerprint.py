@@ -1,0 +1,177 @@
+"""Fingerprints: 64 bits that stand for a URL (`seen-urls.md`, section 1).
+
+    fingerprint(url) = H(domain)[top 16 bits] << 48 | H(key)[low 48 bits]
+
+`key` is the duplicate key, `domain` the registrable domain of its host (the
+host itself with `partition="host"`), H a hash keyed by the seed of the crawl.
+The top 16 bits are the URL's bucket: all URLs of a domain have the same, so
+they belong to one process and lie side by side in sorted files.
+
+The seed is secret. With a known one, a URL with the fingerprint of a victim's
+page can be computed in seconds, and that page would never be fetched. For
+crawls of hostile sites there is `method="blake2b"`.
+
+Among N URLs, N^2/2^65 are expected to be lost to collisions if hosts spread
+evenly, and n^2/2^49 more for a host of n URLs.
+"""
+
+import hashlib
+from array import array
+from collections.abc import Callable, Iterable
+from functools import lru_cache
+from importlib.metadata import version
+from typing import Any
+
+import mmh3
+import numpy as np
+from numpy.typing import NDArray
+
+from crawler.errors import ConfigError
+from crawler.urls.canonical import authority, duplicate_key, hostname, target
+from crawler.urls.equivalence import Equivalences
+
+SEED_BYTES = 16
+BUCKET_COUNT = 1 << 16
+CHECK_URL = "http://fingerprint.check/"
+_LOW_48 = (1 << 48) - 1
+_ALL_64 = (1 << 64) - 1
+_HOSTS_MAX = 1 << 16  # hosts whose bucket is remembered: a page has few, a process some 10,000 at hand
+
+
+@lru_cache(maxsize=1)
+def _suffix_list() -> Any:
+    from publicsuffixlist import PublicSuffixList  # imported and read on first use: some 40 ms
+
+    return PublicSuffixList()
+
+
+def suffix_list_version() -> str:
+    """The version of the public suffix list; a crawl is pinned to it, since buckets hang on it."""
+    return version("publicsuffixlist")
+
+
+@lru_cache(maxsize=_HOSTS_MAX)
+def registrable_domain(name: str) -> str:
+    """The registrable domain of a canonical host name by the public suffix list, private section included.
+
+    Addresses, public suffixes themselves and names without one are their own
+    domain.
+    """
+    if name.endswith("]") or name.rpartition(".")[2].isdigit():
+        return name
+    return _suffix_list().privatesuffix(name) or name
+
+
+class Fingerprinter:
+    """Hashes URLs, hosts and domains under the seed of one crawl.
+
+    Args:
+        seed: 16 secret bytes, the same on all processes of a crawl. mmh3 uses
+            the first four (little-endian), blake2b all.
+        method: "mmh3" (0.12 us a URL) or "blake2b" (0.6 us).
+        partition: "domain" or "host": what the bucket is the hash of.
+        strip_session_ids: whether session identifiers are left out of the key.
+        equivalences: proven ones are applied to keys; it may learn meanwhile.
+
+    Raises:
+        ConfigError: the seed's length, the method or the partition is unknown.
+    """
+
+    def __init__(
+        self,
+        seed: bytes,
+        *,
+        method: str = "mmh3",
+        partition: str = "domain",
+        strip_session_ids: bool = True,
+        equivalences: Equivalences | None = None,
+    ) -> None:
+        if len(seed) != SEED_BYTES:
+            raise ConfigError(f"fingerprint seed: {len(seed)} bytes, {SEED_BYTES} expected")
+        if partition not in ("domain", "host"):
+            raise ConfigError(f"urls.partition: {partition!r} is neither domain nor host")
+        self._number = _hash_function(method, seed)
+        self._partition = partition
+        self._strip = strip_session_ids
+        self._equivalences = equivalences or Equivalences()
+        self._aliases = self._equivalences.proven
+        self._host_bits: dict[str, int] = {}
+        self._authority_bits: dict[str, int] = {}
+
+    def hash(self, data: bytes) -> int:
+        """H: the first 8 bytes of the keyed digest, little-endian."""
+        return self._number(data) & _ALL_64
+
+    def bucket(self, name: str) -> int:
+        """The bucket of a host: 0 to 65,535."""
+        return self._bits_of_host(name) >> 48
+
+    def host_key(self, name: str) -> int:
+        """64 bits that stand for a host: its bucket on top, 48 bits of the hash of its name below."""
+        return self._bits_of_host(name) | self._number(name.encode("ascii")) & _LOW_48
+
+    @property
+    def revision(self) -> int:
+        """Changes when fingerprints do, because an equivalence was proven."""
+        return self._equivalences.revision
+
+    def key(self, url: str) -> bytes:
+        """The duplicate key of a request form, proven equivalences applied."""
+        alias = self._aliases.get(authority(url))
+        return duplicate_key(alias + target(url) if alias else url, strip_session_ids=self._strip)
+
+    def fingerprint(self, url: str) -> int:
+        """The fingerprint of a request form. The bucket is always that of its own host."""
+        bits = self._authority_bits.get(url[: url.index("/", 8)])
+        if bits is None:
+            bits = self._bits_of_authority(url)
+        key = self.key(url) if self._aliases else duplicate_key(url, strip_session_ids=self._strip)
+        return bits | self._number(key) & _LOW_48
+
+    def fingerprints(self, urls: Iterable[str]) -> NDArray[np.uint64]:
+        """The fingerprints of many request forms, shape (n,)."""
+        return np.frombuffer(array("Q", map(self.fingerprint, urls)), np.uint64)
+
+    @property
+    def check_value(self) -> int:
+        """The fingerprint of a fixed URL: equal on two processes only if seed and method are."""
+        return self.fingerprint(CHECK_URL)
+
+    def _bits_of_host(self, name: str) -> int:
+        """The bucket of a host, shifted to the top of 64 bits; remembered."""
+        bits = self._host_bits.get(name)
+        if bits is None:
+            domain = registrable_domain(name) if self._partition == "domain" else name
+            bits = _remember(self._host_bits, name, self.hash(domain.encode("ascii")) & ~_LOW_48)
+        return bits
+
+    def _bits_of_authority(self, url: str) -> int:
+        return _remember(self._authority_bits, authority(url), self._bits_of_host(hostname(url)))
+
+    def __repr__(self) -> str:
+        return f"Fingerprinter(partition={self._partition!r}, {len(self._host_bits)} hosts remembered)"
+
+
+def _remember(memo: dict[str, int], name: str, bits: int) -> int:
+    """Put `bits` into a bounded memo, which starts afresh when it is full, and return them."""
+    if len(memo) >= _HOSTS_MAX:
+        memo.clear()
+    memo[name] = bits
+    return bits
+
+
+def _hash_function(method: str, seed: bytes) -> Callable[[bytes], int]:
+    """bytes -> a number whose lowest 64 bits are the first 8 bytes of the digest, little-endian."""
+    if method == "mmh3":
+        number, digest = int.from_bytes(seed[:4], "little"), mmh3.mmh3_x64_128_uintdigest
+        return lambda data: digest(data, number)
+    if method == "blake2b":
+        blake2b = hashlib.blake2b
+        return lambda data: int.from_bytes(blake2b(data, digest_size=8, key=seed).digest(), "little")
+    raise ConfigError(f"urls.fingerprint: {method!r} is neither mmh3 nor blake2b")
+
+
+def cache_keys(fingerprints: NDArray[np.uint64] | Iterable[int]) -> NDArray[np.uint64]:
+    """The CLOCK cache's keys: fingerprints turned left by 16 bits, the URL's own bits before the bucket's."""
+    values = np.asarray(fingerprints, np.uint64)
+    return values << np.uint64(16) | values >> np.uint64(48)

@@ -1,0 +1,126 @@
+"""CPU per kept-alive GET of 45 kB: the crawler's client against a bare aiohttp session, in one run.
+
+    python scripts/bench/fetch.py [--rounds 5] [--fetches 4000] [--profile]
+
+The server is nginx in processes of its own, 16 hosts on 127.0.0.1 upwards; the
+figure is this process's CPU time. Rounds alternate, the median is printed.
+"""
+
+import argparse
+import asyncio
+import cProfile
+import shutil
+import socket
+import statistics
+import subprocess
+import tempfile
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import aiohttp
+import uvloop
+from yarl import URL
+
+from crawler.clock import SystemClock
+from crawler.config import FetchConfig, IdentityConfig, NetworkConfig
+from crawler.fetcher.client import Client
+from crawler.fetcher.request import Request
+
+HOSTS = 16
+PAGE_BYTES = 45_000
+
+NGINX = """
+worker_processes 1; daemon off; pid {folder}/nginx.pid; error_log {folder}/error.log crit;
+events {{ worker_connections 1024; }}
+http {{ access_log off; default_type text/html; keepalive_requests 1000000; tcp_nodelay on;
+  sendfile on; open_file_cache max=16; client_body_temp_path {folder}; proxy_temp_path {folder};
+  fastcgi_temp_path {folder}; uwsgi_temp_path {folder}; scgi_temp_path {folder};
+  server {{ listen {port}; root {folder}; }} }}
+"""
+
+
+@contextmanager
+def server() -> Iterator[int]:
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        folder.chmod(0o755)
+        (folder / "page.html").write_bytes((b"<a href='/some/page'>text of a link</a>\n" * 2000)[:PAGE_BYTES])
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            port = probe.getsockname()[1]
+        (folder / "nginx.conf").write_text(NGINX.format(folder=folder, port=port))
+        program = shutil.which("nginx") or "/usr/sbin/nginx"
+        process = subprocess.Popen([program, "-c", str(folder / "nginx.conf"), "-p", str(folder)])
+        try:
+            for _ in range(100):
+                with socket.socket() as probe:
+                    if probe.connect_ex(("127.0.0.1", port)) == 0:
+                        break
+                time.sleep(0.05)
+            yield port
+        finally:
+            process.terminate()
+            process.wait()
+
+
+async def measure(get: Callable[[str], Awaitable[int]], port: int, fetches: int) -> float:
+    """CPU microseconds a fetch, one request at a time on each of the hosts."""
+
+    async def host(number: int) -> None:
+        url = f"http://127.0.0.{number + 1}:{port}/page.html"
+        for _ in range(fetches // HOSTS):
+            assert await get(url) == PAGE_BYTES
+
+    before = time.process_time()
+    await asyncio.gather(*(host(number) for number in range(HOSTS)))
+    return (time.process_time() - before) / fetches * 1e6
+
+
+async def main(rounds: int, fetches: int, profile: bool) -> None:
+    client = Client(
+        FetchConfig(), IdentityConfig(), NetworkConfig(allow_networks=("127.0.0.0/8",)), SystemClock()
+    )
+    await client.start()
+    session = aiohttp.ClientSession(
+        connector=aiohttp.TCPConnector(limit=0, ttl_dns_cache=3600),
+        cookie_jar=aiohttp.DummyCookieJar(),
+        timeout=aiohttp.ClientTimeout(total=None),
+        skip_auto_headers=("Accept", "User-Agent"),
+    )
+
+    async def bare(url: str) -> int:
+        async with session.get(URL(url, encoded=True), allow_redirects=False) as response:
+            return len(await response.read())
+
+    async def ours(url: str) -> int:
+        fetch = await client.fetch(Request(url, keep_alive=10.0))
+        return len(fetch.content)
+
+    figures: dict[str, list[float]] = {"bare": [], "ours": []}
+    with server() as port:
+        await measure(bare, port, fetches // 4)
+        await measure(ours, port, fetches // 4)
+        for _ in range(rounds):
+            figures["bare"].append(await measure(bare, port, fetches))
+            figures["ours"].append(await measure(ours, port, fetches))
+        if profile:
+            profiler = cProfile.Profile()
+            profiler.enable()
+            await measure(ours, port, fetches)
+            profiler.disable()
+            profiler.print_stats("tottime")
+        await session.close()
+        await client.close()
+    bare_cost, our_cost = statistics.median(figures["bare"]), statistics.median(figures["ours"])
+    print(f"aiohttp GET {bare_cost:.1f} us, Client.fetch {our_cost:.1f} us, ratio {our_cost / bare_cost:.2}")
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--fetches", type=int, default=4000)
+    parser.add_argument("--profile", action="store_true")
+    arguments = parser.parse_args()
+    uvloop.run(main(arguments.rounds, arguments.fetches, arguments.profile))

@@ -1,0 +1,107 @@
+"""CPU time of the way from raw hrefs to accepted links, on real HTML.
+
+    python scripts/bench/intake.py DIR... [--pages N] [--memo BYTES]
+
+Every DIR is served as a host of its own in thought: its .html files are parsed
+once, outside the measurement, and their hrefs are taken as a crawl takes them:
+one page of each host in turn. Printed are microseconds a page and a link for
+the intake with its memo, for the same without, and, as the reference in the
+same run, for a bare `ada_url.join_url` of every href; then the cost of the
+single steps.
+"""
+
+import argparse
+import os
+import time
+from collections.abc import Callable
+from itertools import chain, zip_longest
+from pathlib import Path
+
+import ada_url
+from selectolax.lexbor import LexborHTMLParser
+
+from crawler.urlfilter.intake import Intake
+from crawler.urlfilter.rules import Scope, UrlFilter
+from crawler.urls.canonical import duplicate_key, hostname, resolve
+from crawler.urls.fingerprint import Fingerprinter, registrable_domain
+
+Page = tuple[str, list[str]]
+BODY_BYTES_MAX = 2 << 20
+
+
+def pages_of(folder: Path, limit: int) -> list[Page]:
+    """(URL, unique hrefs) of up to `limit` HTML files, in the order of their directories."""
+    found = []
+    for path in sorted(folder.rglob("*.html"))[:limit]:
+        if path.is_file() and path.stat().st_size < BODY_BYTES_MAX:
+            tree = LexborHTMLParser(path.read_bytes())
+            hrefs = [node.attributes.get("href") or "" for node in tree.css("a[href]")]
+            url = f"http://{folder.name.lower().replace('+', '-')}.example/{path.relative_to(folder)}"
+            found.append((ada_url.normalize_url(url), list(dict.fromkeys(hrefs))))
+    return found
+
+
+def cpu(work: Callable[[], object]) -> float:
+    """CPU seconds of one call."""
+    began = time.process_time()
+    work()
+    return time.process_time() - began
+
+
+def intake(memo_bytes_max: int) -> Intake:
+    return Intake(UrlFilter(Scope("any")), Fingerprinter(os.urandom(16)), memo_bytes_max=memo_bytes_max)
+
+
+def bare_join(pages: list[Page]) -> None:
+    for base, hrefs in pages:
+        for href in hrefs:
+            try:
+                ada_url.join_url(base, href)
+            except ValueError:
+                pass
+
+
+def steps(pages: list[Page]) -> None:
+    """The cost of each step for links that are not remembered."""
+    pairs = [(base, href) for base, hrefs in pages[:200] for href in hrefs]
+    urls = [url for base, href in pairs if (url := resolve(base, href))]
+    url_filter, fingerprinter = UrlFilter(Scope("host", urls[:1])), Fingerprinter(bytes(16))
+    work: dict[str, Callable[[], object]] = {
+        "resolve": lambda: [resolve(base, href) for base, href in pairs],
+        "verdict, scope host": lambda: [url_filter.verdict(url) for url in urls],
+        "hostname": lambda: [hostname(url) for url in urls],
+        "duplicate_key": lambda: [duplicate_key(url) for url in urls],
+        "fingerprint": lambda: [fingerprinter.fingerprint(url) for url in urls],
+        "fingerprints": lambda: fingerprinter.fingerprints(urls),
+    }
+    for name, call in work.items():
+        print(f"  {name:<22} {min(cpu(call) for _ in range(3)) / len(urls) * 1e6:6.2f} us a link")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("folders", nargs="+", type=Path)
+    parser.add_argument("--pages", type=int, default=60, help="of each folder")
+    parser.add_argument("--memo", type=int, default=24 << 20, help="bytes")
+    options = parser.parse_args()
+    sites = [pages for folder in options.folders if (pages := pages_of(folder, options.pages))]
+    pages = [page for page in chain.from_iterable(zip_longest(*sites)) if page]
+    links = sum(len(hrefs) for _, hrefs in pages)
+    print(f"{len(sites)} hosts, {len(pages)} pages, {links / len(pages):.1f} distinct hrefs a page")
+    kept, bare = intake(options.memo), intake(0)
+    registrable_domain("load.the.list.example")
+    for name, work in (
+        ("intake", lambda: [kept.take(*page) for page in pages]),
+        ("intake, no memo", lambda: [bare.take(*page) for page in pages]),
+        ("ada_url.join_url", lambda: bare_join(pages)),
+    ):
+        spent = cpu(work)
+        print(f"{name:<18} {spent / len(pages) * 1e6:7.1f} us a page {spent / links * 1e6:6.2f} us a link")
+    print(kept)
+    steps(pages)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,13 @@
+"""Every test of the DUE that takes `form` runs twice: with the kernels as installed, and interpreted."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.due import forms
+
+
+@pytest.fixture(params=["installed", "interpreted"])
+def form(request: pytest.FixtureRequest) -> Iterator[str]:
+    with forms.using(request.param):
+        yield request.param

@@ -1,0 +1,401 @@
+"""The Eliminator against a model: each new URL's first link comes out once, in order, whatever happens."""
+
+import errno
+import math
+import os
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from crawler.config import DueConfig
+from crawler.due.eliminator import FLUSHED_KEY, LINKS_KEY, RUNS_KEY, Eliminator
+from crawler.errors import ConfigError, DamageError, DirectoryError, StoreError
+from crawler.records import Link
+from crawler.storage.kv import MemoryStore
+from tests.due import forms
+
+LAST = 2**64 - 1
+SMALL = DueConfig(buffer_entries_max=8, merge_chunk_bytes=64, log_bytes_max=400)
+
+
+def link(fingerprint: int, number: int = 0) -> Link:
+    return Link(fingerprint, f"http://host/{fingerprint:x}/{number}", depth=number)
+
+
+class Process:
+    """What the crawl does with an Eliminator, a step at a time; the frontier is the list `handed_out`."""
+
+    def __init__(self, directory: Path, store: MemoryStore, config: DueConfig = SMALL) -> None:
+        self.directory, self.store, self.config = directory, store, config
+        self.handed_out: list[Link] = []
+        self.known: set[int] = set()
+        self.open()
+
+    def open(self) -> None:
+        known = self.known if self.config.method == "memory" else ()
+        self.due = Eliminator(
+            self.directory, self.store, self.config, check_value=7, method="mmh3", known=known
+        )
+        self.flush = self.compaction = None
+
+    def submit(self, links: list[Link]) -> list[Link]:
+        """A group: cache, log, commit. Returns what was appended."""
+        fresh = self.due.admit(np.array([link.fingerprint for link in links], np.uint64))
+        appended = [link for link, is_fresh in zip(links, fresh, strict=True) if is_fresh]
+        self.due.append(appended)
+        self.due.sync()
+        self.commit(self.due.stage)
+        self.due.committed()
+        return appended
+
+    def commit(self, *stages) -> None:
+        batch = self.store.batch(sync=True)
+        for stage in stages:
+            stage(batch)
+        self.store.write(batch)
+
+    def begin_flush(self) -> None:
+        self.flush = self.due.begin_flush(0.0)
+        if self.flush is not None:
+            self.flush.run()
+
+    def end_flush(self) -> None:
+        self.commit(lambda batch: self.due.stage_flush(self.flush, batch))
+        self.handed_out += self.flush.new_links
+        self.known |= {link.fingerprint for link in self.flush.new_links}
+        self.due.flushed(self.flush)
+        self.flush = None
+
+    def begin_compaction(self) -> None:
+        self.compaction = self.due.begin_compaction()
+        if self.compaction is not None:
+            self.compaction.run()
+
+    def end_compaction(self) -> None:
+        self.commit(lambda batch: self.due.stage_compaction(self.compaction, batch))
+        self.due.compacted(self.compaction)
+        self.compaction = None
+
+    def drain(self) -> list[Link]:
+        """Flush and compact until nothing waits; return all that was ever handed out."""
+        if self.flush is not None:
+            self.end_flush()
+        while self.due.pending:
+            self.begin_flush()
+            self.end_flush()
+        if self.compaction is not None:
+            self.end_compaction()
+        self.begin_compaction()
+        if self.compaction is not None:
+            self.end_compaction()
+        return self.handed_out
+
+
+class EliminatorMachine(RuleBasedStateMachine):
+    """Groups, flushes and compactions in any order, overlapping; crashes; both forms of the kernels."""
+
+    @initialize(
+        method=st.sampled_from(["runs", "one_file", "memory"]),
+        buffer=st.sampled_from([1, 3, 8]),
+        form=st.sampled_from(["installed", "interpreted"]),
+    )
+    def make(self, method: str, buffer: int, form: str) -> None:
+        self.form = forms.using(form)
+        self.form.__enter__()
+        self.folder = tempfile.TemporaryDirectory()
+        config = DueConfig(method=method, buffer_entries_max=buffer, merge_chunk_bytes=64, log_bytes_max=300)
+        self.process = Process(Path(self.folder.name), MemoryStore(), config)
+        self.expected: list[Link] = []
+        self.seen: set[int] = set()
+        self.count = 0
+
+    def teardown(self) -> None:
+        if hasattr(self, "process"):
+            assert self.process.drain() == self.expected
+            self.process.due._check()
+            self.process.due.close()
+            self.folder.cleanup()
+            self.form.__exit__(None, None, None)
+
+    def _links(self, numbers: list[int]) -> list[Link]:
+        self.count += len(numbers)
+        return [link(number, self.count - place) for place, number in enumerate(numbers)]
+
+    @rule(
+        numbers=st.lists(
+            st.one_of(st.integers(0, 30), st.sampled_from([LAST, LAST - 1, 1 << 48])), max_size=12
+        )
+    )
+    def submit(self, numbers: list[int]) -> None:
+        links = self._links(numbers)
+        for one in self.process.submit(links):
+            if one.fingerprint not in self.seen:
+                self.seen.add(one.fingerprint)
+                self.expected.append(one)
+        assert {one.fingerprint for one in links} <= self.seen, "a link was dropped that did not wait"
+
+    @precondition(lambda self: self.process.flush is None)
+    @rule()
+    def begin_flush(self) -> None:
+        self.process.begin_flush()
+
+    @precondition(lambda self: self.process.flush is not None)
+    @rule()
+    def end_flush(self) -> None:
+        self.process.end_flush()
+
+    @precondition(lambda self: self.process.flush is not None)
+    @rule()
+    def flush_fails(self) -> None:
+        self.process.due.flush_failed(self.process.flush, 0.0)
+        self.process.flush = None
+
+    @precondition(lambda self: self.process.compaction is None)
+    @rule()
+    def begin_compaction(self) -> None:
+        self.process.begin_compaction()
+
+    @precondition(lambda self: self.process.compaction is not None)
+    @rule()
+    def end_compaction(self) -> None:
+        self.process.end_compaction()
+
+    @precondition(lambda self: self.process.compaction is not None)
+    @rule()
+    def compaction_fails(self) -> None:
+        self.process.due.compaction_failed(self.process.compaction)
+        self.process.compaction = None
+
+    @rule(numbers=st.lists(st.integers(0, 30), max_size=4))
+    def crash(self, numbers: list[int]) -> None:
+        """With a group appended that is never committed, and whatever flush and compaction were under way."""
+        self.process.due.append(self._links(numbers))
+        self.process.due.sync()
+        self.process.due.close()
+        self.process.open()
+
+    @invariant()
+    def holds(self) -> None:
+        if not hasattr(self, "process"):
+            return
+        due = self.process.due
+        due._check()
+        assert self.process.handed_out == self.expected[: len(self.process.handed_out)]
+        assert due.new == len(self.process.handed_out)
+        assert due.links == due.pending + due.known + due.new
+        assert all(due.contains(number) == (number in self.process.known) for number in (0, 1, LAST))
+        assert due.check() == []
+
+
+TestEliminatorMachine = EliminatorMachine.TestCase
+TestEliminatorMachine.settings = settings(max_examples=40, stateful_step_count=25, deadline=None)
+
+
+@pytest.mark.parametrize("count", [0, 1, 8, 9])
+def test_a_flush_of_none_one_a_buffer_and_one_more(tmp_path: Path, form: str, count: int) -> None:
+    process = Process(tmp_path, MemoryStore())
+    process.submit([link(number) for number in range(count)])
+    assert (process.due.begin_flush(0.0) is None) == (count == 0)
+    process.due._flush, flush = None, process.due._flush
+    if flush is not None:
+        process.due._waiting.put_back(flush.pieces)
+    assert process.drain() == [link(number) for number in range(count)]
+    assert process.due.pending == 0 and process.due.links == count
+
+
+def test_a_flush_takes_a_buffer_at_most(tmp_path: Path) -> None:
+    """Groups of 5 with a buffer of 8: one group a flush; what does not fit waits for the next one."""
+    process = Process(tmp_path, MemoryStore())
+    for base in (0, 10, 20):
+        process.submit([link(base + number) for number in range(5)])
+    assert [process.due.pending, process.due.full] == [15, False]
+    process.submit([link(90)])
+    assert process.due.full
+    process.begin_flush()
+    assert process.flush.count == 5
+    process.end_flush()
+    assert process.due.pending == 11 and process.due.wants_flush(0.0)
+
+
+def test_all_in_one_bucket(tmp_path: Path, form: str) -> None:
+    process = Process(tmp_path, MemoryStore())
+    links = [link(77 << 48 | number * number) for number in range(60)]
+    for start in range(0, 60, 7):
+        process.submit(links[start : start + 7])
+    assert process.drain() == links
+    assert sum(map(len, process.due.slice(77, 78))) == 60
+    assert list(process.due.slice(0, 77)) == list(process.due.slice(78, 65_536)) == []
+
+
+def test_repeats_that_wait_are_not_appended(tmp_path: Path, form: str) -> None:
+    process = Process(tmp_path, MemoryStore())
+    assert len(process.submit([link(1), link(2), link(1)])) == 2
+    assert len(process.submit([link(2), link(3)])) == 1
+    assert process.due.repeats == 2 and process.due.links == 3
+    process.drain()
+    assert len(process.submit([link(1)])) == 1, "known, but no longer waiting: the flush will say so"
+    process.drain()
+    assert (process.due.known, process.due.new) == (1, 3)
+
+
+def test_when_to_flush(tmp_path: Path) -> None:
+    process = Process(tmp_path, MemoryStore())
+    due = process.due
+    assert not due.wants_flush(0.0, dry=True) and due.next_wakeup() == math.inf
+    process.submit([link(1)])
+    assert due.next_wakeup() <= 100.0
+    assert not due.wants_flush(100.0) and due.wants_flush(100.0, dry=True)
+    assert due.next_wakeup() == 105.0 and due.wants_flush(105.0)
+    process.submit([link(number) for number in range(2, 9)])
+    assert due.wants_flush(100.0), "the buffer is full"
+    process.begin_flush()
+    assert not due.wants_flush(200.0, dry=True) and due.next_wakeup() == math.inf
+    process.end_flush()
+    assert not due.wants_flush(200.0, dry=True)
+
+
+def test_a_failed_flush_is_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*arguments: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    process = Process(tmp_path, MemoryStore())
+    process.submit([link(1), link(2)])
+    flush = process.due.begin_flush(10.0)
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "fsync", full)
+        with pytest.raises(StoreError):
+            flush.run()
+    process.due.flush_failed(flush, 10.0)
+    assert process.due.pending == 2
+    assert not process.due.wants_flush(12.0, dry=True) and process.due.next_wakeup() == 15.0
+    assert process.due.wants_flush(15.0, dry=True)
+    assert process.drain() == [link(1), link(2)]
+
+
+def test_a_compaction_that_a_flush_overtakes_replaces_exactly_its_inputs(tmp_path: Path) -> None:
+    process = Process(tmp_path, MemoryStore())
+    for base in (0, 10):
+        process.submit([link(base + number) for number in range(4)])
+        process.begin_flush()
+        process.end_flush()
+    process.begin_compaction()
+    process.submit([link(3), link(30)])
+    process.begin_flush()
+    process.end_flush()
+    process.end_compaction()
+    assert [run.count for run in process.due._known.runs] == [8, 1]
+    process.due._check()
+    process.due.close()
+    process.open()
+    assert [run.count for run in process.due._known.runs] == [8, 1] and process.due.new == 9
+    assert len(list((tmp_path / "due").iterdir())) == 2
+
+
+def test_a_join_under_way_when_its_runs_are_merged_and_unlinked(tmp_path: Path) -> None:
+    process = Process(tmp_path, MemoryStore())
+    for base in (0, 10):
+        process.submit([link(base + number) for number in range(4)])
+        process.begin_flush()
+        process.end_flush()
+    process.submit([link(0), link(13), link(40)])
+    flush = process.due.begin_flush(0.0)
+    process.begin_compaction()
+    process.end_compaction()
+    flush.run()
+    assert flush.new_links == [link(40)]
+
+
+@pytest.mark.parametrize(("check_value", "method"), [(8, "mmh3"), (7, "blake2b")])
+def test_another_seed_or_method_is_refused(tmp_path: Path, check_value: int, method: str) -> None:
+    process = Process(tmp_path, MemoryStore())
+    process.submit([link(1)])
+    process.due.close()
+    with pytest.raises(DirectoryError, match="another fingerprint seed or method"):
+        Eliminator(tmp_path, process.store, SMALL, check_value=check_value, method=method)
+
+
+def test_runs_cannot_be_opened_as_memory(tmp_path: Path) -> None:
+    process = Process(tmp_path, MemoryStore())
+    process.submit([link(1)])
+    process.due.close()
+    with pytest.raises(DirectoryError, match=r"due\.method"):
+        Eliminator(tmp_path, process.store, DueConfig(method="memory"), check_value=7, method="mmh3")
+    again = Eliminator(tmp_path, process.store, DueConfig(method="one_file"), check_value=7, method="mmh3")
+    assert again.pending == 1
+
+
+def test_an_unknown_method_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"due\.method must be one of runs, one_file, memory"):
+        Eliminator(tmp_path, MemoryStore(), DueConfig(method="heap"), check_value=7, method="mmh3")
+
+
+@pytest.mark.parametrize("key", [RUNS_KEY, LINKS_KEY, FLUSHED_KEY])
+@pytest.mark.parametrize("damage", ["flipped", "other", "lost"])
+def test_damaged_store_values_are_named(tmp_path: Path, key: bytes, damage: str) -> None:
+    process = Process(tmp_path, MemoryStore())
+    for number in range(3):
+        process.submit([link(number)])
+        process.begin_flush()
+        process.end_flush()
+    value = bytearray(process.store.get(key))
+    value[-1] ^= 1
+    batch = process.store.batch()
+    if damage == "lost":
+        batch.delete(key)
+    else:
+        batch.put(key, bytes(value) if damage == "flipped" else b"\1\x43\xb4\xcc\xd3\x91\xc0")
+    process.store.write(batch)
+    process.due.close()
+    with pytest.raises(DamageError):
+        process.open()
+
+
+def test_what_checking_finds(tmp_path: Path) -> None:
+    """A flipped bit in a run and one in the links log are both reported, with their files."""
+    process = Process(tmp_path, MemoryStore())
+    process.submit([link(number) for number in range(8)])
+    process.begin_flush()
+    process.end_flush()
+    process.submit([link(100)])
+    (run,) = (tmp_path / "due").iterdir()
+    logs = sorted((tmp_path / "links").iterdir())
+    for path, place in ((run, 20), (logs[-1], -3)):
+        data = bytearray(path.read_bytes())
+        data[place] ^= 1
+        path.write_bytes(data)
+    problems = process.due.check()
+    assert any(run.name in problem and "checksum" in problem for problem in problems)
+    assert any(logs[-1].name in problem and "checksum" in problem for problem in problems)
+
+
+def test_contains_and_waits(tmp_path: Path) -> None:
+    process = Process(tmp_path, MemoryStore())
+    process.submit([link(5)])
+    assert process.due.waits(5) and not process.due.contains(5)
+    process.begin_flush()
+    assert process.due.waits(5), "in the flush under way"
+    process.end_flush()
+    assert process.due.contains(5) and not process.due.waits(5) and not process.due.contains(6)
+
+
+def test_a_group_without_links_changes_nothing(tmp_path: Path) -> None:
+    process = Process(tmp_path, MemoryStore())
+    process.submit([])
+    process.submit([])
+    assert process.store.get(LINKS_KEY) is None and process.due.pending == 0
+
+
+def test_thousands_of_links_in_one_group(tmp_path: Path) -> None:
+    """Loading a list of seeds: the log has several blocks, the flushes a buffer each."""
+    config = DueConfig(buffer_entries_max=2000)
+    process = Process(tmp_path, MemoryStore(), config)
+    links = [link(number * 7919 % 2**64, number) for number in range(5000)]
+    process.submit(links)
+    process.due.close()
+    process.open()
+    assert process.drain() == links

@@ -1,0 +1,116 @@
+"""Sort, join, merge and the pending set, in both forms, against numpy and sets."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from crawler.due.kernels import FENCE_STEP
+from tests.due.forms import KERNELS, PENDING_SET
+
+kernels = pytest.fixture(params=list(KERNELS.values()), ids=list(KERNELS))(lambda request: request.param)
+pending_set = pytest.fixture(params=list(PENDING_SET.values()), ids=list(PENDING_SET))(
+    lambda request: request.param
+)
+
+LAST = 2**64 - 1
+FINGERPRINTS = st.one_of(st.integers(0, 40), st.integers(0, LAST), st.integers(LAST - 40, LAST))
+ARRAYS = st.lists(FINGERPRINTS, max_size=60).map(lambda numbers: np.array(numbers, np.uint64))
+
+
+def spread(count: int, seed: int, shape: str) -> np.ndarray:
+    """`count` distinct ascending uint64: anywhere, all in one bucket, or half of them in one."""
+    numbers = np.random.default_rng(seed).integers(0, 2**64, 2 * count + 2, dtype=np.uint64)
+    clumped = {"even": 0, "one bucket": len(numbers), "half in one": count}[shape]
+    numbers[:clumped] = numbers[:clumped] >> np.uint64(16) | np.uint64(0x5555 << 48)
+    numbers = np.random.default_rng(seed).permutation(np.unique(numbers))[:count]
+    numbers[:1], numbers[-1:] = 0, LAST
+    return np.unique(numbers)
+
+
+@given(keys=ARRAYS)
+@settings(deadline=None, max_examples=60)
+@pytest.mark.parametrize("kernels", list(KERNELS.values()), ids=list(KERNELS))
+def test_sort_is_stable(kernels, keys: np.ndarray) -> None:
+    before = keys.copy()
+    ascending, places = kernels.sort(keys)
+    assert (keys == before).all()
+    assert (ascending == np.sort(keys)).all()
+    assert (places == np.argsort(keys, kind="stable")).all()
+
+
+def test_sort_of_many_with_repeats(kernels) -> None:
+    keys = np.random.default_rng(1).integers(0, 2**64, 20_000, dtype=np.uint64)
+    keys[::3] = keys[0]
+    ascending, places = kernels.sort(keys)
+    assert (ascending == np.sort(keys)).all() and (places == np.argsort(keys, kind="stable")).all()
+
+
+@given(left=ARRAYS, right=ARRAYS)
+@settings(deadline=None, max_examples=60)
+@pytest.mark.parametrize("kernels", list(KERNELS.values()), ids=list(KERNELS))
+def test_merge(kernels, left: np.ndarray, right: np.ndarray) -> None:
+    left, right = np.unique(left), np.unique(right)
+    out = np.empty(len(left) + len(right), np.uint64)
+    distinct = kernels.merge(left, right, out)
+    assert out.tolist() == sorted(left.tolist() + right.tolist())
+    assert distinct == (len(np.intersect1d(left, right)) == 0)
+
+
+@pytest.mark.parametrize("shape", ["even", "one bucket", "half in one"])
+@pytest.mark.parametrize("count", [1, 2, FENCE_STEP - 1, FENCE_STEP, FENCE_STEP + 1, 20 * FENCE_STEP + 3])
+def test_join(kernels, count: int, shape: str) -> None:
+    """Keys, their neighbours, and others; keys at the ends of blocks; some queries known before."""
+    keys = spread(count, count, shape)
+    others = np.random.default_rng(3).integers(0, 2**64, 300, dtype=np.uint64)
+    queries = np.unique(np.concatenate([keys[::3], keys + np.uint64(1), keys - np.uint64(1), others]))
+    known = np.zeros(len(queries), np.uint8)
+    known[::7] = 1
+    kernels.join(queries, keys, keys[::FENCE_STEP].copy(), known)
+    assert (known.astype(bool) == (np.isin(queries, keys) | (np.arange(len(queries)) % 7 == 0))).all()
+
+
+def test_join_where_the_guess_is_always_wrong(kernels) -> None:
+    """In each block all keys but the fence lie next to the following fence: a guess is a block off."""
+    blocks = np.arange(1, 30, dtype=np.uint64) << np.uint64(50)
+    inner = np.arange(1, FENCE_STEP, dtype=np.uint64)
+    keys = np.concatenate([np.append(block, block + np.uint64(1 << 50) - inner[::-1]) for block in blocks])
+    queries = np.unique(np.concatenate([keys, keys + np.uint64(1), keys - np.uint64(1)]))
+    known = np.zeros(len(queries), np.uint8)
+    kernels.join(queries, keys, keys[::FENCE_STEP].copy(), known)
+    assert (known.astype(bool) == np.isin(queries, keys)).all()
+
+
+def test_join_of_nothing(kernels) -> None:
+    nothing = np.zeros(0, np.uint64)
+    some = np.array([1, 5], np.uint64)
+    known = np.zeros(2, np.uint8)
+    kernels.join(nothing, some, some[:1], np.zeros(0, np.uint8))
+    kernels.join(some, nothing, nothing, known)
+    assert known.tolist() == [0, 0]
+
+
+@given(batches=st.lists(ARRAYS, max_size=12))
+@settings(deadline=None, max_examples=40)
+@pytest.mark.parametrize("module", list(PENDING_SET.values()), ids=list(PENDING_SET))
+def test_pending_set_is_a_set_until_it_is_full(module, batches: list[np.ndarray]) -> None:
+    pending, model = module.PendingSet(100), set()
+    for batch in batches:
+        if len(model) + len(batch) > 100:
+            model.clear()
+        fresh = []
+        for number in batch.tolist():
+            fresh.append(number not in model)
+            model.add(number)
+        assert pending.add_many(batch).tolist() == fresh
+        assert len(pending) == len(model)
+
+
+def test_pending_set_grows_and_is_cleared(pending_set) -> None:
+    pending = pending_set.PendingSet(10_000)
+    keys = np.arange(0, 5_000, dtype=np.uint64) << np.uint64(32)
+    for start in range(0, 5_000, 500):
+        assert pending.add_many(keys[start : start + 500]).all()
+    assert len(pending) == 5_000 and not pending.add_many(keys).any()
+    pending.clear()
+    assert len(pending) == 0 and pending.add_many(keys).all()

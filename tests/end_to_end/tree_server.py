@@ -1,0 +1,141 @@
+"""A tree-shaped web on loopback, in a process of its own, that writes down every request.
+
+    python -m tests.end_to_end.tree_server --pages 1000 --hosts 5 --log FILE [--port P] ...
+
+Page n lives on host 127.1.x.y number n % hosts at /n; it links to its children
+n * fanout + 1 ... n * fanout + fanout, so every URL has exactly one in-link:
+a link that is lost stays lost. Bodies are distinct. Each request appends one
+line to the log when it is answered:
+
+    <begin> <end> <address> <path> <status>
+
+Options make hosts slow (--delay), limit them (--per-minute: 429 beyond, with
+Retry-After) or let them be down between two instants (--down HOST:FROM:TO,
+seconds since the start).
+"""
+
+import argparse
+import asyncio
+import os
+import sys
+import time
+from collections import defaultdict, deque
+
+
+def address(host: int) -> str:
+    """The address of host number `host`."""
+    return f"127.1.{host // 250}.{host % 250 + 1}"
+
+
+def url(page: int, hosts: int, port: int) -> str:
+    return f"http://{address(page % hosts)}:{port}/{page}"
+
+
+class Site:
+    """What all connections share."""
+
+    def __init__(self, options: argparse.Namespace) -> None:
+        self.options = options
+        self.log = os.open(options.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+        self.recent: dict[str, deque[float]] = defaultdict(deque)
+        self.started = time.monotonic()
+        self.down = [tuple(map(float, text.split(":"))) for text in options.down]
+
+    def answer(self, host: str, path: str) -> tuple[int, bytes, bytes]:
+        """(status, extra header lines, body) of a request."""
+        if self._is_down(host):
+            return 503, b"", b"down"
+        if path == "/robots.txt":
+            return 404, b"", b""
+        if self.options.per_minute and (wait := self._wait(host)):
+            return 429, b"Retry-After: %d\r\n" % wait, b"slow down"
+        number = path[1:]
+        if not number.isdigit() or int(number) >= self.options.pages:
+            return 404, b"", b"none"
+        return 200, b"", self._page(int(number))
+
+    def _is_down(self, host: str) -> bool:
+        now = time.monotonic() - self.started
+        return any(host == address(int(number)) and begin <= now < end for number, begin, end in self.down)
+
+    def _wait(self, host: str) -> int:
+        """Seconds to wait before the host may be asked again; 0 = now."""
+        now = time.monotonic()
+        recent = self.recent[host]
+        while recent and now - recent[0] >= 60.0:
+            recent.popleft()
+        if len(recent) >= self.options.per_minute:
+            return int(60.0 - (now - recent[0])) + 1
+        recent.append(now)
+        return 0
+
+    def _page(self, n: int) -> bytes:
+        options = self.options
+        first = n * options.fanout + 1
+        children = range(first, min(first + options.fanout, options.pages))
+        links = "".join(f'<a href="{url(child, options.hosts, options.port)}">{child}</a>' for child in children)
+        return f"<!doctype html><title>{n}</title><p>page {n} of the tree</p>{links}".encode()
+
+
+class Connection(asyncio.Protocol):
+    """One connection: requests without bodies, answered one after another."""
+
+    def __init__(self, site: Site) -> None:
+        self.site = site
+        self.buffer = b""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport: asyncio.Transport = transport  # type: ignore[assignment]
+        self.host = transport.get_extra_info("sockname")[0]
+
+    def data_received(self, data: bytes) -> None:
+        self.buffer += data
+        while b"\r\n\r\n" in self.buffer:
+            head, self.buffer = self.buffer.split(b"\r\n\r\n", 1)
+            path = head.split(b" ", 2)[1].decode("latin-1")
+            begun = time.time()
+            if delay := self.site.options.delay:
+                asyncio.get_running_loop().call_later(delay, self._answer, path, begun)
+            else:
+                self._answer(path, begun)
+
+    def _answer(self, path: str, begun: float) -> None:
+        status, headers, body = self.site.answer(self.host, path)
+        line = f"{begun:.6f} {time.time():.6f} {self.host} {path} {status}\n"
+        os.write(self.site.log, line.encode())
+        self.transport.write(
+            b"HTTP/1.1 %d X\r\nContent-Type: text/html\r\n%bContent-Length: %d\r\n\r\n%b"
+            % (status, headers, len(body), body)
+        )
+
+
+async def serve(options: argparse.Namespace) -> None:
+    loop = asyncio.get_running_loop()
+    if not options.port:
+        first = await loop.create_server(lambda: Connection(site), address(0), 0)
+        options.port = first.sockets[0].getsockname()[1]
+        taken = 1
+    else:
+        taken = 0
+    site = Site(options)
+    for host in range(taken, options.hosts):
+        await loop.create_server(lambda: Connection(site), address(host), options.port, backlog=512)
+    print(options.port, flush=True)
+    await loop.run_in_executor(None, sys.stdin.read)  # until our parent has gone
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--pages", type=int, required=True)
+    parser.add_argument("--hosts", type=int, default=5)
+    parser.add_argument("--fanout", type=int, default=10)
+    parser.add_argument("--port", type=int, default=0)
+    parser.add_argument("--log", required=True)
+    parser.add_argument("--delay", type=float, default=0.0)
+    parser.add_argument("--per-minute", type=int, default=0)
+    parser.add_argument("--down", action="append", default=[])
+    asyncio.run(serve(parser.parse_args()))
+
+
+if __name__ == "__main__":
+    main()

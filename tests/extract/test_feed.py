@@ -1,0 +1,110 @@
+"""RSS and Atom as sources of links."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from crawler.extract.feed import Feed, is_feed, read_feed
+from crawler.extract.sitemap import Entry
+
+# RSS 2.0 specification, sample file (shortened), with RFC 5005 paging
+RSS2 = b"""<?xml version="1.0"?>
+<rss version="2.0" xmlns:atom="http://www.w3.org/2005/Atom"><channel>
+  <title>Liftoff News</title><link>http://liftoff.example/</link>
+  <atom:link rel="self" href="http://liftoff.example/rss"/><atom:link rel="next" href="http://liftoff.example/rss?2"/>
+  <image><url>http://liftoff.example/i.png</url><link>http://liftoff.example/no</link></image>
+  <item><title>Star City</title><link>http://liftoff.example/star</link>
+    <pubDate>Tue, 03 Jun 2003 09:39:21 GMT</pubDate><guid>http://liftoff.example/2003/06/03.html#item573</guid></item>
+  <item><guid>http://liftoff.example/permalink</guid><description>x &lt;a href="no"&gt;</description></item>
+  <item><guid isPermaLink="false">item572</guid></item>
+  <item><link><![CDATA[ http://liftoff.example/?a&b ]]></link>
+    <dc:date xmlns:dc="d">2003-06-03</dc:date></item>
+</channel></rss>"""
+
+# RFC 4287, section 1.1, examples
+ATOM = b"""<?xml version="1.0" encoding="utf-8"?>
+<feed xmlns="http://www.w3.org/2005/Atom" xml:base="http://example.org/base/">
+  <title>Example Feed</title><link href="http://example.org/"/>
+  <link rel="self" href="/feed"/><link rel="next" href="?2"/>
+  <updated>2003-12-13T18:30:02Z</updated>
+  <entry><title>Atom</title><link href="atom03"/><link rel="edit" href="/edit"/>
+    <link rel="alternate" href="second"/><id>urn:uuid:1225c695</id>
+    <published>2003-12-01T00:00:00Z</published><updated>2003-12-13T18:30:02Z</updated></entry>
+  <entry><link rel="enclosure" href="audio.mp3"/><link rel="alternate" href="http://example.org/2"/></entry>
+</feed>"""
+
+RSS1 = b"""<rdf:RDF xmlns:rdf="r" xmlns="http://purl.org/rss/1.0/">
+  <channel rdf:about="http://x/"><link>http://x/</link></channel>
+  <item rdf:about="http://x/1"><link>http://x/1</link></item></rdf:RDF>"""
+
+
+def test_rss2() -> None:
+    entries = [
+        Entry("http://liftoff.example/star", 1054633161.0),
+        Entry("http://liftoff.example/permalink"),
+        Entry("http://liftoff.example/?a&b", 1054598400.0),
+    ]
+    assert read_feed(RSS2, 100) == Feed(
+        entries, "http://liftoff.example/", "http://liftoff.example/rss?2", ""
+    )
+
+
+def test_atom() -> None:
+    entries = [Entry("http://example.org/base/atom03", 1071340202.0), Entry("http://example.org/2")]
+    expected = Feed(entries, "http://example.org/", "http://example.org/base/?2", "")
+    assert read_feed(ATOM, 100) == expected
+    assert read_feed(b"\xef\xbb\xbf \n" + ATOM, 100) == expected
+
+
+def test_rss1() -> None:
+    assert read_feed(RSS1, 100) == Feed([Entry("http://x/1")], "http://x/", "", "")
+
+
+def test_items_are_capped() -> None:
+    found = read_feed(RSS2, 1)
+    assert len(found.entries) == 1 and found.problem == "the feed has too many items"
+
+
+def test_what_precedes_a_break_counts() -> None:
+    broken = RSS2[: RSS2.index(b"<item><guid isPerma")] + b"&nbsp;"
+    assert len(read_feed(broken, 100).entries) == 2 and read_feed(broken, 100).problem
+
+
+def test_entities_are_refused() -> None:
+    bomb = b'<!DOCTYPE rss [<!ENTITY a "aaaa"><!ENTITY b "&a;&a;">]>'
+    found = read_feed(bomb + b"<rss><channel><item><link>&b;</link></item></channel></rss>", 100)
+    assert found.entries == [] and "document type" in found.problem
+
+
+def test_a_base_that_is_none() -> None:
+    assert read_feed(b"<feed xml:base='::'><entry><link href='x'/></entry></feed>", 9).entries == [Entry("x")]
+
+
+@pytest.mark.parametrize(
+    ("content_type", "content", "feed"),
+    [
+        ("application/rss+xml; charset=utf-8", b"", True),
+        ("application/atom+xml", b"", True),
+        ("text/xml", RSS2, True),
+        ("application/xml", ATOM, True),
+        ("text/xml", RSS1, True),
+        ("text/xml", b"<urlset>", False),
+        ("text/html", RSS2, False),
+    ],
+)
+def test_is_feed(content_type: str, content: bytes, feed: bool) -> None:
+    assert is_feed(content_type, content) == feed
+
+
+@pytest.mark.parametrize(
+    "date", ["", "x", "Mon, 99 Foo 2024 99:99:99 GMT", "Tue, 03 Jun 99999 09:39:21 GMT", "1 2 3"]
+)
+def test_unreadable_dates(date: str) -> None:
+    body = f"<rss><channel><item><link>x</link><pubDate>{date}</pubDate></item></channel></rss>".encode()
+    assert read_feed(body, 9).entries == [Entry("x")]
+
+
+@given(st.binary(max_size=200))
+def test_never_fails(body: bytes) -> None:
+    read_feed(b"<rss><channel><item><link>" + body, 9)
+    read_feed(body, 9)

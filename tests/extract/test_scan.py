@@ -1,0 +1,88 @@
+"""The plain scan: linear in anything, and close to the parser on ordinary pages."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from crawler.config import ExtractConfig
+from crawler.extract.findings import Context
+from crawler.extract.links import extract_page
+from crawler.extract.scan import SCAN_BYTES, scan
+from tests.extract.test_links import _tag
+
+CONFIG = ExtractConfig()
+PAGE = Context("http://h.example/dir/page", token="me")
+
+
+def _hrefs(content: bytes, **more: object) -> list[str]:
+    return scan(content, Context(PAGE.url, token="me", **more), CONFIG).hrefs  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("content", "hrefs"),
+    [
+        (b"<a href=x><A HREF='y'><area class=k href = \"z\">", ["x", "y", "z"]),
+        (b"<iframe src=x><frame src=y><link rel=next href=z><link rel=icon href=no>", ["x", "y", "z"]),
+        (b"<!--<a href=no>--><script><a href=no></script><a href=x>", ["x"]),
+        (b"<script><a href=no>", []),
+        (b"<!-- <a href=no>", []),
+        (b"<a data-href=no href=x rel=author><abbr href=no>", ["x"]),
+        (b"<a href='x?a&amp;b&copy=1'>", ["x?a&b&copy=1"]),
+        (b"<a href=x rel='nofollow'>", []),
+        (b"<a href=x#1><a href=x#2><a href='#'>", ["x"]),
+        (b"<a <a href=x <a href=y", ["x", "y"]),
+    ],
+)
+def test_what_it_finds(content: bytes, hrefs: list[str]) -> None:
+    assert _hrefs(content) == hrefs
+
+
+def test_it_obeys_the_page() -> None:
+    content = b"<meta content='nofollow' name='ROBOTS'><base href=/b/><a href=x>"
+    found = scan(content, PAGE, CONFIG)
+    assert found.parse_limit and found.nofollow and found.hrefs == [] and found.base == "http://h.example/b/"
+    assert _hrefs(content, obey_robots=False) == ["x"]
+    assert _hrefs(b"", link_values=("</n>; rel=next",)) == ["/n"]
+    assert scan(b"<meta http-equiv=refresh content='0;r'>", PAGE, CONFIG).refresh == "r"
+
+
+def test_only_the_first_part_is_read() -> None:
+    assert _hrefs(b"<a href=x>" + b" " * SCAN_BYTES + b"<a href=y>") == ["x"]
+
+
+def test_links_are_capped() -> None:
+    content = b"".join(b"<a href=%d>" % number for number in range(50))
+    assert len(scan(content, PAGE, ExtractConfig(links_max=7)).hrefs) == 7
+
+
+@given(st.lists(_tag(), max_size=12))
+def test_finds_what_the_parser_finds(tags: list[tuple[str, str | None]]) -> None:
+    """On ordinary pages - all that the generator can make - the two agree."""
+    content = "".join(markup for markup, _ in tags).encode()
+    page = Context(PAGE.url, "utf-8")
+    assert scan(content, page, CONFIG).hrefs == extract_page(content, page, CONFIG).hrefs
+
+
+PIECES = [
+    b"<a ",
+    b"<a href=",
+    b"<a href='",
+    b'<a href="',
+    b"<!--",
+    b"<script>",
+    b"<title",
+    b"<",
+    b"a=",
+    b"href= ",
+]
+
+
+@pytest.mark.parametrize("piece", [*PIECES, b"&", b"<base href=x>", b"<meta "])
+def test_it_is_linear(piece: bytes) -> None:
+    """A quarter of a megabyte of one piece; anything worse than linear would take minutes."""
+    scan(piece * (SCAN_BYTES // 4 // len(piece)), PAGE, CONFIG)
+
+
+@given(st.binary(max_size=300))
+def test_never_fails(content: bytes) -> None:
+    scan(b"<a href=" + content, PAGE, CONFIG)

@@ -1,0 +1,180 @@
+"""The worker process: heavy pages end within their bound, and nothing outlives its parent."""
+
+import asyncio
+import io
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Coroutine
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from crawler.config import ByteCount, ExtractConfig, Seconds
+from crawler.extract import worker as worker_module
+from crawler.extract.child import LENGTH, Job, limits_of, serve
+from crawler.extract.findings import Context
+from crawler.extract.links import extract_page
+from crawler.extract.worker import Worker
+from crawler.records import Extracted
+from tests.extract.test_guard import ORDINARY, SHAPES
+
+PAGE = Context("http://h.example/dir/page", token="me")
+CONFIG = ExtractConfig(cpu_seconds_max=Seconds(0.3))
+LINK = b"<a href=first>x</a>"
+
+
+def _run(test: Coroutine[Any, Any, None]) -> None:
+    asyncio.run(asyncio.wait_for(test, 60))
+
+
+async def _closing(worker: Worker, *contents: bytes) -> list[Extracted]:
+    try:
+        return list(await asyncio.gather(*(worker.extract(content, PAGE) for content in contents)))
+    finally:
+        await worker.close()
+
+
+@pytest.mark.parametrize("name", ["formatting", "nested div", "attributes"])
+def test_the_known_shapes(name: str) -> None:
+    """They end within the bound, marked, with the links of a plain scan."""
+
+    async def test() -> None:
+        worker = Worker(CONFIG)
+        (found,) = await _closing(worker, LINK + SHAPES[name][0])
+        assert found.parse_limit and found.hrefs == ["first"]
+        assert worker.deaths == 0
+
+    _run(test())
+
+
+def test_a_page_that_takes_too_much_cpu() -> None:
+    async def test() -> None:
+        deep = LINK + b"<div>" * 100_000 + b"</div>" * 100_000
+        config_lets_it_through = ExtractConfig(cpu_seconds_max=Seconds(0.2), depth_max=10**9)
+        worker = Worker(config_lets_it_through)
+        found, after = await _closing(worker, deep, ORDINARY * 5000)
+        assert found.parse_limit and found.hrefs == ["first"]
+        assert worker.deaths == 1 and worker.starts == 2
+        assert not after.parse_limit and after.hrefs == ["x"]
+
+    _run(test())
+
+
+def test_a_page_that_takes_too_much_memory() -> None:
+    async def test() -> None:
+        worker = Worker(
+            ExtractConfig(worker_memory_bytes_max=ByteCount(96 << 20), inline_bytes_max=ByteCount(1000))
+        )
+        found, after = await _closing(worker, LINK + b"<p>x" * 1_000_000, ORDINARY * 100)
+        assert found.parse_limit and found.hrefs == ["first"]
+        assert worker.deaths == 1 and after.hrefs == ["x"]
+
+    _run(test())
+
+
+def test_large_pages_are_read_as_in_the_loop() -> None:
+    async def test() -> None:
+        worker = Worker(CONFIG)
+        links = b"".join(
+            b"<a href='/%d?a&amp;b'>x</a><code class=k>y</code>" % number for number in range(5000)
+        )
+        page = Context(
+            "http://h/", "utf-8", "me", ("</n>; rel=next",), "", ("noindex",), want_requisites=True
+        )
+        content = b"<title>t</title><img src=i>" + links
+        found = await worker.extract(content, page)
+        await worker.close()
+        assert found == extract_page(content, page, CONFIG)
+        assert len(found.hrefs) == 5001 and worker.starts == 1
+
+    _run(test())
+
+
+def test_small_pages_start_no_process() -> None:
+    async def test() -> None:
+        worker = Worker(CONFIG)
+        (found,) = await _closing(worker, ORDINARY)
+        assert found.hrefs == ["x"] and worker.starts == 0 and "starts=0" in repr(worker)
+
+    _run(test())
+
+
+def test_the_queue_is_bounded() -> None:
+    """Pages beyond the queue get a plain scan at once."""
+
+    async def test() -> None:
+        worker = Worker(ExtractConfig(worker_queue_max=2))
+        found = await _closing(worker, *[LINK + ORDINARY * 2000] * 6)
+        assert [page.parse_limit for page in found] == [False, False, False, True, True, True]
+        assert worker.refused == 3
+        assert all(page.hrefs == ["first", "x"] for page in found)
+
+    _run(test())
+
+
+def test_a_killed_child_is_replaced() -> None:
+    async def test() -> None:
+        worker = Worker(CONFIG)
+        large = ORDINARY * 2000
+        await worker.extract(large, PAGE)
+        assert worker._child is not None
+        os.kill(worker._child.pid, signal.SIGKILL)
+        found = [await worker.extract(large, PAGE) for _ in range(2)]
+        await worker.close()
+        assert found[1].hrefs == ["x"] and not found[1].parse_limit
+        assert worker.starts == 2
+
+    _run(test())
+
+
+def test_a_cancelled_page_leaves_no_answer_behind() -> None:
+    async def test() -> None:
+        worker = Worker(CONFIG)
+        task = asyncio.create_task(worker.extract(LINK + ORDINARY * 2000, PAGE))
+        while worker._child is None:
+            await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        (found,) = await _closing(worker, ORDINARY * 2000)
+        assert found.hrefs == ["x"]
+
+    _run(test())
+
+
+def test_a_child_that_cannot_be_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test() -> None:
+        worker = Worker(CONFIG)
+        monkeypatch.setattr(worker_module.sys, "executable", "/nonexistent/python")
+        (found,) = await _closing(worker, LINK + ORDINARY * 2000)
+        assert found.parse_limit and found.hrefs == ["first", "x"] and worker.deaths == 1
+
+    _run(test())
+
+
+def test_the_child_ends_with_its_input() -> None:
+    """What a SIGKILL of the parent looks like to the child: its pipe is closed."""
+    root = Path(worker_module.crawler.__file__).parent.parent
+    child = subprocess.Popen(
+        [sys.executable, "-m", "crawler.extract.child", limits_of(CONFIG)], cwd=root, stdin=subprocess.PIPE
+    )
+    assert child.stdin is not None
+    child.stdin.write(b"\0\0")  # a torn frame
+    child.stdin.close()
+    assert child.wait(30) == 0
+
+
+def test_frames() -> None:
+    """The child's loop, without a process: whole frames are answered, a torn one ends it."""
+    request = msgspec.msgpack.encode(Job(PAGE, LINK))
+    answers = io.BytesIO()
+    serve(io.BytesIO((LENGTH.pack(len(request)) + request) * 2 + b"\0"), answers, CONFIG)
+    answers.seek(0)
+    for _ in range(2):
+        (length,) = LENGTH.unpack(answers.read(LENGTH.size))
+        assert msgspec.msgpack.decode(answers.read(length), type=Extracted).hrefs == ["first"]
+    assert answers.read() == b""

@@ -1,0 +1,37 @@
+"""`python -m tests.faults.planted BUG crawl ...`: the crawler with a bug planted, to see the crash tests fail.
+
+    page-before-links    a page's record is committed at once, its links a group later
+    no-truncation        WARC files are not cut to their committed lengths when they are opened
+"""
+
+import sys
+from crawler.storage import commit
+
+
+def page_before_links() -> None:
+    """Put the links of every change into a change of their own behind it: a crash between the two loses them."""
+    add = commit.CommitPoint.add
+
+    def add_in_two(self: commit.CommitPoint, change: commit.Change) -> None:
+        links = commit.Change()
+        links.links, change.links = change.links, []
+        change.after.append(lambda: add(self, links))
+        add(self, change)
+
+    commit.CommitPoint.add = add_in_two  # type: ignore[method-assign]
+
+
+def no_truncation() -> None:
+    """Let segments keep what no commit names."""
+    from crawler.pages import segments
+
+    segments.cut = lambda path, length: 0  # type: ignore[assignment]
+
+
+BUGS = {"page-before-links": page_before_links, "no-truncation": no_truncation}
+
+if __name__ == "__main__":
+    BUGS[sys.argv[1]]()
+    from crawler.cli import main
+
+    raise SystemExit(main(sys.argv[2:]))

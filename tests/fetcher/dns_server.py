@@ -1,0 +1,52 @@
+"""A name server on loopback that answers A and AAAA from a table, or not at all."""
+
+import asyncio
+import socket
+import struct
+
+A, CNAME, AAAA = 1, 5, 28
+NXDOMAIN, SERVFAIL = 3, 2
+
+
+class NameServer(asyncio.DatagramProtocol):
+    """`records` maps names to [(type, ttl, data)], or to an rcode, or to None for silence."""
+
+    def __init__(self, records: dict[str, list[tuple[int, int, str]] | int | None]) -> None:
+        self.records = records
+        self.asked: list[tuple[str, int]] = []
+        self.held: asyncio.Event | None = None
+
+    async def start(self) -> str:
+        """Serve on a free port; return "127.0.0.1:port"."""
+        loop = asyncio.get_running_loop()
+        self.transport, _ = await loop.create_datagram_endpoint(lambda: self, local_addr=("127.0.0.1", 0))
+        return f"127.0.0.1:{self.transport.get_extra_info('sockname')[1]}"
+
+    def datagram_received(self, data: bytes, address: tuple[str, int]) -> None:
+        name, kind, question = _question(data)
+        self.asked.append((name, kind))
+        answer = self.records.get(name, NXDOMAIN)
+        if answer is None:
+            return
+        rcode = answer if isinstance(answer, int) else 0
+        records = [] if isinstance(answer, int) else [r for r in answer if r[0] in (kind, CNAME)]
+        head = data[:2] + struct.pack(">HHHHH", 0x8180 | rcode, 1, len(records), 0, 0)
+        body = b"".join(_record(*record) for record in records)
+        self.transport.sendto(head + question + body, address)  # type: ignore[attr-defined]
+
+
+def _question(data: bytes) -> tuple[str, int, bytes]:
+    labels, position = [], 12
+    while data[position]:
+        labels.append(data[position + 1 : position + 1 + data[position]].decode().lower())
+        position += 1 + data[position]
+    kind = struct.unpack_from(">H", data, position + 1)[0]
+    return ".".join(labels), kind, data[12 : position + 5]
+
+
+def _record(kind: int, ttl: int, value: str) -> bytes:
+    if kind == CNAME:
+        rdata = b"".join(bytes([len(label)]) + label.encode() for label in value.split(".")) + b"\0"
+    else:
+        rdata = socket.inet_pton(socket.AF_INET if kind == A else socket.AF_INET6, value)
+    return b"\xc0\x0c" + struct.pack(">HHIH", kind, 1, ttl, len(rdata)) + rdata

@@ -1,0 +1,136 @@
+"""A raw server on loopback that does what its script says, and a client with small limits to meet it."""
+
+import asyncio
+import socket
+import ssl
+import struct
+from collections.abc import Sequence
+from enum import Enum
+from typing import Any
+
+import msgspec
+import uvloop
+
+from crawler.clock import VirtualClock
+from crawler.config import FetchConfig, IdentityConfig, NetworkConfig, Seconds
+from crawler.fetcher.client import Client
+from crawler.fetcher.request import Request
+from crawler.records import Fetch
+
+
+class Do(Enum):
+    """What a script can do beside sending bytes."""
+
+    CLOSE = "close"
+    RESET = "reset"
+    HANG = "hang"  # say nothing until the client closes
+    POUR = "pour"  # the bytes before this, for ever
+
+
+Script = Sequence[bytes | Do | float]  # a float is a pause in seconds
+
+OK = b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: 5\r\n\r\nhello"
+
+SMALL = FetchConfig(
+    connect_timeout=Seconds(0.2),
+    tls_timeout=Seconds(0.2),
+    header_timeout=Seconds(0.15),
+    silence_timeout=Seconds(0.15),
+    total_timeout=Seconds(2.0),
+)
+LOOPBACK = NetworkConfig(allow_networks=("127.0.0.0/8",))
+
+
+def small(**changes: Any) -> FetchConfig:
+    """The small limits, with other values for some."""
+    return msgspec.structs.replace(SMALL, **changes)
+
+
+class Server:
+    """Plays `scripts` in turn, one a request; the last one again when they run out."""
+
+    def __init__(self, *scripts: Script, context: ssl.SSLContext | None = None) -> None:
+        self.scripts = list(scripts)
+        self.requests: list[bytes] = []
+        self.connections = 0
+        self.sent = 0
+        self.port = 0
+        self._context = context
+
+    async def __aenter__(self) -> "Server":
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0, ssl=self._context)
+        self.port = self._server.sockets[0].getsockname()[1]
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._server.close()
+
+    def url(self, path: str = "/", host: str = "host.test", scheme: str = "http") -> str:
+        return f"{scheme}://{host}:{self.port}{path}"
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.connections += 1
+        try:
+            while True:
+                self.requests.append(await reader.readuntil(b"\r\n\r\n"))
+                script = self.scripts.pop(0) if len(self.scripts) > 1 else self.scripts[0]
+                await self._play(script, reader, writer)
+        except (asyncio.IncompleteReadError, OSError, asyncio.CancelledError):
+            pass
+        finally:
+            writer.close()
+
+    async def _play(self, script: Script, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        last = b""
+        for step in script:
+            if isinstance(step, bytes):
+                last = step
+                writer.write(step)
+                self.sent += len(step)
+                await writer.drain()
+            elif isinstance(step, float):
+                await asyncio.sleep(step)
+            elif step is Do.HANG:
+                await reader.read()
+            elif step is Do.POUR:
+                while True:
+                    writer.write(last)
+                    self.sent += len(last)
+                    await writer.drain()
+            else:
+                if step is Do.RESET:
+                    linger = struct.pack("ii", 1, 0)
+                    writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+                    writer.transport.abort()
+                raise asyncio.IncompleteReadError(b"", None)
+
+
+def make_client(
+    fetch: FetchConfig = SMALL,
+    *,
+    identity: IdentityConfig | None = None,
+    network: NetworkConfig = LOOPBACK,
+    clock: VirtualClock | None = None,
+) -> Client:
+    return Client(fetch, identity or IdentityConfig(), network, clock or VirtualClock())
+
+
+async def _one(script: Script, config: FetchConfig, fields: dict[str, Any]) -> tuple[Fetch, Server]:
+    client = make_client(config)
+    await client.start()
+    try:
+        async with Server(script) as server:
+            request = Request(server.url(fields.pop("path", "/")), ("127.0.0.1",), **fields)
+            return await client.fetch(request), server
+    finally:
+        await client.close()
+
+
+def fetch(*script: bytes | Do | float, config: FetchConfig = SMALL, **fields: Any) -> Fetch:
+    """What the client makes of one scripted answer; `fields` are the request's."""
+    return run(_one(script, config, fields))[0]
+
+
+def run(coroutine: Any) -> Any:
+    """Run on uvloop, as the crawler does."""
+    return uvloop.run(coroutine)

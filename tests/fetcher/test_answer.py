@@ -1,0 +1,74 @@
+"""One answer out of arriving bytes: the same however they are cut."""
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from crawler.config import FetchConfig
+from crawler.fetcher.answer import Answer, State
+from crawler.fetcher.request import Limits
+
+LIMITS = Limits.of(FetchConfig())
+
+ANSWERS = [
+    b"HTTP/1.1 200 OK\r\nContent-Length: 11\r\nX: 1\r\n\r\nhello\r\n\r\nyou",
+    b"HTTP/1.1 200 OK\nTransfer-Encoding: chunked\n\n5;x=y\r\nhello\r\n6\n world\n0\nT: 1\n\n",
+    b"HTTP/1.1 103 Early\r\nLink: </x>\r\n\r\nHTTP/1.1 404 No\r\nContent-Length: 2\r\n\r\nno",
+    b"\r\nHTTP/1.0 200\r\nX: a\r\n b\r\n\r\nto the end",
+    b"HTTP/1.1 204 None\r\nContent-Length: 5\r\n\r\n",
+    b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nokHTTP/1.1 200 OK\r\n\r\n",
+    b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
+    b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nxx",
+    b"<html>no header</html>\n\n",
+    b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 5\r\n\r\nplain",
+]
+
+
+def received(pieces: list[bytes], *, end: bool = True) -> tuple[object, ...]:
+    answer = Answer(LIMITS)
+    for piece in pieces:
+        if answer.receive(piece):
+            break
+    if end and answer.state is not State.DONE:
+        answer.end()
+    return (answer.head, answer.body, answer.content, answer.failure, answer.truncated, answer.state)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.sampled_from(ANSWERS), st.lists(st.integers(0, 130), max_size=12), st.integers(0, 130))
+def test_the_cuts_do_not_matter(data: bytes, cuts: list[int], length: int) -> None:
+    """Whole, in pieces, byte by byte; also when the connection ends early."""
+    for part in (data, data[:length]):
+        ends = [0, *sorted(cut for cut in cuts if cut < len(part)), len(part)]
+        pieces = [part[a:b] for a, b in zip(ends, ends[1:], strict=False) if b > a]
+        whole = received([part]) if part else received([])
+        assert received(pieces) == whole
+        assert received([bytes([byte]) for byte in part]) == whole
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(st.binary(max_size=40), max_size=6))
+def test_any_bytes_end_in_an_outcome(pieces: list[bytes]) -> None:
+    """After a status line or not: no exception, and an end."""
+    for start in (b"", b"HTTP/1.1 200 OK\r\n", b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"):
+        answer = Answer(LIMITS)
+        for piece in [start, *pieces]:
+            if piece and answer.receive(piece):
+                break
+        answer.end()
+        assert answer.state is State.DONE
+        assert answer.head is not None or answer.failure is not None
+
+
+def test_a_flood_of_blank_lines_ends_at_once() -> None:
+    answer = Answer(LIMITS)
+    assert answer.receive(b"\r\n" * 30_000)
+    assert answer.failure is not None
+
+
+def test_bytes_after_the_end_make_it_unusable() -> None:
+    answer = Answer(LIMITS)
+    answer.receive(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
+    assert answer.reusable
+    answer = Answer(LIMITS)
+    answer.receive(b"HTTP/1.1 304 Same\r\n\r\n!")
+    assert not answer.reusable

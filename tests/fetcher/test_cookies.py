@@ -1,0 +1,138 @@
+"""Cookies within caps (RFC 6265; `fetch-behaviour.md`, section 13)."""
+
+import random
+from datetime import UTC, datetime
+
+import pytest
+
+from crawler.fetcher.cookies import PER_DOMAIN_MAX, REQUEST_BYTES_MAX, CookieJar, parse_cookie_date
+from crawler.fetcher.request import Request, split
+from crawler.records import Outcome
+from tests.fetcher.scripted import OK, Server, make_client, run, small
+
+NOW = 1_000_000.0
+
+
+def jar_of(url: str, *lines: str) -> CookieJar:
+    jar = CookieJar()
+    jar.store(split(url), [line.encode() for line in lines], NOW)
+    jar._check()
+    return jar
+
+
+# (set by, Set-Cookie, asked for, sent back)
+CASES = [
+    ("http://a.test/", "k=v", "http://a.test/", "k=v"),
+    ("http://a.test/", " k = v ; x", "http://a.test/", "k=v"),
+    ("http://a.test/", "v", "http://a.test/", "v"),
+    ("http://a.test/", "=v", "http://a.test/", "v"),
+    ("http://a.test/", "", "http://a.test/", ""),
+    ("http://a.test/", 'k="v=w"', "http://a.test/", 'k="v=w"'),
+    ("http://a.test/", "k=a\x01b", "http://a.test/", ""),
+    ("http://a.test/", "k=v", "http://b.test/", ""),
+    ("http://a.example.com/", "k=v", "http://example.com/", ""),
+    ("http://example.com/", "k=v", "http://a.example.com/", ""),
+    ("http://example.com/", "k=v; Domain=example.com", "http://a.example.com/", "k=v"),
+    ("http://a.example.com/", "k=v; domain=.Example.com", "http://b.example.com/", "k=v"),
+    ("http://a.example.com/", "k=v; domain=b.example.com", "http://b.example.com/", ""),
+    ("http://a.example.com/", "k=v; domain=com", "http://b.com/", ""),
+    ("http://a.co.uk/", "k=v; domain=co.uk", "http://b.co.uk/", ""),
+    ("http://a.github.io/", "k=v; domain=github.io", "http://b.github.io/", ""),
+    ("http://badexample.com/", "k=v; domain=example.com", "http://example.com/", ""),
+    ("http://1.2.3.4/", "k=v; domain=3.4", "http://1.2.3.4/", ""),
+    ("http://1.2.3.4/", "k=v; domain=1.2.3.4", "http://1.2.3.4/", "k=v"),
+    ("http://a.test/x/y", "k=v", "http://a.test/x/z?q", "k=v"),
+    ("http://a.test/x/y", "k=v", "http://a.test/", ""),
+    ("http://a.test/x", "k=v; path=/p", "http://a.test/p/q", "k=v"),
+    ("http://a.test/x", "k=v; path=/p", "http://a.test/pq", ""),
+    ("http://a.test/x", "k=v; path=p", "http://a.test/", "k=v"),
+    ("https://a.test/", "k=v; Secure", "http://a.test/", ""),
+    ("https://a.test/", "k=v; Secure; HttpOnly", "https://a.test/", "k=v"),
+    ("http://a.test/", "k=v; max-age=1", "http://a.test/", "k=v"),
+    ("http://a.test/", "k=v; max-age=0", "http://a.test/", ""),
+    ("http://a.test/", "k=v; max-age=-1", "http://a.test/", ""),
+    ("http://a.test/", "k=v; max-age=x", "http://a.test/", "k=v"),
+    ("http://a.test/", "k=v; expires=Thu, 01 Jan 1970 00:00:00 GMT", "http://a.test/", ""),
+    ("http://a.test/", "k=v; expires=Thu, 01 Jan 1970 00:00:00 GMT; max-age=9", "http://a.test/", "k=v"),
+    ("http://a.test/", "k=v; expires=Wed, 09 Jun 2100 10:18:14 GMT", "http://a.test/", "k=v"),
+    ("http://a.test/", "k=" + "v" * 5000, "http://a.test/", ""),
+]
+
+
+@pytest.mark.parametrize(("set_by", "line", "asked", "sent"), CASES, ids=[case[1][:40] for case in CASES])
+def test_cookie_rules(set_by: str, line: str, asked: str, sent: str) -> None:
+    assert jar_of(set_by, line).header(split(asked), NOW) == sent
+
+
+def test_longer_paths_first_then_older() -> None:
+    jar = jar_of("http://a.test/x/", "a=1; path=/", "b=2; path=/x", "c=3; path=/", "a=9; path=/")
+    assert jar.header(split("http://a.test/x/y"), NOW) == "b=2; a=9; c=3"
+
+
+def test_cookies_end() -> None:
+    jar = jar_of("http://a.test/", "k=v; max-age=10")
+    assert jar.header(split("http://a.test/"), NOW + 9.0) == "k=v"
+    assert jar.header(split("http://a.test/"), NOW + 10.0) == ""
+    jar.store(split("http://a.test/"), [b"k=; max-age=0"], NOW)
+    assert len(jar) == 0
+
+
+# RFC 6265 5.1.1 examples of what is met on the web; the instant is 1994-11-06T08:49:37Z.
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Sun, 06 Nov 1994 08:49:37 GMT",
+        "Sunday, 06-Nov-94 08:49:37 GMT",
+        "Sun Nov  6 08:49:37 1994",
+        "sun 6-nov-1994 8:49:37",
+        "1994 November 06 08:49:37 (whatever)",
+    ],
+)
+def test_cookie_dates(text: str) -> None:
+    assert parse_cookie_date(text) == datetime(1994, 11, 6, 8, 49, 37, tzinfo=UTC).timestamp()
+
+
+@pytest.mark.parametrize(
+    "text", ["", "Sun", "06 Nov 08:49:37", "32 Nov 1994 08:49:37", "06 Nov 1994 25:49:37"]
+)
+def test_unreadable_cookie_dates(text: str) -> None:
+    assert parse_cookie_date(text) is None
+
+
+def test_caps() -> None:
+    """Random cookies: 50 a domain, few domains, 8 KiB a request; the oldest go first."""
+    generator = random.Random(7)
+    jar = CookieJar(domains_max=3)
+    for number in range(600):
+        host = f"{generator.choice('abc')}.{generator.choice('uvwxyz')}.test"
+        value = "v" * generator.randrange(1000)
+        jar.store(split(f"http://{host}/"), [f"k{number}={value}".encode()], NOW)
+        jar._check()
+    for host in (f"{a}.{b}.test" for a in "abc" for b in "uvwxyz"):
+        assert len(jar.header(split(f"http://{host}/"), NOW)) <= REQUEST_BYTES_MAX
+    full = jar_of("http://a.test/", *(f"k{number}=v" for number in range(PER_DOMAIN_MAX + 1)))
+    assert "k0=" not in full.header(split("http://a.test/"), NOW) and len(full) == PER_DOMAIN_MAX
+
+
+SETTING = OK.replace(b"\r\n\r\n", b"\r\nSet-Cookie: s=1\r\nset-cookie: t=2; path=/\r\n\r\n", 1)
+
+
+@pytest.mark.parametrize(("cookies", "own_jar"), [(False, False), (True, False), (False, True)])
+def test_cookies_are_sent_only_if_asked_for(cookies: bool, own_jar: bool) -> None:
+    """Off by default; on by setting; or for one chain with a jar of its own."""
+
+    async def play() -> None:
+        client = make_client(small(cookies=cookies))
+        await client.start()
+        async with Server([SETTING]) as server:
+            jar = CookieJar() if own_jar else None
+            for _ in range(2):
+                got = await client.fetch(Request(server.url(), ("127.0.0.1",), jar=jar))
+                assert got.outcome is Outcome.FETCHED
+            assert b"Cookie:" not in server.requests[0]
+            assert (b"\r\nCookie: s=1; t=2\r\n" in server.requests[1]) is (cookies or own_jar)
+            await client.fetch(Request(server.url(), ("127.0.0.1",)))
+            assert (b"Cookie:" in server.requests[2]) is cookies
+        await client.close()
+
+    run(play())

@@ -1,0 +1,141 @@
+"""Through an HTTP proxy: absolute form for http, a tunnel for https, and outcomes of their own."""
+
+import asyncio
+import base64
+from pathlib import Path
+
+import pytest
+
+from crawler.config import NetworkConfig
+from crawler.fetcher.request import Request
+from crawler.records import Blame, Outcome
+from tests.fetcher.scripted import OK, Server, make_client, run, small
+from tests.fetcher.test_tls import DATA, server_context
+
+
+class Proxy:
+    """Answers plain requests itself; opens a tunnel to `port` for CONNECT, or refuses with `status`."""
+
+    def __init__(self, port: int = 0, status: bytes = b"200 OK") -> None:
+        self.heads: list[bytes] = []
+        self._port = port
+        self._status = status
+
+    async def __aenter__(self) -> "Proxy":
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
+        self.authority = f"127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._server.close()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            while True:
+                head = await reader.readuntil(b"\r\n\r\n")
+                self.heads.append(head)
+                if not head.startswith(b"CONNECT "):
+                    writer.write(OK.replace(b"200 OK", self._status))
+                    continue
+                writer.write(b"HTTP/1.1 " + self._status + b"\r\n\r\n")
+                far_reader, far_writer = await asyncio.open_connection("127.0.0.1", self._port)
+                await asyncio.gather(_pipe(reader, far_writer), _pipe(far_reader, writer))
+                return
+        except (asyncio.IncompleteReadError, OSError, asyncio.CancelledError):
+            pass
+        finally:
+            writer.close()
+
+
+async def _pipe(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    while data := await reader.read(65536):
+        writer.write(data)
+    writer.close()
+
+
+def test_http_goes_to_the_proxy_in_absolute_form() -> None:
+    """Credentials of the proxy are sent to it, and are in no record."""
+
+    async def play() -> None:
+        async with Proxy() as proxy:
+            client = make_client(small(proxy=f"http://me:secret@{proxy.authority}"), network=NetworkConfig())
+            await client.start()
+            for _ in range(2):
+                got = await client.fetch(Request("http://host.test/a?b", keep_alive=5.0))
+                assert (got.outcome, got.content, got.address) == (Outcome.FETCHED, b"hello", "")
+                assert got.request_head.startswith(b"GET /a?b HTTP/1.1\r\n")
+                assert b"Proxy" not in got.request_head
+            assert proxy.heads[0].startswith(b"GET http://host.test/a?b HTTP/1.1\r\nHost: host.test\r\n")
+            expected = b"Proxy-Authorization: Basic " + base64.b64encode(b"me:secret")
+            assert expected in proxy.heads[0]
+            await client.close()
+
+    run(play())
+
+
+def test_https_goes_through_a_tunnel(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SSL_CERT_FILE", str(Path(DATA) / "authority.pem"))
+
+    async def play() -> None:
+        async with Server([OK], context=server_context()) as server, Proxy(server.port) as proxy:
+            client = make_client(small(proxy=f"http://me:secret@{proxy.authority}"))
+            await client.start()
+            for _ in range(2):
+                got = await client.fetch(Request(server.url(scheme="https"), keep_alive=5.0))
+                assert (got.outcome, got.content, got.tls_ok) == (Outcome.FETCHED, b"hello", True)
+            assert proxy.heads[0].startswith(f"CONNECT host.test:{server.port} HTTP/1.1\r\n".encode())
+            assert b"Proxy-Authorization: Basic " in proxy.heads[0]
+            assert (len(proxy.heads), server.connections) == (1, 1)
+            assert b"Proxy" not in server.requests[0]
+            await client.close()
+
+    run(play())
+
+
+def test_a_proxy_that_refuses() -> None:
+    async def play() -> None:
+        for url, status in (
+            ("http://host.test/", b"407 Proxy Authentication Required"),
+            ("https://host.test/", b"407 Proxy Authentication Required"),
+            ("https://host.test/", b"502 Bad Gateway"),
+        ):
+            async with Proxy(status=status) as proxy:
+                client = make_client(small(proxy=f"http://{proxy.authority}"))
+                await client.start()
+                got = await client.fetch(Request(url))
+                assert (got.outcome, got.blame) == (Outcome.PROXY_ERROR, Blame.HOST), got
+                await client.close()
+
+    run(play())
+
+
+def test_no_proxy_there() -> None:
+    async def play() -> None:
+        async with Server([OK]) as server:
+            pass
+        client = make_client(small(proxy=f"http://127.0.0.1:{server.port}"))
+        await client.start()
+        for url in ("http://host.test/", "https://host.test/"):
+            got = await client.fetch(Request(url))
+            assert (got.outcome, got.blame) == (Outcome.PROXY_ERROR, Blame.HOST)
+        await client.close()
+
+    run(play())
+
+
+def test_a_proxy_that_hangs() -> None:
+    async def play() -> None:
+        async def hang(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await reader.read()
+            writer.close()
+
+        silent = await asyncio.start_server(hang, "127.0.0.1", 0)
+        port = silent.sockets[0].getsockname()[1]
+        client = make_client(small(proxy=f"http://127.0.0.1:{port}"))
+        await client.start()
+        got = await client.fetch(Request("https://host.test/"))
+        assert (got.outcome, got.error) == (Outcome.PROXY_ERROR, "no connection in time")
+        await client.close()
+        silent.close()
+
+    run(play())

@@ -1,0 +1,65 @@
+"""What is asked: parts of URLs, and heads that no value can break."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from crawler.config import FetchConfig, IdentityConfig
+from crawler.errors import ConfigError
+from crawler.fetcher.request import Asking, Limits, Request, Target, split
+
+URLS = [
+    ("http://host.test/", Target("http", "host.test", "host.test", 80, "/")),
+    ("https://host.test/a/b?c=d", Target("https", "host.test", "host.test", 443, "/a/b?c=d")),
+    ("http://host.test:8080/?", Target("http", "host.test:8080", "host.test", 8080, "/?")),
+    ("http://host.test?q", Target("http", "host.test", "host.test", 80, "/?q")),
+    ("http://host.test", Target("http", "host.test", "host.test", 80, "/")),
+    ("http://[::1]/x", Target("http", "[::1]", "::1", 80, "/x")),
+    ("https://[2600::1]:8443/x:1/y", Target("https", "[2600::1]:8443", "2600::1", 8443, "/x:1/y")),
+]
+
+
+@pytest.mark.parametrize(("url", "target"), URLS, ids=[row[0] for row in URLS])
+def test_split(url: str, target: Target) -> None:
+    assert split(url) == target
+
+
+def asking(**changes: object) -> Asking:
+    return Asking(IdentityConfig(**changes), "bot/1")  # type: ignore[arg-type]
+
+
+@given(st.text(max_size=30), st.text(max_size=30), st.text(max_size=30))
+def test_no_value_breaks_the_head(path: str, etag: str, modified: str) -> None:
+    """One request line and one line a field, whatever was stored or found on a page."""
+    request = Request("http://host.test/" + path.replace("#", ""), etag=etag, last_modified=modified)
+    lines = asking().head(request, split(request.url)).split(b"\r\n")
+    assert lines[0].startswith(b"GET /") and lines[0].endswith(b" HTTP/1.1") and lines[0].count(b" ") == 2
+    assert len(lines) == 1 + 5 + bool(etag) + bool(modified) + 1 + 2
+    assert not any(b"\r" in line or b"\n" in line or b"\0" in line for line in lines)
+
+
+def test_own_headers_take_the_place_of_others() -> None:
+    request = Request(
+        "http://h.test/", headers=("accept-language: de", "X-A: 1"), accept="text/plain", keep_alive=1.0
+    )
+    head = asking(headers=("X-A: 0", "X-B: 2")).head(request, split(request.url)).decode()
+    assert "accept-language: de\r\n" in head and "Accept-Language" not in head
+    assert (
+        "Accept: text/plain\r\n" in head
+        and "X-A: 1\r\n" in head
+        and "X-B: 2\r\n" in head
+        and "X-A: 0" not in head
+    )
+
+
+@pytest.mark.parametrize("line", ["no colon", "a b: c", ": x", "A: b\r\nC: d", "A: \0"])
+def test_bad_configured_headers_are_refused(line: str) -> None:
+    with pytest.raises(ConfigError):
+        asking(headers=(line,))
+
+
+def test_limits_of_a_request() -> None:
+    default = Limits.of(FetchConfig())
+    assert Request("http://h.test/").limits(default) is default
+    own = Request("http://h.test/", body_bytes_max=7, total_timeout=3.0).limits(default)
+    assert (own.body_bytes_max, own.total_timeout, own.wire_bytes_max) == (7, 3.0, default.wire_bytes_max)

@@ -1,0 +1,210 @@
+"""Names to addresses (`fetch-behaviour.md`, section 3), with a name server on loopback."""
+
+import asyncio
+import random
+from pathlib import Path
+
+import pytest
+
+from crawler.clock import VirtualClock
+from crawler.config import NetworkConfig, Seconds
+from crawler.fetcher import dns_cache
+from crawler.fetcher.dns_cache import DnsCache, Resolution
+from crawler.fetcher.guard import Guard
+from crawler.fetcher.resolver import Resolver
+from crawler.records import Outcome
+from tests.fetcher.dns_server import AAAA, CNAME, NXDOMAIN, SERVFAIL, A, NameServer
+from tests.fetcher.scripted import run
+
+RECORDS: dict[str, list[tuple[int, int, str]] | int | None] = {
+    "both.test": [(AAAA, 300, "2606:4700::1"), (A, 900, "8.8.8.8"), (A, 500, "9.9.9.9")],
+    "short.test": [(A, 5, "8.8.8.8")],
+    "long.test": [(A, 10_000_000, "8.8.8.8")],
+    "six.test": [(AAAA, 300, "2606:4700::1")],
+    "denied.test": [(A, 300, "10.0.0.1"), (AAAA, 300, "::1"), (AAAA, 300, "::ffff:127.0.0.1")],
+    "mixed.test": [(A, 300, "127.0.0.1"), (A, 300, "8.8.4.4")],
+    "none.test": [],
+    "gone.test": NXDOMAIN,
+    "broken.test": SERVFAIL,
+    "silent.test": None,
+}
+
+# name -> (addresses, seconds it is kept, outcome)
+ANSWERS = [
+    ("both.test", ("8.8.8.8", "9.9.9.9", "2606:4700::1"), 300.0, None),
+    ("short.test", ("8.8.8.8",), 60.0, None),
+    ("long.test", ("8.8.8.8",), 86_400.0, None),
+    ("six.test", ("2606:4700::1",), 300.0, None),
+    ("denied.test", (), 300.0, Outcome.ADDRESS_DENIED),
+    ("mixed.test", ("8.8.4.4",), 300.0, None),
+    ("none.test", (), 3600.0, Outcome.DNS_NOT_FOUND),
+    ("gone.test", (), 3600.0, Outcome.DNS_NOT_FOUND),
+    ("broken.test", (), None, Outcome.DNS_ERROR),
+    ("silent.test", (), None, Outcome.DNS_ERROR),
+    ("x" * 64 + ".test", (), 3600.0, Outcome.DNS_NOT_FOUND),
+]
+
+
+@pytest.mark.parametrize(
+    ("name", "addresses", "kept", "outcome"), ANSWERS, ids=[row[0][:9] for row in ANSWERS]
+)
+def test_answers(name: str, addresses: tuple[str, ...], kept: float | None, outcome: Outcome | None) -> None:
+    """What an answer comes to, that it is kept for its time, and asked for again after it."""
+
+    async def play() -> None:
+        server, clock = NameServer(dict(RECORDS)), VirtualClock()
+        config = NetworkConfig(dns_servers=(await server.start(),), dns_timeout=Seconds(0.2))
+        resolver = Resolver(config, Guard(), clock)
+        got = await resolver.resolve(name)
+        assert (got.addresses, got.outcome) == (addresses, outcome)
+        assert bool(got.error) is (outcome is not None)
+        known = resolver.cached(name, clock.now())
+        if kept is None:
+            assert known is None, "a passing failure is not kept"
+        else:
+            assert known == got and got.expires == clock.now() + kept
+            asked = len(server.asked)
+            clock.advance(kept - 0.001)
+            assert await resolver.resolve(name) == got and len(server.asked) == asked
+            clock.advance(0.002)
+            assert resolver.cached(name, clock.now()) is None
+        await resolver.close()
+        server.transport.close()
+
+    run(play())
+
+
+LOCAL = [
+    ("8.8.8.8", ("8.8.8.8",), None),
+    ("[2606:4700::1]", ("2606:4700::1",), None),
+    ("2606:4700:0:0::1", ("2606:4700::1",), None),
+    ("127.0.0.1", (), Outcome.ADDRESS_DENIED),
+    ("localhost", (), Outcome.ADDRESS_DENIED),
+    ("a.localhost", (), Outcome.ADDRESS_DENIED),
+    ("intranet", ("8.1.1.1", "8.1.1.2"), None),
+    ("alias.test", ("8.1.1.1",), None),
+    ("1.2.3", (), Outcome.DNS_NOT_FOUND),
+    ("1.2.3.4.5", (), Outcome.DNS_NOT_FOUND),
+    ("0x7f.1", (), Outcome.DNS_NOT_FOUND),
+    ("host.0x1", (), Outcome.DNS_NOT_FOUND),
+    ("", (), Outcome.DNS_NOT_FOUND),
+]
+
+
+@pytest.mark.parametrize(("name", "addresses", "outcome"), LOCAL, ids=[row[0] for row in LOCAL])
+def test_names_that_no_server_is_asked_for(
+    tmp_path: Path, name: str, addresses: tuple[str, ...], outcome: Outcome | None
+) -> None:
+    hosts = tmp_path / "hosts"
+    hosts.write_text("# a comment\n8.1.1.1 Intranet alias.test # x\n8.1.1.2 intranet\nbad line\n\n")
+
+    async def play() -> None:
+        config = NetworkConfig(dns_servers=("127.0.0.1:1",))
+        resolver = Resolver(config, Guard(), VirtualClock(), hosts_file=hosts)
+        got = await resolver.resolve(name)
+        assert (got.addresses, got.outcome) == (addresses, outcome)
+        assert resolver.cached(name, 1_000_000.0) == got
+        await resolver.close()
+
+    run(play())
+
+
+def test_a_hosts_file_that_is_not_there(tmp_path: Path) -> None:
+    resolver = Resolver(NetworkConfig(), Guard(), VirtualClock(), hosts_file=tmp_path / "none")
+    assert resolver.cached("intranet", 0.0) is None
+
+
+def test_aliases_share_the_least_ttl() -> None:
+    async def play() -> None:
+        server, clock = (
+            NameServer({"alias.test": [(CNAME, 70, "alias.test"), (A, 500, "8.8.8.8")]}),
+            VirtualClock(),
+        )
+        resolver = Resolver(NetworkConfig(dns_servers=(await server.start(),)), Guard(), clock)
+        got = await resolver.resolve("alias.test")
+        assert (got.addresses, got.expires) == (("8.8.8.8",), clock.now() + 70.0)
+        await resolver.close()
+        server.transport.close()
+
+    run(play())
+
+
+def test_one_look_up_in_flight_a_name_and_few_in_all() -> None:
+    """Twenty callers of one name cost one look-up; dead names wait for one another, bounded."""
+
+    async def play() -> None:
+        server = NameServer(dict(RECORDS))
+        config = NetworkConfig(
+            dns_servers=(await server.start(),), dns_timeout=Seconds(0.1), dns_concurrency=2
+        )
+        resolver = Resolver(config, Guard(), VirtualClock())
+        found = await asyncio.gather(*(resolver.resolve("both.test") for _ in range(20)))
+        assert len(set(found)) == 1
+        assert sorted(kind for name, kind in server.asked if name == "both.test") == [A, AAAA]
+        for number in range(4):
+            server.records[f"dead{number}.test"] = None
+        loop = asyncio.get_running_loop()
+        before = loop.time()
+        await asyncio.gather(*(resolver.resolve(f"dead{number}.test") for number in range(4)))
+        assert 0.19 <= loop.time() - before < 0.5, "two at a time"
+        await resolver.close()
+        server.transport.close()
+
+    run(play())
+
+
+def test_a_caller_that_gives_up_does_not_end_the_look_up_of_others() -> None:
+    async def play() -> None:
+        server = NameServer(dict(RECORDS))
+        resolver = Resolver(NetworkConfig(dns_servers=(await server.start(),)), Guard(), VirtualClock())
+        first = asyncio.create_task(resolver.resolve("both.test"))
+        second = asyncio.create_task(resolver.resolve("both.test"))
+        await asyncio.sleep(0)
+        first.cancel()
+        assert (await second).addresses
+        await resolver.close()
+        server.transport.close()
+
+    run(play())
+
+
+def test_closing_ends_what_runs() -> None:
+    async def play() -> None:
+        server = NameServer(dict(RECORDS))
+        resolver = Resolver(NetworkConfig(dns_servers=(await server.start(),)), Guard(), VirtualClock())
+        task = asyncio.create_task(resolver.resolve("silent.test"))
+        await asyncio.sleep(0.01)
+        await resolver.close()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        server.transport.close()
+
+    run(play())
+
+
+def test_the_cache_against_a_dict() -> None:
+    for seed in range(50):
+        generator = random.Random(seed)
+        cache, model, now = DnsCache(4), dict[str, Resolution](), 0.0
+        for _ in range(100):
+            now += generator.random()
+            name = generator.choice("abcdefg")
+            if generator.random() < 0.5:
+                resolution = Resolution(("8.8.8.8",), now + generator.random() * 4)
+                model.pop(name, None)
+                if len(model) == 4:
+                    del model[next(iter(model))]
+                cache.put(name, resolution)
+                model[name] = resolution
+            else:
+                expected = model.get(name)
+                if expected is not None and expected.expires <= now:
+                    expected = model.pop(name) and None
+                assert cache.get(name, now) == expected
+            cache._check()
+            assert len(cache) == len(model)
+
+
+def test_hosts_file_is_bounded() -> None:
+    names = dns_cache.local_names((f"8.8.8.8 n{number}" for number in range(100)), names_max=10)
+    assert len(names) == 10

@@ -1,0 +1,156 @@
+"""TLS: verifying, recording, resuming, and its own time limit (`fetch-behaviour.md`, sections 1, 8, 13)."""
+
+import asyncio
+import ssl
+from pathlib import Path
+
+import pytest
+
+from crawler.config import Seconds
+from crawler.fetcher.request import Request
+from crawler.records import Blame, Fetch, Outcome
+from tests.fetcher.scripted import OK, Do, Server, make_client, run, small
+
+DATA = Path(__file__).parent.parent / "data" / "fetcher"
+
+
+def server_context() -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(DATA / "host.test.pem")
+    return context
+
+
+@pytest.fixture()
+def trusted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The test authority is one of the system's roots."""
+    monkeypatch.setenv("SSL_CERT_FILE", str(DATA / "authority.pem"))
+
+
+async def _get(
+    server: Server, host: str = "host.test", times: int = 1, keep_alive: float = 0.0, **options: object
+) -> list[Fetch]:
+    client = make_client(small(**options))
+    await client.start()
+    try:
+        request = Request(server.url(host=host, scheme="https"), ("127.0.0.1",), keep_alive=keep_alive)
+        return [await client.fetch(request) for _ in range(times)]
+    finally:
+        await client.close()
+
+
+@pytest.mark.usefixtures("trusted")
+def test_verified_and_resumed() -> None:
+    async def play() -> None:
+        context = server_context()
+        async with Server([OK], context=context) as server:
+            fetches = await _get(server, times=3)
+            assert [(got.outcome, got.tls_ok, got.content) for got in fetches] == [
+                (Outcome.FETCHED, True, b"hello")
+            ] * 3
+            assert server.connections == 3
+        assert context.session_stats()["hits"] == 2, "the second and third handshake resumed the session"
+
+    run(play())
+
+
+@pytest.mark.usefixtures("trusted")
+def test_kept_alive_over_tls() -> None:
+    async def play() -> None:
+        async with Server([OK], context=server_context()) as server:
+            await _get(server, times=3, keep_alive=5.0)
+            assert server.connections == 1
+
+    run(play())
+
+
+@pytest.mark.usefixtures("trusted")
+def test_close_delimited_body_over_tls() -> None:
+    async def play() -> None:
+        async with Server([b"HTTP/1.1 200 OK\r\n\r\nhello", Do.CLOSE], context=server_context()) as server:
+            (got,) = await _get(server)
+            assert (got.outcome, got.content) == (Outcome.FETCHED, b"hello")
+
+    run(play())
+
+
+@pytest.mark.parametrize("host", ["host.test", "other.test"])
+def test_bad_certificate_is_refused_or_recorded(host: str) -> None:
+    """Untrusted, or of another name: an error when verifying, a flag when recording."""
+
+    async def play() -> None:
+        async with Server([OK], context=server_context()) as server:
+            (got,) = await _get(server, host)
+            assert (got.outcome, got.blame, got.status) == (Outcome.TLS_ERROR, Blame.HOST, 0)
+            assert "certificate" in got.error
+            assert not server.requests
+            first, second = await _get(server, host, times=2, tls="record")
+            assert (first.outcome, first.tls_ok, first.content) == (Outcome.FETCHED, False, b"hello")
+            assert second.tls_ok is False
+            assert len(server.requests) == 2
+
+    run(play())
+
+
+@pytest.mark.usefixtures("trusted")
+def test_recording_a_host_that_verifies_is_not_flagged() -> None:
+    async def play() -> None:
+        async with Server([OK], context=server_context()) as server:
+            (got,) = await _get(server, tls="record")
+            assert (got.outcome, got.tls_ok) == (Outcome.FETCHED, True)
+
+    run(play())
+
+
+def test_legacy_handshake_only_when_recording() -> None:
+    """A server of TLS 1.0 with weak ciphers."""
+
+    async def play() -> None:
+        context = server_context()
+        context.set_ciphers("ALL:@SECLEVEL=0")
+        context.minimum_version = ssl.TLSVersion.TLSv1
+        context.maximum_version = ssl.TLSVersion.TLSv1
+        async with Server([OK], context=context) as server:
+            assert (await _get(server))[0].outcome is Outcome.TLS_ERROR
+            (got,) = await _get(server, tls="record")
+            assert (got.outcome, got.tls_ok) == (Outcome.FETCHED, False)
+
+    with pytest.warns(DeprecationWarning):
+        run(play())
+
+
+def test_plain_text_on_the_tls_port() -> None:
+    async def play() -> None:
+        async def speak(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+            await reader.read()
+            writer.close()
+
+        raw = await asyncio.start_server(speak, "127.0.0.1", 0)
+        server = Server([OK])
+        server.port = raw.sockets[0].getsockname()[1]
+        assert (await _get(server))[0].outcome is Outcome.TLS_ERROR
+        raw.close()
+
+    run(play())
+
+
+def test_handshake_has_its_own_time_limit() -> None:
+    """A server that accepts and says nothing: the limit of the handshake counts, not that of connecting."""
+
+    async def play() -> None:
+        async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await reader.read()
+            writer.close()
+
+        raw = await asyncio.start_server(silent, "127.0.0.1", 0)
+        server = Server([OK])
+        server.port = raw.sockets[0].getsockname()[1]
+        loop = asyncio.get_running_loop()
+        for connect, handshake in ((5.0, 0.1), (0.1, 0.3)):
+            before = loop.time()
+            (got,) = await _get(server, connect_timeout=Seconds(connect), tls_timeout=Seconds(handshake))
+            assert (got.outcome, got.error) == (Outcome.TLS_ERROR, "no TLS handshake in time")
+            assert handshake <= loop.time() - before + 0.005 < handshake + 0.2
+        raw.close()
+
+    run(play())

@@ -1,0 +1,24 @@
+"""The two forms of the files that are compiled where there is a C compiler."""
+
+import importlib
+import importlib.util
+from pathlib import Path
+from types import ModuleType
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def installed(name: str) -> ModuleType:
+    """The module as it runs here: compiled, if it was compiled at installation."""
+    return importlib.import_module(name)
+
+
+def interpreted(name: str) -> ModuleType:
+    """The same source, interpreted, under a name of its own."""
+    path = ROOT.joinpath(*name.split(".")).with_suffix(".py")
+    spec = importlib.util.spec_from_file_location(f"interpreted_{name.replace('.', '_')}", path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    assert not module.COMPILED
+    return module

@@ -1,0 +1,249 @@
+"""A model of the shell around a frontier: virtual time, a model web, one commit queue.
+
+`Crawl` runs the loop of a crawling process without a network: `take` until
+nothing may start, fetches that end after a chosen time, groups committed in
+order after a chosen delay, `release`. It notes each request (`Request`), so
+that tests can judge politeness from the server's side.
+"""
+
+import heapq
+import random
+import zlib
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
+
+import msgspec
+
+from crawler.clock import VirtualClock
+from crawler.config import Config, convert
+from crawler.frontier.discovery import Frontier
+from crawler.frontier.settlement import Decision
+from crawler.records import Blame, Errand, Fetch, Link, Outcome, Task
+from crawler.storage.kv import MemoryStore
+
+
+class Hash:
+    """Host keys as the fingerprinter makes them: bucket of the domain, hash of the name."""
+
+    def host_key(self, hostname: str) -> int:
+        bucket = zlib.crc32(b"b" + domain_of(hostname).encode()) & 0xFFFF
+        name = hostname.encode()
+        return bucket << 48 | (zlib.crc32(name) << 16 | zlib.crc32(name[::-1] + b"x") & 0xFFFF)
+
+
+def domain_of(hostname: str) -> str:
+    """The last two labels."""
+    return ".".join(hostname.split(".")[-2:])
+
+
+class Answer(msgspec.Struct):
+    kind: str
+    until: float = 0.0
+
+
+class OpenRobots:
+    """Everything is allowed, at once."""
+
+    def verdict(self, authority: str, target: str, now: float) -> Answer:
+        return Answer("allowed")
+
+    def crawl_delay(self, authority: str) -> float | None:
+        return None
+
+    def fetched(self, errand: Errand, now: float) -> None:
+        raise AssertionError("nobody asked")
+
+
+class Request(NamedTuple):
+    """What the server's log shows of one request."""
+
+    host: str
+    address: str
+    url: str
+    task: Task
+    began: float
+    ended: float
+    outcome: Outcome
+
+
+def fetched(url: str, took: float = 0.1, **fields: Any) -> Fetch:
+    return Fetch(url, Outcome.FETCHED, status=200, took=took, **fields)
+
+
+def failed(url: str, outcome: Outcome, blame: Blame, **fields: Any) -> Fetch:
+    return Fetch(url, outcome, blame=blame, **fields)
+
+
+def config(**sections: Any) -> Config:
+    """Small limits, so that everything that can happen does."""
+    tree: dict[str, Any] = {
+        "politeness": {"delay": 1.0, "delay_factor": 10.0},
+        "frontier": {"front_factor": 1, "read_ahead": 3, "later_max": 4, "address_waiters_max": 3},
+    }
+    for name, values in sections.items():
+        if isinstance(values, dict):
+            tree.setdefault(name, {}).update(values)
+        else:
+            tree[name] = values
+    return convert(tree)
+
+
+def link(url: str, depth: int = 0, **fields: Any) -> Link:
+    return Link(zlib.crc32(url.encode()) << 8 | 1, url, depth=depth, **fields)
+
+
+class Crawl:
+    """See the module docstring.
+
+    `answer(errand, now)` gives the Fetch of a request; `addresses(hostname)`
+    the addresses or a failing Fetch; `links(errand)` the new URLs of a page
+    (tests see to it that each is given once).
+    """
+
+    def __init__(
+        self,
+        settings: Config | None = None,
+        *,
+        store: Any = None,
+        answer: Callable[[Errand, float], Fetch] | None = None,
+        addresses: Callable[[str], tuple[str, ...] | Fetch] | None = None,
+        links: Callable[[Errand], list[Link]] | None = None,
+        robots: Any = None,
+        concurrency: int = 3,
+        commit_delay: float = 0.001,
+        seed: int = 1,
+        now: float = 1_000_000.0,
+        clean: bool = True,
+        **options: Any,
+    ) -> None:
+        self.clock = VirtualClock(now)
+        self.store = MemoryStore() if store is None else store
+        self.robots = robots or OpenRobots()
+        self.frontier = Frontier(
+            self.store,
+            settings or config(),
+            robots=self.robots,
+            fingerprinter=Hash(),
+            registrable_domain=domain_of,
+            concurrency=concurrency,
+            rng=random.Random(seed),
+            **options,
+        )
+        self._answer = answer or (lambda errand, now: fetched(errand.url))
+        self._addresses = addresses or (lambda hostname: (f"10.0.0.{zlib.crc32(hostname.encode()) % 250}",))
+        self._links = links or (lambda errand: [])
+        self._commit_delay = commit_delay
+        self._events: list[tuple[float, int, Callable[[], None]]] = []
+        self._tick = 0
+        self.requests: list[Request] = []
+        self.done: list[str] = []  # URLs whose decision is committed and final
+        self.handed: list[Errand] = []
+        self.checking = True
+        self.frontier.open(now, clean)
+
+    @property
+    def now(self) -> float:
+        return self.clock.now()
+
+    def add(self, links: Iterable[Link], *, commit_after: float | None = None) -> None:
+        """New URLs from the eliminator, committed after a while."""
+        batch = self.store.batch()
+        self.frontier.add(list(links), batch, self.now)
+        self._after(
+            self._commit_delay if commit_after is None else commit_after, lambda: self._commit_add(batch)
+        )
+
+    def _commit_add(self, batch: Any) -> None:
+        self.store.write(batch)
+        self.frontier.committed(batch, self.now)
+
+    def _after(self, delay: float, action: Callable[[], None]) -> None:
+        self._tick += 1
+        heapq.heappush(self._events, (self.now + delay, self._tick, action))
+
+    def run(
+        self, seconds: float = 1e9, *, requests: int = 10**9, stop: Callable[[], bool] = lambda: False
+    ) -> str:
+        """Go on until nothing is left, time is over or enough requests were made; say why."""
+        end = self.now + seconds
+        while len(self.requests) < requests and not stop():
+            if self.step(end):
+                continue
+            return self.frontier.finished(self.now) or "time"
+        return "enough"
+
+    def step(self, end: float) -> bool:
+        """Give out what may start, then move to the next event; False if there is none before `end`."""
+        while (errand := self.frontier.take(self.now)) is not None:
+            self._begin(errand)
+        if self.checking:
+            self.frontier._check()
+        instants = [event[0] for event in self._events[:1]]
+        wakeup = self.frontier.next_wakeup(self.now)
+        if wakeup is not None:
+            assert wakeup > self.now or self.frontier._look_ups or self._events, (wakeup, self.frontier)
+            instants.append(max(wakeup, self.now))
+        if not instants or min(instants) > end or (not self._events and self.frontier.finished(self.now)):
+            return False
+        self.clock.advance(max(0.0, min(instants) - self.now))
+        while self._events and self._events[0][0] <= self.now:
+            heapq.heappop(self._events)[2]()
+        return True
+
+    def _begin(self, errand: Errand) -> None:
+        self.handed.append(errand)
+        if errand.task is Task.RESOLVE:
+            self._after(0.01, lambda: self._resolved(errand))
+            return
+        if errand.task is Task.DENIED:
+            fetch = Fetch(errand.url, Outcome.ROBOTS_DENIED)
+        else:
+            fetch = self._answer(errand, self.now)
+        began = self.now
+        self._after(fetch.took, lambda: self._ended(errand, fetch, began))
+
+    def _resolved(self, errand: Errand) -> None:
+        answer = self._addresses(errand.hostname)
+        if isinstance(answer, Fetch):
+            decision = self.frontier.settle(errand, answer, self.now)
+            self._commit(decision)
+        else:
+            self.frontier.resolved(errand, answer, self.now + 3600, self.now)
+
+    def _ended(self, errand: Errand, fetch: Fetch, began: float) -> None:
+        if errand.task is not Task.DENIED:
+            self.requests.append(
+                Request(
+                    errand.hostname, errand.address, errand.url, errand.task, began, self.now, fetch.outcome
+                )
+            )
+        if errand.task is Task.ROBOTS:
+            self.robots.fetched(errand, self.now)
+            self.frontier.robots_done(errand, fetch, self.now)
+            return
+        decision = self.frontier.settle(errand, fetch, self.now)
+        if decision.end == "done":
+            new = self._links(errand)
+            if new:
+                self.add(new)
+        self._commit(decision)
+
+    def _commit(self, decision: Decision) -> None:
+        self._after(self._commit_delay, lambda: self._committed(decision))
+
+    def _committed(self, decision: Decision) -> None:
+        batch = self.store.batch()
+        self.frontier.stage(decision, batch)
+        self.store.write(batch)
+        if decision.end == "done":
+            self.done.append(decision.errand.url)
+        self.frontier.release(decision, self.now)
+
+    def stop(self) -> None:
+        """A clean stop: what is in flight ends, then everything is stored."""
+        while self._events:
+            self.clock.advance(max(0.0, self._events[0][0] - self.now))
+            heapq.heappop(self._events)[2]()
+        batch = self.store.batch()
+        self.frontier.flush(batch)
+        self.store.write(batch)

@@ -1,0 +1,91 @@
+"""Answers and groups for the tests of the page cache."""
+
+from pathlib import Path
+from typing import Any
+
+from crawler.config import PagesConfig
+from crawler.pages.captures import Capturing
+from crawler.pages.page_cache import PageCache
+from crawler.records import Errand, Extracted, Fetch, Outcome, Task
+from crawler.storage.kv import KeyValue, MemoryStore
+
+START = 1_700_000_000.0  # 2023-11-14T22:13:20Z
+HTML = ((b"Content-Type", b"text/html; charset=utf-8"),)
+
+
+def fetch(url: str = "http://site.example/", body: bytes = b"<p>page</p>", **values: Any) -> Fetch:
+    """A successful answer, or whatever `values` make of it."""
+    values = {
+        "outcome": Outcome.FETCHED,
+        "status": 200,
+        "reason": "OK",
+        "headers": HTML,
+        "content_type": "text/html",
+        "content": body,
+        "request_head": b"GET / HTTP/1.1\r\nHost: site.example\r\n\r\n",
+        "address": "127.0.0.1",
+        "took": 0.25,
+    } | values
+    return Fetch(url=url, body=body, **values)
+
+
+def not_modified(url: str = "http://site.example/", **values: Any) -> Fetch:
+    """A 304 to a conditional request."""
+    values = {
+        "outcome": Outcome.UNCHANGED,
+        "status": 304,
+        "reason": "Not Modified",
+        "content_type": "",
+    } | values
+    return fetch(url, b"", **values)
+
+
+def errand(url: str = "http://site.example/", fingerprint: int = 1, **values: Any) -> Errand:
+    return Errand(
+        task=values.pop("task", Task.PAGE),
+        host=7,
+        hostname="site.example",
+        url=url,
+        fingerprint=fingerprint,
+        **values,
+    )
+
+
+class Site:
+    """A page cache with a store and a clock, and `visit` for a whole group of answers."""
+
+    def __init__(self, directory: Path, store: KeyValue | None = None, **options: Any) -> None:
+        config = {
+            name: options.pop(name) for name in ("store", "segment_bytes", "gzip_level") if name in options
+        }
+        self.store = store if store is not None else MemoryStore(keep_durable=True)
+        self.cache = PageCache(directory, self.store, PagesConfig(**config), process="p0", **options)
+        self.now = START
+
+    def decide(
+        self, answer: Fetch, fingerprint: int, extracted: Extracted | None = None, **values: Any
+    ) -> Capturing:
+        final = values.pop("final", True)
+        return self.cache.capture(
+            answer, errand(answer.url, fingerprint, **values), extracted, self.now, final=final
+        )
+
+    def commit(self, *capturings: Capturing) -> None:
+        self.cache.write(list(capturings))
+        batch = self.store.batch()
+        self.cache.stage(batch)
+        self.store.write(batch)
+        self.cache.committed()
+        self.cache._check()
+        self.now += 60.0
+
+    def visit(
+        self, answer: Fetch, fingerprint: int = 1, extracted: Extracted | None = None, **values: Any
+    ) -> Capturing:
+        """One answer as a group of its own; a minute passes."""
+        capturing = self.decide(answer, fingerprint, extracted, **values)
+        self.commit(capturing)
+        return capturing
+
+    def segments(self) -> list[Path]:
+        return sorted(path for path in self.cache.folder.iterdir() if path.is_file())

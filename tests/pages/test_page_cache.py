@@ -1,0 +1,270 @@
+"""The page cache: what is stored as what, read back, followed, flagged, and how pages' records go on."""
+
+import gzip
+import hashlib
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from crawler.errors import ConfigError, DamageError
+from crawler.pages.captures import capture_key
+from crawler.records import Extracted, Outcome, PageState, Task
+from crawler.storage.kv import MemoryStore, seal
+from tests.pages.support import HTML, START, Site, fetch, not_modified
+
+URL = "http://site.example/"
+NOARCHIVE = Extracted(base=URL, noarchive=True, noindex=True)
+
+
+def test_a_page_comes_back_as_it_was(tmp_path: Path) -> None:
+    site = Site(tmp_path)
+    body = gzip.compress(b"<p>hello</p>")
+    headers = (*HTML, (b"Content-Encoding", b"gzip"), (b"X-8bit", b"\xe4"))
+    site.visit(fetch(body=body, content=b"<p>hello</p>", headers=headers))
+    page = site.cache.get(1)
+    assert page is not None
+    assert (page.status, page.reason, page.version) == (200, "OK", "HTTP/1.1")
+    assert page.headers == headers
+    assert page.payload == body
+    assert page.content == b"<p>hello</p>"
+    assert page.header_charset == "utf-8"
+    assert page.capture.fetched_at == START
+    assert page.capture.digest == hashlib.sha1(body).digest()
+
+
+def test_unknown_urls_have_nothing(tmp_path: Path) -> None:
+    site = Site(tmp_path)
+    assert site.cache.get(404) is None
+    assert site.cache.record(404) is None
+    assert list(site.cache.captures(404)) == []
+
+
+def test_equal_bytes_in_one_group_are_stored_once(tmp_path: Path) -> None:
+    """The second look-up must see what is decided but not yet committed."""
+    site = Site(tmp_path)
+    first = site.decide(fetch(URL + "a", b"same"), 1)
+    second = site.decide(fetch(URL + "b", b"same"), 2)
+    site.commit(first, second)
+    third = site.visit(fetch(URL + "c", b"same"), 3)
+    kinds = [capturing.capture.kind for capturing in (first, second, third) if capturing.capture]
+    assert kinds == ["response", "revisit", "revisit"]
+    for fingerprint in (1, 2, 3):
+        page = site.cache.get(fingerprint)
+        assert page is not None and page.payload == b"same"
+        assert page.capture.url == URL + "abc"[fingerprint - 1]
+    assert second.capture is not None and second.capture.refers_to == first.key
+
+
+def test_groups_in_flight_see_one_another(tmp_path: Path) -> None:
+    """A group is decided while an earlier one is written and staged, not yet confirmed."""
+    site = Site(tmp_path)
+    groups = [[site.decide(fetch(URL + name, b"same"), number)] for number, name in enumerate("abc", 1)]
+    for group in groups:
+        site.cache.write(group)
+        batch = site.store.batch()
+        site.cache.stage(batch)
+        site.store.write(batch)
+    late = site.decide(fetch(URL + "d", b"same"), 4)
+    for _ in groups:
+        site.cache.committed()
+    site.commit(late)
+    assert [capturing.profile != "" for (capturing,) in groups] == [False, True, True]
+    page = site.cache.get(4)
+    assert page is not None and page.payload == b"same"
+
+
+def test_empty_bodies_are_no_copies_of_one_another(tmp_path: Path) -> None:
+    site = Site(tmp_path)
+    for number in (1, 2):
+        capturing = site.visit(fetch(f"{URL}{number}", b"", outcome=Outcome.EMPTY), number)
+        assert capturing.capture is not None and capturing.capture.kind == "response"
+    page = site.cache.get(2)
+    assert page is not None and page.payload == b""
+
+
+def test_a_304_confirms_the_stored_copy(tmp_path: Path) -> None:
+    site = Site(tmp_path)
+    site.visit(fetch(headers=(*HTML, (b"ETag", b'"v1"'), (b"Last-Modified", b"Tue, 14 Nov 2023"))))
+    confirmed = site.visit(not_modified(headers=((b"Content-Length", b"11"),)))
+    assert confirmed.unchanged
+    page = site.cache.get(1)
+    assert page is not None
+    assert (page.status, page.payload) == (200, b"<p>page</p>")
+    assert page.capture.fetched_at == START + 60
+    record = site.cache.record(1)
+    assert record is not None
+    assert (record.state, record.fetches, record.changes, record.not_modified) == (PageState.STORED, 2, 0, 1)
+    assert (record.etag, record.last_modified) == ('"v1"', "Tue, 14 Nov 2023")
+    assert (record.changed_at, record.fetched_at) == (START, START + 60)
+    site.visit(not_modified())
+    assert site.cache.record(1).not_modified == 2  # type: ignore[union-attr]
+    site.visit(fetch(body=b"new"))
+    assert site.cache.record(1).not_modified == 0  # type: ignore[union-attr]
+
+
+def test_a_304_that_confirms_nothing_is_a_response(tmp_path: Path) -> None:
+    site = Site(tmp_path)
+    capturing = site.visit(not_modified())
+    assert capturing.capture is not None and capturing.capture.kind == "response"
+    page = site.cache.get(1)
+    assert page is not None and page.status == 304
+
+
+def test_older_copies_are_found_by_time(tmp_path: Path) -> None:
+    site = Site(tmp_path)
+    for body in (b"one", b"two", b"three"):
+        site.visit(fetch(body=body))
+    captures = list(site.cache.captures(1))
+    assert [capture.fetched_at for capture in captures] == [START + 120, START + 60, START]
+    for at, body in ((START, b"one"), (START + 119, b"two"), (START + 500, b"three")):
+        page = site.cache.get(1, at)
+        assert page is not None and page.payload == body
+    assert site.cache.get(1, START - 1) is None
+    record = site.cache.record(1)
+    assert record is not None and (record.fetches, record.changes, record.changed_at) == (3, 2, START + 120)
+
+
+def test_a_temporary_failure_hides_no_copy(tmp_path: Path) -> None:
+    site = Site(tmp_path)
+    site.visit(fetch(body=b"good"))
+    site.visit(fetch(body=b"oops", status=503, outcome=Outcome.HOST_BUSY, error="503"))
+    page = site.cache.get(1)
+    assert page is not None and page.payload == b"good"
+    assert [capture.status for _, capture in site.cache.newest_captures()] == [200]
+    record = site.cache.record(1)
+    assert record is not None
+    assert (record.state, record.outcome, record.error) == (PageState.STORED, Outcome.HOST_BUSY, "503")
+    assert record.digest == hashlib.sha1(b"good").digest()
+    site.visit(fetch(body=b"not found", status=404, outcome=Outcome.GONE))
+    page = site.cache.get(1)
+    assert page is not None and page.status == 404
+    assert site.cache.record(1).state is PageState.GONE  # type: ignore[union-attr]
+
+
+def test_a_try_that_is_not_the_last_stores_nothing(tmp_path: Path) -> None:
+    site = Site(tmp_path)
+    site.visit(fetch(body=b"half", outcome=Outcome.TRUNCATED, truncated="disconnect"), final=False)
+    assert site.cache.get(1) is None
+    record = site.cache.record(1)
+    assert record is not None and (record.state, record.attempts) == (PageState.FAILED, 1)
+    assert site.segments() == []
+    site.visit(fetch(body=b"half", outcome=Outcome.TRUNCATED, truncated="disconnect"))
+    assert site.cache.get(1).payload == b"half"  # type: ignore[union-attr]
+    assert site.cache.record(1).attempts == 2  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("outcome", [o for o in Outcome if o not in (Outcome.UNCHANGED,)])
+def test_every_outcome_leaves_a_record(tmp_path: Path, outcome: Outcome) -> None:
+    """An answer is stored where there is one; a failure without one leaves a record only."""
+    answered = outcome in (Outcome.FETCHED, Outcome.REDIRECT, Outcome.GONE, Outcome.CLIENT_ERROR, Outcome.TEMPORARY)
+    site = Site(tmp_path)
+    answer = fetch(outcome=outcome) if answered else fetch(body=b"", outcome=outcome, status=0, headers=())
+    site.visit(answer)
+    record = site.cache.record(1)
+    assert record is not None and record.outcome is outcome
+    assert (site.cache.get(1) is not None) == answered
+    expected = {
+        Outcome.FETCHED: PageState.STORED,
+        Outcome.EMPTY: PageState.STORED,
+        Outcome.REDIRECT: PageState.REDIRECTED,
+        Outcome.GONE: PageState.GONE,
+        Outcome.ROBOTS_DENIED: PageState.DENIED,
+    }
+    assert record.state is expected.get(outcome, PageState.FAILED)
+
+
+def test_noarchive_is_stored_but_not_served(tmp_path: Path) -> None:
+    site = Site(tmp_path)
+    site.visit(fetch(), 1, NOARCHIVE)
+    assert site.cache.get(1) is None
+    page = site.cache.get(1, with_noarchive=True)
+    assert page is not None and page.payload == b"<p>page</p>"
+    record = site.cache.record(1)
+    assert record is not None and record.noarchive and record.noindex
+    site.visit(not_modified())
+    assert site.cache.get(1) is None, "a 304 has no directives of its own: those of the copy stay"
+
+
+def test_robots_txt_has_a_capture_and_no_record(tmp_path: Path) -> None:
+    site = Site(tmp_path, fingerprint=lambda url: 77)
+    site.visit(fetch(URL + "robots.txt", b"User-agent: *"), 0, task=Task.ROBOTS)
+    assert site.cache.record(77) is None
+    page = site.cache.get(77)
+    assert page is not None and page.payload == b"User-agent: *"
+
+
+
+def test_content_digest_ignores_coding_and_patterns(tmp_path: Path) -> None:
+    from crawler.pages.change import compile_patterns
+
+    patterns = compile_patterns([r"served at \d+"])
+    site = Site(tmp_path, ignored=lambda url: patterns)
+    site.visit(fetch(body=b"text, served at 1"))
+    same = site.visit(fetch(body=gzip.compress(b"text, served at 22"), content=b"text, served at 22"))
+    assert same.unchanged
+    assert same.capture is not None and same.capture.kind == "response", "other bytes are stored nevertheless"
+    assert site.cache.record(1).changes == 0  # type: ignore[union-attr]
+    assert not site.visit(fetch(body=b"other text, served at 3")).unchanged
+
+
+def test_records_that_are_damaged_are_named(tmp_path: Path) -> None:
+    site = Site(tmp_path)
+    site.visit(fetch())
+    for value in (b"garbage", seal(b"garbage")):
+        batch = site.store.batch()
+        batch.put(b"u/" + (1).to_bytes(8, "big"), value)
+        site.store.write(batch)
+        with pytest.raises(DamageError, match="store: value of key"):
+            site.cache.record(1)
+
+
+@pytest.mark.parametrize("name", ["a b", "../x", "", "x/y"])
+def test_names_that_are_no_file_names_are_refused(tmp_path: Path, name: str) -> None:
+    from crawler.config import PagesConfig
+    from crawler.pages.page_cache import PageCache
+
+    with pytest.raises(ConfigError, match="part of a file name"):
+        PageCache(tmp_path, MemoryStore(), PagesConfig(prefix=name), process="p0")
+
+
+def test_keys_sort_by_page_and_time() -> None:
+    assert capture_key(1, 0.001) == b"c/" + bytes(7) + b"\x01" + bytes(7) + b"\x01"
+    assert capture_key(1, 9e9) < capture_key(2, 0.0)
+
+
+VISIT = st.tuples(
+    st.integers(1, 4),  # page
+    st.sampled_from([b"", b"a", b"b", b"long " * 400]),
+    st.booleans(),  # 304 if there is a copy
+    st.booleans(),  # commit after this one
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(visits=st.lists(VISIT, max_size=25), segment_bytes=st.sampled_from([600, 5000]))
+def test_against_a_dict(tmp_path_factory: pytest.TempPathFactory, visits: list, segment_bytes: int) -> None:
+    """Any order of answers and commits: each page reads back as its last answer left it, also after a restart."""
+    directory = tmp_path_factory.mktemp("site")
+    site = Site(directory, segment_bytes=segment_bytes)
+    model: dict[int, bytes] = {}
+    waiting = []
+    for page, body, conditional, commit in visits:
+        url = f"{URL}{page}"
+        if conditional and page in model:
+            waiting.append(site.decide(not_modified(url), page))
+        else:
+            outcome = Outcome.FETCHED if body else Outcome.EMPTY
+            waiting.append(site.decide(fetch(url, body, outcome=outcome), page))
+            model[page] = body
+        site.now += 0.002
+        if commit:
+            site.commit(*waiting)
+            waiting = []
+    site.commit(*waiting)
+    for cache in (site.cache, Site(directory, site.store).cache):
+        for page, body in model.items():
+            stored = cache.get(page)
+            assert stored is not None and stored.payload == body
+        assert list(cache.check()) == []

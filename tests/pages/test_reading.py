@@ -1,0 +1,177 @@
+"""Reading back: samples of others, broken input, bounds, and content codings."""
+
+import gzip
+import random
+import zlib
+from pathlib import Path
+
+import brotli
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from isal import isal_zlib
+from warcio.archiveiterator import ArchiveIterator
+
+from crawler.errors import DamageError
+from crawler.pages import reading
+
+SAMPLES = sorted((Path(__file__).parents[1] / "data" / "warc").glob("*.warc*"))
+RECORD = b"WARC/1.1\r\nWARC-Type: resource\r\nContent-Length: 3\r\n\r\nabc\r\n\r\n"
+
+
+@pytest.mark.parametrize("path", SAMPLES, ids=lambda path: path.name)
+def test_samples_of_others_read_as_warcio_reads_them(path: Path) -> None:
+    ours = list(reading.records(path))
+    with path.open("rb") as file:
+        theirs = []
+        for record in ArchiveIterator(file):
+            headers = {name.lower(): value for name, value in record.rec_headers.headers}
+            theirs.append((record.rec_type, headers, record.content_stream().read()))
+    assert [(record.kind, record.fields) for record in ours] == [(kind, fields) for kind, fields, _ in theirs]
+    for record, (kind, _, content) in zip(ours, theirs, strict=True):
+        if kind in ("response", "request"):
+            message = reading.parse_http(record.block)
+            codings = message.header(b"content-encoding")
+            assert reading.decode_payload(message.payload, codings) == content
+        else:
+            assert record.block.startswith(content) if kind == "revisit" else record.block == content
+
+
+@pytest.mark.parametrize("path", SAMPLES, ids=lambda path: path.name)
+def test_a_sample_cut_anywhere_ends_in_damage(path: Path, tmp_path: Path) -> None:
+    """What precedes the cut is read; the cut itself is named, never taken for an end."""
+    data = path.read_bytes()
+    whole = len(list(reading.records(path)))
+    generator = random.Random(1)
+    for length in generator.sample(range(1, len(data) - 5), 12):
+        torn = tmp_path / "torn"
+        torn.write_bytes(data[:length])
+        found = 0
+        try:
+            for _ in reading.records(torn):
+                found += 1
+        except DamageError:
+            continue
+        assert found < whole
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (b"", "no WARC header"),
+        (b"HTTP/1.1 200 OK\r\n\r\n", "no WARC record"),
+        (b"WARC/1.1\r\nWARC-Type: x\r\n\r\n", "no Content-Length"),
+        (b"WARC/1.1\r\nContent-Length: -1\r\n\r\n", "no Content-Length"),
+        (b"WARC/1.1\r\nContent-Length: 4\r\n\r\nabc", "4 were promised"),
+    ],
+)
+def test_what_is_no_record_is_damage(data: bytes, message: str) -> None:
+    with pytest.raises(DamageError, match=message):
+        reading.parse_record(data)
+
+
+@given(st.binary(max_size=200))
+def test_random_bytes_are_damage_or_a_record(data: bytes) -> None:
+    for attempt in (data, RECORD[:20] + data):
+        try:
+            reading.parse_record(attempt)
+        except DamageError:
+            pass
+        reading.parse_http(attempt)
+
+
+def test_expand_takes_exactly_one_member_within_its_bound() -> None:
+    member = gzip.compress(b"x" * 1000)
+    assert reading.expand(member, bytes_max=1000) == b"x" * 1000
+    for broken in (
+        member[:-1],
+        member + b"\0",
+        member + member,
+        b"",
+        b"no gzip",
+        member[:-6] + b"\0\0" + member[-4:],
+    ):
+        with pytest.raises(DamageError):
+            reading.expand(broken)
+    with pytest.raises(DamageError, match="more than 999"):
+        reading.expand(member, bytes_max=999)
+
+
+@pytest.mark.parametrize("size", [0, 1, 5, 255_999, 256 << 10, (256 << 10) + 1, 3_000_000])
+@pytest.mark.parametrize("chunk", [1000, 1 << 20])
+def test_member_length_at_every_chunking(size: int, chunk: int) -> None:
+    data = random.Random(size).randbytes(size // 2) + b"\0" * (size - size // 2)
+    for member in (isal_zlib.compress(data, 1, 31), gzip.compress(data, 6)):
+        stream = member + b"next member"
+        chunks = (stream[at : at + chunk] for at in range(0, len(stream), chunk))
+        assert reading.member_length(chunks, "here") == len(member)
+    with pytest.raises(DamageError, match="cut short"):
+        reading.member_length([member[:-1]], "here")
+
+
+def test_records_are_bounded(tmp_path: Path) -> None:
+    """Neither a length field nor an endless header line makes the reader allocate."""
+    path = tmp_path / "x.warc"
+    path.write_bytes(b"WARC/1.1\r\nContent-Length: 999999999\r\n\r\nabc")
+    with pytest.raises(DamageError, match="more than 1000"):
+        list(reading.records(path, bytes_max=1000))
+    path.write_bytes(b"WARC/1.1\r\n" + b"X: y\r\n" * 300_000)
+    with pytest.raises(DamageError, match="header"):
+        list(reading.records(path))
+    with pytest.raises(DamageError):
+        list(reading.records(tmp_path / "missing"))
+
+
+CONTENT = b"<p>content</p>" * 500
+RAW_DEFLATE = zlib.compressobj(wbits=-15)
+RAW = RAW_DEFLATE.compress(CONTENT) + RAW_DEFLATE.flush()
+
+
+@pytest.mark.parametrize(
+    ("codings", "payload"),
+    [
+        (b"", CONTENT),
+        (b"identity", CONTENT),
+        (b"GZip", gzip.compress(CONTENT)),
+        (b"x-gzip", gzip.compress(CONTENT[:100]) + gzip.compress(CONTENT[100:])),
+        (b"gzip", gzip.compress(CONTENT) + b"trailing bytes"),
+        (b"gzip", CONTENT),  # labelled, but not coded
+        (b"deflate", zlib.compress(CONTENT)),
+        (b"deflate", RAW),
+        (b"br", brotli.compress(CONTENT)),
+        (b"deflate, gzip", gzip.compress(zlib.compress(CONTENT))),
+        (b"zstd", CONTENT),  # unknown: as it is
+    ],
+)
+def test_content_codings(codings: bytes, payload: bytes) -> None:
+    assert reading.decode_payload(payload, codings) == CONTENT
+
+
+@pytest.mark.parametrize(
+    ("codings", "coder"), [(b"gzip", gzip.compress), (b"deflate", zlib.compress), (b"br", brotli.compress)]
+)
+def test_a_broken_coding_gives_what_came_before(codings: bytes, coder: object) -> None:
+    payload = coder(CONTENT)  # type: ignore[operator]
+    decoded = reading.decode_payload(payload[: len(payload) - 4], codings)
+    assert CONTENT.startswith(decoded)
+    assert reading.decode_payload(b"\x1f\x8bgarbage", codings) in (b"", b"\x1f\x8bgarbage")
+
+
+@pytest.mark.parametrize(
+    ("codings", "coder"), [(b"gzip", gzip.compress), (b"deflate", zlib.compress), (b"br", brotli.compress)]
+)
+def test_a_bomb_stays_within_the_bound(codings: bytes, coder: object) -> None:
+    bomb = coder(b"\0" * 5_000_000)  # type: ignore[operator]
+    assert len(reading.decode_payload(bomb, codings, bytes_max=100_000)) == 100_000
+
+
+def test_digests_are_compared() -> None:
+    good = reading.Record(
+        "WARC/1.1", {"warc-type": "resource", "warc-block-digest": "sha1:" + "A" * 32}, b"x"
+    )
+    assert reading.check_digests(good) == ["block digest differs"]
+    for text in ("", "md5:x", "sha256:abc"):
+        good.fields["warc-block-digest"] = text
+        assert reading.check_digests(good) == []
+    good.fields["warc-block-digest"] = "sha1:not base32"
+    assert reading.check_digests(good) == ["block digest differs"]

@@ -1,0 +1,137 @@
+"""Segments: rolling, committed lengths, and what opening does with leftovers."""
+
+import errno
+from pathlib import Path
+
+import pytest
+
+from crawler.errors import DamageError, DirectoryError, StoreError
+from crawler.pages import segments, warc
+from crawler.storage import files
+
+NOW = 1_700_000_000.0
+COMPRESS = warc.compressor(1)
+
+
+def _opening(name: str, now: float) -> bytes:
+    return COMPRESS(b"opening of " + name.encode())
+
+
+def _writer(folder: Path, *, segment_bytes: int = 1000, serial: int = 0) -> segments.SegmentWriter:
+    folder.mkdir(exist_ok=True)
+    return segments.SegmentWriter(folder, "crawl-p0", segment_bytes=segment_bytes, serial=serial, opening=_opening)
+
+
+def _member(text: str) -> bytes:
+    return COMPRESS(text.encode())
+
+
+def test_places_point_at_members(tmp_path: Path) -> None:
+    writer = _writer(tmp_path)
+    places = writer.append([_member("one"), _member("two")], NOW) + writer.append([_member("three")], NOW)
+    writer.sync()
+    texts = [segments.read_member(tmp_path, place, bytes_max=100) for place in places]
+    assert texts == [b"one", b"two", b"three"]
+    [path] = tmp_path.iterdir()
+    assert path.name == "crawl-p0-20231114221320-00000.warc.gz.open"
+    assert [offset for offset, _ in segments.members(path)][1:] == [place.offset for place in places]
+    assert writer.take_lengths() == {places[0].segment: path.stat().st_size}
+    assert writer.take_lengths() == {}
+
+
+def test_a_full_segment_is_finished_and_the_next_begun(tmp_path: Path) -> None:
+    """Records of one capture stay together; both segments of a group are named."""
+    writer = _writer(tmp_path, segment_bytes=100, serial=7)
+    first = writer.append([_member("a" * 50), b"x" * 200], NOW)
+    second = writer.append([_member("b")], NOW)
+    writer.sync()
+    assert {place.segment for place in first} == {"crawl-p0-20231114221320-00007.warc.gz"}
+    assert {place.segment for place in second} == {"crawl-p0-20231114221320-00008.warc.gz"}
+    assert sorted(path.name for path in tmp_path.iterdir()) == [first[0].segment, second[0].segment + ".open"]
+    assert set(writer.take_lengths()) == {first[0].segment, second[0].segment}
+    writer.finish()
+    writer.finish()
+    assert (tmp_path / second[0].segment).exists()
+
+
+def test_nothing_is_created_before_the_first_capture(tmp_path: Path) -> None:
+    writer = _writer(tmp_path)
+    writer.sync()
+    writer.finish()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_large_groups_are_written_as_they_gather(tmp_path: Path) -> None:
+    writer = _writer(tmp_path, segment_bytes=1 << 30)
+    for _ in range(3):
+        writer.append([b"x" * (1 << 20)], NOW)
+    [path] = tmp_path.iterdir()
+    assert path.stat().st_size >= 3 << 20
+
+
+def test_a_full_disk_ends_the_writer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    writer = _writer(tmp_path)
+    writer.append([_member("one")], NOW)
+
+    def full(*_: object) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(files.os, "write", full)
+        with pytest.raises(StoreError, match="No space left"):
+            writer.sync()
+    with pytest.raises(StoreError, match="closed after a failed write"):
+        writer.append([_member("two")], NOW)
+        writer.sync()
+
+
+def _leave(folder: Path, name: str, data: bytes) -> None:
+    folder.mkdir(exist_ok=True)
+    (folder / name).write_bytes(data)
+
+
+def test_recovery_cuts_moves_and_reports(tmp_path: Path) -> None:
+    folder = tmp_path / "warc"
+    _leave(folder, "a.warc.gz.open", b"0123456789torn")
+    _leave(folder, "b.warc.gz", b"0123456789")
+    _leave(folder, "c.warc.gz", b"short")
+    _leave(folder, "never-named.warc.gz.open", b"?")
+    recovery = segments.recover(folder, {"a.warc.gz": 10, "b.warc.gz": 10, "c.warc.gz": 10, "d.warc.gz": 10})
+    assert recovery.cut == {"a.warc.gz": 4}
+    assert recovery.moved == ["never-named.warc.gz.open"]
+    assert recovery.damaged == {"c.warc.gz": 5, "d.warc.gz": 0}
+    assert (folder / "a.warc.gz").read_bytes() == b"0123456789"
+    assert not (folder / "a.warc.gz.open").exists()
+    assert (folder / "lost+found" / "never-named.warc.gz.open").read_bytes() == b"?"
+    again = segments.recover(folder, {"a.warc.gz": 10, "b.warc.gz": 10})
+    assert again.moved == ["c.warc.gz"]
+    assert again.cut == again.damaged == {}
+
+
+def test_lost_and_found_overwrites_nothing(tmp_path: Path) -> None:
+    for content in (b"first", b"second", b"third"):
+        _leave(tmp_path, "x.warc.gz.open", content)
+        segments.recover(tmp_path, {})
+    found = sorted(path.read_bytes() for path in (tmp_path / "lost+found").iterdir())
+    assert found == [b"first", b"second", b"third"]
+
+
+def test_a_file_in_the_folder_s_place_is_named(tmp_path: Path) -> None:
+    (tmp_path / "warc").write_bytes(b"")
+    with pytest.raises(DirectoryError, match="warc"):
+        segments.recover(tmp_path / "warc", {})
+
+
+def test_serials_go_on_after_the_largest() -> None:
+    assert segments.next_serial([]) == 0
+    names = ["crawl-p0-20231114221320-00009.warc.gz", "crawl-p0-20231114221320-123456.warc.gz", "foreign.warc.gz"]
+    assert segments.next_serial(names) == 123_457
+
+
+def test_reading_a_place_that_is_not_there(tmp_path: Path) -> None:
+    place = segments.Place("a.warc.gz", 5, 10)
+    with pytest.raises(DamageError, match="missing"):
+        segments.read_member(tmp_path, place, bytes_max=10)
+    _leave(tmp_path, "a.warc.gz", b"0123456789")
+    with pytest.raises(DamageError, match="short"):
+        segments.read_member(tmp_path, place, bytes_max=10)

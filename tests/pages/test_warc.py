@@ -1,0 +1,219 @@
+"""Records: what they hold, and that no server can write one of its own."""
+
+import gzip
+import hashlib
+import io
+import re
+import zlib
+from pathlib import Path
+
+import pytest
+from fastwarc.warc import ArchiveIterator as FastIterator
+from hypothesis import given
+from hypothesis import strategies as st
+from warcio.archiveiterator import ArchiveIterator
+from warcio.checker import Checker
+
+from crawler.pages import reading, warc
+from tests.pages.support import HTML, START, Site, fetch, not_modified
+
+DATE = b"2023-11-14T22:13:20Z"
+TARGET = warc.target_fields("http://site.example/", "127.0.0.1", "HTTP/1.1")
+ANY_HEADER = st.tuples(st.binary(max_size=30), st.binary(max_size=60))
+ANY_HEADERS = st.lists(ANY_HEADER, max_size=6)
+
+
+def _response(headers: warc.Headers, payload: bytes, line: bytes = b"HTTP/1.1 200 OK") -> bytes:
+    head = warc.http_head(line, headers)
+    return warc.response(b"<urn:uuid:1>", DATE, TARGET, head, payload, hashlib.sha1(payload).digest())
+
+
+def test_date_and_digest_text() -> None:
+    """Golden: WARC/1.1 annotated, section WARC-Date; SHA-1 of nothing in base32 as in pywb's sample index."""
+    assert warc.date_text(START + 0.999) == DATE
+    assert warc.digest_text(hashlib.sha1(b"").digest()) == b"sha1:3I42H3S6NNFQ2MSVX7XZKYAYSCX5QBYJ"
+
+
+def test_record_ids_are_version_4_uuids() -> None:
+    identity = warc.record_id(lambda count: bytes(range(0xF0, 0xF0 + count)))
+    assert re.fullmatch(
+        rb"<urn:uuid:[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}>", identity
+    )
+
+
+@given(ANY_HEADERS, st.binary(max_size=300), st.binary(max_size=40))
+def test_any_answer_is_one_record(headers: warc.Headers, payload: bytes, reason: bytes) -> None:
+    """Whatever bytes a server sends: one record comes out, its payload whole, its digests right."""
+    data = _response(headers, payload, b"HTTP/1.1 200 " + reason)
+    record = reading.parse_record(data)
+    assert reading.check_digests(record) == []
+    assert reading.parse_http(record.block).payload == payload
+    assert len(reading.parse_http(record.block).headers) == len(headers)
+    theirs = [(found.rec_type, found.content_stream().read()) for found in ArchiveIterator(io.BytesIO(data))]
+    assert theirs == [("response", payload)]
+
+
+HOSTILE = [
+    (b"X-A", b"1\r\n\r\nWARC/1.1\r\nWARC-Type: resource\r\nContent-Length: 0\r\n\r\n"),
+    (b"X-B\r\nSet-Cookie: a=1\r\nX", b"2"),
+    (b"X-C", b"3\n\nHTTP/1.1 200 OK"),
+    (b"", b"no name"),
+    (b"X:D", b"\0\r"),
+]
+
+
+@pytest.mark.parametrize("header", HOSTILE)
+def test_a_header_cannot_end_its_line(header: tuple[bytes, bytes]) -> None:
+    message = reading.parse_http(reading.parse_record(_response([header, *HTML], b"payload")).block)
+    assert len(message.headers) == 2
+    assert message.header(b"content-type") == HTML[0][1]
+    assert message.payload == b"payload"
+
+
+def test_eight_bit_values_stay_as_they_were() -> None:
+    header = (b"X-Name", "Größe".encode("latin-1"))
+    message = reading.parse_http(reading.parse_record(_response([header], b"")).block)
+    assert message.headers == (header,)
+
+
+def test_a_hostile_url_or_reason_ends_no_line() -> None:
+    lines = warc.target_fields("http://a/\r\nWARC-Type: x y", "1\n2", "HTTP/1.1\r")
+    assert lines.count(b"\r\n") == 3
+    assert b"\nWARC-Type" not in lines
+    facts = warc.fact_lines([("via", "a\r\nb"), ("empty", ""), ("depth", 0)])
+    assert facts == b"via: a  b\r\ndepth: 0\r\n"
+
+
+@pytest.mark.parametrize(
+    ("headers", "length", "decoded", "stored"),
+    [
+        ([(b"Content-Length", b"9")], 5, False, [(b"Content-Length", b"5")]),
+        ([(b"content-length", b"9"), (b"Content-Length", b"9")], 5, False, [(b"Content-Length", b"5")]),
+        (
+            [(b"Transfer-Encoding", b"chunked"), (b"A", b"b")],
+            5,
+            False,
+            [(b"X-Crawler-Transfer-Encoding", b"chunked"), (b"A", b"b"), (b"Content-Length", b"5")],
+        ),
+        ([(b"A", b"b")], 5, False, [(b"A", b"b")]),
+        ([(b"Content-Encoding", b"gzip")], 5, False, [(b"Content-Encoding", b"gzip")]),
+        ([(b"Content-Encoding", b"gzip")], 5, True, [(b"X-Crawler-Content-Encoding", b"gzip")]),
+    ],
+)
+def test_stored_headers(headers: warc.Headers, length: int, decoded: bool, stored: warc.Headers) -> None:
+    assert warc.stored_headers(headers, length, decoded=decoded) == stored
+
+
+@pytest.mark.parametrize("level", [0, 1, 2, 3, 9])
+def test_each_level_gives_one_member(level: int) -> None:
+    data = b"record " * 1000
+    member = warc.compressor(level)(data)
+    assert gzip.decompress(member) == data
+    assert zlib.decompress(member, 31) == data
+    assert reading.expand(member) == data
+
+
+class _CheckArguments:
+    inputs = ()
+    verbose = False
+
+
+def _stored_answers(site: Site) -> None:
+    """All kinds of records: binary, empty, truncated, 8-bit, chunked, long URL, revisits, robots.txt."""
+    long_url = "http://site.example/" + "a/" * 4000
+    answers = [
+        fetch(body=bytes(range(256)) * 40),
+        fetch("http://site.example/empty", b""),
+        fetch("http://site.example/cut", b"first part", truncated="length"),
+        fetch("http://site.example/8", b"x", headers=((b"X-N\xe4me", b"\xfc\xff"), *HOSTILE)),
+        fetch("http://site.example/chunked", b"chunks", headers=((b"Transfer-Encoding", b"chunked"),)),
+        fetch(long_url, b"long"),
+        fetch("http://site.example/same", bytes(range(256)) * 40),
+    ]
+    site.commit(*[site.decide(answer, number) for number, answer in enumerate(answers, 1)])
+    site.visit(not_modified(headers=((b"ETag", b'"x"'),)), 1)
+    site.visit(fetch("http://site.example/robots.txt", b"User-agent: *\n", content_type="text/plain"), 99)
+    site.cache.close()
+
+
+@pytest.mark.parametrize("level", [1, 9])
+def test_warcio_and_fastwarc_read_what_we_write(tmp_path: Path, level: int) -> None:
+    site = Site(tmp_path, gzip_level=level)
+    _stored_answers(site)
+    [segment] = site.segments()
+    checker = Checker(_CheckArguments())
+    checker.process_one(str(segment))
+    assert checker.exit_value == 0
+    with segment.open("rb") as file:
+        kinds = [
+            (found.rec_type, found.rec_headers.get_header("WARC-Target-URI"))
+            for found in ArchiveIterator(file)
+        ]
+    with segment.open("rb") as file:
+        fast = [found for found in FastIterator(file, parse_http=False) if found.verify_block_digest()]
+        assert len(fast) == len(kinds) == 1 + 9 * 3
+    assert [kind for kind, _ in kinds].count("revisit") == 2
+    ours = list(reading.records(segment))
+    assert [record.kind for record in ours] == [kind for kind, _ in kinds]
+    assert [problem for record in ours for problem in reading.check_digests(record)] == []
+
+
+def test_the_records_of_a_capture_name_one_another(tmp_path: Path) -> None:
+    site = Site(tmp_path)
+    site.visit(fetch("http://site.example/via"), 5)
+    answer = fetch("http://site.example/p", b"body", tls_ok=False, truncated="time", version="HTTP/1.0")
+    site.visit(answer, 6, via=5, depth=3, redirects=1)
+    site.cache.close()
+    response, request, metadata = list(reading.records(site.segments()[0]))[-3:]
+    assert [response.kind, request.kind, metadata.kind] == ["response", "request", "metadata"]
+    assert request.fields["warc-concurrent-to"] == response.fields["warc-record-id"]
+    assert metadata.fields["warc-concurrent-to"] == response.fields["warc-record-id"]
+    assert request.block == answer.request_head
+    assert response.fields["warc-truncated"] == "time"
+    assert response.fields["warc-protocol"] == "http/1.0"
+    assert response.fields["warc-ip-address"] == "127.0.0.1"
+    assert response.fields["warc-date"] == "2023-11-14T22:14:20Z"
+    facts = dict(line.split(": ", 1) for line in metadata.block.decode().splitlines())
+    assert facts == {
+        "via": "http://site.example/via",
+        "depth": "3",
+        "redirects": "1",
+        "fetchTimeMs": "250",
+        "outcome": "fetched",
+        "tls": "not verified",
+    }
+
+
+def test_revisits_name_a_response_by_url_and_date(tmp_path: Path) -> None:
+    site = Site(tmp_path)
+    site.visit(fetch("http://site.example/first", b"same"), 1)
+    site.visit(fetch("http://site.example/second", b"same"), 2)
+    site.visit(not_modified("http://site.example/second"), 2)
+    site.cache.close()
+    revisits = [record for record in reading.records(site.segments()[0]) if record.kind == "revisit"]
+    assert [record.fields["warc-profile"] for record in revisits] == [
+        warc.IDENTICAL_PAYLOAD,
+        warc.NOT_MODIFIED,
+    ]
+    for record in revisits:
+        assert record.fields["warc-refers-to-target-uri"] == "http://site.example/first"
+        assert record.fields["warc-refers-to-date"] == DATE.decode()
+        assert (
+            record.fields["warc-payload-digest"] == warc.digest_text(hashlib.sha1(b"same").digest()).decode()
+        )
+        assert reading.parse_http(record.block).payload == b""
+
+
+def test_the_segment_begins_with_a_warcinfo(tmp_path: Path) -> None:
+    site = Site(tmp_path, software="crawler/9", operator="https://op.example/")
+    site.visit(fetch())
+    site.cache.close()
+    [segment] = site.segments()
+    info = next(reading.records(segment))
+    assert info.kind == "warcinfo"
+    assert info.fields["warc-filename"] == segment.name
+    facts = dict(line.split(": ", 1) for line in info.block.decode().splitlines())
+    assert facts["software"] == "crawler/9"
+    assert facts["operator"] == "https://op.example/"
+    assert facts["robots"] == "obey"
+    assert "rebuilt" in facts["http-header-blocks"]

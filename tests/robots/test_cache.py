@@ -1,0 +1,268 @@
+"""What is known of each authority's robots.txt, over time and restarts."""
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from crawler.config import ByteCount, RobotsConfig
+from crawler.records import Outcome
+from crawler.robots.cache import (
+    ALLOWED,
+    DENIED,
+    FETCH,
+    Answer,
+    Copy,
+    Result,
+    RobotsCache,
+    Verdict,
+    result_of,
+)
+from crawler.storage.kv import MemoryStore
+
+HOST = "https://h.example"
+RULES = b"user-agent: *\ndisallow: /no\ncrawl-delay: 7\nsitemap: https://h.example/s.xml\n"
+NOW = 1_000_000.0
+DAY = 86_400.0
+
+
+def _cache(store: MemoryStore | None = None, entries_max: int = 8, **config: object) -> RobotsCache:
+    return RobotsCache(store or MemoryStore(), RobotsConfig(**config), "me", entries_max)
+
+
+def _good(cache: RobotsCache, now: float, body: bytes = RULES, host: str = HOST) -> Result:
+    return cache.record(host, status=200, outcome=Outcome.FETCHED, body=body, complete=True, now=now)
+
+
+def _down(cache: RobotsCache, now: float, status: int = 503, outcome: Outcome = Outcome.HOST_BUSY) -> Result:
+    return cache.record(HOST, status=status, outcome=outcome, body=b"", complete=True, now=now)
+
+
+@pytest.mark.parametrize(
+    ("status", "outcome", "complete", "result"),
+    [
+        (200, Outcome.FETCHED, True, Result.RULES),
+        (203, Outcome.FETCHED, True, Result.RULES),
+        (204, Outcome.EMPTY, True, Result.RULES),
+        (200, Outcome.TRUNCATED, False, Result.UNREACHABLE),
+        (200, Outcome.FETCHED, False, Result.UNREACHABLE),
+        (206, Outcome.UNEXPECTED_STATUS, True, Result.UNREACHABLE),
+        (301, Outcome.REDIRECT, True, Result.UNAVAILABLE),
+        (302, Outcome.BAD_REDIRECT, True, Result.UNAVAILABLE),
+        (400, Outcome.CLIENT_ERROR, True, Result.UNAVAILABLE),
+        (401, Outcome.CLIENT_ERROR, True, Result.UNAVAILABLE),
+        (404, Outcome.GONE, True, Result.UNAVAILABLE),
+        (408, Outcome.TEMPORARY, True, Result.UNAVAILABLE),
+        (429, Outcome.HOST_BUSY, True, Result.UNREACHABLE),
+        (500, Outcome.TEMPORARY, True, Result.UNREACHABLE),
+        (503, Outcome.HOST_BUSY, True, Result.UNREACHABLE),
+        (599, Outcome.TEMPORARY, True, Result.UNREACHABLE),
+        (700, Outcome.BAD_STATUS, True, Result.UNREACHABLE),
+        (99, Outcome.BAD_STATUS, True, Result.UNREACHABLE),
+        (101, Outcome.UNEXPECTED_STATUS, True, Result.UNREACHABLE),
+        (0, Outcome.DNS_ERROR, True, Result.UNREACHABLE),
+        (0, Outcome.DNS_NOT_FOUND, True, Result.UNREACHABLE),
+        (0, Outcome.CONNECT_ERROR, True, Result.UNREACHABLE),
+        (0, Outcome.TLS_ERROR, True, Result.UNREACHABLE),
+        (0, Outcome.RESET, True, Result.UNREACHABLE),
+        (0, Outcome.HEADER_TIMEOUT, True, Result.UNREACHABLE),
+        (0, Outcome.ADDRESS_DENIED, True, Result.UNREACHABLE),
+    ],
+)
+def test_what_an_answer_means(status: int, outcome: Outcome, complete: bool, result: Result) -> None:
+    """The table of fetch-behaviour.md, section 2."""
+    assert result_of(status, outcome, complete=complete) is result
+
+
+def test_asked_first_then_rules_bind() -> None:
+    cache = _cache()
+    assert cache.verdict(HOST, "/x", NOW) is FETCH
+    _good(cache, NOW)
+    assert cache.verdict(HOST, "/x", NOW) is ALLOWED
+    assert cache.verdict(HOST, "/no/x", NOW) is DENIED
+    assert cache.verdict("http://h.example", "/x", NOW) is FETCH  # another scheme, another file
+    assert cache.crawl_delay(HOST) == 7.0
+    assert cache.sitemaps(HOST) == ("https://h.example/s.xml",)
+    assert cache.crawl_delay("http://h.example") is None and cache.sitemaps("http://h.example") == ()
+
+
+def test_a_copy_is_used_for_a_day() -> None:
+    cache = _cache()
+    _good(cache, NOW)
+    assert cache.verdict(HOST, "/", NOW + DAY - 1) is ALLOWED
+    assert cache.verdict(HOST, "/", NOW + DAY) is FETCH
+
+
+def test_unavailable_allows_all_and_its_body_is_no_rules() -> None:
+    cache = _cache()
+    cache.record(HOST, status=404, outcome=Outcome.GONE, body=RULES, complete=True, now=NOW)
+    assert cache.verdict(HOST, "/no", NOW) is ALLOWED and cache.crawl_delay(HOST) is None
+    assert cache.verdict(HOST, "/no", NOW + DAY) is FETCH
+
+
+def test_unreachable_schedule() -> None:
+    """1, 5, 30 minutes, then hourly; nothing is asked meanwhile."""
+    cache = _cache()
+    now = NOW
+    for delay in (60.0, 300.0, 1800.0, 3600.0, 3600.0):
+        assert _down(cache, now) is Result.UNREACHABLE
+        assert cache.verdict(HOST, "/", now) == Verdict(Answer.WAIT, now + delay)
+        assert cache.verdict(HOST, "/", now + delay - 0.1) == Verdict(Answer.WAIT, now + delay)
+        now += delay
+        assert cache.verdict(HOST, "/", now) is FETCH
+    _good(cache, now)
+    assert cache.verdict(HOST, "/", now) is ALLOWED
+    _down(cache, now + DAY)  # the schedule begins anew
+    assert cache.verdict(HOST, "/", now + DAY) == Verdict(Answer.WAIT, now + DAY + 60)
+
+
+def test_the_last_good_copy_binds_while_it_lasts() -> None:
+    cache = _cache()
+    _good(cache, NOW)
+    _down(cache, NOW + 100)
+    assert cache.verdict(HOST, "/", NOW + 101) is ALLOWED and cache.verdict(HOST, "/no", NOW + 101) is DENIED
+    _down(cache, NOW + DAY)
+    assert cache.verdict(HOST, "/", NOW + DAY).answer is Answer.WAIT
+    assert cache.crawl_delay(HOST) == 7.0  # still the best that is known
+
+
+def test_after_thirty_days_all_is_allowed() -> None:
+    cache = _cache()
+    _down(cache, NOW)
+    for day in range(1, 30):
+        _down(cache, NOW + day * DAY)
+        assert cache.verdict(HOST, "/", NOW + day * DAY + 1).answer is Answer.WAIT
+    _down(cache, NOW + 30 * DAY)
+    assert cache.verdict(HOST, "/", NOW + 30 * DAY + 1) is ALLOWED
+    assert cache.verdict(HOST, "/", NOW + 31 * DAY) is FETCH  # asked again once a day
+    _good(cache, NOW + 31 * DAY)
+    assert cache.verdict(HOST, "/no", NOW + 31 * DAY) is DENIED
+
+
+def test_a_clock_that_was_wrong_stalls_nobody() -> None:
+    cache = _cache()
+    _down(cache, NOW + 300 * DAY)
+    assert cache.verdict(HOST, "/", NOW) is FETCH
+    _good(cache, NOW + 300 * DAY)
+    assert cache.verdict(HOST, "/", NOW) is FETCH
+
+
+def test_policy_ignore() -> None:
+    cache = _cache()
+    assert cache.verdict(HOST, "/", NOW, policy="ignore") is ALLOWED
+    ignoring = _cache(policy="ignore")
+    assert ignoring.verdict(HOST, "/no", NOW) is ALLOWED
+    assert ignoring.verdict(HOST, "/no", NOW, policy="obey") is FETCH
+
+
+def test_only_the_first_bytes_count_and_a_cut_line_is_dropped() -> None:
+    cache = _cache(bytes_max=ByteCount(len(RULES)))
+    body = RULES + b"disallow: /more\n"
+    cache.record(HOST, status=200, outcome=Outcome.TRUNCATED, body=body, complete=False, now=NOW)
+    assert cache.verdict(HOST, "/more", NOW) is ALLOWED and cache.verdict(HOST, "/no", NOW) is DENIED
+    cut = RULES.removesuffix(b"\n") + b"xy\n"  # the limit falls before the last octet of the line
+    cache.record(HOST, status=200, outcome=Outcome.FETCHED, body=cut, complete=True, now=NOW)
+    assert cache.sitemaps(HOST) == ()
+    cache.record(HOST, status=200, outcome=Outcome.FETCHED, body=RULES, complete=True, now=NOW)
+    assert len(cache.sitemaps(HOST)) == 1  # as long as the limit, and whole
+
+
+def test_copies_survive_a_restart() -> None:
+    store = MemoryStore()
+    cache = _cache(store)
+    _good(cache, NOW)
+    batch = store.batch()
+    cache.stage(batch)
+    store.write(batch)
+    cache.committed()
+    again = _cache(store)
+    assert again.verdict(HOST, "/no", NOW) is DENIED and again.crawl_delay(HOST) == 7.0
+    assert len(store.get(b"r/" + HOST.encode()) or b"") < 200
+
+
+def test_recorded_with_a_batch() -> None:
+    store = MemoryStore()
+    batch = store.batch()
+    _cache(store).record(
+        HOST, status=200, outcome=Outcome.FETCHED, body=RULES, complete=True, now=NOW, batch=batch
+    )
+    store.write(batch)
+    assert _cache(store).verdict(HOST, "/no", NOW) is DENIED
+
+
+def test_what_is_not_committed_yet_can_be_read() -> None:
+    """Evicted from memory before its group was committed, a copy must not look unknown."""
+    store = MemoryStore()
+    cache = _cache(store, entries_max=1)
+    _good(cache, NOW)
+    _good(cache, NOW, host="https://other.example")
+    assert cache.verdict(HOST, "/no", NOW) is DENIED
+    batch = store.batch()
+    cache.stage(batch)
+    cache.committed()  # of an earlier group
+    _good(cache, NOW, host="https://third.example")
+    assert cache.verdict(HOST, "/no", NOW) is DENIED
+    store.write(batch)
+    cache.committed()
+    assert cache.verdict(HOST, "/no", NOW) is DENIED and len(cache._unsaved) == 1
+
+
+@pytest.mark.parametrize("value", [b"", b"\x01garbage", b"\x01\0\0\0\0", b"\x02"])
+def test_a_damaged_copy_is_fetched_again(value: bytes) -> None:
+    store = MemoryStore({b"r/" + HOST.encode(): value})
+    assert _cache(store).verdict(HOST, "/", NOW) is FETCH
+
+
+def test_memory_is_bounded_by_bytes_too() -> None:
+    """One huge file must not take the room of thousands."""
+    huge = b"user-agent: *\n" + b"".join(b"disallow: /%d\n" % number for number in range(3000))
+    cache = _cache(entries_max=16)
+    for number in range(40):
+        _good(cache, NOW, huge if number % 4 == 0 else RULES, f"https://h{number}.example")
+        cache._check()
+    assert len(cache._entries) <= 16
+    assert "entries=" in repr(cache)
+
+
+OPERATIONS = st.lists(
+    st.tuples(
+        st.integers(0, 4),  # authority
+        st.sampled_from(["good", "gone", "down", "ask", "stage", "write"]),
+        st.sampled_from([0.0, 59.0, 60.0, 400.0, 3600.0, DAY, 20 * DAY]),  # time that passes first
+    ),
+    max_size=40,
+)
+
+
+@settings(max_examples=150)
+@given(OPERATIONS, st.integers(1, 3))
+def test_eviction_and_restarts_change_no_verdict(
+    operations: list[tuple[int, str, float]], entries_max: int
+) -> None:
+    """Model: a cache that forgets nothing. Memory limits of 1 to 3 make evictions happen all the time."""
+    store = MemoryStore()
+    small, model = _cache(store, entries_max), _cache(entries_max=1000)
+    now = NOW
+    for number, operation, passed in operations:
+        host, now = f"https://h{number}", now + passed
+        for cache in (small, model):
+            if operation == "good":
+                _good(cache, now, host=host)
+            elif operation in ("gone", "down"):
+                status = 404 if operation == "gone" else 500
+                cache.record(host, status=status, outcome=Outcome.GONE, body=b"", complete=True, now=now)
+        if operation in ("stage", "write"):
+            batch = store.batch()
+            small.stage(batch)
+            store.write(batch)
+            if operation == "write":
+                small.committed()
+        small._check()
+        for target in ("/", "/no"):
+            assert small.verdict(host, target, now) == model.verdict(host, target, now)
+
+
+def test_the_stored_form() -> None:
+    """A change of the stored form is a change of the store's format."""
+    encoded = msgspec.msgpack.encode(Copy(None, 1.0, 2, 3.0, 4.0, 5, "x"))
+    assert msgspec.msgpack.decode(encoded) == [None, 1.0, 2, 3.0, 4.0, 5, "x"]

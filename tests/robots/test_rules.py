@@ -1,0 +1,256 @@
+"""The rules of robots.txt, against RFC 9309, google/robotstxt's expectations, and a second matcher."""
+
+import json
+import re
+import sys
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from crawler.robots.rules import Rules, parse, read
+
+CASES = json.loads(
+    (Path(__file__).parent.parent / "data/robots/google-robotstxt-cases.part.json").read_text()
+)
+# Rows whose URL is not percent-encoded: Google's matcher leaves that to its caller, ours encodes both
+# sides as RFC 9309 (2.2.2) says, so the pattern matches and the URL is allowed.
+CALLER_ENCODES = {"http://foo.bar/foo/bar/ツ", "http://foo.bar/foo/bar/baz"}
+# Beyond the RFC: allowing /dir/index.html does not allow /dir/.
+NOT_FOLLOWED = {("GoogleOnly_IndexHTMLisDirectory", "http://foo.com/allowed-slash/")}
+
+
+def _target(url: str) -> str:
+    parts = urlsplit(url)
+    return (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case['test']}-{case['url'][-20:]}")
+def test_google_expectations(case: dict) -> None:
+    """Golden: google/robotstxt robots_test.cc; the exceptions are named above."""
+    answer = parse(case["robots"].encode(), case["agent"]).allowed(_target(case["url"]))
+    exception = (case["test"] == "ID_Encoding" and case["url"] in CALLER_ENCODES) or (
+        case["test"],
+        case["url"],
+    ) in NOT_FOLLOWED
+    assert answer == (case["allowed"] != exception)
+
+
+def test_rfc_example() -> None:
+    """RFC 9309, section 5.1."""
+    robots = b"""User-Agent: *
+Disallow: *.gif$
+Disallow: /example/
+Allow: /publications/
+
+User-Agent: foobot
+Disallow:/
+Allow:/example/page.html
+Allow:/example/allowed.gif
+
+User-Agent: barbot
+User-Agent: bazbot
+Disallow: /example/page.html
+
+User-Agent: quxbot
+"""
+    anyone, foobot, bazbot, quxbot = (parse(robots, name) for name in ("other", "foobot", "BazBot", "quxbot"))
+    assert (
+        not anyone.allowed("/x.gif") and anyone.allowed("/publications/") and not anyone.allowed("/example/")
+    )
+    assert foobot.allowed("/example/page.html") and not foobot.allowed("/publications/")
+    assert not bazbot.allowed("/example/page.html") and bazbot.allowed("/x.gif")
+    assert quxbot.allowed("/x.gif")
+
+
+@pytest.mark.parametrize(
+    ("pattern", "target", "matches"),
+    [
+        # RFC 9309, section 2.2.2, table of percent-encoding
+        ("/foo/bar?baz=quz", "/foo/bar?baz=quz", True),
+        ("/foo/bar/ツ", "/foo/bar/%E3%83%84", True),
+        ("/foo/bar/%E3%83%84", "/foo/bar/%e3%83%84", True),
+        ("/foo/bar/%62%61%7A", "/foo/bar/baz", True),
+        # 2.2.3: special characters, and how they are written as themselves
+        ("/path/file-with-a-%2A.html", "/path/file-with-a-*.html", True),
+        ("/path/foo-%24", "/path/foo-$", True),
+        ("/a%2Fb", "/a/b", False),
+        ("/a%3Fb", "/a?b", False),
+        ("/a*", "/a", True),
+        ("/*/b/*/c$", "/x/b/y/z/c", True),
+        ("/*/b/*/c$", "/x/b/y/z/c/", False),
+        ("/a*a$", "/a", False),
+        ("/a$b", "/a$bc", True),
+        ("/A", "/a", False),
+        ("/a b", "/a%20b", True),
+        ("a", "/a", False),
+        ("*", "/", True),
+        ("$", "/", False),
+        ("/**********************a", "/bca", True),
+    ],
+)
+def test_matching(pattern: str, target: str, matches: bool) -> None:
+    assert parse(f"user-agent: *\ndisallow: {pattern}".encode(), "x").allowed(target) == (not matches)
+
+
+def test_longest_pattern_wins_and_allow_wins_a_tie() -> None:
+    rules = parse(
+        b"user-agent:*\nallow:/a\ndisallow:/a\ndisallow:/b\nallow:/b*\ndisallow:/c?d\nallow:/c*", "x"
+    )
+    assert rules.allowed("/a") and rules.allowed("/b") and not rules.allowed("/c?d")
+
+
+def test_robots_txt_itself_is_always_allowed() -> None:
+    assert parse(b"user-agent: *\ndisallow: /", "x").allowed("/robots.txt")
+
+
+@pytest.mark.parametrize("line_end", ["\n", "\r", "\r\n", "\n\n", "\r\r\n"])
+def test_line_ends_and_byte_order_mark(line_end: str) -> None:
+    text = "\ufeff" + line_end.join(["User-agent: *", "Disallow: /a", "Allow: /b"])
+    assert not parse(text.encode(), "x").allowed("/a")
+
+
+def test_bytes_that_are_not_utf8_spoil_their_line_only() -> None:
+    rules = parse(b"user-agent: *\ndisallow: /a\xff\ndisallow: /b\n", "x")
+    assert rules.allowed("/a") and not rules.allowed("/b")
+
+
+@pytest.mark.parametrize(
+    ("line", "binds"),
+    [
+        ("crawler", True),
+        ("CRAWLER", True),
+        ("crawler/1.0", True),
+        ("Crawler the great", True),
+        ("crawl", False),
+        ("crawlers", False),
+        ("my-crawler", False),
+        ("crawler2", False),
+        ("*", False),
+        ("", False),
+    ],
+)
+def test_agent_lines_name_the_token_whole(line: str, binds: bool) -> None:
+    robots = f"user-agent: {line}\ndisallow: /own\n\nuser-agent: *\ndisallow: /any\n".encode()
+    rules = parse(robots, "crawler")
+    if line == "*":
+        assert not rules.allowed("/own") and not rules.allowed("/any")
+    else:
+        assert rules.allowed("/own") != binds and rules.allowed("/any") == binds
+
+
+def test_other_records_end_neither_group_nor_run_of_agents() -> None:
+    robots = b"""user-agent: a
+sitemap: http://h/s.xml
+unknown: x
+crawl-delay: 3
+
+user-agent: crawler
+crawl-delay: 5
+disallow: /x
+sitemap: http://h/t.xml
+disallow: /y
+user-agent: b
+disallow: /z
+"""
+    rules = parse(robots, "crawler")
+    assert [rules.allowed(path) for path in ("/x", "/y", "/z")] == [False, False, True]
+    assert rules.crawl_delay == 5
+    assert rules.sitemaps == ("http://h/s.xml", "http://h/t.xml")
+    assert parse(robots, "a").crawl_delay == 5  # of its run of agent lines the longer one
+
+
+def test_groups_of_one_agent_are_joined_and_star_is_only_a_fallback() -> None:
+    robots = b"user-agent:*\ndisallow:/any\nuser-agent:me\ndisallow:/1\n"
+    robots += b"user-agent:you\ndisallow:/2\nuser-agent:me\ndisallow:/3"
+    assert [parse(robots, "me").allowed(path) for path in ("/any", "/1", "/2", "/3")] == [
+        True,
+        False,
+        True,
+        False,
+    ]
+    assert not parse(robots, "else").allowed("/any")
+
+
+def test_rules_before_any_agent_are_ignored() -> None:
+    assert parse(b"disallow: /\nuser-agent: *\ndisallow: /x", "me").allowed("/y")
+
+
+@pytest.mark.parametrize(
+    ("value", "seconds"),
+    [
+        ("10", 10.0),
+        ("0.5", 0.5),
+        ("10s", 10.0),
+        (".5", 0.5),
+        ("-1", None),
+        ("", None),
+        ("1" * 400, None),
+        ("inf", None),
+    ],
+)
+def test_crawl_delay(value: str, seconds: float | None) -> None:
+    assert parse(f"user-agent: *\ncrawl-delay: {value}".encode(), "x").crawl_delay == seconds
+
+
+def test_sloppy_lines_are_read_as_meant() -> None:
+    rules = parse(b"User Agent: *\ndisallow /a\nDissalow: /b\nSitemap https://h/s.xml\nfoo bar: baz", "x")
+    assert not rules.allowed("/a") and not rules.allowed("/b") and rules.sitemaps == ("https://h/s.xml",)
+
+
+def test_memory_of_a_parsed_file_is_small() -> None:
+    """Fifty rules for us and 400 kB for others: only ours stay."""
+    ours = "".join(f"disallow: /section/{number}/\n" for number in range(50))
+    others = "".join(f"user-agent: bot{number}\ndisallow: /x{number}\n\n" for number in range(12_000))
+    rules = parse(f"{others}user-agent: me\n{ours}".encode(), "me")
+    parts = [rules, rules.parsed, rules.parsed.rules, rules._prefixes, *rules.parsed.rules]
+    assert (
+        sum(map(sys.getsizeof, parts)) + sum(sys.getsizeof(rule.pattern) for rule in rules.parsed.rules)
+        < 8000
+    )
+    assert rules.weight < 10_000
+
+
+# --- a second matcher -------------------------------------------------------------------------------------
+
+PIECES = st.text("/ab*$?=", max_size=8).map(lambda text: "/" + text)
+TARGETS = st.text("/ab?=", max_size=10).map(lambda text: "/" + text)
+
+
+def _regex(pattern: str) -> re.Pattern[str]:
+    anchored = pattern.endswith("$")
+    body = pattern[:-1] if anchored else pattern
+    return re.compile(".*".join(map(re.escape, body.split("*"))) + ("$" if anchored else ""), re.DOTALL)
+
+
+@given(st.lists(st.tuples(st.booleans(), PIECES), max_size=8), TARGETS)
+def test_agrees_with_regular_expressions(lines: list[tuple[bool, str]], target: str) -> None:
+    """Section 2.2.2 written down a second time: the longest match decides, allow wins a tie."""
+    lines = [(allow, re.sub(r"\*+", "*", pattern)) for allow, pattern in lines if "$" not in pattern[:-1]]
+    robots = "user-agent: *\n" + "".join(
+        f"{'allow' if allow else 'disallow'}: {pattern}\n" for allow, pattern in lines
+    )
+    matching = [(len(pattern), allow) for allow, pattern in lines if _regex(pattern).match(target)]
+    assert parse(robots.encode(), "x").allowed(target) == (max(matching)[1] if matching else True)
+
+
+@given(st.binary(max_size=400), st.text(max_size=20))
+def test_never_fails(body: bytes, target: str) -> None:
+    rules = parse(b"user-agent: *\n" + body, "me")
+    rules.allowed("/" + target)
+    assert isinstance(rules.allowed("/"), bool)
+
+
+@given(
+    st.lists(
+        st.sampled_from(["user-agent: me", "user-agent: *", "allow: /a", "disallow: /", "crawl-delay: 2"])
+    )
+)
+def test_stored_form_answers_the_same(lines: list[str]) -> None:
+    body = "\n".join(lines).encode()
+    stored = Rules(read(body, "me"))
+    assert [stored.allowed(path) for path in ("/", "/a")] == [
+        parse(body, "me").allowed(path) for path in ("/", "/a")
+    ]

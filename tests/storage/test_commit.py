@@ -1,0 +1,136 @@
+"""The commit point: one batch decides, in FIFO order, and nothing is acknowledged before it."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from crawler.errors import StoreError
+from crawler.records import Link
+from crawler.storage.commit import Change, CommitPoint, load_counters
+from crawler.storage.kv import MemoryStore
+
+
+class Recorder:
+    """Stands for the page cache and the DUE: writes down every step in one list."""
+
+    def __init__(self, name: str, steps: list[str]) -> None:
+        self.name = name
+        self.steps = steps
+
+    def write(self, items: Sequence[Any]) -> None:
+        self.steps.append(f"{self.name} write {list(items)}")
+
+    def append(self, links: Sequence[Link]) -> None:
+        self.steps.append(f"{self.name} append {[link.url for link in links]}")
+
+    def sync(self) -> None:
+        self.steps.append(f"{self.name} sync")
+
+    def stage(self, batch: Any) -> None:
+        self.steps.append(f"{self.name} stage")
+        batch.put(self.name.encode(), b"")
+
+    def committed(self) -> None:
+        self.steps.append(f"{self.name} committed")
+
+
+class Store(MemoryStore):
+    def __init__(self, steps: list[str]) -> None:
+        super().__init__(keep_durable=True)
+        self.steps = steps
+        self.full = False
+
+    def write(self, batch: Any) -> None:
+        if self.full:
+            raise OSError(28, "No space left on device")
+        self.steps.append("batch")
+        super().write(batch)
+
+
+def make(group_entries_max: int = 10, sync: bool = True) -> tuple[CommitPoint, Store, list[str]]:
+    steps: list[str] = []
+    store = Store(steps)
+    point = CommitPoint(
+        store,
+        pages=Recorder("pages", steps),
+        due=Recorder("due", steps),
+        group_entries_max=group_entries_max,
+        sync=sync,
+    )
+    return point, store, steps
+
+
+def change(name: str, steps: list[str]) -> Change:
+    made = Change()
+    made.captures.append(name)
+    made.links.append(Link(1, name))
+    made.put(name.encode(), b"1")
+    made.count("pages.fetched")
+    made.after.append(lambda: steps.append(f"after {name}"))
+    return made
+
+
+def test_files_before_the_batch_and_the_batch_before_everything_else() -> None:
+    point, store, steps = make()
+    for name in "ab":
+        point.add(change(name, steps))
+    group = point.take()
+    point.write(group)
+    point.committed(group)
+    assert steps == [
+        "pages write ['a', 'b']",
+        "due append ['a', 'b']",
+        "due sync",
+        "pages stage",
+        "due stage",
+        "batch",
+        "pages committed",
+        "due committed",
+        "after a",
+        "after b",
+    ]
+    assert {b"a", b"b", b"pages", b"due"} <= store.durable.keys()
+    assert load_counters(store) == {"pages.fetched": 2}
+
+
+def test_groups_are_bounded_and_first_in_first_out() -> None:
+    point, _, steps = make(group_entries_max=2)
+    for name in "abcde":
+        point.add(change(name, steps))
+    taken = [[made.captures[0] for made in point.take()] for _ in range(4)]
+    assert taken == [["a", "b"], ["c", "d"], ["e"], []]
+
+
+def test_counters_go_on_after_reopening() -> None:
+    point, store, steps = make()
+    point.add(change("a", steps))
+    point.write(point.take())
+    again = CommitPoint(
+        store, pages=Recorder("p", []), due=Recorder("d", []), group_entries_max=1, sync=True
+    )
+    assert again.counters == {"pages.fetched": 1}
+
+
+def test_a_failed_write_acknowledges_nothing() -> None:
+    point, store, steps = make()
+    store.full = True
+    point.add(change("a", steps))
+    with pytest.raises(StoreError, match="No space left"):
+        point.write(point.take())
+    assert store.durable == {}
+    assert not any(step.startswith("after") for step in steps)
+
+
+def test_later_operations_of_a_change_win() -> None:
+    point, store, _ = make()
+    made = Change()
+    made.put(b"k", b"1")
+    made.delete(b"k")
+    made.put(b"k", b"2")
+    made.put(b"gone", b"1")
+    made.delete(b"gone")
+    point.add(made)
+    point.write(point.take())
+    assert store.get(b"k") == b"2"
+    assert store.get(b"gone") is None

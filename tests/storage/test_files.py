@@ -1,0 +1,207 @@
+"""Durable files: what is appended, cut, replaced and locked."""
+
+import errno
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from crawler.errors import DamageError, DirectoryError, StoreError
+from crawler.storage import files
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def test_append_continues_at_the_committed_length(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    with_tail = files.AppendFile(path)
+    assert with_tail.append(b"committed") == 0
+    assert with_tail.append(b" torn tail") == 9
+    with_tail.sync()
+    with_tail.close()
+    again = files.AppendFile(path, 9)
+    assert again.append(b"!") == 9
+    assert path.read_bytes() == b"committed!"
+    assert again.length == 10
+
+
+def test_a_file_without_committed_bytes_is_emptied(tmp_path: Path) -> None:
+    (tmp_path / "log").write_bytes(b"never committed")
+    assert files.AppendFile(tmp_path / "log").length == 0
+    assert (tmp_path / "log").read_bytes() == b""
+
+
+@pytest.mark.parametrize("size", [-1, 0, 4])
+def test_a_short_or_missing_file_is_damage(tmp_path: Path, size: int) -> None:
+    path = tmp_path / "log"
+    if size >= 0:
+        path.write_bytes(b"x" * size)
+    with pytest.raises(DamageError, match="5 bytes were committed"):
+        files.AppendFile(path, 5)
+    assert path.exists() == (size >= 0), "opening must not create what is missing"
+
+
+def test_a_partial_write_is_continued(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A nearly full disk takes a part of the bytes without an error."""
+    real = os.write
+    monkeypatch.setattr(files.os, "write", lambda descriptor, data: real(descriptor, bytes(data[:3])))
+    log = files.AppendFile(tmp_path / "log")
+    log.append(b"0123456789")
+    assert (tmp_path / "log").read_bytes() == b"0123456789"
+
+
+@pytest.mark.parametrize("call", ["write", "fdatasync"])
+def test_the_first_failure_closes_the_file_for_good(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str
+) -> None:
+    """After a full disk there may be room again, but nobody knows what arrived."""
+    log = files.AppendFile(tmp_path / "log")
+
+    def full(*_: object) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(files.os, call, full)
+        with pytest.raises(StoreError, match="No space left"):
+            log.append(b"x")
+            log.sync()
+    with pytest.raises(StoreError, match="closed after a failed write"):
+        log.append(b"y")
+    with pytest.raises(StoreError):
+        log.sync()
+
+
+def test_closed_twice_is_closed(tmp_path: Path) -> None:
+    log = files.AppendFile(tmp_path / "log")
+    log.close()
+    log.close()
+    with pytest.raises(StoreError):
+        log.append(b"x")
+
+
+def test_atomic_write_replaces_or_leaves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "list"
+    files.atomic_write(path, b"old")
+    files.atomic_write(path, b"new", mode=0o600)
+    assert path.read_bytes() == b"new"
+    assert path.stat().st_mode & 0o777 == 0o600
+
+    def fail(*_: object) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(files.os, "fsync", fail)
+    with pytest.raises(StoreError, match="list"):
+        files.atomic_write(path, b"newer")
+    assert path.read_bytes() == b"new"
+
+
+def test_cut_tells_how_much_went(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    path.write_bytes(b"0123456789")
+    assert files.cut(path, 10) == 0
+    assert files.cut(path, 4) == 6
+    assert path.read_bytes() == b"0123"
+
+
+def test_read_range_ends_where_the_file_ends(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    path.write_bytes(bytes(range(100)))
+    assert files.read_range(path, 10, 5) == bytes(range(10, 15))
+    assert files.read_range(path, 95, 50) == bytes(range(95, 100))
+    assert files.read_range(path, 200, 5) == b""
+    with pytest.raises(DamageError, match="missing"):
+        files.read_range(tmp_path / "missing", 0, 1)
+
+
+def test_rename_moves_between_directories(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(b"x")
+    (tmp_path / "sub").mkdir()
+    files.rename(tmp_path / "a", tmp_path / "sub" / "b")
+    assert (tmp_path / "sub" / "b").read_bytes() == b"x"
+    with pytest.raises(StoreError):
+        files.rename(tmp_path / "a", tmp_path / "c")
+
+
+def test_space_and_ballast(tmp_path: Path) -> None:
+    assert 0 < files.free_bytes(tmp_path) <= files.total_bytes(tmp_path)
+    files.reserve(tmp_path / "ballast", 1 << 16)
+    assert (tmp_path / "ballast").stat().st_blocks * 512 >= 1 << 16
+    with pytest.raises(StoreError, match="reserve"):
+        files.reserve(tmp_path / "missing" / "ballast", 1)
+
+
+def test_a_lock_names_its_holder(tmp_path: Path) -> None:
+    path = tmp_path / "node.lock"
+    with files.Lock(path, "p0") as lock:
+        assert path.read_text().split() == ["p0", str(os.getpid()), lock.boot_id]
+        with pytest.raises(
+            DirectoryError, match=rf"in use by process p0 \(pid {os.getpid()}, boot {lock.boot_id}\)"
+        ):
+            files.Lock(path, "p1")
+        assert "held" in repr(lock)
+    with files.Lock(path, "a-much-shorter-or-longer-name", boot_id="b"):
+        assert path.read_text() == f"a-much-shorter-or-longer-name {os.getpid()} b\n"
+
+
+def test_a_failed_second_lock_leaves_the_first_in_place(tmp_path: Path) -> None:
+    """An fcntl lock would be dropped when the loser closes the file."""
+    path = tmp_path / "node.lock"
+    lock = files.Lock(path, "p0")
+    for _ in range(2):
+        with pytest.raises(DirectoryError):
+            files.Lock(path, "p1")
+    lock.release()
+    lock.release()
+    files.Lock(path, "p1").release()
+
+
+def test_a_lock_is_not_inherited(tmp_path: Path) -> None:
+    """Neither a forked nor an executed child keeps the lock after its parent let it go."""
+    path = tmp_path / "node.lock"
+    lock = files.Lock(path, "p0")
+    begin, end = os.pipe()
+    ready, tell = os.pipe()
+    child = os.fork()
+    if child == 0:  # waits until the parent closes the pipe
+        os.close(end)
+        os.write(tell, b"!")
+        os.read(begin, 1)
+        os._exit(0)
+    os.read(ready, 1)
+    sleeper = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE, close_fds=False)
+    try:
+        with pytest.raises(DirectoryError):
+            files.Lock(path, "p1")
+        lock.release()
+        files.Lock(path, "p1").release()
+    finally:
+        for descriptor in (end, begin, ready, tell):
+            os.close(descriptor)
+        os.waitpid(child, 0)
+        sleeper.communicate(b"\n")
+
+
+def test_a_lock_goes_with_its_process(tmp_path: Path) -> None:
+    path = tmp_path / "node.lock"
+    code = (
+        "import sys, os; from pathlib import Path; from crawler.storage.files import Lock;"
+        f"lock = Lock(Path({str(path)!r}), 'p9'); print('held', flush=True); input()"
+    )
+    holder = subprocess.Popen(
+        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=ROOT
+    )
+    assert holder.stdout is not None and holder.stdout.readline() == b"held\n"
+    with pytest.raises(DirectoryError, match=f"process p9 .pid {holder.pid},"):
+        files.Lock(path, "p0")
+    holder.kill()
+    holder.communicate()
+    files.Lock(path, "p0").release()
+
+
+def test_an_unreadable_lock_place_is_named(tmp_path: Path) -> None:
+    (tmp_path / "node.lock").mkdir()
+    with pytest.raises(DirectoryError, match=r"node\.lock"):
+        files.Lock(tmp_path / "node.lock", "p0")
+    assert files.lock_holder(tmp_path / "none") == "another process"

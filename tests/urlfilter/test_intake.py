@@ -1,0 +1,258 @@
+"""The way from raw hrefs to accepted links, with and without its memo."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from crawler.config import FilterConfig
+from crawler.records import LinkFlag
+from crawler.urlfilter.intake import Intake
+from crawler.urlfilter.rules import RULES, Scope, UrlFilter
+from crawler.urls.canonical import LENGTH_MAX, canonical, resolve
+from crawler.urls.equivalence import Equivalences
+from crawler.urls.fingerprint import Fingerprinter
+
+FINGERPRINTER = Fingerprinter(bytes(range(16)))
+SEED = "http://www.example.com/docs/a.html"
+
+
+def intake(kind: str = "host", memo_bytes_max: int = 1 << 20, exclude: tuple[str, ...] = ()) -> Intake:
+    url_filter = UrlFilter(Scope(kind, [SEED]), FilterConfig(exclude=exclude), requisites=True)
+    return Intake(url_filter, FINGERPRINTER, memo_bytes_max=memo_bytes_max)
+
+
+def test_a_page() -> None:
+    """Order of appearance, first spelling, fragments cut, rejections counted once a page and href."""
+    hrefs = [
+        "b.html", "#top", "b.html#y", "http://other.example/", "?q", "../c%7e", "../c~", "mailto:x", "http://[",
+        "a.html", "z/z/z/", "z/z/z/#f", "//example.com/d", "no/logout", "http://h/" + "a" * LENGTH_MAX,
+    ]  # fmt: skip
+    accepted = intake(exclude=("logout",)).take(SEED, hrefs, "utf-8", 3, LinkFlag.REFRESH)
+    assert accepted.urls == [
+        "http://www.example.com/docs/b.html",
+        "http://www.example.com/docs/a.html?q",
+        "http://www.example.com/c%7e",
+        "http://www.example.com/docs/a.html",
+        "http://example.com/d",
+    ]
+    assert accepted.fingerprints.dtype == np.uint64
+    assert accepted.fingerprints.tolist() == [FINGERPRINTER.fingerprint(url) for url in accepted.urls]
+    assert accepted.rejected == {
+        "scope": 1, "scheme": 1, "unparsable": 1, "repeated_segments": 1, "exclude": 1, "too_long": 1,
+    }  # fmt: skip
+    assert (accepted.depth, accepted.flags) == (3, LinkFlag.REFRESH)
+
+
+def test_a_page_without_links() -> None:
+    accepted = intake().take(SEED, ["#a", "#"])
+    assert accepted.urls == []
+    assert accepted.fingerprints.shape == (0,)
+    assert accepted.rejected == {}
+
+
+def test_the_memo_is_used() -> None:
+    """Another page of the directory finds its links remembered; `?x` is worked out each time."""
+    links = intake()
+    links.take("http://www.example.com/docs/a.html", ["b.html", "../x", "?x", "", "http:y"])
+    assert (links.hits, links.misses) == (0, 5)
+    accepted = links.take("http://www.example.com/docs/c.html?d=/e", ["b.html", "../x", "?x", "", "http:y"])
+    assert (links.hits, links.misses) == (2, 8)
+    assert accepted.urls == [
+        "http://www.example.com/docs/b.html",
+        "http://www.example.com/x",
+        "http://www.example.com/docs/c.html?x",
+        "http://www.example.com/docs/c.html?d=/e",
+        "http://www.example.com/docs/y",
+    ]
+
+
+def test_encodings_do_not_mix() -> None:
+    """The same href on two pages of a directory, in different encodings, is two URLs."""
+    links = intake()
+    for encoding, query in (
+        ("utf-8", "%C3%A4"),
+        ("windows-1252", "%E4"),
+        ("utf-16le", "%C3%A4"),
+        ("UTF-8", "%C3%A4"),
+    ):
+        for _ in range(2):
+            assert links.take(SEED, ["x?ä"], encoding).urls == ["http://www.example.com/docs/x?" + query]
+
+
+def test_requisites_do_not_mix_with_links() -> None:
+    links = intake()
+    hrefs = ["http://other.example/x.png"]
+    assert links.take(SEED, hrefs).urls == []
+    assert links.take(SEED, hrefs, flags=LinkFlag.REQUISITE).urls == hrefs
+    assert links.take(SEED, hrefs).rejected == {"scope": 1}
+
+
+def test_widening_empties_the_memo() -> None:
+    links = intake()
+    hrefs = ["http://new.example/x"]
+    assert links.take(SEED, hrefs).rejected == {"scope": 1}
+    assert links.seed("http://u:p@NEW.example:80/#f") == (
+        "http://new.example/",
+        FINGERPRINTER.fingerprint("http://new.example/"),
+        "",
+    )
+    assert links.take(SEED, hrefs).urls == hrefs
+
+
+def test_odd_bases() -> None:
+    """A base with credentials, a fragment with slashes, of another scheme, or none at all."""
+    links = intake("any")
+    assert links.take("http://u:p@h.example./a/b#/c/d", ["x", "../y"]).urls == [
+        "http://h.example/a/x",
+        "http://h.example/y",
+    ]
+    assert links.take("HTTP://h.example", ["x"]).urls == ["http://h.example/x"]
+    assert links.take("http://h.example/a/./b/../c", ["x"]).urls == ["http://h.example/a/x"]
+    for base in ("about:blank", "", "\ud800", "ftp://h/x"):
+        for _ in range(2):
+            accepted = links.take(base, ["x", "http://h.example/"])
+            assert accepted.urls == ["http://h.example/"]
+            assert sum(accepted.rejected.values()) == 1
+    links._check()
+
+
+def test_one_and_explain() -> None:
+    links = intake(exclude=("secret",))
+    url = "http://www.example.com/docs/%7Ex"
+    assert links.one("%7Ex", base=SEED) == (url, FINGERPRINTER.fingerprint(url), "")
+    assert links.one("x?ä", base=SEED, encoding="windows-1252").url == "http://www.example.com/docs/x?%E4"
+    assert links.one("javascript:1") == ("", 0, "scheme")
+    explained = links.explain(url)
+    assert explained.key == "http://www.example.com/docs/~x"
+    assert explained.reason == "it passes the URL filter"
+    for raw_url, name in (("x", "unparsable"), ("http://a.b/", "scope"), (url + "secret", "exclude")):
+        explained = links.explain(raw_url)
+        assert explained.rule == name
+        assert explained.reason == RULES[name]
+
+
+def test_a_rejected_seed_widens_nothing() -> None:
+    links = intake(exclude=("secret",))
+    assert links.seed("http://new.example/secret").rule == "exclude"
+    assert links.seed("gopher://new.example/").rule == "scheme"
+    assert links.take(SEED, ["http://new.example/"]).rejected == {"scope": 1}
+
+
+BASES = (
+    SEED,
+    "http://www.example.com/docs/b.html",
+    "http://www.example.com/docs/",
+    "http://www.example.com/docs/?/x",
+    "http://www.example.com/",
+    "https://example.com/docs/a",
+    "http://u@www.example.com./docs/x#/y",
+    "about:blank",
+)
+SHAPES = (
+    ["a", "../a", "./a", "/a/", "?q", "", " ?q", "\t?q", "#x", "a#x", "a #x", " a", "a\n", "..", ".", "\\a"]
+    + ["http:a", "http:?q", "https:a", "ht\ntp:?q", "http:/a", "http:\\a", "mailto:a", "//o.example/"]
+    + ["http://o.example/x", "x?ä", "x?é#é", "a;jsessionid=1", "a/../b", "%61", "a/a/a/"]
+)
+hrefs = st.one_of(st.sampled_from(SHAPES), st.text("a/.?#: %é\\", max_size=6))
+encodings = st.sampled_from(["utf-8", "windows-1252", "shift_jis", "utf-16be"])
+
+
+class MemoEqualsNoMemo(RuleBasedStateMachine):
+    """Whatever is asked, intakes with little, some and much memory answer as one without."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.bare = intake(memo_bytes_max=0)
+        self.others = [intake(memo_bytes_max=size) for size in (1500, 4000, 10**6)]
+
+    @rule(
+        base=st.sampled_from(BASES),
+        page=st.lists(hrefs, max_size=8),
+        encoding=encodings,
+        flags=st.sampled_from([0, 0, int(LinkFlag.REQUISITE), int(LinkFlag.SITEMAP)]),
+    )
+    def take(self, base: str, page: list[str], encoding: str, flags: int) -> None:
+        wanted = self.bare.take(base, page, encoding, 1, flags)
+        for other in self.others:
+            got = other.take(base, page, encoding, 1, flags)
+            assert got.urls == wanted.urls
+            assert got.fingerprints.tolist() == wanted.fingerprints.tolist()
+            assert got.rejected == wanted.rejected
+
+    @rule(url=st.sampled_from(["http://o.example/", "http://example.com/", "https://o.example/a"]))
+    def widen(self, url: str) -> None:
+        for one in (self.bare, *self.others):
+            one.seed(url)
+
+    @invariant()
+    def within_bounds(self) -> None:
+        for one in (self.bare, *self.others):
+            one._check()
+
+
+TestMemoEqualsNoMemo = MemoEqualsNoMemo.TestCase
+TestMemoEqualsNoMemo.settings = settings(max_examples=60, stateful_step_count=12, deadline=None)
+
+
+@given(st.sampled_from(BASES), st.lists(hrefs, max_size=8), encodings)
+@settings(max_examples=200)
+def test_take_is_resolve_verdict_and_fingerprint(base: str, page: list[str], encoding: str) -> None:
+    """The model: each href by itself through `resolve`, unique by fingerprint."""
+    links = intake("any")
+    links.take(base, page, encoding)
+    model: dict[int, str] = {}
+    for href in page:
+        url = resolve(base, href, encoding=encoding)
+        if url and not href.startswith("#") and not links.filter.verdict(url):
+            model.setdefault(FINGERPRINTER.fingerprint(url), url)
+    accepted = links.take(base, page, encoding)
+    assert dict(zip(accepted.fingerprints.tolist(), accepted.urls, strict=True)) == model
+    assert accepted.urls == list(model.values())
+    assert all(canonical(url) == url for url in accepted.urls)
+
+
+@given(
+    st.lists(st.text(max_size=20), max_size=5),
+    st.text(max_size=20),
+    st.sampled_from(["utf-8", "gbk", "\x00", ""]),
+)
+def test_take_never_raises(page: list[str], base: str, encoding: str) -> None:
+    links = intake("any", memo_bytes_max=2000)
+    links.take(base, page, encoding)
+    links.take("http://h/" + base, page, encoding)
+    links._check()
+
+
+def test_memory_is_bounded_by_bytes() -> None:
+    """Hostile pages: ever new directories without links, and hrefs as long as may be."""
+    links = intake("any", memo_bytes_max=50_000)
+    for number in range(200):
+        links.take(f"http://h/{number}/", [])
+        links.take(f"http://h/{number}/", [f"{number}" + "x" * 4000])
+        links._check()
+    assert len(links._tables) < 50
+    assert "directories" in repr(links)
+
+
+@pytest.mark.parametrize("flag", list(LinkFlag))
+def test_flags_are_plain_integers_too(flag: LinkFlag) -> None:
+    """Links carry their flags as integers; both spellings share the memo."""
+    links = intake()
+    links.take(SEED, ["x"], flags=flag)
+    assert links.take(SEED, ["x"], flags=int(flag)).urls == ["http://www.example.com/docs/x"]
+    assert links.hits == 1
+
+
+def test_a_proven_equivalence_reaches_the_memo() -> None:
+    """Once http is proven to be https, the two spellings of a link on a page are one."""
+    equivalences = Equivalences()
+    fingerprinter = Fingerprinter(bytes(16), equivalences=equivalences)
+    links = Intake(UrlFilter(Scope("any")), fingerprinter)
+    page = ["http://h.example/x", "https://h.example/x"]
+    assert links.take(SEED, page).urls == page
+    while not equivalences.redirected("http://h.example/", "https://h.example/"):
+        pass
+    assert links.take(SEED, page).urls == page[:1]
+    assert links.explain(page[0]).key == page[1]

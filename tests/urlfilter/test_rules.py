@@ -1,0 +1,194 @@
+"""Scope and the verdict of the URL filter."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from crawler.config import FilterConfig, TrapsConfig
+from crawler.errors import ConfigError
+from crawler.records import LinkFlag
+from crawler.urlfilter import rules
+from crawler.urlfilter.rules import RULES, SCOPES, Scope, UrlFilter
+
+SEED = "http://www.example.co.uk/docs/index.html?x=/y"
+hosts = st.sampled_from(
+    ["a.example", "www.a.example", "b.a.example", "www.com", "com", "1.2.3.4", "[::1]", "c.example"]
+)
+urls = st.builds(
+    lambda scheme, host, port, path: f"{scheme}://{host}{port}/{path}",
+    st.sampled_from(["http", "https"]),
+    hosts,
+    st.sampled_from(["", ":8080"]),
+    st.sampled_from(["", "a", "a/", "a/b/", "a/b/c?/d/", "?", "ab"]),
+)
+
+
+@pytest.mark.parametrize(
+    ("url", "scopes"),
+    [
+        ("http://www.example.co.uk/docs/", "prefix host domain any"),
+        ("https://www.example.co.uk/docs/a/b?c", "prefix host domain any"),
+        ("http://www.example.co.uk/docs", "host domain any"),
+        ("http://www.example.co.uk/docsy/", "host domain any"),
+        ("http://www.example.co.uk:8080/docs/", "host domain any"),
+        ("https://example.co.uk/", "host domain any"),
+        ("http://en.example.co.uk/", "domain any"),
+        ("http://example.co.uk.org/", "any"),
+        ("http://xexample.co.uk/", "any"),
+        ("http://other.co.uk/docs/", "any"),
+    ],
+)
+def test_scopes(url: str, scopes: str) -> None:
+    """Each scope holds the narrower ones."""
+    assert [kind for kind in SCOPES if Scope(kind, [SEED]).covers(url)] == scopes.split()
+
+
+def test_www_is_folded_both_ways_but_not_into_a_suffix() -> None:
+    assert Scope("host", ["http://example.com/"]).covers("http://www.example.com/")
+    assert not Scope("host", ["http://www.com/"]).covers("http://com/")
+    assert not Scope("host", ["http://example.com/"]).covers("http://wwwexample.com/")
+
+
+@given(st.sampled_from(SCOPES), st.lists(urls, max_size=4), urls)
+def test_scope_grows_and_survives(kind: str, seeds: list[str], url: str) -> None:
+    """Seeds are covered, adding never shrinks, and the state read back covers the same."""
+    scope = Scope(kind, seeds)
+    before = [probe for probe in [*seeds, url] if scope.covers(probe)]
+    assert set(seeds) <= set(before)
+    again = Scope.from_state(kind, json.loads(json.dumps(scope.state())))
+    assert again.covers(url) == scope.covers(url)
+    assert len(again) <= len(scope)
+    assert scope.add(url) == (url not in before)
+    assert all(scope.covers(probe) for probe in [*before, url])
+
+
+@given(st.sampled_from(SCOPES), st.sampled_from(SCOPES), st.lists(urls, max_size=4))
+def test_scope_can_be_widened_but_not_narrowed(old: str, new: str, seeds: list[str]) -> None:
+    state = Scope(old, seeds).state()
+    if SCOPES.index(new) < SCOPES.index(old):
+        with pytest.raises(ConfigError, match="crawl.scope"):
+            Scope.from_state(new, state)
+    else:
+        assert all(Scope.from_state(new, state).covers(url) for url in seeds)
+
+
+def test_scope_any_keeps_nothing() -> None:
+    scope = Scope("any", [f"http://h{number}.example/" for number in range(10)])
+    assert len(scope) == 0
+    assert scope.covers("http://x/")
+
+
+def test_many_prefixes_cost_a_look_up_a_level() -> None:
+    scope = Scope("prefix", [f"http://h/{number}/" for number in range(1000)])
+    assert scope.covers("http://h/999/a/b/c/d/e")
+    assert not scope.covers("http://h/1000/a")
+
+
+def test_unknown_scope() -> None:
+    with pytest.raises(ConfigError, match="planet"):
+        Scope("planet")
+
+
+CONFIG = FilterConfig(
+    include=("/docs/", "^https://b"),
+    exclude=(r"\?print=", "(?i)logout"),
+    exclude_extensions=(".zip", "tar.GZ"),
+)
+
+
+def verdict(url: str, flags: int = 0, **options: bool) -> str:
+    seeds = ["http://a.example/", "https://b.example/"]
+    return UrlFilter(Scope("host", seeds), CONFIG, TrapsConfig(), **options).verdict(url, flags)
+
+
+@pytest.mark.parametrize(
+    ("url", "rule"),
+    [
+        ("http://a.example/docs/x", ""),
+        ("https://b.example/x", ""),
+        ("http://c.example/docs/x", rules.SCOPE),
+        ("http://a.example" + "/s/t/u/v/w/w/x" * 3, "path_segments"),
+        ("http://a.example/docs/x/x/x/", "repeated_segments"),
+        ("http://a.example/docs/x.ZIP", rules.EXTENSION),
+        ("http://a.example/docs/x.tar.gz?v=1", rules.EXTENSION),
+        ("http://a.example/docs/x?f=.zip", ""),
+        ("http://a.example/docs/.zip/x", ""),
+        ("http://a.example/docs/x?print=1", rules.EXCLUDE),
+        ("http://a.example/docs/LogOut", rules.EXCLUDE),
+        ("http://a.example/x", rules.INCLUDE),
+    ],
+)
+def test_verdict_on_page_links(url: str, rule: str) -> None:
+    """The first rule in the order of RULES that applies."""
+    assert verdict(url) == rule
+    assert verdict(url, LinkFlag.REDIRECT) == rule
+    assert not rule or rule in RULES
+
+
+@pytest.mark.parametrize(
+    ("url", "seed", "sitemap", "requisite"),
+    [
+        ("http://c.example/x", "", "", ""),
+        ("http://c.example/x.zip", "", "", "extension"),
+        ("http://c.example/logout", "exclude", "exclude", "exclude"),
+        ("http://c.example/a/a/a/", *["repeated_segments"] * 3),
+    ],
+)
+def test_flags_lift_rules(url: str, seed: str, sitemap: str, requisite: str) -> None:
+    """The table of the module's docstring."""
+    assert verdict(url, LinkFlag.SEED) == seed
+    assert verdict(url, LinkFlag.SITEMAP | LinkFlag.REDIRECT) == sitemap
+    assert verdict(url, LinkFlag.REQUISITE, requisites=True) == requisite
+    assert verdict(url, LinkFlag.REQUISITE) == "requisite"
+
+
+def test_widening_changes_the_verdict_and_the_revision() -> None:
+    url_filter = UrlFilter(Scope("host", ["http://a.example/"]))
+    assert url_filter.verdict("https://www.b.example/x") == rules.SCOPE
+    assert not url_filter.widen("https://www.a.example/")
+    assert url_filter.revision == 0
+    assert url_filter.widen("https://www.b.example/")
+    assert url_filter.revision == 1
+    assert url_filter.verdict("https://www.b.example/x") == ""
+
+
+@given(st.lists(urls, max_size=30), st.sampled_from(SCOPES))
+def test_memory_of_directories_changes_nothing(given_urls: list[str], kind: str) -> None:
+    """Verdicts in any order, with room for two directories, are those of a filter that is new each time."""
+    limits = TrapsConfig(path_segments_max=2, repeated_segments_max=1)
+    bound, rules._DIRECTORIES_MAX = rules._DIRECTORIES_MAX, 2
+    try:
+        url_filter = UrlFilter(Scope(kind, given_urls[:1]), FilterConfig(), limits)
+        for url in given_urls:
+            fresh = UrlFilter(Scope(kind, given_urls[:1]), FilterConfig(), limits)
+            assert url_filter.verdict(url) == fresh.verdict(url)
+            assert len(url_filter._directories) <= 2
+    finally:
+        rules._DIRECTORIES_MAX = bound
+
+
+@pytest.mark.parametrize("pattern", ["(", "*", "(?P<a>x)(?P<a>y)", "a{99999999999}"])
+def test_bad_pattern(pattern: str) -> None:
+    """The error names the key and the pattern."""
+    with pytest.raises(ConfigError, match=r"filter\.include") as caught:
+        UrlFilter(Scope(), FilterConfig(include=("fine", pattern)))
+    assert repr(pattern) in str(caught.value)
+    with pytest.raises(ConfigError, match=r"filter\.exclude"):
+        UrlFilter(Scope(), FilterConfig(exclude=(pattern,)))
+
+
+def test_patterns_do_not_meddle_with_each_other() -> None:
+    """Flags, groups and back-references of one pattern are its own."""
+    config = FilterConfig(exclude=("(?i)/ABC", "(?P<x>q)(?P=x)", r"(z)\1"))
+    url_filter = UrlFilter(Scope("any"), config)
+    for path, rule in (("abc", "exclude"), ("qq", "exclude"), ("zz", "exclude"), ("QQ", ""), ("zq", "")):
+        assert url_filter.verdict(f"http://h/{path}") == rule
+
+
+def test_every_rule_has_a_line_for_people() -> None:
+    for rule, reason in RULES.items():
+        assert rule == rule.lower().replace(" ", "_")
+        assert reason.startswith("it")
+        assert "\n" not in reason

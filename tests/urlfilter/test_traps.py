@@ -1,0 +1,81 @@
+"""Shapes of paths that only a trap makes (`fetch-behaviour.md`, section 12)."""
+
+import re
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from crawler.urlfilter.traps import PATH_SEGMENTS, REPEATED_SEGMENTS, directory_trap, repeats, trap
+
+HOST = "http://h.example"
+paths = st.lists(st.sampled_from(["a", "b", "", "c.html"]), max_size=9).map(
+    lambda parts: "/" + "/".join(parts)
+)
+
+
+@pytest.mark.parametrize(
+    ("path", "rule"),
+    [
+        ("/", ""),
+        ("/a/a", ""),
+        ("/a/a/", ""),
+        ("/a/a/b/a/a", ""),
+        ("/a/a/a/boo.html", REPEATED_SEGMENTS),  # the example of Heritrix' rule
+        ("/x/a/a/a", REPEATED_SEGMENTS),
+        ("/a/b/a/b/x", ""),
+        ("/a/b/a/b/a/b/x", REPEATED_SEGMENTS),
+        ("/x/a/b/c/a/b/c/a/b/c", REPEATED_SEGMENTS),
+        ("/a//b//c", ""),
+        ("/a////b", REPEATED_SEGMENTS),
+        ("/a?b/b/b/b", ""),
+        ("/" + "/".join(map(str, range(20))), ""),
+        ("/" + "/".join(map(str, range(20))) + "/", ""),
+        ("/" + "/".join(map(str, range(21))), PATH_SEGMENTS),
+        ("/?" + "/" * 50, ""),
+    ],
+)
+def test_rules(path: str, rule: str) -> None:
+    assert trap(HOST + path) == rule
+
+
+def test_limits_are_settings_and_0_is_none() -> None:
+    long = HOST + "/" + "/".join(map(str, range(200)))
+    assert trap(long, segments_max=200) == trap(long, segments_max=0) == ""
+    assert trap(long, segments_max=199) == PATH_SEGMENTS
+    assert trap(HOST + "/a/a", repeats_max=1) == REPEATED_SEGMENTS
+    assert trap(HOST + "/a/a/a", repeats_max=3) == trap(HOST + "/a" * 15, repeats_max=0) == ""
+    assert trap(HOST + "/a" * 4, repeats_max=3) == REPEATED_SEGMENTS
+
+
+@given(paths, st.integers(1, 3))
+def test_repeats_is_the_pattern_of_heritrix(path: str, repeats_max: int) -> None:
+    """The same verdict as a back-reference, on paths that end with a slash as that pattern wants them."""
+    path = path.rstrip("/") + "/"
+    segments = path[1:].split("/")[:-1]
+    pattern = re.compile(rf"/((?:[^/]*/){{1,6}})\1{{{repeats_max}}}")
+    assert repeats(segments, repeats_max) == bool(pattern.search(path))
+
+
+@given(paths, st.sampled_from(["", "a", "b", "d.html"]), st.integers(0, 8), st.integers(0, 3))
+@settings(max_examples=400)
+def test_directory_speaks_for_its_files(path: str, name: str, segments_max: int, repeats_max: int) -> None:
+    """A rule or "" of the directory is the verdict on each of its files; None leaves it open."""
+    limits = {"segments_max": segments_max, "repeats_max": repeats_max}
+    directory = HOST + path[: path.rindex("/") + 1]
+    known = directory_trap(directory, **limits)
+    verdict = trap(directory + name, **limits)
+    assert known is None or known == verdict
+    assert not known or trap(directory + "x/y/" + name, **limits)  # once a trap, always a trap
+
+
+def test_common_directories_are_settled() -> None:
+    assert directory_trap(HOST + "/") == directory_trap(HOST + "/a/b/c/") == ""
+    assert directory_trap(HOST + "/a/a/") is None
+    assert directory_trap(HOST + "/" + "x/" * 3) == REPEATED_SEGMENTS
+
+
+def test_work_is_bounded() -> None:
+    """A path of thousands of segments with the limit on them off."""
+    assert trap(HOST + "/a/b" * 4000, segments_max=0) == REPEATED_SEGMENTS
+    assert trap(HOST + "".join(f"/{number}" for number in range(4000)) + "/0", segments_max=0) == ""

@@ -1,0 +1,267 @@
+"""Request forms, duplicate keys and the cheap cuts (`fetch-behaviour.md`, section 4)."""
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from crawler.urls.canonical import (
+    LENGTH_MAX,
+    RAW_LENGTH_FACTOR,
+    SCHEME,
+    TOO_LONG,
+    UNPARSABLE,
+    ancestors,
+    authority,
+    canonical,
+    directory,
+    duplicate_key,
+    hostname,
+    parse,
+    plain_join,
+    resolve,
+    resolve_or_rule,
+    target,
+)
+
+BASE = "http://h.example/a/b?c"
+# Pieces that meet all branches of the parser and of the forms built on it.
+PIECES = (
+    "http:", "HTTPS://", "//", "/", "\\", ".", "..", "%2e", "%2E%2e", "%7E", "%7e", "%2f", "%", "?", "#", ":",
+    "@", "u:p@", ":80", ":443", ":8080", "h.example", "WWW.H.example.", "[::1]", "1.2.3.4", "0x7f.1", "a",
+    "é", "ß.de", "\ud800", "\x00", "\t", "\n", " ", ";jsessionid=1", "?PHPSESSID=2", "&sid=" + "0f" * 16,
+    "&CFID=1", "(S(x))/", "=", "&", "+", "'", '"', "<", "|", "^", "xn--", "mailto:", "javascript:", "data:",
+)  # fmt: skip
+texts = st.lists(st.one_of(st.sampled_from(PIECES), st.text(max_size=3)), max_size=12).map("".join)
+encodings = st.sampled_from(
+    ["utf-8", "windows-1252", "shift_jis", "iso-2022-jp", "gbk", "utf-16le", "big5", "no"]
+)
+
+
+@pytest.mark.parametrize(
+    ("raw_url", "url"),
+    [
+        ("HTTP://User:Pw@Example.COM:80/a/./b/../c#f", "http://example.com/a/c"),
+        ("https://example.com:443", "https://example.com/"),
+        ("http://example.com:443/", "http://example.com:443/"),
+        ("http://example.com./", "http://example.com/"),
+        ("http://example.com.:8080/x", "http://example.com:8080/x"),
+        ("http://u@[::1]:8080/", "http://[::1]:8080/"),
+        ("http://0x7f.1/", "http://127.0.0.1/"),
+        ("http://2130706433/", "http://127.0.0.1/"),
+        ("http://bücher.example/ä?ö", "http://xn--bcher-kva.example/%C3%A4?%C3%B6"),
+        ("http://h/a/%2e%2E/b", "http://h/b"),
+        ("http://h/%7Eu%2f%27+;//?", "http://h/%7Eu%2f%27+;//?"),
+        ("  http://h/a\tb\n ", "http://h/ab"),
+        ("http://h/\ud800", "http://h/%EF%BF%BD"),
+        ("http://h/\x00a", "http://h/%00a"),
+        ("http://h/a #f", "http://h/a%20"),
+        ("http://h/a?b #f", "http://h/a?b%20"),
+    ],
+)
+def test_request_form(raw_url: str, url: str) -> None:
+    """Kept form as section 4 has it: escapes of the target stay as they are, the rest is normal."""
+    assert canonical(raw_url) == url
+
+
+@pytest.mark.parametrize(
+    ("raw_url", "rule"),
+    [
+        ("mailto:a@b", SCHEME),
+        ("javascript:void(0)", SCHEME),
+        ("ftp://h/", SCHEME),
+        ("data:text/html,<a href=http://h/>", SCHEME),
+        ("http://[::1", UNPARSABLE),
+        ("http://h:99999/", UNPARSABLE),
+        ("http://a b/", UNPARSABLE),
+        ("http://\u00ad/", UNPARSABLE),
+        ("relative", UNPARSABLE),
+        ("", UNPARSABLE),
+        ("http://./", UNPARSABLE),
+        ("http://a../", UNPARSABLE),
+        ("http://h/" + "a" * LENGTH_MAX, TOO_LONG),
+        ("http://h/" + "ä" * (LENGTH_MAX // 5), TOO_LONG),
+        ("http://h/" + "a/../" * LENGTH_MAX * RAW_LENGTH_FACTOR, TOO_LONG),
+    ],
+)
+def test_drops_have_a_rule(raw_url: str, rule: str) -> None:
+    assert resolve_or_rule(None, raw_url) == ("", rule)
+    assert canonical(raw_url) is None
+
+
+def test_length_limit_is_inclusive() -> None:
+    longest = "http://h/" + "a" * (LENGTH_MAX - 9)
+    assert canonical(longest) == longest
+    assert canonical(longest + "#" + "f" * 10**6) == longest
+    assert canonical(longest + "a") is None
+
+
+@pytest.mark.parametrize(
+    ("href", "url"),
+    [
+        ("", "http://h.example/a/b?c"),
+        ("#x", "http://h.example/a/b?c"),
+        ("?d", "http://h.example/a/b?d"),
+        ("../..//x", "http://h.example//x"),
+        ("\\x", "http://h.example/x"),
+        ("//o.example", "http://o.example/"),
+        ("http:x", "http://h.example/a/x"),
+        ("https:x", "https://x/"),
+    ],
+)
+def test_relative(href: str, url: str) -> None:
+    assert resolve(BASE, href) == url
+
+
+def test_base_that_is_no_http_url() -> None:
+    assert resolve("about:blank", "http://h/") == "http://h/"
+    assert resolve("about:blank", "x") is None
+    assert resolve("", "x") is None
+
+
+@pytest.mark.parametrize(
+    ("raw_url", "key"),
+    [
+        ("http://h/%7eu/%2f%C3%bc", b"http://h/~u/%2F%C3%BC"),
+        ("http://h/%2561%25", b"http://h/%2561%25"),
+        ("http://h/?q=%41%26%zz", b"http://h/?q=A%26%zz"),
+        ("http://h/?", b"http://h/?"),
+        ("http://h/a;jsessionid=1A2B.node3?x=1", b"http://h/a?x=1"),
+        ("http://h/a;JSESSIONID=1;v=2/b", b"http://h/a;v=2/b"),
+        ("http://h/?PHPSESSID=abc", b"http://h/"),
+        ("http://h/?a=1&PHPSESSID=abc&b=2", b"http://h/?a=1&b=2"),
+        ("http://h/?sid=" + "0a" * 16, b"http://h/"),
+        ("http://h/?sid=7", b"http://h/?sid=7"),
+        ("http://h/?basid=" + "0a" * 16, b"http://h/?basid=" + b"0a" * 16),
+        ("http://h/?CFID=1&x=2&CFTOKEN=3", b"http://h/?x=2"),
+        ("http://h/(S(lit3py55t21z5v55vlm25s55))/p.aspx", b"http://h/p.aspx"),
+        ("http://h/(S(x))", b"http://h/"),
+        ("http://h/f(S(x))/", b"http://h/f(S(x))/"),
+        ("http://h/?u=;jsessionid=1", b"http://h/?u=;jsessionid=1"),
+    ],
+)
+def test_duplicate_key(raw_url: str, key: bytes) -> None:
+    url = canonical(raw_url)
+    assert url is not None
+    assert duplicate_key(url) == key
+
+
+def test_session_ids_can_stay() -> None:
+    url = "http://h/a;jsessionid=1?PHPSESSID=2&x=%7E"
+    assert duplicate_key(url, strip_session_ids=False) == b"http://h/a;jsessionid=1?PHPSESSID=2&x=~"
+
+
+@given(st.sampled_from(["/~u/a-b._c", "/x?y=~1"]), st.data())
+def test_key_of_equivalent_spellings(path: str, data: st.DataObject) -> None:
+    """Any choice of unreserved characters to escape, in any case of hex digits, leaves the key as it is."""
+    spelled = "".join(
+        data.draw(st.sampled_from([f"%{ord(c):02x}", f"%{ord(c):02X}", c])) if c not in "/?=" else c
+        for c in path
+    )
+    url = canonical("http://h" + spelled)
+    assert url is not None
+    assert duplicate_key(url) == ("http://h" + path).encode()
+
+
+@given(texts, encodings)
+@example("http://u:p@h.example.:80/\ud800\x00?#", "utf-8")
+@settings(max_examples=300)
+def test_resolve_never_raises_and_is_idempotent(raw_url: str, encoding: str) -> None:
+    """Any text gives a form that is its own form, or a rule; cuts and key work on every form."""
+    for base in (None, BASE, "https://[::1]:8443/x/", raw_url):
+        url, rule = resolve_or_rule(base, raw_url, encoding=encoding)
+        assert bool(url) != bool(rule)
+        if url:
+            assert url.isascii()
+            assert "#" not in url
+            assert len(url) <= LENGTH_MAX
+            assert canonical(url) == url
+            assert authority(url) + target(url) == url
+            assert target(url)[0] == "/"
+            assert url.startswith(directory(url))
+            name = hostname(url)
+            assert name
+            assert "@" not in authority(url)
+            assert not name.endswith(".")
+            assert parse(f"http://{name}/") == f"http://{name}/"
+            duplicate_key(url)
+
+
+@given(st.binary(max_size=200))
+def test_bytes_in_any_decoding(data: bytes) -> None:
+    for text in (
+        data.decode("latin-1"),
+        data.decode("utf-8", "surrogateescape"),
+        data.decode("utf-16", "replace"),
+    ):
+        resolve(BASE, text)
+        resolve(text, text, encoding="shift_jis")
+
+
+@pytest.mark.parametrize(
+    "unit", ["\x00", "\ud800", "é", "%2e/", "../", "//", "@", ":", "?", "a" * 64 + ".", "[", "xn--"]
+)
+def test_inputs_of_100_kilobytes(unit: str) -> None:
+    """Long junk ends quickly and without an exception."""
+    long = unit * (100_000 // len(unit))
+    for text in (long, "http://" + long, "http://h/" + long, "//" + long, "?" + long):
+        assert resolve(BASE, text, encoding="gbk") is None or len(resolve(BASE, text) or "") <= LENGTH_MAX
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://h/",
+        "https://h/p",
+        "http://h:8080/p?q",
+        "https://[::1]/",
+        "http://[::1]:8/a?b/c",
+        "http://1.2.3.4:5/",
+    ],
+)
+def test_cuts(url: str) -> None:
+    """hostname, authority and target agree with the parser's own getters."""
+    from ada_url import URL
+
+    parsed = URL(url)
+    assert hostname(url) == parsed.hostname
+    assert authority(url) == f"{parsed.protocol}//{parsed.host}"
+    assert target(url) == parsed.pathname + parsed.search
+
+
+def test_directory() -> None:
+    assert directory("http://h/") == "http://h/"
+    assert directory("http://h/a/b?c/d") == "http://h/a/"
+    assert directory("http://h/?/") == "http://h/"
+    assert ancestors("http://h/a/b/c?d/e") == ("http://h/a/b/", "http://h/a/", "http://h/")
+    assert ancestors("http://u@h./a/../b/c") == ("http://h/b/", "http://h/")
+    assert ancestors("about:blank") == ancestors("http://h" + "/a" * 4000) == ()
+
+
+plain_pieces = st.sampled_from(
+    ("../", "./", "/", "a", "B-1", "c.html", ".", "..", "?", "x=1", "&", "%", "%2e", ":", "~", ";", "(",
+     "http://", "https://", "h.example", "1.2", "0x1", "a.0x1", "xn--a", "H",
+     ":80", "@", "é", "\n", "*", "'", "[", "|", "^"),
+)  # fmt: skip
+
+
+@given(
+    st.lists(plain_pieces, max_size=8).map("".join),
+    st.sampled_from(
+        ["http://h/", "https://h.example/a/", "http://h:81/a/b/c/d?e/../f", "http://[::1]/a//b/x"]
+    ),
+)
+@settings(max_examples=500)
+def test_plain_join_is_the_parser(href: str, base: str) -> None:
+    """Where plain_join answers, its answer is that of the parser."""
+    joined = plain_join(ancestors(base), href)
+    assert joined in ("", resolve(base, href))
+
+
+@pytest.mark.parametrize(
+    "href",
+    ["a.html", "../a/b-c_d.html?x=1&y=%20", "/a/", "/", "../../../x", "http://h.example", "https://a.b/c?d"],
+)
+def test_plain_join_answers(href: str) -> None:
+    """The common shapes are plain."""
+    base = "http://h.example/a/b/c.html"
+    assert plain_join(ancestors(base), href) == resolve(base, href)

@@ -1,0 +1,245 @@
+"""The CLOCK cache, compiled and interpreted, against what must hold of any such cache."""
+
+import random
+import sys
+import threading
+
+import numpy as np
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from crawler.bench.cache import DictClock
+from crawler.bench.streams import crawl_links
+from tests.forms import installed, interpreted
+
+INSTALLED = installed("crawler.urls.clock_cache")
+INTERPRETED = interpreted("crawler.urls.clock_cache")
+FORMS = {"installed": INSTALLED.ClockCache, "interpreted": INTERPRETED.ClockCache}
+
+form = pytest.fixture(params=list(FORMS.values()), ids=list(FORMS))(lambda request: request.param)
+
+LAST = 2**64 - 1
+
+
+def key(home: int, short: int, bits: int) -> int:
+    """The key of that home slot and abbreviated key, which differs from others in what counts."""
+    return home << (64 - bits) | short << 2
+
+
+@st.composite
+def keys_of(draw: st.DrawFn, bits: int) -> int:
+    """Few homes and few abbreviated keys, so that all meet; now and then the ends of the range."""
+    if draw(st.integers(0, 15)) == 0:
+        return draw(st.sampled_from([0, 3, 4, LAST, LAST - 4, 1 << 63]))
+    return key(draw(st.integers(0, 2**bits - 1)), draw(st.integers(0, 3)), bits)
+
+
+class CacheMachine(RuleBasedStateMachine):
+    """Both forms side by side, every answer and every word compared, against a set of what was ever added."""
+
+    @initialize(bits=st.integers(1, 4))
+    def make(self, bits: int) -> None:
+        self.bits = bits
+        self.size = 2**bits
+        self.caches = [cache(bits) for cache in FORMS.values()]
+        self.asked: set[int] = set()
+        self.last: int | None = None
+
+    def _expect(self, asked: int, was_new: bool) -> None:
+        """What any answer must be, whatever is evicted."""
+        asked &= ~3
+        if asked not in self.asked:
+            assert was_new, "a hit on a key that was never added"
+        elif len(self.asked) <= self.size or asked == self.last:
+            assert not was_new, "a key was forgotten that must be held"
+        self.asked.add(asked)
+        self.last = asked
+
+    @rule(data=st.data())
+    def add(self, data: st.DataObject) -> None:
+        asked = data.draw(keys_of(self.bits))
+        answers = {cache.add(asked) for cache in self.caches}
+        assert len(answers) == 1
+        self._expect(asked, answers.pop())
+
+    @rule(data=st.data())
+    def add_many(self, data: st.DataObject) -> None:
+        asked = data.draw(st.lists(keys_of(self.bits), max_size=40))
+        first, second = (cache.add_many(np.array(asked, np.uint64)) for cache in self.caches)
+        assert first == second and len(first) == len(asked)
+        for one, was_new in zip(asked, first, strict=True):
+            self._expect(one, bool(was_new))
+
+    @rule(data=st.data())
+    def contains(self, data: st.DataObject) -> None:
+        asked = data.draw(keys_of(self.bits))
+        before = [repr(cache) for cache in self.caches]
+        for cache in self.caches:
+            held = cache.keys()
+            assert (asked in cache) == (asked & ~3 in held)
+        assert before == [repr(cache) for cache in self.caches]
+
+    @rule(chance=st.integers(0, 9))
+    def clear(self, chance: int) -> None:
+        if chance == 0:
+            for cache in self.caches:
+                cache.clear()
+            self.asked.clear()
+            self.last = None
+
+    @invariant()
+    def holds(self) -> None:
+        if not hasattr(self, "caches"):
+            return
+        first, second = self.caches
+        first._check()
+        second._check()
+        assert first.keys() == second.keys() and repr(first) == repr(second) and first.moves == second.moves
+        assert set(first.keys()) <= self.asked
+        assert len(first) == min(self.size, len(self.asked))
+
+
+TestCacheMachine = CacheMachine.TestCase
+TestCacheMachine.settings = settings(max_examples=40, stateful_step_count=30, deadline=None)
+
+
+def test_the_picture_of_the_docstring(form: type) -> None:
+    """E, C with home 2 and B with home 5: E in slot 2, B in 5, C in the lowest slot that was free."""
+    cache = form(3)
+    e, b, c = key(2, 7, 3), key(5, 1, 3), key(2, 9, 3)
+    assert [cache.add(one) for one in (e, b, c, e)] == [True, True, True, False]
+    assert cache.keys() == [e, c, b]
+    assert (cache.hits, cache.misses, len(cache)) == (1, 3, 3)
+    cache._check()
+
+
+def test_clock_evicts_the_first_unmarked_key_before_the_hand(form: type) -> None:
+    """By hand: slots 0 to 3 hold a to d; a and c are marked; the hand passes a, evicts b, then passes c."""
+    a, b, c, d = (key(home, 1, 2) for home in range(4))
+    e, f = key(1, 2, 2), key(3, 2, 2)
+    cache = form(2)
+    for one in (a, b, c, d, a, c):
+        cache.add(one)
+    cache.add(e)
+    assert set(cache.keys()) == {a, c, d, e}
+    cache.add(f)
+    assert set(cache.keys()) == {a, c, e, f}, "c was marked, so d had to go"
+    cache._check()
+
+
+def test_a_new_key_is_unmarked(form: type) -> None:
+    """Section 3.4 marks on a hit only: of two keys in a full cache, the one asked twice stays."""
+    cache = form(1)
+    a, b, c = key(0, 1, 1), key(1, 1, 1), key(0, 2, 1)
+    for one in (a, b, b, c):
+        cache.add(one)
+    assert set(cache.keys()) == {b, c}
+
+
+@pytest.mark.parametrize("bits", [1, 2, 4, 8])
+@pytest.mark.parametrize(
+    "homes",
+    [lambda n, size: 0, lambda n, size: n % 2 * (size - 1), lambda n, size: n % size],
+    ids=["one home", "two homes", "all homes"],
+)
+def test_hostile_keys(form: type, bits: int, homes) -> None:
+    """Circles as long as the table, and k + 1 keys round and round."""
+    size = 2**bits
+    asked = [key(homes(n, size), n, bits) for n in range(size + 1)] * 3
+    cache = form(bits)
+    for number, one in enumerate(asked):
+        cache.add(one)
+        if size <= 16 or number % 97 == 0:
+            cache._check()
+    cache._check()
+    assert len(cache) == size and asked[-1] in cache
+
+
+def test_the_ends_of_the_range(form: type) -> None:
+    for bits in (1, 2, 12):
+        cache = form(bits)
+        assert cache.add(0) and cache.add(LAST)
+        assert not cache.add(0) and not cache.add(LAST)
+        assert not cache.add(3), "the two lowest bits do not count"
+        assert cache.keys() == [0, LAST & ~3]
+
+
+@pytest.mark.parametrize("wrong", [-1, 2**64])
+def test_a_key_of_more_than_64_bits_is_refused(form: type, wrong: int) -> None:
+    with pytest.raises(OverflowError):
+        form(4).add(wrong)
+
+
+@pytest.mark.parametrize("bits", [0, 31, -1])
+def test_sizes_out_of_range_are_refused(form: type, bits: int) -> None:
+    with pytest.raises(ValueError, match="bits"):
+        form(bits)
+
+
+@pytest.mark.parametrize(
+    "wrong", [np.zeros(4, np.uint32), np.zeros((2, 2), np.uint64), np.zeros(4, np.float64)]
+)
+def test_other_buffers_are_refused_and_change_nothing(form: type, wrong: np.ndarray) -> None:
+    cache = form(4)
+    with pytest.raises(ValueError, match=r"Buffer (dtype mismatch|has wrong number)"):
+        cache.add_many(wrong)
+    assert len(cache) == 0 and cache.add(5)
+
+
+def test_add_many_is_add_one_by_one(form: type) -> None:
+    generator = random.Random(4)
+    asked = [key(generator.randrange(64), generator.randrange(5), 6) for _ in range(3000)]
+    one, many = form(6), form(6)
+    expected = bytes(one.add(each) for each in asked)
+    buffer = np.array(asked, np.uint64)
+    buffer.flags.writeable = False
+    assert many.add_many(buffer[:1000]) + many.add_many(buffer[1000:]) == expected
+    assert many.keys() == one.keys() and (many.hits, many.misses, many.moves) == (
+        one.hits,
+        one.misses,
+        one.moves,
+    )
+    assert many.add_many(np.zeros(0, np.uint64)) == b""
+
+
+def test_both_forms_agree_on_a_crawl() -> None:
+    links = crawl_links(30_000, hosts=6)
+    first, second = (cache(9) for cache in FORMS.values())
+    assert first.add_many(links) == second.add_many(links)
+    assert first.keys() == second.keys() and first.moves == second.moves
+
+
+@pytest.mark.parametrize("bits", [8, 10, 12])
+def test_miss_rate_is_that_of_an_ideal_clock(bits: int) -> None:
+    """Within 2 % of CLOCK over an array, where keys never move: here moves disturb the hand's order."""
+    links = crawl_links(150_000, hosts=20)
+    cache = INSTALLED.ClockCache(bits)
+    ideal = DictClock(2**bits)
+    misses = cache.add_many(links).count(1)
+    assert misses == pytest.approx(sum(map(ideal.add, links.tolist())), rel=0.02)
+
+
+def test_memory_is_a_word_an_entry() -> None:
+    """Eight bytes an entry and at most 256 for the rest; interpreted, the rest is Python objects."""
+    for bits in (1, 10, 18):
+        assert sys.getsizeof(INTERPRETED.ClockCache(bits)) - (8 << bits) <= 256
+        assert sys.getsizeof(INSTALLED.ClockCache(bits)) - (8 << bits) <= 256
+
+
+def test_a_second_thread_is_told_so() -> None:
+    """While one thread is in `add_many`, without the lock, others get an error."""
+    cache = INSTALLED.ClockCache(10)
+    keys = np.random.default_rng(1).integers(0, 2**64, 2_000_000, dtype=np.uint64)
+    thread = threading.Thread(target=cache.add_many, args=(keys,))
+    refused = 0
+    thread.start()
+    while thread.is_alive():
+        try:
+            cache.add(5)
+        except RuntimeError:
+            refused += 1
+    thread.join()
+    cache._check()
+    assert refused > 0 or not INSTALLED.COMPILED

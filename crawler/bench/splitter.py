@@ -142,9 +142,18 @@ class _Process:
             rng,
             secret=SECRET,
         )
-        self.peers = Peers(common, {others[0]: peer_address}, SystemClock(), self._on_news)
+        self.peers = Peers(
+            common,
+            {others[0]: peer_address},
+            SystemClock(),
+            on_news=self._on_news,
+            on_failure=self._on_failure,
+        )
         self.commits = 0
         self._news = asyncio.Event()
+
+    def _on_failure(self, error: Exception) -> None:
+        raise error
 
     def _on_news(self) -> None:
         self._news.set()

@@ -96,6 +96,8 @@ def test_every_link_arrives_once_and_in_order_whatever_happens(seed: int) -> Non
         spool.acknowledge(receiver.durable)
     assert receiver.links == sent
     assert (spool.links, spool.bytes, outbox.sent) == (0, 0, len(sent))
+    assert outbox.sent_entries == spool.committed - spool.state.base
+    assert outbox.sent_bytes > 20 * len(sent)
     commit(store, outbox, [])
     assert list(scan_prefix(store, b"o/")) == []
 
@@ -128,7 +130,9 @@ def test_compactions_lose_no_link_and_keep_the_order_of_discovery(seed: int) -> 
         outbox._check()
     waiting = waiting_links(store, outbox, "p1")
     assert set(receiver.links + waiting) == set(sent)
-    assert len(waiting) + outbox.spools["p1"].confirmed + outbox.spools["p1"].state.repeated == len(sent)
+    assert len(waiting) + outbox.spools["p1"].confirmed.links + outbox.spools["p1"].state.repeated == len(
+        sent
+    )
     assert dedupe(receiver.links + waiting) == dedupe(sent)
 
 

@@ -79,9 +79,7 @@ class Replay:
 
     @cython.cfunc
     @cython.exceptval(check=False)
-    def _fresh_time(
-        self, i: cython.Py_ssize_t, begin: cython.double, end: cython.double
-    ) -> cython.double:
+    def _fresh_time(self, i: cython.Py_ssize_t, begin: cython.double, end: cython.double) -> cython.double:
         rate: cython.double = self.alpha[i]
         if rate * (end - begin) < 1e-12:
             return exp(-rate * (begin - self.last[i])) * (end - begin)

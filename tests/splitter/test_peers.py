@@ -13,13 +13,14 @@ import uvloop
 
 from crawler.clock import SystemClock
 from crawler.config import SplitterConfig
-from crawler.errors import ConfigError
+from crawler.errors import ConfigError, DamageError
 from crawler.splitter.crawlwide import CrawlWide, Progress
 from crawler.splitter.inbox import Inbox
 from crawler.splitter.outbox import Outbox
 from crawler.splitter.partition import Partition
 from crawler.splitter.peers import (
     Peers,
+    check_limits,
     is_loopback,
     listen_address,
     parse_address,
@@ -60,8 +61,13 @@ class Process:
             secret=secret,
         )
         self.news = asyncio.Event()
+        self.failures: list = []
         self.peers = Peers(
-            self.common, {other: ("127.0.0.1", 1) for other in self.others}, SystemClock(), self.on_news
+            self.common,
+            {other: ("127.0.0.1", 1) for other in self.others},
+            SystemClock(),
+            on_news=self.on_news,
+            on_failure=self.failures.append,
         )
 
     def on_news(self) -> None:
@@ -286,6 +292,34 @@ def test_a_peer_that_does_not_answer_costs_one_attempt_a_backoff() -> None:
         await p0.peers.close()
 
     run(main, use_uvloop=True)
+
+
+def test_a_damaged_outbox_is_a_failure_of_the_process() -> None:
+    async def main() -> None:
+        p0, p1 = Process("p0", CONFIG), Process("p1", CONFIG)
+        p0.commit([("p1", p0.links_for("p1", 10))])
+        ((key, entry),) = p0.store.scan(b"o/", b"o0")
+        p0.store._data[key] = entry[:-1] + b"\xff\xff"
+        await start(p0, p1)
+        await reached(lambda: bool(p0.failures))
+        assert isinstance(p0.failures[0], DamageError)
+        await asyncio.gather(p0.peers.close(), p1.peers.close())
+
+    run(main, use_uvloop=False)
+
+
+@pytest.mark.parametrize(
+    "limits",
+    [
+        {"frame_bytes_max": 2 << 20},
+        {"frame_bytes_max": 20_000},
+        {"window_bytes": 8000},
+        {"entry_bytes": 1 << 20},
+    ],
+)
+def test_limits_that_contradict_one_another_are_a_config_error(limits: dict[str, int]) -> None:
+    with pytest.raises(ConfigError, match="bytes"):
+        check_limits(SplitterConfig(**limits))
 
 
 def test_only_loopback_is_listened_on_without_a_secret() -> None:

@@ -137,7 +137,8 @@ class Frontier:
             DamageError: a record of the store is not what was written.
         """
         self._registry.open(now, clean)
-        self._addresses.open(now)
+        if len(self._hosts):
+            self._addresses.open(now)
         self._intake.unpark()
         for host in self._bench.front.values():
             self._intake.wake(host)

@@ -51,7 +51,7 @@ class Intake:
         self._bench = bench
         self._priority = priority
         self._read_ahead = config.read_ahead
-        self._queue_max = 4 * config.read_ahead  # entries of a front host in memory
+        self._entries_max = config.entries_max
         self._batches: dict[int, tuple[Batch, set[int]]] = {}  # by id: the batch, and the slots it adds to
         self.unwritten: dict[int, int] = {}  # slot -> id of the latest batch that adds to it
 
@@ -107,8 +107,15 @@ class Intake:
                 bench.enter(host)
         if host is not None:
             host.push(order, entry)
-            if len(host.queue) > self._queue_max:
-                host.spill(self._read_ahead)
+            if len(host.queue) > self._read_ahead:
+                self._spill(host)
+
+    def _spill(self, host: FrontHost) -> None:
+        """Keep a host's queue within its share of the memory, at most four times what is read at once."""
+        share = self._entries_max // len(self._bench.front)
+        share = max(self._read_ahead, min(share, 4 * self._read_ahead))
+        if len(host.queue) > share:
+            host.spill(self._read_ahead)
 
     def _touch(self, touched: dict[int, str], batch: Batch, now: float) -> None:
         """Put the records of hosts with new entries; wake or set aside those hosts."""

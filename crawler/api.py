@@ -231,7 +231,7 @@ class Crawl:
             run_counters=stages.point.counters - stages.counters_before,
             sections={
                 "frontier": stages.frontier_counts(),
-                "hosts": list(stages.frontier.hosts_by_state(stages.clock.now(), HOSTS_IN_REPORT)),
+                "hosts": list(stages.frontier.hosts(stages.clock.now(), HOSTS_IN_REPORT)),
                 "due": stages.due_counts(),
                 "why_slow": stages.frontier.why_slow(),
             },

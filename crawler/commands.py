@@ -62,7 +62,7 @@ class Commands:
             now=now,
             frontier=stages.frontier_counts(),
             due=stages.due_counts(),
-            waiting=list(stages.frontier.hosts_by_state(now, hosts)),
+            waiting=list(stages.frontier.hosts(now, hosts)),
         )
 
     def why(self, url: str) -> dict[str, Any]:
@@ -119,7 +119,7 @@ class Commands:
     def block(self, host: str) -> dict[str, Any]:
         """Ask nothing more of a host."""
         name = _host_name(host)
-        self._stages.frontier.block(name, self._stages.clock.now())
+        self._stages.frontier.block(name)
         self._commit(Change())
         return {"host": name}
 

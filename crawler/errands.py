@@ -26,7 +26,7 @@ from crawler.reader import Reader
 from crawler.records import Errand, Extracted, Fetch, LinkFlag, Outcome, Task
 from crawler.storage.commit import Change
 from crawler.storage.faults import reach
-from crawler.urls.canonical import duplicate_key, hostname, resolve
+from crawler.urls.canonical import hostname, resolve
 
 log = logging.getLogger("crawler")
 
@@ -48,6 +48,7 @@ class Errands:
         resolver: Resolver,
         reader: Reader,
         harvest: Harvest,
+        key: Callable[[str], bytes],
         queue: Callable[[Change], None],
         wake: Callable[[], None],
         sink: Sink | None = None,
@@ -59,6 +60,7 @@ class Errands:
         self._resolver = resolver
         self._reader = reader
         self._harvest = harvest
+        self._key = key
         self._queue = queue
         self._wake = wake
         self.sink = sink
@@ -155,8 +157,8 @@ class Errands:
         target = resolve(fetch.url, fetch.location)
         if target is None or len(chain) > self._config.fetch.redirects_max:
             return ""
-        own = {duplicate_key(url) for url in chain}
-        return target if duplicate_key(target) in own else ""
+        own = {self._key(url) for url in chain}
+        return target if self._key(target) in own else ""
 
     async def _hop(self, errand: Errand, request: Request, url: str, before: Fetch) -> Fetch:
         """Fetch the next URL of a chain in its host's turn."""

@@ -35,13 +35,15 @@ from crawler.storage.commit import Change
 from crawler.storage.kv import seal
 from crawler.urlfilter.intake import Accepted, Intake
 from crawler.urlfilter.rules import SCOPE
-from crawler.urls.canonical import authority, canonical, hostname
+from crawler.urls.canonical import authority, canonical, hostname, resolve
 from crawler.urls.clock_cache import ClockCache
+from crawler.urls.equivalence import Equivalences
 from crawler.urls.fingerprint import Fingerprinter, cache_keys
 
 _encode_json = msgspec.json.Encoder().encode
 
 SCOPE_KEY = b"m/scope"  # what the seeds and their redirects span
+EQUIVALENCES_KEY = b"m/equivalences"  # authorities proven to be two names of one site
 _NO_FAILURE = {
     Outcome.FETCHED,
     Outcome.EMPTY,
@@ -84,6 +86,7 @@ class Harvest:
         *,
         clock: Clock,
         fingerprinter: Fingerprinter,
+        equivalences: Equivalences,
         intake: Intake,
         cache: ClockCache,
         due: Eliminator,
@@ -97,6 +100,7 @@ class Harvest:
         self._config = config
         self._clock = clock
         self._fingerprinter = fingerprinter
+        self._equivalences = equivalences
         self._intake = intake
         self._cache = cache
         self._due = due
@@ -163,7 +167,7 @@ class Harvest:
 
     def retire(self, pattern: str, change: Change) -> int:
         """Drop the to-do and parked URLs that the regular expression finds; return how many."""
-        gone = self._frontier.retire(re.compile(pattern), change, self._clock.now())
+        gone = self._frontier.retire(re.compile(pattern), change)
         change.count("urls.done", gone)
         change.count("urls.retired", gone)
         return gone
@@ -191,9 +195,11 @@ class Harvest:
         self, change: Change, errand: Errand, fetch: Fetch, extracted: Extracted | None, digest: bytes
     ) -> int:
         if fetch.outcome is Outcome.REDIRECT:
+            self._learn(change, fetch)
             return self._redirect(change, errand, fetch.location)
         if extracted is None:
             return 0
+        self._equivalences.answered(fetch.url)
         if extracted.parse_limit:
             change.count("pages.parse_limit")
         if extracted.nofollow or self._is_copy(errand, digest):
@@ -280,6 +286,12 @@ class Harvest:
         return self.links(
             change, base, [location], "utf-8", errand.depth, errand.fingerprint, flags, errand.redirects + 1
         )
+
+    def _learn(self, change: Change, fetch: Fetch) -> None:
+        """Note where an authority redirects to; enough of the same prove that two are one site."""
+        target = resolve(fetch.url, fetch.location)
+        if target is not None and self._equivalences.redirected(fetch.url, target):
+            change.put(EQUIVALENCES_KEY, seal(_encode_json(self._equivalences.state())))
 
     def _widen(self, change: Change, base: str, location: str, flags: int) -> None:
         """Take a seed or its target into the scope, and keep the scope with the change."""

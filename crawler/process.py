@@ -77,6 +77,7 @@ class Process:
             resolver=Resolver(config.network, Guard(config.network.allow_networks), self.clock),
             reader=Reader(config, extractor),
             harvest=stages.harvest,
+            key=stages.fingerprinter.key,
             queue=self.queue,
             wake=self._news.set,
             sink=sink,

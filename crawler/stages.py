@@ -18,17 +18,18 @@ from crawler.config import Config
 from crawler.due.eliminator import Eliminator
 from crawler.due.plans import CompactionPlan, FlushPlan
 from crawler.frontier.discovery import Frontier
-from crawler.harvest import SCOPE_KEY, Harvest
+from crawler.harvest import EQUIVALENCES_KEY, SCOPE_KEY, Harvest
 from crawler.pages.page_cache import PageCache
 from crawler.report import conservation
 from crawler.robots.cache import RobotsCache
 from crawler.storage.commit import Change, CommitPoint
 from crawler.storage.faults import reach
 from crawler.storage.files import Lock
-from crawler.storage.kv import LevelStore, unseal
+from crawler.storage.kv import KeyValue, LevelStore, unseal
 from crawler.urlfilter.intake import Intake
 from crawler.urlfilter.rules import Scope, UrlFilter
 from crawler.urls.clock_cache import ClockCache
+from crawler.urls.equivalence import Equivalences
 from crawler.urls.fingerprint import Fingerprinter, registrable_domain
 
 CLEAN_KEY = b"m/clean"  # present from a clean end until the next opening
@@ -73,7 +74,14 @@ class Stages:
             block_cache_bytes=config.store.block_cache_bytes,
         )
         urls = config.urls
-        self.fingerprinter = Fingerprinter(seed, method=urls.fingerprint, partition=urls.partition)
+        self.equivalences = Equivalences(load_json(store, EQUIVALENCES_KEY))
+        self.fingerprinter = Fingerprinter(
+            seed,
+            method=urls.fingerprint,
+            partition=urls.partition,
+            strip_session_ids=urls.strip_session_ids,
+            equivalences=self.equivalences,
+        )
         self.robots = RobotsCache(store, config.robots, config.identity.token, 4 * config.crawl.concurrency)
         self.pages = PageCache(
             self.directory,
@@ -113,16 +121,18 @@ class Stages:
         )
         self.counters_before = Counter(self.point.counters)
         self.intake = Intake(
-            UrlFilter(self._scope(), config.filter, config.traps, requisites=config.crawl.requisites),
+            UrlFilter(
+                self._scope(), config.filter, config.traps, requisites=config.crawl.requisites, hook=url_filter
+            ),
             self.fingerprinter,
             length_max=urls.length_max,
-            strip_session_ids=urls.strip_session_ids,
     
         )
         self.harvest = Harvest(
             config,
             clock=clock,
             fingerprinter=self.fingerprinter,
+            equivalences=self.equivalences,
             intake=self.intake,
             cache=ClockCache(config.cache.bits),
             due=self.due,
@@ -133,11 +143,9 @@ class Stages:
 
     def _scope(self) -> Scope:
         """The scope as seeds and their redirects have spanned it so far."""
-        value = self.store.get(SCOPE_KEY)
+        state = load_json(self.store, SCOPE_KEY)
         kind = self.config.crawl.scope
-        if value is None:
-            return Scope(kind)
-        return Scope.from_state(kind, msgspec.json.decode(unseal(SCOPE_KEY, value)))
+        return Scope(kind) if state is None else Scope.from_state(kind, state)
 
     def _note_opening(self) -> bool:
         """True if the last run ended cleanly; from now on it counts as unclean until `close`."""
@@ -234,3 +242,9 @@ class Stages:
             self.store.write(batch)
         self.store.close()
         self.lock.release()
+
+
+def load_json(store: KeyValue, key: bytes) -> Any:
+    """The sealed JSON value of a key; None if there is none."""
+    value = store.get(key)
+    return None if value is None else msgspec.json.decode(unseal(key, value))

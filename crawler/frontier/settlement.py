@@ -91,18 +91,19 @@ class Settlement:
             return self._page(host, errand, fetch, now, crawl_delay)
         if errand.task is Task.DENIED:
             return self._done(host, Decision(errand, End.DONE, now, now))
-        host.dirty = True
         if errand.task is Task.RESOLVE:
             return self._look_up(host, errand, fetch, now)
         until = self._politeness.finish(host.slot, fetch, now, crawl_delay=crawl_delay)
-        return Decision(errand, End.HOST if fetch.blame is Blame.HOST else End.READY, now, until)
+        end = End.HOST if fetch.blame is Blame.HOST else End.READY
+        return self._with_record(host, Decision(errand, end, now, until))
 
     def _look_up(self, host: FrontHost, errand: Errand, fetch: Fetch, now: float) -> Decision:
         if fetch.outcome in _NO_ADDRESS:
             self._politeness.give_up(host.slot, fetch.outcome.value)
-            return Decision(errand, End.HOST, now, now)
+            return self._with_record(host, Decision(errand, End.HOST, now, now))
         fetch.blame = Blame.HOST
-        return Decision(errand, End.HOST, now, self._politeness.finish(host.slot, fetch, now))
+        until = self._politeness.finish(host.slot, fetch, now)
+        return self._with_record(host, Decision(errand, End.HOST, now, until))
 
     def _page(
         self, host: FrontHost, errand: Errand, fetch: Fetch, now: float, crawl_delay: float
@@ -163,7 +164,6 @@ class Settlement:
         """Add the host's record, and those of hosts that changed outside a commit."""
         registry = self._registry
         registry.hosts.cursor[host.slot] = host.cursor()
-        host.dirty = False
         if registry.notes:
             decision.writes.extend(registry.notes.items())
             registry.notes.clear()

@@ -131,6 +131,10 @@ def test_a_bomb_ends_at_the_limit(name: str, codings: list[bytes], make) -> None
         assert sum(map(len, out)) == 10_000
 
 
+def test_a_flood_of_empty_members_ends() -> None:
+    assert decode([b"gzip"], gzip_member(b"a") + gzip_member(b"") * 2000 + gzip_member(b"b")) == b"a"
+
+
 def test_exactly_the_limit_is_not_over_it() -> None:
     for size, full in ((10_000, False), (10_001, True)):
         decoder = decoder_for([b"gzip"], layers_max=2, limit=10_000, step=2048)

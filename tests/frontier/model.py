@@ -219,8 +219,6 @@ class Crawl:
             )
         if errand.task is Task.ROBOTS:
             self.robots.fetched(errand, self.now)
-            self.frontier.robots_done(errand, fetch, self.now)
-            return
         decision = self.frontier.settle(errand, fetch, self.now)
         if decision.end == "done":
             new = self._links(errand)
@@ -235,7 +233,7 @@ class Crawl:
         batch = self.store.batch()
         self.frontier.stage(decision, batch)
         self.store.write(batch)
-        if decision.end == "done":
+        if decision.end == "done" and decision.errand.task is not Task.ROBOTS:
             self.done.append(decision.errand.url)
         self.frontier.release(decision, self.now)
 

@@ -58,12 +58,7 @@ def links(urls: int, hosts: int) -> Iterator[list[Link]]:
     for number in range(urls):
         host = number if number < hosts else int(hosts * rng.random() ** 2)
         head = f"https://{hostname(host)}/{number:x}/"
-        url = (
-            head
-            + "section-article-title-with-words-and-more-words"[
-                : max(0, rng.randint(10, 64) + 40 - len(head))
-            ]
-        )
+        url = head + WORDS[: max(0, rng.randint(2 * URL_BYTES - 104, 104) - len(head))]
         batch.append(Link(_hash(url), url, number * 5 // urls, number * 0x9E3779B97F4A7C15 & (1 << 64) - 1))
         if len(batch) == FLUSH:
             yield batch

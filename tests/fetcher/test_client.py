@@ -9,7 +9,7 @@ import pytest
 from crawler.config import ByteCount, IdentityConfig, NetworkConfig, Seconds
 from crawler.fetcher.request import Request
 from crawler.records import Blame, Fetch, Outcome
-from tests.fetcher.scripted import OK, Do, Server, fetch, make_client, run, small
+from tests.fetcher.scripted import HASTY, OK, Do, Server, fetch, make_client, run, small
 
 
 def head(*lines: str, status: str = "HTTP/1.1 200 OK") -> bytes:
@@ -225,17 +225,18 @@ def test_broken_framing(name: str, script: list[bytes | Do | float], outcome: Ou
 
 # Section 8: limits of time and size.
 def test_no_header_in_time() -> None:
-    got = fetch(Do.HANG)
+    got = fetch(Do.HANG, config=HASTY)
     assert (got.outcome, got.blame) == (Outcome.HEADER_TIMEOUT, Blame.URL)
 
 
 def test_a_dripping_header_does_not_extend_its_time() -> None:
-    got = fetch(b"HTTP/1.1 200 OK\r\n", 0.06, b"X: 1\r\n", 0.06, b"Y: 1\r\n", 0.06, b"Z: 1\r\n", Do.HANG)
+    drip = [b"HTTP/1.1 200 OK\r\n", 0.06, b"X: 1\r\n", 0.06, b"Y: 1\r\n", 0.06, b"Z: 1\r\n", Do.HANG]
+    got = fetch(*drip, config=HASTY)
     assert got.outcome is Outcome.HEADER_TIMEOUT
 
 
 def test_silence_in_the_body() -> None:
-    got = fetch(head("Content-Length: 50") + b"hello", Do.HANG)
+    got = fetch(head("Content-Length: 50") + b"hello", Do.HANG, config=HASTY)
     assert (got.outcome, got.truncated, got.content) == (Outcome.TRUNCATED, "time", b"hello")
 
 
@@ -248,10 +249,11 @@ def test_the_whole_fetch_is_bounded() -> None:
 
 
 def test_a_slow_but_honest_answer_comes_whole() -> None:
+    """Each pause within the limit of silence, together longer."""
     parts: list[bytes | float] = [head("Content-Length: 5")]
     for byte in b"hello":
-        parts += [bytes([byte]), 0.05]
-    assert fetch(*parts).content == b"hello"
+        parts += [bytes([byte]), 0.08]
+    assert fetch(*parts, config=small(silence_timeout=Seconds(0.35))).content == b"hello"
 
 
 def test_the_limit_of_a_request_beats_the_clients() -> None:
@@ -558,11 +560,11 @@ def test_few_large_bodies_are_received_at_once() -> None:
     """Further ones wait with their clocks stopped, and come whole after the whole fetch's time."""
 
     async def play() -> None:
-        limits = {"total_timeout": Seconds(0.5), "silence_timeout": Seconds(0.5)}
+        limits = {"total_timeout": Seconds(0.8), "silence_timeout": Seconds(0.8)}
         client = make_client(small(large_body_bytes=ByteCount(100), large_bodies_max=1, **limits))
         await client.start()
         start = head("Content-Length: 600") + b"x" * 200
-        first, late = [start, 0.3, b"x" * 400], [start, 0.45, b"x" * 200, 0.15, b"x" * 200]
+        first, late = [start, 0.3, b"x" * 400], [start, 0.7, b"x" * 200, 0.25, b"x" * 200]
         async with Server(first, late) as server:
 
             def begin(number: int) -> asyncio.Task[Fetch]:

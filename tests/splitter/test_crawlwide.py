@@ -126,6 +126,19 @@ def test_a_missing_process_leaves_the_others_their_part() -> None:
     assert views.shares() == pytest.approx(dict.fromkeys(views.names, 0.25))
 
 
+def test_a_process_that_starts_again_knows_nothing_of_the_others_until_it_has_heard_them() -> None:
+    """Until it echoes, the others take no more than their part of the equal shares."""
+    views = Views(2)
+    views.progress["p0"].work = 99
+    views.tell_all(3)
+    assert views.shares() == pytest.approx({"p0": 0.99, "p1": 0.01})
+    views.restart("p1")
+    views.views["p0"].heard("p1", views.views["p1"].counters_for("p0"), views.now)
+    assert views.shares() == pytest.approx({"p0": 0.5, "p1": 0.5})
+    views.tell_all(3)
+    assert views.shares() == pytest.approx({"p0": 0.99, "p1": 0.01})
+
+
 def test_memory_of_what_was_told_is_bounded() -> None:
     views = Views(2)
     for work in range(5000):

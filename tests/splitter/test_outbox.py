@@ -205,6 +205,30 @@ def test_entries_committed_during_a_compaction_follow_it() -> None:
     assert outbox.repeated == len(links) - len(dedupe(links))
 
 
+def test_a_group_staged_behind_a_compaction_does_not_undo_it() -> None:
+    """The second group is staged before the first, with the compaction's state, is known to be committed."""
+    rng = random.Random(12)
+    store = MemoryStore(keep_durable=True)
+    outbox = Outbox(store, ["p1"], CONFIG, rng)
+    links = fill(store, outbox, rng)
+    compaction = outbox.compaction()
+    compaction.run()
+    assert outbox.adopt(compaction)
+    more = make_links(rng, 4)
+    for part in (more[:2], more[2:]):
+        batch = store.batch(sync=True)
+        outbox.write([("p1", part)])
+        outbox.stage(batch)
+        store.write(batch)
+    again = MemoryStore(store.durable)
+    opened = Outbox(again, ["p1"], CONFIG, rng)
+    opened._check()
+    assert waiting_links(again, opened, "p1") == dedupe(links) + more
+    outbox.committed()
+    outbox.committed()
+    outbox._check()
+
+
 def test_a_compaction_is_dropped_if_the_peer_came_back() -> None:
     rng = random.Random(4)
     store, receiver = MemoryStore(), Receiver()
@@ -283,6 +307,22 @@ def test_two_groups_may_be_staged_before_the_first_is_known_to_be_committed() ->
     receiver.take(first, entries, 100)
     assert receiver.links == links
     outbox._check()
+
+
+def test_each_committed_group_frees_its_own_entries() -> None:
+    rng = random.Random(13)
+    store = MemoryStore()
+    outbox = Outbox(store, ["p1", "p2"], CONFIG, rng)
+    for peer in ("p1", "p2"):
+        batch = store.batch(sync=True)
+        outbox.write([(peer, make_links(rng, 2))])
+        outbox.stage(batch)
+        store.write(batch)
+    waiting = []
+    for _ in range(2):
+        outbox.committed()
+        waiting.append({peer: spool.links for peer, spool in outbox.spools.items()})
+    assert waiting == [{"p1": 2, "p2": 0}, {"p1": 2, "p2": 2}]
 
 
 def test_a_confirmation_of_what_was_not_sent_is_a_protocol_error() -> None:

@@ -8,6 +8,7 @@ import subprocess
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
+import msgspec
 import pytest
 import uvloop
 
@@ -148,8 +149,6 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def with_tls(folder: Path, name: str = "node") -> SplitterConfig:
-    import msgspec
-
     return msgspec.structs.replace(
         CONFIG,
         tls_certificate=str(folder / f"{name}.pem"),
@@ -276,6 +275,43 @@ def test_noise_is_answered_and_closed(noise: bytes) -> None:
         assert b"protocol" in answer  # a Refuse frame with its reason
         writer.close()
         await p0.peers.close()
+
+    run(main, use_uvloop=False)
+
+
+@pytest.mark.parametrize("use_uvloop", [False, True], ids=["asyncio", "uvloop"])
+def test_a_failed_tls_handshake_leaves_nothing_behind(use_uvloop: bool, authority: Path) -> None:
+    async def main() -> None:
+        p0 = Process("p0", with_tls(authority))
+        host, port = await p0.peers.start()
+        for noise in (b"", b"GET / HTTP/1.1\r\n\r\n"):
+            reader, writer = await asyncio.open_connection(host, port)
+            writer.write(noise)
+            if noise:
+                await asyncio.wait_for(reader.read(), 5)
+            writer.close()
+            await reached(lambda: p0.peers.last_ending.get("a stranger to us", "") != "")
+            p0.peers.last_ending.clear()
+            await reached(lambda: len(p0.peers._doorkeeper) == 0)
+        await p0.peers.close()
+
+    run(main, use_uvloop=use_uvloop)
+
+
+def test_a_connection_whose_place_was_taken_is_closed_at_once() -> None:
+    """The same process dials again: the old connection goes now, not at its next heartbeat."""
+
+    async def main() -> None:
+        config = msgspec.structs.replace(CONFIG, heartbeat=1000, backoff_min=1000, backoff_max=1000)
+        p0, p1 = Process("p0", config), Process("p1", config)
+        p0.peers.set_address("p1", await p1.peers.start())
+        await p0.peers.start()
+        await reached(lambda: p0.peers.status()["p1"]["connected"])
+        again = asyncio.create_task(p0.peers._attempt("p1"))
+        await reached(lambda: "closed by the peer" in p0.peers.last_ending.get("p1", ""))
+        assert p0.peers.status()["p1"]["connected"]
+        await asyncio.gather(p0.peers.close(), p1.peers.close())
+        await again
 
     run(main, use_uvloop=False)
 

@@ -347,7 +347,10 @@ class Frontier:
         self.release(Decision(errand, End.READY, now, now), now)
 
     def settle(self, errand: Errand, fetch: Fetch, now: float) -> Decision:
-        """Decide, at the end of a request or a failed look-up, what becomes of URL and host."""
+        """Decide, at the end of a request or a failed look-up, what becomes of URL and host.
+
+        Every decision must be staged: it may carry records of other hosts.
+        """
         crawl_delay = 0.0
         if errand.task in (Task.PAGE, Task.ROBOTS):
             crawl_delay = self._crawl_delay(

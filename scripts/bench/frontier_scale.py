@@ -28,6 +28,7 @@ from crawler.storage.kv import LevelStore
 
 FLUSH = 65_536  # links of one batch, as the eliminator flushes them
 URL_BYTES = 77
+WORDS = "section/article-title-with-words-and-more-words-and-a-number-behind"
 SEED = 20260101
 
 
@@ -57,7 +58,7 @@ def links(urls: int, hosts: int) -> Iterator[list[Link]]:
     for number in range(urls):
         host = number if number < hosts else int(hosts * rng.random() ** 2)
         head = f"https://{hostname(host)}/{number:x}/"
-        url = head + "section-article-title-with-words-and-more-words"[: max(0, rng.randint(10, 64) + 40 - len(head))]
+        url = head + WORDS[: max(0, rng.randint(2 * URL_BYTES - 104, 104) - len(head))]
         batch.append(Link(_hash(url), url, number * 5 // urls, number * 0x9E3779B97F4A7C15 & (1 << 64) - 1))
         if len(batch) == FLUSH:
             yield batch
@@ -72,7 +73,9 @@ def memory() -> tuple[float, float]:
 
 
 def make(store: LevelStore) -> Frontier:
-    settings = convert({"crawl": {"scope": "any"}, "robots": {"policy": "ignore"}, "politeness": {"delay": 0}})
+    settings = convert(
+        {"crawl": {"scope": "any"}, "robots": {"policy": "ignore"}, "politeness": {"delay": 0}}
+    )
     return Frontier(
         store,
         settings,

@@ -776,3 +776,16 @@ def test_domains_are_counted_by_registrable_domain() -> None:
     crawl.add([link(f"https://h{n}.d{n % 2}.org/") for n in range(6)])
     domains = crawl.frontier._registry.domains
     assert len(domains) == 2 and sorted(domains.array("hosts")) == [3, 3]
+
+
+def test_instants_keep_their_precision_over_a_restart() -> None:
+    """The gap is stored in 32 bits; instants computed in 32 bits would be off by a minute (it happened)."""
+    store, now = MemoryStore(), 1_760_000_000.3
+    answer = {"answer": lambda errand, now: fetched(errand.url, 0.01, retry_after=7.25)}
+    crawl = Crawl(store=store, now=now, **answer)
+    crawl.add([link(f"https://a.org/{n}") for n in range(2)])
+    crawl.run(requests=1)
+    crawl.stop()
+    later = Crawl(store=store, now=crawl.now + 1.0, **answer)
+    assert later.run() == "done"
+    assert 7.25 <= later.requests[0].began - crawl.requests[0].ended < 7.35

@@ -158,7 +158,7 @@ def _complement(
     for k in range(i, 0, -1):
         p *= k / gx
         total += -expm1(-(i + 2 - k) * ratio) * p
-        if k < gx and p < 1e-18 * total:
+        if k < gx and p <= 1e-18 * total:  # also if all underflows
             break
     return total
 

@@ -33,6 +33,7 @@ _SIZE_UNITS = {
     "mib": 1 << 20,
     "gib": 1 << 30,
 }
+_ENDLESS = 2.0**62  # no number of the configuration is larger; infinity and NaN are none of its numbers
 _QUANTITY = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?(?:e[0-9]+)?)\s*([a-z]*)\s*", re.IGNORECASE)
 
 
@@ -390,9 +391,84 @@ def convert(tree: Mapping[str, Any]) -> Config:
         ConfigError: an unknown key, a wrong type, a bad unit; with its path.
     """
     try:
-        return msgspec.convert(tree, Config, dec_hook=_decode_hook, str_keys=True)
+        config = msgspec.convert(tree, Config, dec_hook=_decode_hook, str_keys=True)
     except msgspec.ValidationError as error:
-        raise ConfigError(f"configuration: {error}") from error
+        raise ConfigError(f"configuration: {_readable(str(error))}") from error
+    _check_values(config)
+    return config
+
+
+# Text that must be one of a few words, and the smallest number where that is not 0.
+CHOICES = {
+    "crawl.scope": ("host", "domain", "prefix", "any"),
+    "robots.policy": ("obey", "ignore"),
+    "fetch.tls": ("verify", "record"),
+    "urls.fingerprint": ("mmh3", "blake2b"),
+    "urls.partition": ("domain", "host"),
+    "due.method": ("runs", "one_file", "memory"),
+    "store.durability": ("power", "process"),
+    "pages.store": ("raw", "decoded"),
+}
+SMALLEST = {
+    "crawl.depth": -1,
+    "crawl.pages_per_host": -1,
+    "crawl.pages_per_domain": -1,
+    "crawl.hosts_per_domain": -1,
+    "crawl.concurrency": 1,
+    "crawl.processes": 1,
+    "frontier.front_factor": 1,
+    "frontier.read_ahead": 1,
+    "frontier.tries": 1,
+    "network.dns_concurrency": 1,
+    "extract.worker_queue_max": 1,
+    "cache.bits": 4,
+    "due.buffer_entries_max": 1,
+    "store.group_entries_max": 1,
+    "pages.segment_bytes": 1,
+}
+LARGEST = {"cache.bits": 30, "pages.gzip_level": 9}
+
+
+def _readable(message: str) -> str:
+    """What msgspec says of a value, with the key in front as it stands in the file."""
+    what, _, where = message.partition(" - at `$.")
+    path = where.removesuffix("`")
+    if unknown := re.fullmatch(r"Object contains unknown field `(.*)`", what):
+        key = f"{path}.{unknown[1]}" if path else unknown[1]
+        return f"{key}: there is no such key; config/default.toml lists all"
+    for kind, name in (("int", "a whole number"), ("float", "a number"), ("str", "text"), ("bool", "true or false")):
+        what = re.sub(rf"`{kind}(?: \| null)?`", name, what)
+    what = what.replace("`array`", "a list").replace("`object`", "a section")
+    return f"{path}: {what[:1].lower()}{what[1:]}" if path else what
+
+
+def _check_values(config: Config) -> None:
+    """Raises ConfigError for a value of the right type that means nothing."""
+    for section in msgspec.structs.fields(Config):
+        values = getattr(config, section.name)
+        if isinstance(values, msgspec.Struct):
+            for key, value in msgspec.structs.asdict(values).items():
+                _check_value(f"{section.name}.{key}", value)
+    for table in config.override:
+        if not table.match:
+            raise ConfigError("configuration: override.match: missing; a host, *.domain or URL prefix")
+        for key, value in _set_values(table).items():
+            _check_value({"robots": "robots.policy", "tls": "fetch.tls"}.get(key, f"override.{key}"), value)
+
+
+def _check_value(path: str, value: Any) -> None:
+    if path in CHOICES and value not in CHOICES[path]:
+        raise ConfigError(f"configuration: {path}: {value!r} is none of {', '.join(CHOICES[path])}")
+    for number in value if isinstance(value, tuple) else (value,):
+        if not isinstance(number, int | float):
+            continue
+        if not SMALLEST.get(path, 0) <= number <= LARGEST.get(path, _ENDLESS):
+            raise ConfigError(f"configuration: {path}: {value!r} is out of range{_range(path)}")
+
+
+def _range(path: str) -> str:
+    least, most = SMALLEST.get(path, 0), LARGEST.get(path)
+    return f"; at least {least}" if most is None else f"; {least} to {most}"
 
 
 def read_file(path: Path) -> dict[str, Any]:

@@ -8,7 +8,7 @@
 import asyncio
 from collections.abc import Callable, Iterable
 
-from crawler.config import Config
+from crawler.config import Config, Overrides
 from crawler.extract.feed import is_feed, read_feed
 from crawler.extract.findings import Context
 from crawler.extract.sitemap import read_sitemap
@@ -29,7 +29,7 @@ class Reader:
         self._config = config
         self._extractor = extractor
         self._worker = Worker(config.extract)
-        self._obey = config.robots.policy != "ignore"
+        self._overrides = Overrides(config.override)
 
     async def read(self, errand: Errand, fetch: Fetch) -> Extracted | None:
         """What the answer holds; None if links are not taken from such an answer."""
@@ -85,11 +85,18 @@ class Reader:
             tuple(values["link_values"]),
             refresh,
             tuple(values["robots_tags"]),
-            self._obey,
+            self._obeys(errand),
             self._config.robots.nofollow_links,
             self._config.crawl.requisites,
             is_xhtml(fetch.content_type),
         )
+
+    def _obeys(self, errand: Errand) -> bool:
+        """Whether the page's own robots directives bind."""
+        policy = self._config.robots.policy
+        if self._overrides:
+            policy = self._overrides.for_url(errand.url, errand.hostname).robots or policy
+        return policy != "ignore"
 
     async def close(self) -> None:
         """End the child process."""

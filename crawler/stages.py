@@ -6,7 +6,7 @@ the same stages, do their work through the same commit point, and close.
 
 import random
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from crawler.config import Config
 from crawler.due.eliminator import Eliminator
 from crawler.due.plans import CompactionPlan, FlushPlan
 from crawler.frontier.discovery import Frontier
+from crawler.frontier.queues import PARKED_PREFIX, TODO_PREFIX, decode
 from crawler.harvest import EQUIVALENCES_KEY, SCOPE_KEY, Harvest
 from crawler.pages.page_cache import PageCache
 from crawler.report import conservation
@@ -25,7 +26,7 @@ from crawler.robots.cache import RobotsCache
 from crawler.storage.commit import Change, CommitPoint
 from crawler.storage.faults import reach
 from crawler.storage.files import Lock
-from crawler.storage.kv import KeyValue, LevelStore, unseal
+from crawler.storage.kv import KeyValue, LevelStore, scan_prefix, unseal
 from crawler.urlfilter.intake import Intake
 from crawler.urlfilter.rules import Scope, UrlFilter
 from crawler.urls.clock_cache import ClockCache
@@ -100,6 +101,7 @@ class Stages:
             config.due,
             check_value=self.fingerprinter.check_value,
             method=urls.fingerprint,
+            known=self._handed_out() if config.due.method == "memory" else (),
             fault=reach,
         )
         self.frontier = Frontier(
@@ -146,6 +148,14 @@ class Stages:
         state = load_json(self.store, SCOPE_KEY)
         kind = self.config.crawl.scope
         return Scope(kind) if state is None else Scope.from_state(kind, state)
+
+    def _handed_out(self) -> Iterator[int]:
+        """The fingerprints that the frontier has received: tried, to do or parked (the in-memory DUE keeps none)."""
+        for key, _ in scan_prefix(self.store, b"u/"):
+            yield int.from_bytes(key[2:], "big")
+        for prefix in (TODO_PREFIX, PARKED_PREFIX):
+            for key, value in scan_prefix(self.store, prefix):
+                yield decode(key, value).fingerprint
 
     def _note_opening(self) -> bool:
         """True if the last run ended cleanly; from now on it counts as unclean until `close`."""

@@ -17,11 +17,7 @@ import numpy as np
 from crawler.freshness.params import Page, Pages
 from crawler.freshness.value_kernel import (
     ALL_TERMS,
-    CIS,
-    CIS_NU0,
-    CIS_PLUS,
-    GREEDY,
-    NCIS,
+    KINDS,
     fill_fresh_times,
     fill_intervals,
     fill_thresholds,
@@ -48,8 +44,6 @@ __all__ = [
     "value_slope",
 ]
 
-_KINDS = {"greedy": GREEDY, "cis": CIS, "cis-nu0": CIS_NU0, "ncis": NCIS, "cis+": CIS_PLUS}
-
 
 def kind_of(name: str) -> tuple[int, int]:
     """The (kind, terms) that `value_of` takes for a value's name.
@@ -58,8 +52,8 @@ def kind_of(name: str) -> tuple[int, int]:
         KeyError: there is no such value.
     """
     if name.startswith("approx-") and name[7:].isdecimal() and 1 <= int(name[7:]) <= ALL_TERMS:
-        return NCIS, int(name[7:])
-    return _KINDS[name], ALL_TERMS
+        return KINDS["ncis"], int(name[7:])
+    return KINDS[name], ALL_TERMS
 
 
 def _raw(page: Page) -> tuple:

@@ -162,12 +162,12 @@ def _curvature_of_arrays(tau: np.ndarray, n: np.ndarray, alpha: float, b: float)
     slope = 1.0 / np.expm1(x)
     bend = slope / -np.expm1(-x)
     along = bend * tau
-    return (
-        float(slope @ tau),
-        float(slope @ n),
-        float(along @ tau),
-        float(along @ n),
-        float((bend * n) @ n),
+    return (  # sums of products, not dot products: BLAS would start threads for them
+        float((slope * tau).sum()),
+        float((slope * n).sum()),
+        float((along * tau).sum()),
+        float((along * n).sum()),
+        float((bend * n * n).sum()),
     )
 
 
@@ -317,9 +317,8 @@ def _merge(left: list[float], right: list[float], alpha: float, b: float) -> lis
     weight = left[2] + right[2]
     share = (alpha * s1 + b * s2) / weight
     if not 1e-6 < share < 1.0:  # the rates are at a bound, or the changes were certain: any point does
-        return [(p * left[2] + q * right[2]) / weight for p, q in zip(left[:2], right[:2], strict=True)] + [
-            weight
-        ]
+        mean = [(p * left[2] + q * right[2]) / weight for p, q in zip(left[:2], right[:2], strict=True)]
+        return [*mean, weight]
     scale = math.expm1(_solve_share(share)) / weight
     return [s1 * scale, s2 * scale, weight]
 

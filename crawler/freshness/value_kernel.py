@@ -39,15 +39,17 @@ Cost, compiled: GREEDY 60 ns; NCIS about 130 ns a term, usually 1 to 20 terms.
 import cython
 from cython.cimports.libc.math import exp, expm1, lgamma, log, log1p, sqrt
 
-INFINITY = float("inf")
-GREEDY = 0
-CIS = 1
-CIS_NU0 = 2  # GREEDY-CIS that believes in no false signal: gamma = lambda Delta
-NCIS = 3
-CIS_PLUS = 4
-ALL_TERMS = 100_000  # the tail after so many terms is below any tolerance unless Delta/nu < 1e-4
+# Constants of the compiled code; KINDS and ALL_TERMS are for others.
+_GREEDY = cython.declare(cython.Py_ssize_t, 0)
+_CIS = cython.declare(cython.Py_ssize_t, 1)
+_CIS_NU0 = cython.declare(cython.Py_ssize_t, 2)  # believes in no false signal: gamma = lambda Delta
+_NCIS = cython.declare(cython.Py_ssize_t, 3)
+_CIS_PLUS = cython.declare(cython.Py_ssize_t, 4)
+_ALL_TERMS = cython.declare(cython.Py_ssize_t, 100_000)  # the tail is nothing unless Delta/nu < 1e-4
+_inf = cython.declare(cython.double, float("inf"))
 
-_inf: cython.double = INFINITY
+KINDS = {"greedy": _GREEDY, "cis": _CIS, "cis-nu0": _CIS_NU0, "ncis": _NCIS, "cis+": _CIS_PLUS}
+ALL_TERMS = int(_ALL_TERMS)
 
 
 # ---------------------------------------------------------------------------
@@ -287,10 +289,10 @@ def plain_kind(
     b: cython.double,
 ) -> cython.Py_ssize_t:
     """The kind that CIS+ uses for this page: CIS if precision > 0.7 and recall > 0.6, else GREEDY."""
-    if kind != CIS_PLUS:
+    if kind != _CIS_PLUS:
         return kind
     trusted: cython.bint = gamma > 0.0 and -expm1(-b) > 0.7 and delta - alpha > 0.6 * delta
-    return CIS if trusted else GREEDY
+    return _CIS if trusted else _GREEDY
 
 
 @cython.ccall
@@ -308,15 +310,15 @@ def value_of(
     n: cython.Py_ssize_t,
 ) -> cython.double:
     """The crawl value of the state (elapsed, n) by (kind, terms) of `kind_of`."""
-    if kind == CIS_PLUS:
+    if kind == _CIS_PLUS:
         kind = plain_kind(kind, delta, alpha, gamma, b)
-    if kind == NCIS:
+    if kind == _NCIS:
         return _ncis_of(terms, mu, delta, alpha, gamma, nu, b, elapsed, n)
-    if kind == GREEDY or delta <= 0.0:
+    if kind == _GREEDY or delta <= 0.0:
         return greedy_of(mu, delta, elapsed)
     if n > 0:
         return mu / delta
-    if kind == CIS_NU0:
+    if kind == _CIS_NU0:
         gamma = delta - alpha
     return _no_signal_value(mu, delta, alpha, gamma, elapsed)
 
@@ -368,7 +370,7 @@ def fresh_time_of(
     """w: the expected fresh time of an interval under `threshold`; 1/Delta if it is infinite."""
     i: cython.Py_ssize_t
     if delta <= 0.0:
-        return interval_of(ALL_TERMS, alpha, gamma, nu, b, threshold)
+        return interval_of(_ALL_TERMS, alpha, gamma, nu, b, threshold)
     if threshold == _inf:
         return 1.0 / delta
     if gamma < 1e-200 or b < 1e-9:
@@ -382,7 +384,7 @@ def fresh_time_of(
     step: cython.double = nu / a
     power: cython.double = 1.0 / a
     total: cython.double = 0.0
-    for i in range(ALL_TERMS):
+    for i in range(_ALL_TERMS):
         x: cython.double = threshold - i * beta
         if x <= 0.0:
             break
@@ -417,9 +419,9 @@ def ceiling_of(
     """
     if delta <= 0.0:
         return 0.0
-    if kind == CIS and gamma > 0.0:
+    if kind == _CIS and gamma > 0.0:
         return mu / (alpha + gamma)
-    if kind == NCIS and terms < ALL_TERMS and nu > 0.0 and b >= 1e-9:
+    if kind == _NCIS and terms < _ALL_TERMS and nu > 0.0 and b >= 1e-9:
         return mu / delta * -expm1(-terms * log1p(delta / nu))
     return mu / delta
 
@@ -434,7 +436,7 @@ def _signals_needed(
     q: cython.double = exp(-b)
     step: cython.double = mu / gamma * -expm1(-b)
     total: cython.double = 0.0
-    for n in range(1, ALL_TERMS):
+    for n in range(1, _ALL_TERMS):
         total += n * step
         if total >= level:
             return n
@@ -468,17 +470,17 @@ def threshold_of(
     _step: cython.Py_ssize_t
     if level <= 0.0:
         return 0.0
-    if kind == CIS_PLUS:
+    if kind == _CIS_PLUS:
         kind = plain_kind(kind, delta, alpha, gamma, b)
     top: cython.double = ceiling_of(kind, terms, mu, delta, alpha, gamma, nu, b)
     if level >= top:
         return _inf
-    if kind == GREEDY:
+    if kind == _GREEDY:
         gamma = 0.0
         alpha = delta
-    elif kind == CIS_NU0:
+    elif kind == _CIS_NU0:
         gamma = delta - alpha
-    if kind != NCIS:
+    if kind != _NCIS:
         if alpha < 1e-9 * gamma:
             return _inf
         nu = 0.0
@@ -571,7 +573,7 @@ def fill_intervals(
 ) -> cython.void:
     i: cython.Py_ssize_t
     for i in range(alpha.shape[0]):
-        out[i] = interval_of(ALL_TERMS, alpha[i], gamma[i], nu[i], b[i], at[i])
+        out[i] = interval_of(_ALL_TERMS, alpha[i], gamma[i], nu[i], b[i], at[i])
 
 
 @cython.ccall

@@ -1,0 +1,201 @@
+"""Refresh rates: the optima of Azar et al. (2018), of Busa-Fekete et al., and simpler rules.
+
+    optimal_probabilities   Algorithm 1: one page a time slot, drawn at random      F1
+    optimal_rates           Algorithm 2: Poisson refreshes                          F2
+    deterministic_optimum   OPT / BASELINE: even intervals, no signals              F, by bisection
+    optimum_with_signals    Theorem 1: thresholds on effective elapsed time
+    low_discrepancy         Algorithm 3: rates into a schedule, at most 1 off at any time
+    change_directed         Cho and Garcia-Molina: OPT as if all pages were as important
+    proportional, uniform   rates as importance; all alike
+
+All take importance mu and change rate Delta as arrays (m,) and give rates (m,)
+that sum to the bandwidth.
+"""
+
+import heapq
+import math
+from collections.abc import Iterator, Sequence
+from fractions import Fraction
+
+import msgspec
+import numpy as np
+
+from crawler.freshness.crawl_value import expected_fresh_times, expected_intervals, thresholds
+from crawler.freshness.params import Pages
+
+
+def poisson_freshness(importance: np.ndarray, change_rate: np.ndarray, rates: np.ndarray) -> float:
+    """F2 = sum mu rho / (rho + Delta): refreshes at random (Azar et al., Eq. 5)."""
+    return float(np.sum(importance * rates / (rates + change_rate)))
+
+
+def slotted_freshness(importance: np.ndarray, change_rate: np.ndarray, probabilities: np.ndarray) -> float:
+    """F1 = sum mu p / (p + Delta - p Delta): one page a slot (Azar et al., Eq. 3)."""
+    p = probabilities
+    return float(np.sum(importance * p / (p + change_rate - p * change_rate)))
+
+
+def even_freshness(importance: np.ndarray, change_rate: np.ndarray, rates: np.ndarray) -> float:
+    """F = sum mu (rho/Delta) (1 - exp(-Delta/rho)): refreshes at even intervals (Azar et al., Eq. 6)."""
+    x = np.divide(change_rate, rates, out=np.full(len(rates), np.inf), where=rates > 0.0)
+    return float(np.sum(importance * np.where(x > 0.0, -np.expm1(-x) / np.where(x > 0.0, x, 1.0), 1.0)))
+
+
+def optimal_rates(importance: np.ndarray, change_rate: np.ndarray, bandwidth: float) -> np.ndarray:
+    """Algorithm 2: the rates that maximise F2. O(m log m), exact."""
+    root = np.sqrt(importance * change_rate)
+    out = np.zeros(len(importance))
+    r, s = float(root.sum()), float(change_rate.sum())
+    order = np.argsort(importance / change_rate, kind="stable")
+    for place, i in enumerate(order):
+        if importance[i] / change_rate[i] > (r / (bandwidth + s)) ** 2:
+            rest = order[place:]
+            out[rest] = root[rest] * (bandwidth + s) / r - change_rate[rest]
+            break
+        r -= root[i]
+        s -= change_rate[i]
+    return out
+
+
+def optimal_probabilities(importance: np.ndarray, change_rate: np.ndarray) -> np.ndarray:
+    """Algorithm 1: the distribution over pages that maximises F1; change_rate in (0, 1) a slot."""
+    root, kept = np.sqrt(importance * change_rate), 1.0 - change_rate
+    out = np.zeros(len(importance))
+    r, s = float((root / kept).sum()), float((change_rate / kept).sum())
+    order = np.argsort(importance / change_rate, kind="stable")
+    for place, i in enumerate(order):
+        if importance[i] / change_rate[i] > (r / (1.0 + s)) ** 2:
+            rest = order[place:]
+            out[rest] = ((1.0 + s) * root[rest] - r * change_rate[rest]) / (r * kept[rest])
+            break
+        r -= root[i] / kept[i]
+        s -= change_rate[i] / kept[i]
+    return out
+
+
+class Optimum(msgspec.Struct, frozen=True):
+    """A continuous optimum: `level` is the value of one more crawl per time.
+
+    `thresholds` hold iota of each page (inf: never; for a page with
+    silent_rate 0 a number of signals); `accuracy` is the share of requests
+    served fresh.
+    """
+
+    level: float
+    thresholds: np.ndarray
+    rates: np.ndarray
+    accuracy: float
+
+
+def optimum_with_signals(pages: Pages, bandwidth: float) -> Optimum:
+    """Theorem 1: the level at which the pages' crawl rates sum to `bandwidth`.
+
+    At a level where the sum jumps over the bandwidth (a page with certain
+    signals, or none silent) the two sides are mixed: such a page answers only
+    a share of its signals.
+    """
+    return _bisect(pages, bandwidth, "ncis")
+
+
+def deterministic_optimum(importance: np.ndarray, change_rate: np.ndarray, bandwidth: float) -> Optimum:
+    """OPT of even intervals without signals; its accuracy is the BASELINE of Busa-Fekete et al."""
+    return _bisect(Pages(importance, change_rate), bandwidth, "greedy")
+
+
+def _bisect(pages: Pages, bandwidth: float, by: str) -> Optimum:
+    """The level where the rates sum to the bandwidth: interpolation and bisection by turns.
+
+    The sum falls with the level, but may jump; then the bracket closes to
+    rounding distance around the jump.
+    """
+    high = float(np.where(pages.change_rate > 0.0, pages.ceiling, 0.0).max(initial=0.0))
+    low, excess, lack = 0.5 * high, -1.0, -bandwidth
+    guesses = thresholds(pages, low, by=by)
+    while low > 1e-300 and (excess := _rates(pages, guesses).sum() - bandwidth) < 0.0:
+        low, high, lack = 0.5 * low, low, excess
+        guesses = thresholds(pages, low, by=by, guesses=guesses)
+    for step in range(120):
+        level = low + (high - low) * (0.5 if step % 2 else excess / (excess - lack))
+        if not low < level < high:
+            level = 0.5 * (low + high)
+        guesses = thresholds(pages, level, by=by, guesses=guesses)
+        more = float(_rates(pages, guesses).sum()) - bandwidth
+        if abs(more) <= 1e-13 * bandwidth:
+            return _mixed(pages, bandwidth, level, level, by)
+        if not low < level < high:
+            break
+        if more > 0.0:
+            low, excess = level, more
+        else:
+            high, lack = level, more
+    return _mixed(pages, bandwidth, low, high, by)
+
+
+def _rates(pages: Pages, at: np.ndarray) -> np.ndarray:
+    """Crawls per time at thresholds; none if they are infinite."""
+    intervals = expected_intervals(pages, at)
+    never = np.isinf(at)
+    return np.where(never, 0.0, 1.0 / np.where(never, 1.0, intervals))
+
+
+def _mixed(pages: Pages, bandwidth: float, low: float, high: float, by: str) -> Optimum:
+    """The point between two levels of rounding distance where the rates sum to the bandwidth."""
+    below, above = (thresholds(pages, level, by=by) for level in (low, high))
+    more, fewer = _rates(pages, below), _rates(pages, above)
+    spread = more.sum() - fewer.sum()
+    share = min(1.0, max(0.0, (bandwidth - fewer.sum()) / spread)) if spread > 0.0 else 1.0
+    gains = [
+        np.sum(pages.importance * expected_fresh_times(pages, np.where(rates > 0.0, at, 0.0)) * rates)
+        for at, rates in ((below, more), (above, fewer))
+    ]
+    accuracy = (share * gains[0] + (1.0 - share) * gains[1]) / pages.importance.sum()
+    return Optimum(low, below, share * more + (1.0 - share) * fewer, float(accuracy))
+
+
+def change_directed(change_rate: np.ndarray, bandwidth: float) -> np.ndarray:
+    """The rates that are best if every page is as important as any other."""
+    return deterministic_optimum(np.ones(len(change_rate)), change_rate, bandwidth).rates
+
+
+def proportional(importance: np.ndarray, bandwidth: float) -> np.ndarray:
+    return importance * (bandwidth / importance.sum())
+
+
+def uniform(size: int, bandwidth: float) -> np.ndarray:
+    return np.full(size, bandwidth / size)
+
+
+def low_discrepancy(rates: Sequence[float] | Sequence[Fraction] | np.ndarray) -> Iterator[int]:
+    """Algorithm 3: an endless sequence of pages in which page k comes `rates[k]` of the time.
+
+    At any time t every page was chosen within 1 of t rates[k] times. Job j of
+    page k may run from step floor((j-1)/rate) + 1 on and must by
+    ceil(j/rate); of those that may, the earliest deadline runs: two heaps,
+    O(log m) a step. Rates are divided by their sum; Fractions stay exact.
+    Equal deadlines: the smallest page number. Pages of rate 0 never come.
+    """
+    total = sum(rates)
+    shares = [(rate / total, k) for k, rate in enumerate(rates) if rate > 0]
+    waiting = [(1, k, share, 1) for share, k in shares]  # (release, page, share, job)
+    heapq.heapify(waiting)
+    ready: list[tuple[int, int, float, int]] = []  # (deadline, page, share, job)
+    step = 0
+    while shares:
+        step += 1
+        while waiting and waiting[0][0] <= step:
+            _, k, share, job = heapq.heappop(waiting)
+            heapq.heappush(ready, (_ceil(job / share), k, share, job))
+        if not ready:  # only rounding of float rates can leave a step without a job
+            step = waiting[0][0] - 1
+            continue
+        _, k, share, job = heapq.heappop(ready)
+        heapq.heappush(waiting, (_floor(job / share) + 1, k, share, job + 1))
+        yield k
+
+
+def _ceil(x: float | Fraction) -> int:
+    return math.ceil(x if isinstance(x, Fraction) else x - 1e-9 * max(1.0, x))
+
+
+def _floor(x: float | Fraction) -> int:
+    return math.floor(x if isinstance(x, Fraction) else x + 1e-9 * max(1.0, x))

@@ -1,0 +1,159 @@
+# mypy: disable-error-code=valid-type
+# cython: language_level=3, cdivision=True, boundscheck=False, wraparound=False
+"""Play a schedule against the events of a run and add up the exact expected accuracy.
+
+Between two events of a page its probability of being fresh is g exp(-alpha t),
+t since the last crawl; g is 1 after a crawl, is multiplied by q = nu/gamma at
+each signal emitted (the chance that it was false), and is 0 after a change
+that happened for certain. So the integral of mu P[fresh] is summed in closed
+form: no requests and no changes are drawn, and for a policy without signals
+the result is exact. It holds for any scheduler that does not see which signals
+are true; delays between emission and arrival change nothing of it.
+
+An event is (time, page, what), `what` a sum of EMITTED, ARRIVED and CHANGED.
+Cython pure-Python mode (see `freshness/value_kernel.py`).
+"""
+
+from typing import Any
+
+import cython
+import numpy as np
+from cython.cimports.libc.math import exp, expm1
+
+EMITTED = 1  # a signal left: freshness times q
+ARRIVED = 2  # the scheduler hears of it
+CHANGED = 4  # the page changed for certain
+
+_EMITTED = cython.declare(cython.int, 1)
+_ARRIVED = cython.declare(cython.int, 2)
+_CHANGED = cython.declare(cython.int, 4)
+
+
+@cython.cclass
+class Replay:
+    """The state of all pages between events, and what was gained in each of `bins` equal spans of time.
+
+    Args:
+        importance, silent_rate, doubt: mu, alpha and q of each page, (m,).
+        horizon: end of the run.
+    """
+
+    mu: cython.double[::1]
+    alpha: cython.double[::1]
+    q: cython.double[::1]
+    fresh: cython.double[::1]
+    since: cython.double[::1]
+    last: cython.double[::1]
+    heard: cython.longlong[::1]
+    gained: cython.double[::1]
+    crawls: cython.longlong[::1]
+    width: cython.double
+
+    def __init__(
+        self, importance: np.ndarray, silent_rate: np.ndarray, doubt: np.ndarray, horizon: float, bins: int
+    ) -> None:
+        size = len(importance)
+        self.mu, self.alpha, self.q = importance, silent_rate, doubt
+        self.fresh = np.ones(size)
+        self.since = np.zeros(size)
+        self.last = np.zeros(size)
+        self.heard = np.zeros(size, dtype=np.int64)
+        self.crawls = np.zeros(size, dtype=np.int64)
+        self.gained = np.zeros(bins)
+        self.width = horizon / bins
+
+    @cython.cfunc
+    def _account(self, i: cython.Py_ssize_t, now: cython.double) -> cython.void:
+        """Add the page's expected fresh time since it was last looked at, split at bin edges."""
+        begin: cython.double = self.since[i]
+        self.since[i] = now
+        if self.fresh[i] <= 0.0 or now <= begin:
+            return
+        k: cython.Py_ssize_t = cython.cast(cython.Py_ssize_t, begin / self.width)
+        scale: cython.double = self.mu[i] * self.fresh[i]
+        while begin < now and k < len(self.gained):
+            end: cython.double = min(now, (k + 1) * self.width)
+            self.gained[k] += scale * self._fresh_time(i, begin, end)
+            begin = max(end, begin)
+            k += 1
+
+    @cython.cfunc
+    @cython.exceptval(check=False)
+    def _fresh_time(self, i: cython.Py_ssize_t, begin: cython.double, end: cython.double) -> cython.double:
+        rate: cython.double = self.alpha[i]
+        if rate * (end - begin) < 1e-12:
+            return exp(-rate * (begin - self.last[i])) * (end - begin)
+        return exp(-rate * (begin - self.last[i])) * -expm1(-rate * (end - begin)) / rate
+
+    @cython.ccall
+    def event(self, i: cython.Py_ssize_t, now: cython.double, what: cython.int) -> cython.void:
+        """A signal was emitted or the page changed."""
+        if what & (_EMITTED | _CHANGED):
+            self._account(i, now)
+            self.fresh[i] = 0.0 if what & _CHANGED else self.fresh[i] * self.q[i]
+
+    @cython.ccall
+    def crawl(self, i: cython.Py_ssize_t, now: cython.double) -> cython.double:
+        """The page is fetched; return the probability that it was still fresh."""
+        self._account(i, now)
+        fresh: cython.double = self.fresh[i] * exp(-self.alpha[i] * (now - self.last[i]))
+        self.fresh[i] = 1.0
+        self.last[i] = now
+        self.crawls[i] += 1
+        return fresh
+
+    def run(
+        self,
+        scheduler: Any,
+        ticks: cython.const[cython.double][::1],
+        times: cython.const[cython.double][::1],
+        pages: cython.const[cython.int][::1],
+        whats: cython.const[cython.char][::1],
+        learner: Any = None,
+        luck: cython.const[cython.double][::1] = None,
+    ) -> None:
+        """Crawl one page at each tick; events up to a tick come before it.
+
+        `learner.crawled(page, elapsed, signals, changed, now)`, if given, hears
+        what each crawl found; `luck`, (ticks,) uniform, decides it.
+        """
+        k: cython.Py_ssize_t = 0
+        j: cython.Py_ssize_t
+        i: cython.Py_ssize_t
+        for j in range(ticks.shape[0]):
+            now: cython.double = ticks[j]
+            while k < times.shape[0] and times[k] <= now:
+                i = pages[k]
+                self.event(i, times[k], whats[k])
+                if whats[k] & _ARRIVED:
+                    self.heard[i] += 1
+                    scheduler.signal(i, times[k])
+                k += 1
+            i = scheduler.take(now)
+            if i < 0:
+                continue
+            elapsed: cython.double = now - self.last[i]
+            fresh: cython.double = self.crawl(i, now)
+            scheduler.settle(i, now)
+            if learner is not None:
+                learner.crawled(i, elapsed, self.heard[i], luck[j] >= fresh, now)
+            self.heard[i] = 0
+        self._finish(times[k:], pages[k:], whats[k:])
+
+    def _finish(self, times: Any, pages: Any, whats: Any) -> None:
+        """Take in the events after the last tick and account all pages to the end."""
+        for time, page, what in zip(times, pages, whats, strict=True):
+            self.event(page, time, what)
+        for page in range(len(self.mu)):
+            self._account(page, self.width * len(self.gained))
+
+    def accuracy(self) -> np.ndarray:
+        """The accuracy within each bin, (bins,)."""
+        return np.asarray(self.gained) / (self.width * float(np.sum(self.mu)))
+
+    def rates(self) -> np.ndarray:
+        """Crawls per time of each page, (m,)."""
+        return np.asarray(self.crawls) / (self.width * len(self.gained))
+
+    def __repr__(self) -> str:
+        return f"Replay({len(self.mu)} pages, {int(np.sum(self.crawls))} crawls)"

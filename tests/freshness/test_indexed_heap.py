@@ -1,0 +1,43 @@
+"""The heap against a dict, every operation followed by `_check`."""
+
+import math
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from crawler.freshness.indexed_heap import IndexedHeap
+
+CAPACITY = 12
+operations = st.lists(
+    st.tuples(st.sampled_from(["put", "put", "drop"]), st.integers(0, CAPACITY - 1), st.integers(0, 6)),
+    max_size=80,
+)
+
+
+@given(operations)
+@settings(max_examples=120, deadline=None)
+def test_behaves_as_a_dict_with_a_minimum(steps: list[tuple[str, int, int]]) -> None:
+    heap, model = IndexedHeap(CAPACITY), dict[int, float]()
+    for operation, item, key in steps:
+        if operation == "put":
+            heap.put(item, float(key))
+            model[item] = float(key)
+        else:
+            heap.drop(item)
+            model.pop(item, None)
+        heap._check()
+        key_and_item = min(((key, item) for item, key in model.items()), default=(math.inf, -1))
+        assert (heap.first_key(), heap.first()) == key_and_item
+        assert len(heap) == len(model) and heap.holds(item) == (item in model)
+        assert heap.key_of(item) == model.get(item, math.inf)
+
+
+def test_grows() -> None:
+    heap = IndexedHeap(2)
+    heap.put(1, 3.0)
+    heap.grow(10)
+    heap.put(9, 1.0)
+    heap._check()
+    assert heap.first() == 9
+    heap.drop(9)
+    assert heap.first() == 1 and "1 items" in repr(heap)

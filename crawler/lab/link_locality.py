@@ -28,13 +28,15 @@ all sizes 2^0 .. 2^20 (least squares, Nelder and Mead's simplex).
 
 import math
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from crawler.lab.extras import extra
+from crawler.errors import UsageError
+from crawler.lab.compiled import compiled
+from crawler.lab.extras import require
 from crawler.lab.traces import Trace, hosts_at_a_time
 from crawler.urls.trace import PAGE
 
@@ -59,13 +61,38 @@ class LinkLocality:
     links_median: float = 23.0
     links_mean: float = 62.55
     processes: int = 4
-    wide_off_host: float = 0.2
+    wide_off_host: float = 0.17
     other_off_host: float = 0.5
+
+    def check(self) -> None:
+        """Raises UsageError if the parameters make no model."""
+        shares = (self.repeat, self.adjacent, self.new, self.wide_off_host, self.other_off_host)
+        parts = (self.global_share, self.popular_share, self.wide_share)
+        if not all(0 <= share <= 1 for share in (*shares, *parts)) or sum(parts) > 1 or self.repeat == 1:
+            raise UsageError(
+                "shares must be within 0 and 1, repeat below 1, global + popular + wide at most 1"
+            )
+        if (
+            not 1 <= self.popular_urls + self.wide_urls < 1 << 20
+            or min(self.popular_urls, self.wide_urls) < 1
+        ):
+            raise UsageError("popular and wide URLs must be at least 1, and fewer than 2^20 together")
+        if self.pages_per_host < 1 or not 1 <= self.links_median <= self.links_mean or self.processes < 1:
+            raise UsageError(
+                "pages a host and processes must be at least 1, the median of links at most their mean"
+            )
 
     @property
     def _shares(self) -> NDArray[np.float64]:
         foreign = 1 - 1 / self.processes
-        origin = (self.repeat, self.adjacent, self.global_share, self.popular_share, self.wide_share, self.new)
+        origin = (
+            self.repeat,
+            self.adjacent,
+            self.global_share,
+            self.popular_share,
+            self.wide_share,
+            self.new,
+        )
         return np.array([*origin, foreign, foreign * self.wide_off_host, foreign * self.other_off_host])
 
     @property
@@ -75,15 +102,12 @@ class LinkLocality:
         counts = (self.global_urls, self.popular_urls, self.wide_urls, self.pages_per_host)
         return np.array([*counts, self.links_median, sigma], np.float64)
 
-    def describe(self) -> dict[str, Any]:
-        return asdict(self)
-
 
 def generate(
     model: LinkLocality, threads: int, links: int, seed: int
 ) -> Iterator[tuple[NDArray[np.uint64], NDArray[Any]]]:
-    """Parts (words, pages) of a synthetic trace with about `links` links: whole pages, about 10^6 links a part."""
-    kernels = extra("crawler.lab.locality_kernels")
+    """Parts (words, pages) of a synthetic trace with about `links` links: whole pages, some 10^6 links a part."""
+    kernels = compiled("locality_kernels")
     state = np.array([seed, kernels.mixed(np.uint64(seed ^ 0x5EED))], np.uint64)
     counters = np.array([threads, 0], np.int64)
     hosts = np.arange(threads, dtype=np.int64)
@@ -107,7 +131,7 @@ def synthetic_words(model: LinkLocality, threads: int, links: int, seed: int) ->
 
 @dataclass(frozen=True)
 class Fit:
-    """The model of a trace, the two curves of LRU miss rates at sizes 2^0 .. 2^20, and how far they are apart."""
+    """The model of a trace, the two curves of LRU miss rates at 2^0 .. 2^20, and how far apart they are."""
 
     model: LinkLocality
     threads: int
@@ -119,10 +143,21 @@ class Fit:
         """Root mean square difference of the miss rates."""
         return float(np.sqrt(np.mean((self.measured - self.fitted) ** 2)))
 
+    def describe(self) -> str:
+        """The parameters and the error, in one line."""
+        model = self.model
+        other = 1 - model.global_share - model.popular_share - model.wide_share
+        return (
+            f"repeats {model.repeat:.3f} ({model.adjacent:.2f} of the link before); of the others global"
+            f" {model.global_share:.3f}, popular {model.popular_share:.3f} of {model.popular_urls} URLs, wide"
+            f" {model.wide_share:.3f} of {model.wide_urls} URLs, any {other:.3f};"
+            f" {model.pages_per_host:.0f} pages a host; RMS difference of miss rates {self.error:.4f}"
+        )
+
 
 def counted(trace: Trace, threads: int = 0) -> tuple[LinkLocality, int]:
     """The model with what can be counted in the trace, and the number of threads (0: as the trace tells)."""
-    kernels, simulation = extra("crawler.lab.locality_kernels"), extra("crawler.lab.cache_kernels")
+    kernels, simulation = compiled("locality_kernels"), compiled("cache_kernels")
     ids, distinct = simulation.dense_ids(trace.words())
     repeats, adjacent = kernels.repeats_on_pages(ids, distinct, trace.starts)
     sizes = np.diff(trace.starts)
@@ -142,14 +177,14 @@ def counted(trace: Trace, threads: int = 0) -> tuple[LinkLocality, int]:
 
 def lru_rates(words: NDArray[np.uint64]) -> NDArray[np.float64]:
     """Miss rates of LRU at the sizes 2^0 .. 2^20."""
-    kernels = extra("crawler.lab.cache_kernels")
+    kernels = compiled("cache_kernels")
     ids, distinct = kernels.dense_ids(words)
     return kernels.lru_misses(ids, distinct, _FIT_SIZES, 1).sum(axis=1) / len(words)
 
 
 def fit(trace: Trace, *, threads: int = 0, seed: int = 1, evaluations: int = 120) -> Fit:
     """Fit the model to a trace (scipy's simplex; `evaluations` synthetic traces as long as the trace)."""
-    optimize = extra("scipy.optimize")
+    optimize = require("scipy.optimize")
     start, threads = counted(trace, threads)
     measured = lru_rates(trace.words())
 

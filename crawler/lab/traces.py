@@ -18,32 +18,50 @@ from crawler.urls.canonical import canonical, hostname
 from crawler.urls.fingerprint import Fingerprinter
 from crawler.urls.trace import FORMAT, INFO_FILE, LINK, LINKS_FILE, PAGE, PAGES_FILE, TraceWriter, is_cross
 
-_SEED_BYTES = 16
-
 
 class Trace:
-    """A trace on disk: whole pages only, whatever a crash left behind them.
+    """Whole pages and their links, in memory or mapped.
 
-    Args:
-        folder: the trace.
-        first: read at most so many links, to the end of the page they end on; 0 = all.
-
-    Raises:
-        DirectoryError: there is no trace, or it is of another format.
-        DamageError: pages or links are not what they should be.
+    `pages` are records of `trace.PAGE`, `links` their words one page after
+    another; page i has links[starts[i]:starts[i + 1]].
     """
 
-    def __init__(self, folder: Path, first: int = 0) -> None:
-        self.folder = folder
-        self.info = _read_info(folder)
+    def __init__(
+        self, links: NDArray[np.uint64], pages: NDArray[Any], info: dict[str, Any], name: str
+    ) -> None:
+        ends = np.cumsum(pages["links"], dtype=np.int64)
+        self.starts: NDArray[np.int64] = np.concatenate([[0], ends])
+        self.links = links
+        self.pages = pages
+        self.info = info
+        self.name = name
+        assert self.starts[-1] == len(links), self
+
+    @classmethod
+    def open(cls, folder: Path, first: int = 0) -> "Trace":
+        """The trace in a folder, whatever a crash left behind its whole pages.
+
+        Args:
+            first: read at most so many links, to the end of the page they end on; 0 = all.
+
+        Raises:
+            DirectoryError: there is no trace, or it is of another format.
+            DamageError: pages or links cannot be read.
+        """
+        info = _read_info(folder)
         links, pages = _mapped(folder / LINKS_FILE, LINK), _mapped(folder / PAGES_FILE, PAGE)
         ends = np.cumsum(pages["links"], dtype=np.int64)
         whole = int(np.searchsorted(ends, len(links), side="right"))
         if first:
             whole = min(whole, int(np.searchsorted(ends, first)) + 1)
-        self.pages = pages[:whole]
-        self.starts: NDArray[np.int64] = np.concatenate([[0], ends[:whole]])
-        self.links = links[: self.starts[-1]]
+        read = int(ends[whole - 1]) if whole else 0
+        return cls(links[:read], pages[:whole], info, str(folder))
+
+    @classmethod
+    def joined(cls, parts: Iterable[tuple[NDArray[Any], NDArray[Any]]], info: dict[str, Any]) -> "Trace":
+        """The trace in memory of parts (words, pages)."""
+        words, pages = zip(*parts, strict=True)
+        return cls(np.concatenate(words), np.concatenate(pages), info, str(info.get("source", "")))
 
     @property
     def threads(self) -> int:
@@ -58,12 +76,8 @@ class Trace:
         words = np.array(self.links, np.uint64)
         return words[is_cross(words)] if stream == "cross" else words
 
-    def of_pages(self, values: NDArray[Any]) -> NDArray[Any]:
-        """Values of pages, repeated for each of their links."""
-        return np.repeat(values, np.diff(self.starts))
-
     def __repr__(self) -> str:
-        return f"Trace({self.folder}, {len(self.pages)} pages, {len(self.links)} links)"
+        return f"Trace({self.name}, {len(self.pages)} pages, {len(self.links)} links)"
 
 
 def _read_info(folder: Path) -> dict[str, Any]:
@@ -112,7 +126,7 @@ def write(folder: Path, info: dict[str, Any], parts: Iterable[tuple[NDArray[Any]
                 records.astype(PAGE).tofile(pages)
     except OSError as error:
         raise UsageError(f"{folder}: cannot write a trace: {error.strerror or error}") from error
-    return Trace(folder)
+    return Trace.open(folder)
 
 
 def of_crawl(directory: Path) -> list[Path]:
@@ -145,7 +159,7 @@ def import_link_lines(folder: Path, lines: Iterable[str], *, processes: int, key
 
 
 def _pages_of(lines: Iterable[str]) -> Iterator[tuple[str, list[str]]]:
-    """(source, targets) of runs of lines with the same source; URLs that no crawl would follow are left out."""
+    """(source, targets) of runs of lines with the same source; URLs no crawl would follow are left out."""
     page, targets = "", list[str]()
     for number, line in enumerate(lines, 1):
         source, tab, target = line.rstrip("\r\n").partition("\t")

@@ -131,9 +131,7 @@ class TraceWriter:
     def _renamed(self, words: bytes) -> NDArray[np.uint64]:
         """The trace's names of fingerprints, 8 bytes each."""
         key = self._key
-        names = [
-            blake2b(words[i : i + 8], digest_size=8, key=key).digest() for i in range(0, len(words), 8)
-        ]
+        names = [blake2b(words[i : i + 8], digest_size=8, key=key).digest() for i in range(0, len(words), 8)]
         return np.frombuffer(b"".join(names), LINK)
 
     def __repr__(self) -> str:

@@ -280,7 +280,7 @@ def random_misses(ids, distinct, size, bins, seed):
                 state ^= state << np.uint64(13)
                 state ^= state >> np.uint64(7)
                 state ^= state << np.uint64(17)
-                slot = int(((state >> np.uint64(32)) * np.uint64(size)) >> np.uint64(32))
+                slot = int(np.int64(((state >> np.uint64(32)) * np.uint64(size)) >> np.uint64(32)))
                 place[held[slot]] = _NONE
             held[slot] = item
             place[item] = slot

@@ -106,7 +106,7 @@ class LinkLocality:
 def generate(
     model: LinkLocality, threads: int, links: int, seed: int
 ) -> Iterator[tuple[NDArray[np.uint64], NDArray[Any]]]:
-    """Parts (words, pages) of a synthetic trace with about `links` links: whole pages, some 10^6 links a part."""
+    """Parts (words, pages) of a synthetic trace with about `links` links, some 10^6 links a part."""
     kernels = compiled("locality_kernels")
     state = np.array([seed, kernels.mixed(np.uint64(seed ^ 0x5EED))], np.uint64)
     counters = np.array([threads, 0], np.int64)

@@ -106,7 +106,7 @@ class TraceWriter:
             return
         self._bytes_left -= size
         words = marked(self._renamed(fingerprints.tobytes()), cross)
-        host_name = self._renamed(host.to_bytes(8, "little"))[0]
+        host_name = self._renamed(int(host).to_bytes(8, "little"))[0]
         self._links_buffer += words.tobytes()
         self._pages_buffer += np.array([(host_name, len(words), thread)], PAGE).tobytes()
         self.links += len(words)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from crawler import exporting, report
+from crawler import report
 from crawler.admin import snapshot
 from crawler.errors import UsageError
 from crawler.records import Capture, LinkFlag, PageRecord
@@ -105,6 +105,8 @@ class Commands:
 
     def export(self, format: str, path: str, with_noarchive: bool = False) -> dict[str, Any]:
         """Write what is committed to the file (or, for a mirror, the folder) `path`."""
+        from crawler import exporting  # imported here: a crawl seldom exports
+
         written = exporting.write([self._stages.pages], self._stages.config, format, Path(path), with_noarchive)
         return {"problems": written}
 

@@ -122,8 +122,9 @@ class FrontierConfig(_Section):
     tries: int = 3  # of a URL in all
     retry_delays: tuple[float, ...] = (30.0, 120.0)  # seconds between the tries
     retry_jitter: float = 0.2
-    strikes_max: int = 8  # host failures on one URL while the host answers others: then the URL has failed
+    strikes_max: int = 5  # host failures on one URL while the host answers others: then the URL has failed
     later_max: int = 128  # URLs of one host that wait for a retry or robots.txt; then the host waits
+    entries_max: int = 32_768  # URLs in memory, 350 bytes each; `read_ahead` a front host may exceed it
     addresses_max: int = 20_000  # addresses remembered: those in use and the latest others
     address_waiters_max: int = 64  # hosts of the front that wait for one address; more go back
 
@@ -282,6 +283,8 @@ class SplitterConfig(_Section):
 
     name: str = "p0"
     peers: tuple[str, ...] = ()  # "name=host:port", this process among them
+    table_file: str = ""  # bucket table (JSON); empty = equal ranges over the sorted names
+    crawl: str = ""  # identity of the crawl, the same in all processes; empty = derived from the secret
     listen: str = "127.0.0.1:0"
     secret_file: str = ""
     window_bytes: ByteCount = ByteCount(1 << 20)
@@ -291,6 +294,7 @@ class SplitterConfig(_Section):
     backoff_min: Seconds = Seconds(0.1)
     backoff_max: Seconds = Seconds(30)
     handshake_timeout: Seconds = Seconds(10)
+    strangers_max: int = 4  # connections beside one a peer that have not shown the secret
     heartbeat: Seconds = Seconds(1)
     spool_bytes_max: ByteCount = ByteCount(1 << 30)
     tls_certificate: str = ""

@@ -10,8 +10,14 @@ is only hashed.
 """
 
 from enum import IntEnum, IntFlag, StrEnum
+from typing import Annotated
 
 import msgspec
+
+
+# Bounds that decoding checks, at no measurable cost; MessagePack has no integers beyond 64 bits.
+Unsigned64 = Annotated[int, msgspec.Meta(ge=0)]
+Small = Annotated[int, msgspec.Meta(ge=0, le=(1 << 31) - 1)]
 
 
 class LinkFlag(IntFlag):
@@ -35,12 +41,12 @@ class Link(msgspec.Struct, frozen=True, gc=False, array_like=True):
     here.
     """
 
-    fingerprint: int
+    fingerprint: Unsigned64
     url: str
-    depth: int = 0
-    via: int = 0
-    redirects: int = 0
-    flags: int = 0
+    depth: Small = 0
+    via: Unsigned64 = 0
+    redirects: Small = 0
+    flags: Small = 0
 
 
 class Task(StrEnum):

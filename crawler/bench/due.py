@@ -15,6 +15,7 @@ set       a Python set, a look-up a URL, nothing durable
 """
 
 import argparse
+import ctypes
 import os
 import sqlite3
 import tempfile
@@ -26,6 +27,7 @@ from typing import Any, Protocol
 
 import msgspec
 import numpy as np
+import plyvel
 
 from crawler.bench import report
 from crawler.bench.streams import Fingerprints, mixed
@@ -79,6 +81,7 @@ class Runs:
         self._set = KnownSet(store or DiskRuns(directory, []), [], merge_all=False, chunk_bytes=CHUNK_BYTES)
         for chunk in _known_in_chunks(known):
             self._set.learn(chunk)
+        del chunk
         self._anonymous = _anonymous_bytes() - before
         self._written = self._new = 0
         self._longest = 0.0
@@ -184,28 +187,36 @@ class Whole:
 
 
 class Level:
-    """LevelDB: a look-up a URL, a synced batch a buffer."""
+    """LevelDB: a look-up a URL, a synced batch a buffer; set up for keys that are hashes."""
 
     def __init__(self, directory: Path, known: int) -> None:
-        self._store = LevelStore(directory)
+        self._store = plyvel.DB(
+            str(directory),
+            create_if_missing=True,
+            bloom_filter_bits=10,
+            block_size=4096,
+            lru_cache_size=64 << 20,
+            write_buffer_size=32 << 20,
+            max_file_size=32 << 20,
+            compression=None,  # it would be tried in vain
+        )
         for chunk in _known_in_chunks(known):
-            batch = self._store.batch(sync=False)
-            for number in chunk.tolist():
-                batch.put(number.to_bytes(8, "big"), b"")
-            self._store.write(batch)
-        self._store.compact()
+            with self._store.write_batch() as batch:
+                for number in chunk.tolist():
+                    batch.put(number.to_bytes(8, "big"), b"")
+        self._store.compact_range()
 
     def prepare(self, fingerprints: Fingerprints) -> list[bytes]:
         return [number.to_bytes(8, "big") for number in fingerprints.tolist()]
 
     def submit(self, buffer: list[bytes]) -> int:
-        get, batch = self._store.get, self._store.batch(sync=True)
+        get, batch = self._store.get, self._store.write_batch(sync=True)
         new = set()
         for key in buffer:
             if key not in new and get(key) is None:
                 new.add(key)
                 batch.put(key, b"")
-        self._store.write(batch)
+        batch.write()
         return len(new)
 
     def facts(self) -> dict[str, Any]:
@@ -281,10 +292,11 @@ def _bytes_of(run: Run) -> int:
 
 
 def _anonymous_bytes() -> int:
-    """Anonymous memory of this process; 0 where the system does not tell."""
+    """Anonymous memory in use; 0 if the system does not tell."""
     try:
+        ctypes.CDLL(None).malloc_trim(0)
         lines = Path("/proc/self/status").read_text().splitlines()
-    except OSError:
+    except (OSError, AttributeError):
         return 0
     return sum(1024 * int(line.split()[1]) for line in lines if line.startswith("RssAnon:"))
 

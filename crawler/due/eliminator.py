@@ -144,8 +144,8 @@ class Eliminator:
 
     def _reload_waiting(self) -> None:
         """Let what is committed but not flushed wait again."""
-        for links, position in self._log.blocks(self._flushed.position, self._appended.position):
-            self._waiting.append(links, position)
+        for fingerprints, position in self._log.fingerprints(self._flushed.position, self._appended.position):
+            self._waiting.append(fingerprints, position)
         self._waiting.stage()
         self._waiting.committed()
         if self.links != self._appended.links:
@@ -173,7 +173,7 @@ class Eliminator:
             StoreError: the disk is full or fails; the process must end.
         """
         for block, position in self._log.append(links):
-            self._waiting.append(block, position)
+            self._waiting.append([link.fingerprint for link in block], position)
 
     def sync(self) -> None:
         """Make what was appended durable. Writer.
@@ -347,7 +347,7 @@ class Eliminator:
         """What is wrong on disk, with everything read; nothing if all is as it was written."""
         found = self._known.problems()
         try:
-            for _ in self._log.blocks(self._flushed.position, self._appended.position):
+            for _ in self._log.fingerprints(self._flushed.position, self._appended.position):
                 pass
         except DamageError as error:
             found.append(str(error))

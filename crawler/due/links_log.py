@@ -31,6 +31,7 @@ BLOCK_LINKS_MAX = 1024
 _BUFFER_BYTES = 1 << 20  # what is appended is written at the latest when so much has gathered
 _HEADER = struct.Struct("<II")
 _NAME_DIGITS = 16
+_NAMES = "[0-9a-f]" * _NAME_DIGITS + ".log"
 
 
 class LinksLog:
@@ -54,7 +55,8 @@ class LinksLog:
         self._file_bytes_max = file_bytes_max
         self._fault = fault
         self._encoder = msgspec.msgpack.Encoder()
-        self._decoder = msgspec.msgpack.Decoder(list[Link])
+        self._block_decoder = msgspec.msgpack.Decoder(list[msgspec.Raw])  # most links are of known URLs
+        self._link_decoder = msgspec.msgpack.Decoder(Link)
         self._buffer = bytearray()
         self._descriptor = -1
         self._unsynced = False
@@ -64,7 +66,7 @@ class LinksLog:
     def _open(self, begin: int, end: int) -> list[int]:
         """Remove what lies outside of begin..end, check that the rest is whole; return where files begin."""
         self._directory.mkdir(parents=True, exist_ok=True)
-        starts = sorted(int(path.stem, 16) for path in self._directory.glob("*.log"))
+        starts = sorted(int(path.stem, 16) for path in self._directory.glob(_NAMES))
         kept = []
         for start, following in zip(starts, [*starts[1:], None], strict=False):
             if start >= end or (following is not None and following <= begin):
@@ -147,41 +149,66 @@ class LinksLog:
         self._unsynced = False
         self._fault("links synced")
 
-    def read(self, begin: int, end: int) -> Iterator[list[Link]]:
-        """Each block's links between two positions; see `blocks`."""
-        return (links for links, _ in self.blocks(begin, end))
+    def read(self, begin: int, end: int, places: Sequence[int]) -> tuple[list[Link], int]:
+        """Some of the links between two positions, and how many there are in all. In any thread.
 
-    def blocks(self, begin: int, end: int) -> Iterator[tuple[list[Link], int]]:
-        """Each block's links between two positions, and the position it ends at. In any thread.
+        Args:
+            places: which ones, ascending; 0 is the first link behind `begin`.
 
         Raises:
             DamageError: a block is not what was written.
         """
+        found: list[Link] = []
+        passed = 0
+        for links, _ in self._blocks(begin, end):
+            stop = passed + len(links)
+            while len(found) < len(places) and places[len(found)] < stop:
+                found.append(self._decode_link(links[places[len(found)] - passed]))
+            passed = stop
+        return found, passed
+
+    def fingerprints(self, begin: int, end: int) -> Iterator[tuple[list[int], int]]:
+        """Each block's fingerprints between two positions, and the position it ends at. In any thread.
+
+        Raises:
+            DamageError: a block is not what was written.
+        """
+        for links, position in self._blocks(begin, end):
+            yield [self._decode_link(link).fingerprint for link in links], position
+
+    def _blocks(self, begin: int, end: int) -> Iterator[tuple[list[msgspec.Raw], int]]:
+        """Each block's links, still encoded, and the position it ends at."""
         starts = list(self._starts)
         for start, following in zip(starts, [*starts[1:], end], strict=False):
             if begin < following and start < end:
                 yield from self._read_file(start, max(begin, start), min(end, following))
 
-    def _read_file(self, start: int, begin: int, end: int) -> Iterator[tuple[list[Link], int]]:
+    def _read_file(self, start: int, begin: int, end: int) -> Iterator[tuple[list[msgspec.Raw], int]]:
         path = self._path(start)
-        with path.open("rb") as file:
-            file.seek(begin - start)
-            while begin < end:
-                header = file.read(_HEADER.size)
-                if len(header) < _HEADER.size:
-                    raise DamageError(f"{path}: ends too early")
-                length, crc = _HEADER.unpack(header)
-                payload = file.read(length) if length <= end - begin - _HEADER.size else b""
-                begin += _HEADER.size + length
-                yield self._decode(path, payload, crc), begin
+        try:
+            with path.open("rb") as file:
+                file.seek(begin - start)
+                while begin < end:
+                    length, crc = _HEADER.unpack(file.read(_HEADER.size).ljust(_HEADER.size))
+                    payload = file.read(length) if length <= end - begin - _HEADER.size else b""
+                    begin += _HEADER.size + length
+                    yield self._decode_block(path, payload, crc), begin
+        except OSError as error:
+            raise DamageError(f"{path}: cannot be read: {error.strerror}") from error
 
-    def _decode(self, path: Path, payload: bytes, crc: int) -> list[Link]:
+    def _decode_block(self, path: Path, payload: bytes, crc: int) -> list[msgspec.Raw]:
         if zlib.crc32(payload) != crc or not payload:
             raise DamageError(f"{path}: a block of links fails its checksum")
         try:
-            return self._decoder.decode(payload)
+            return self._block_decoder.decode(payload)
         except msgspec.MsgspecError as error:
             raise DamageError(f"{path}: a block of links cannot be read: {error}") from error
+
+    def _decode_link(self, encoded: msgspec.Raw) -> Link:
+        try:
+            return self._link_decoder.decode(encoded)
+        except msgspec.MsgspecError as error:
+            raise DamageError(f"{self._directory}: a link cannot be read: {error}") from error
 
     def drop_before(self, position: int) -> None:
         """Unlink the files that lie before `position` as a whole, but for the one that is appended to."""

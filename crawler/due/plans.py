@@ -67,15 +67,11 @@ class FlushPlan:
 
     def _read_links(self, places: np.ndarray) -> list[Link]:
         """The links at `places` (ascending; 0 is the first link of this flush)."""
-        found: list[Link] = []
-        passed = at = 0
-        for links in self._log.read(self._before.position, self.pieces[-1].position):
-            stop = at + int(np.searchsorted(places[at:], passed + len(links)))
-            found += [links[place - passed] for place in places[at:stop].tolist()]
-            passed, at = passed + len(links), stop
-        if passed != self.count:
-            raise DamageError(f"due: the links log holds {passed} links where {self.count} were appended")
-        return found
+        begin, end = self._before.position, self.pieces[-1].position
+        links, count = self._log.read(begin, end, places.tolist())
+        if count != self.count:
+            raise DamageError(f"due: the links log holds {count} links where {self.count} were appended")
+        return links
 
 
 class CompactionPlan:

@@ -157,7 +157,9 @@ def _unpack_by_numpy(fences, rest, unary, start, keys) -> None:
     last_cell = int(fences[following]) >> 40 if following < len(fences) else CELLS
     first_word = (start + cell) >> 6
     words = unary[first_word : (stop + last_cell >> 6) + 1]
-    places = np.flatnonzero(np.unpackbits(words.view(np.uint8), bitorder="little")) + (first_word << 6)
+    used = np.flatnonzero(words)  # few, where cells are empty for long
+    bits = np.flatnonzero(np.unpackbits(words[used].view(np.uint8), bitorder="little"))
+    places = (first_word + used[bits >> 6] << 6) + (bits & 63)
     places = places[np.searchsorted(places, start + cell) :][: len(keys)]
     low = np.zeros((len(keys), 8), np.uint8)
     low[:, :5] = rest[5 * start : 5 * stop].reshape(-1, 5)

@@ -15,7 +15,6 @@ import msgspec
 import numpy as np
 
 from crawler.due.runs import Fingerprints
-from crawler.records import Link
 
 
 class Piece(msgspec.Struct, frozen=True):
@@ -42,10 +41,9 @@ class Waiting:
         self._pieces: deque[Piece] = deque()
         self.count = 0  # of links that `take` can return
 
-    def append(self, links: Sequence[Link], position: int) -> None:
+    def append(self, fingerprints: Sequence[int], position: int) -> None:
         """Add links of the group that is being written; in the log they end at `position`. Writer."""
-        fingerprints = np.fromiter((link.fingerprint for link in links), np.uint64, len(links))
-        self._unstaged.append(Piece(fingerprints, position))
+        self._unstaged.append(Piece(np.array(fingerprints, np.uint64), position))
 
     def stage(self) -> list[Piece]:
         """End the group; return what it adds. Writer."""

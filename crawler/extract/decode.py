@@ -27,9 +27,15 @@ _BOMS = ((b"\xef\xbb\xbf", "utf-8"), (b"\xfe\xff", "utf-16be"), (b"\xff\xfe", "u
 _NOT_ASCII_COMPATIBLE = frozenset({"utf-16be", "utf-16le", "iso-2022-jp", "replacement"})
 
 # Possessive quantifiers throughout: a page cannot make these backtrack.
-_ATTRIBUTE = rb"""([^\s/>][^\s/>=]*+)(?:\s*+=\s*+(?:"([^"]*+)"|'([^']*+)'|(?!["'])([^\s>]*+)))?+"""
-_ONE_ATTRIBUTE = re.compile(rb"[\s/]*+" + _ATTRIBUTE)
-_TAG_NAME = re.compile(rb"</?[A-Za-z][^\s/>]*+")
+_NAME, _DOUBLE, _SINGLE, _BARE = rb"[^\s/>][^\s/>=]*+", rb'[^"]*+', rb"[^']*+", rb"[^\s>]*+"
+_ATTRIBUTE = re.compile(
+    rb"(%b)(?:\s*+=\s*+(?:\"(%b)\"|'(%b)'|(?![\"'])(%b)))?+" % (_NAME, _DOUBLE, _SINGLE, _BARE)
+)
+# A tag with its name and attributes; without a `>` at its end if a quote stays open.
+_TAG = re.compile(
+    rb"</?([A-Za-z][^\s/>]*+)((?:[\s/]*+%b(?:\s*+=\s*+(?:\"%b\"|'%b'|(?![\"'])%b))?+)*+)[\s/]*+>?"
+    % (_NAME, _DOUBLE, _SINGLE, _BARE)
+)
 _LABEL_IN_CONTENT = re.compile(
     rb"""charset\s*+=\s*+(?:"([^"]*+)"|'([^']*+)'|(?!["'])([^\s;]++))""", re.IGNORECASE
 )
@@ -89,29 +95,26 @@ def _prescan_part(head: bytes) -> str:
     while at >= 0:
         if head.startswith(b"<!--", at):
             end = head.find(b"-->", at + 2)
-        elif tag := _TAG_NAME.match(head, at):
-            attributes, end = _attributes(head, tag.end())
-            if tag[0].lower() == b"<meta" and end >= 0 and (name := _declared_by(attributes)):
+        elif tag := _TAG.match(head, at):
+            end = tag.end() if head[tag.end() - 1 : tag.end()] == b">" else -1
+            if end >= 0 and tag[1].lower() == b"meta" and (name := _declared_by(_attributes(tag[2]))):
                 return name
         elif head[at + 1 : at + 2] in (b"!", b"/", b"?"):
             end = head.find(b">", at)
         else:
-            end = at
+            end = at + 1
         if end < 0:
             return ""
-        at = head.find(b"<", end + 1)
+        at = head.find(b"<", end)
     return ""
 
 
-def _attributes(head: bytes, at: int) -> tuple[dict[bytes, bytes], int]:
-    """The attributes of the tag whose name ends at `at`, and where its `>` is; -1 if it has none."""
+def _attributes(text: bytes) -> dict[bytes, bytes]:
+    """The attributes of a tag; the first of a name counts."""
     found: dict[bytes, bytes] = {}
-    while match := _ONE_ATTRIBUTE.match(head, at):
+    for match in _ATTRIBUTE.finditer(text):
         found.setdefault(match[1].lower(), match[2] or match[3] or match[4] or b"")
-        at = match.end()
-        if head[at : at + 1] in (b"=", b""):  # an open quote
-            return found, -1
-    return found, head.find(b">", at)
+    return found
 
 
 def _declared_by(attributes: dict[bytes, bytes]) -> str:

@@ -11,10 +11,10 @@ than a linear time (selectolax 1.0.2, CPU on the development machine):
 The last one is the worst, and the cheapest to take away: formatting elements
 reopened in numbers must differ in their attributes (three equal ones at most
 are kept, WHATWG 13.2.4.3), and no link stands in the attributes of a
-formatting element other than `a`. So pages with many of them are parsed
+formatting element other than `a`. So pages with many different ones are parsed
 without these attributes (`without_formatting_attributes`), which bounds it.
 
-`judge` looks at every page, already as UTF-8, at 10 us for 45 kB (40 us above 1,500 tags):
+`judge` looks at every page, already as UTF-8, at some 10 us for 45 kB (50 us above 1,500 tags):
 
     SAFE        parse here: too small, or too few tags, for trouble; what is left costs 0.2 s at
                 worst, 0.8 s for a page that hides one long tag behind `>` in quoted values
@@ -47,6 +47,11 @@ SEPARATORS_MAX = 20_000
 _LESS, _SLASH = ord("<"), ord("/")
 _TAG_BYTES_MEAN_MIN = 3
 _FORMATTING = rb"b|big|code|em|font|i|nobr|s|small|strike|strong|tt|u"
+_PLAIN_TAG = re.compile(
+    rb"""[^\s"'=/<>]+(?:[\s/]+(?:[^\s"'=/<>]+(?:\s*=\s*(?:"[^"]*"|'[^']*'|[^\s"'=<>]+))?)?)*+""", re.DOTALL
+)
+_SPELLING_BYTES = 400  # of a formatting tag; a longer one is not plain
+_EQUAL_OPEN_MAX = 3  # of equal formatting elements, WHATWG 13.2.4.3
 _FORMATTING_ATTRIBUTES = re.compile(rb"<(" + _FORMATTING + rb")[\t\n\f\r /][^>]*+", re.IGNORECASE)
 _TAG = re.compile(rb"</?[a-z][^\t\n\f\r />]*+")
 _START = re.compile(rb"<[A-Za-z]")
@@ -93,10 +98,15 @@ def judge(content: bytes, config: ExtractConfig) -> Judgement:
     if size <= _TAG_BYTES_MEAN_MIN * TAGS_HARMLESS:
         return Judgement.SAFE
     octets = np.frombuffer(content, np.uint8)
-    tags = int(np.count_nonzero(octets == _LESS))
+    begins = octets == _LESS
+    tags = int(np.count_nonzero(begins))
     long_tag = not _ends_tags(content, config.attributes_max * ATTRIBUTE_BYTES // 2)
     many_tags = tags > config.inline_tags_max
-    if many_tags and _unended(octets) > config.depth_max and open_elements(content) > config.depth_max:
+    if (
+        many_tags
+        and _unended(begins, octets) > config.depth_max
+        and open_elements(content) > config.depth_max
+    ):
         return Judgement.EXCESSIVE
     if long_tag and most_attributes(content, config.attributes_max) > config.attributes_max:
         return Judgement.EXCESSIVE
@@ -108,14 +118,14 @@ def judge(content: bytes, config: ExtractConfig) -> Judgement:
         or (size > ATTRIBUTES_HARMLESS_BYTES and _separators(octets) > SEPARATORS_MAX)
     ):
         return Judgement.APART
-    return Judgement.STRIP if _may_reopen(content, octets, tags) else Judgement.SAFE
+    return Judgement.STRIP if _may_reopen(content, begins, tags) else Judgement.SAFE
 
 
 def strip(content: bytes) -> bytes:
     """`content` without the attributes of formatting elements (but `a`), if it has many."""
-    octets = np.frombuffer(content, np.uint8)
-    tags = int(np.count_nonzero(octets == _LESS))
-    return without_formatting_attributes(content) if _may_reopen(content, octets, tags) else content
+    begins = np.frombuffer(content, np.uint8) == _LESS
+    tags = int(np.count_nonzero(begins))
+    return without_formatting_attributes(content) if _may_reopen(content, begins, tags) else content
 
 
 def without_formatting_attributes(content: bytes) -> bytes:
@@ -123,8 +133,24 @@ def without_formatting_attributes(content: bytes) -> bytes:
     return _FORMATTING_ATTRIBUTES.sub(rb"<\1", content)
 
 
-def _may_reopen(content: bytes, octets: np.ndarray, tags: int) -> bool:
-    return tags > TAGS_HARMLESS and tags * _formatting(content, octets) > REOPENED_MAX
+def _may_reopen(content: bytes, begins: np.ndarray, tags: int) -> bool:
+    """Whether formatting elements might be reopened more than REOPENED_MAX times."""
+    if tags <= TAGS_HARMLESS:
+        return False
+    starts = _formatting_starts(content, begins)
+    return len(starts) * tags > REOPENED_MAX and _different(content, starts) * tags > REOPENED_MAX
+
+
+def _different(content: bytes, starts: np.ndarray) -> int:
+    """An upper bound of the formatting elements that can be open: three of each spelling.
+
+    A spelling that is not plain may go on behind the `>` it seems to end with;
+    then any two may differ.
+    """
+    spellings = {content[start : start + _SPELLING_BYTES].partition(b">")[0] for start in starts.tolist()}
+    if max(map(len, spellings)) == _SPELLING_BYTES or not all(map(_PLAIN_TAG.fullmatch, spellings)):
+        return len(starts)
+    return min(len(starts), _EQUAL_OPEN_MAX * len(spellings))
 
 
 def open_elements(content: bytes) -> int:
@@ -162,10 +188,9 @@ def most_attributes(content: bytes, enough: int) -> int:
     return most
 
 
-def _unended(octets: np.ndarray) -> int:
+def _unended(begins: np.ndarray, octets: np.ndarray) -> int:
     """Start tags less end tags."""
-    begins = octets[:-1] == _LESS
-    ends = int(np.count_nonzero(begins & (octets[1:] == _SLASH)))
+    ends = int(np.count_nonzero(begins[:-1] & (octets[1:] == _SLASH)))
     return int(np.count_nonzero(begins)) - 2 * ends
 
 
@@ -181,8 +206,8 @@ def _separators(octets: np.ndarray) -> int:
     return int(np.count_nonzero(blank[:-1] & ~blank[1:]) + np.count_nonzero(octets == 0x2F) + quotes // 2)
 
 
-def _formatting(content: bytes, octets: np.ndarray) -> int:
-    """An upper bound of the start tags of formatting elements."""
-    starts = np.flatnonzero(octets[:-2] == _LESS) + 1
+def _formatting_starts(content: bytes, begins: np.ndarray) -> np.ndarray:
+    """Where the names of formatting elements begin, and perhaps some others."""
+    starts = np.flatnonzero(begins[:-2]) + 1
     pairs = np.ndarray((len(content) - 1,), "<u2", content, strides=(1,))
-    return int(np.count_nonzero(_MAY_FORMAT[pairs[starts]]))
+    return starts[_MAY_FORMAT[pairs[starts]]]

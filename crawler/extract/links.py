@@ -33,14 +33,29 @@ _ALL = "[href],[src],[content]"
 _FOLLOWED = '[href]:not([rel~="nofollow" i]),[src],[content]'
 
 
-def _tag_ids(*names: str) -> frozenset[int]:
+def _tag_ids(*names: str) -> list[int]:
     document = LexborHTMLParser(b"")
-    return frozenset(document.create_node(name).tag_id for name in names)
+    return [document.create_node(name).tag_id for name in names]
 
 
-_ANCHORS = _tag_ids("a", "area")
-_FRAMES = _tag_ids("iframe", "frame")
-(_LINK,), (_BASE,), (_META,) = _tag_ids("link"), _tag_ids("base"), _tag_ids("meta")
+_A, _AREA, _LINK, _META, _IFRAME, _FRAME, _BASE = _tag_ids(
+    "a", "area", "link", "meta", "iframe", "frame", "base"
+)
+# Relations and names that most pages have and that are no links and no directives: a quick way past them.
+_COMMON_OTHERS = frozenset(
+    [
+        "stylesheet",
+        "icon",
+        "shortcut icon",
+        "apple-touch-icon",
+        "preload",
+        "preconnect",
+        "dns-prefetch",
+        "manifest",
+    ]
+    + ["search", "index", "author", "copyright", "help", "home", "top", "up", "license"]
+    + ["viewport", "description", "generator", "keywords", "theme-color"]
+)
 # Elements whose end an HTML parser would look for in vain, where XML writes `<script src="x"/>`.
 _SELF_CLOSED = re.compile(
     rb"<((?:script|style|title|textarea|iframe|noframes|noembed|noscript|xmp|a)(?=[\s/])[^<>]*)/>",
@@ -95,7 +110,7 @@ def parse(utf8: bytes, encoding: str, page: Context, config: ExtractConfig) -> E
     """The findings of a prepared page."""
     found = Findings(page)
     tree = LexborHTMLParser(utf8)
-    _take_elements(tree, found, config.links_max)
+    _take_elements(tree, found)
     if page.want_requisites:
         found.requisites = requisites(tree, config.links_max)
     if config.all_attributes:
@@ -104,34 +119,38 @@ def parse(utf8: bytes, encoding: str, page: Context, config: ExtractConfig) -> E
     return found.extracted(encoding, _title(tree), config.links_max)
 
 
-def _take_elements(tree: LexborHTMLParser, found: Findings, links_max: int) -> None:
+def _take_elements(tree: LexborHTMLParser, found: Findings) -> None:
     """Visit every element with an href, src or content; the hot loop of the extractor."""
     hrefs = found.hrefs
+    anchor = _A
     for node in tree.css(_FOLLOWED if found.skips_nofollow else _ALL):
         tag = node.tag_id
-        if tag in _ANCHORS:
+        if tag == anchor:
             href = node.attrs.get("href")
-            if href is None:
-                continue
-            if "#" in href:
-                href = href[: href.index("#")]
-            hrefs[href] = None
-            if len(hrefs) > links_max:
-                return
+            if href is not None:
+                hrefs[href if "#" not in href else href[: href.index("#")]] = None
         elif tag == _LINK:
             _take_link(node, found)
         elif tag == _META:
-            found.add_meta(node.attributes)
-        elif tag in _FRAMES:
+            _take_meta(node, found)
+        elif tag == _AREA:
+            found.add(node.attrs.get("href"))
+        elif tag in (_IFRAME, _FRAME):
             found.add(node.attrs.get("src"))
         elif tag == _BASE:
             found.add_base(node.attrs.get("href"))
 
 
 def _take_link(node: LexborNode, found: Findings) -> None:
-    relations, href = node.attrs.get("rel"), node.attrs.get("href")
-    if relations and href:
+    relations = node.attrs.get("rel")
+    if relations and relations not in _COMMON_OTHERS and (href := node.attrs.get("href")):
         found.add_relation(href, frozenset(relations.lower().split()))
+
+
+def _take_meta(node: LexborNode, found: Findings) -> None:
+    name = node.attrs.get("name")
+    if name is None or name not in _COMMON_OTHERS:
+        found.add_meta(node.attributes)
 
 
 def _title(tree: LexborHTMLParser) -> str:

@@ -90,12 +90,11 @@ class Answer:
             return b"" if self.undecoded else self.body
         return self.content_parts[0] if len(self.content_parts) == 1 else b"".join(self.content_parts)
 
-    def receive(self, data: bytes) -> bool:
-        """Take bytes from the connection; True once the answer is complete."""
-        self.wire_bytes += len(data)
+    def receive(self, received: bytes | memoryview) -> bool:
+        """Take bytes from the connection (copied here); True once the answer is complete."""
+        self.wire_bytes += len(received)
         try:
-            if self.state is State.HEAD:
-                data = self._take_head(data)
+            data = self._take_head(received) if self.state is State.HEAD else bytes(received)
             if data and self.state is State.BODY:
                 self._take_body(data)
             elif data:
@@ -124,7 +123,7 @@ class Answer:
         elif self.state is State.BODY:
             self._cut("time", error)
 
-    def _take_head(self, data: bytes) -> bytes:
+    def _take_head(self, data: bytes | memoryview) -> bytes:
         """Take header bytes, 1xx answers among them; return what follows the final header block."""
         while True:
             searched = 0
@@ -140,9 +139,9 @@ class Answer:
             if self._pending:
                 data = bytes(self._pending)
                 self._pending.clear()
-            block, data = data[: match.end()], data[match.end() :]
+            block, data = bytes(data[: match.end()]), data[match.end() :]
             if self._take_block(block):
-                return data
+                return bytes(data)
             self._check_size((self.wire_bytes - len(data)) // 2)  # all interim answers together
 
     def _check_start(self) -> None:

@@ -113,7 +113,7 @@ class Connection(asyncio.BufferedProtocol):
             self.close()
             return
         self._heard_at = time.monotonic()
-        if answer.receive(bytes(self._view[:nbytes])):
+        if answer.receive(self._view[:nbytes]):
             self._done()
         elif answer.held_bytes > self._large_bytes:
             self._large_bytes = _NEVER  # says so once an answer

@@ -14,6 +14,7 @@ also costs 9.5 us a header block where this takes 4.
 
 import re
 from enum import Enum
+from functools import lru_cache
 from typing import NamedTuple
 
 from crawler.errors import CrawlerError
@@ -24,6 +25,8 @@ _LENGTH = re.compile(rb"[0-9]{1,18}")
 _CHUNK_SIZE = re.compile(rb"[0-9a-fA-F]{1,15}")
 _CHUNK_LINE_MAX = 16 << 10  # a chunk's size with its extensions
 _TRAILER_MAX = 64 << 10
+
+_BLANKS = (b" ", b"\t", b"")
 
 HEAD_END = re.compile(rb"\n\r?\n")
 
@@ -79,14 +82,15 @@ def parse_head(block: bytes, *, fields_max: int, field_bytes_max: int) -> Head:
         BadAnswer: FRAMING without a status line, BAD_STATUS if its code is no
             number from 100 to 599, HEADER_TOO_LARGE beyond the limits.
     """
-    lines = block.replace(b"\r\n", b"\n").strip(b"\n").split(b"\n")
+    text = block.replace(b"\r\n", b"\n").strip(b"\n")
+    if b"\r" in text or b"\0" in text:
+        text = text.replace(b"\r", b" ").replace(b"\0", b" ")  # RFC 9110 5.5
+    lines = text.split(b"\n")
     version, status, reason = _status_line(lines[0])
     if len(lines) - 1 > fields_max:
         raise BadAnswer(Outcome.HEADER_TOO_LARGE, f"more than {fields_max} header fields")
     if len(block) > field_bytes_max and any(len(line) > field_bytes_max for line in lines):
         raise BadAnswer(Outcome.HEADER_TOO_LARGE, f"a header field of more than {field_bytes_max} bytes")
-    if b"\r" in block.replace(b"\r\n", b"") or b"\0" in block:
-        lines = [line.replace(b"\r", b" ").replace(b"\0", b" ") for line in lines]
     fields = _fields(lines)
     known: dict[bytes, bytes] = {}
     for name, value in fields:
@@ -95,6 +99,7 @@ def parse_head(block: bytes, *, fields_max: int, field_bytes_max: int) -> Head:
     return Head(version, status, reason, tuple(fields), known)
 
 
+@lru_cache(maxsize=256)
 def _status_line(line: bytes) -> tuple[str, int, str]:
     match = _STATUS_LINE.match(line)
     if match is None:
@@ -108,15 +113,14 @@ def _status_line(line: bytes) -> tuple[str, int, str]:
 
 def _fields(lines: list[bytes]) -> list[tuple[bytes, bytes]]:
     fields: list[tuple[bytes, bytes]] = []
-    for index in range(1, len(lines)):
-        line = lines[index]
+    for line in lines[1:]:
         name, colon, value = line.partition(b":")
-        if line[:1] in b" \t":
+        if line[:1] in _BLANKS:
             if fields and line:  # obsolete folding (RFC 9112 5.2)
                 folded_name, folded = fields[-1]
                 fields[-1] = (folded_name, (folded + b" " + line.strip(b" \t")).strip(b" "))
-        elif colon and (name := name.rstrip(b" \t")):
-            fields.append((name, value.strip(b" \t")))
+        elif colon and name:
+            fields.append((name.rstrip(b" \t"), value.strip(b" \t")))
     return fields
 
 

@@ -79,6 +79,7 @@ class Resolver:
         await asyncio.gather(*running, return_exceptions=True)
         if self._servers is not None:
             await self._servers.close()
+            self._servers = None
 
     async def _look_up(self, hostname: str) -> Resolution:
         async with self._slots:

@@ -68,11 +68,15 @@ class DomainTable(KeyedTable):
 
 
 class Budget:
-    """Decides, URL by URL, and counts what was accepted."""
+    """Decides, URL by URL, and counts what was accepted.
+
+    `binds` is False if there is no limit at all: then `rule` is 0 for every URL.
+    """
 
     def __init__(self, config: Config, hosts: HostTable, domains: DomainTable) -> None:
         self.limits = limits(config.crawl)
         self._overrides = Overrides(config.override)
+        self.binds = bool(self._overrides) or min(msgspec.structs.astuple(self.limits)) < UNLIMITED
         self._hosts = hosts
         self._domains = domains
 

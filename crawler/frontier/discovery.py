@@ -120,7 +120,6 @@ class Frontier:
         self._look_ups = 0
         self._look_ups_waiting: list[FrontHost] = []
         self._paused: set[str] = set()
-        self._unclean_at = 0.0  # instant of opening after an unclean stop
 
     def __repr__(self) -> str:
         registry = self._registry
@@ -137,8 +136,9 @@ class Frontier:
         Raises:
             DamageError: a record of the store is not what was written.
         """
-        self._unclean_at = 0.0 if clean else now
         self._registry.open(now, clean)
+        if len(self._hosts):
+            self._addresses.open(now)
         self._intake.unpark()
         for host in self._bench.front.values():
             self._intake.wake(host)
@@ -239,7 +239,7 @@ class Frontier:
                 kind, until = verdict.kind, verdict.until
             if kind == WAIT:
                 host.postpone_first(max(until, now + 1.0))
-            elif kind == ALLOWED and self._starts_too_soon(host, url, authority, now):
+            elif kind != DENIED and self._starts_too_soon(host, url, authority, now):
                 return None, authority
             else:
                 return {ALLOWED: Task.PAGE, DENIED: Task.DENIED, FETCH: Task.ROBOTS}[kind], authority
@@ -253,14 +253,15 @@ class Frontier:
 
     def _starts_too_soon(self, host: FrontHost, url: str, authority: str, now: float) -> bool:
         """After an unclean stop: a request may have been cut off whose gap nobody recorded."""
-        if not self._unclean_at:
+        unclean_at = self._registry.unclean_at
+        if not unclean_at:
             return False
         delay = self._crawl_delay(url, host.name, authority)
         if self._overrides:
             delay = max(delay, self._overrides.for_url(url, host.name).delay or 0.0)
-        if self._unclean_at + delay <= now:
+        if unclean_at + delay <= now:
             return False
-        self._bench.wake(host, self._unclean_at + delay)
+        self._bench.wake(host, unclean_at + delay)
         return True
 
     def _has_entry(self, host: FrontHost, now: float) -> bool:
@@ -344,10 +345,6 @@ class Frontier:
         host = self._held[errand.host]
         host.addresses, host.expires = tuple(addresses), max(expires, now + 1.0)
         self.release(Decision(errand, End.READY, now, now), now)
-
-    def robots_done(self, errand: Errand, fetch: Fetch, now: float) -> None:
-        """The robots cache has the answer to this errand; the errand is over."""
-        self.release(self.settle(errand, fetch, now), now)
 
     def settle(self, errand: Errand, fetch: Fetch, now: float) -> Decision:
         """Decide, at the end of a request or a failed look-up, what becomes of URL and host."""
@@ -442,7 +439,7 @@ class Frontier:
         "done": nothing is left but hosts that are blocked or given up;
         "patience": all that is left waits longer than that.
         """
-        if self._held or self._intake.pending or self._visits.busy or self._paused:
+        if self._held or self._intake.pending or len(self._visits) or self._paused:
             return ""
         instant = self._bench.next_event(now)
         if instant is None:
@@ -474,7 +471,7 @@ class Frontier:
     def unblock(self, hostname: str, now: float) -> None:
         """Ask the host again, whoever or whatever held it. Stored with the next batch."""
         slot = self._registry.slot(hostname)
-        self._hosts.flags[slot] &= ~int(SILENCED) & 0xFFFF
+        self._hosts.flags[slot] &= 0xFFFF ^ SILENCED
         self._hosts.refusals[slot] = self._hosts.cause[slot] = 0
         self._registry.note(slot, hostname)
         self._intake.settle_place(slot, now)
@@ -509,8 +506,6 @@ class Frontier:
 
     def _unload(self, host: FrontHost) -> None:
         self._hosts.cursor[host.slot] = host.cursor()
-        if host.dirty:
-            self._registry.note(host.slot, host.name)
 
     def _check(self) -> None:
         """Assert the invariants that hold between any two calls."""

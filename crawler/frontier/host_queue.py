@@ -29,8 +29,7 @@ class FrontHost:
     its entry until the errand's release. `tick` marks its valid entry in the
     workbench's heap and `wake` that entry's instant. `waiting`: in an
     address's queue or waiting for a look-up; `called_by` is the address whose
-    queue has just called it. `domain` is the key of its registrable domain;
-    `dirty` says that the table knows more than the stored record.
+    queue has just called it. `domain` is the key of its registrable domain.
     """
 
     __slots__ = (
@@ -38,7 +37,6 @@ class FrontHost:
         "addresses",
         "busy",
         "called_by",
-        "dirty",
         "domain",
         "errand_order",
         "expires",
@@ -69,7 +67,6 @@ class FrontHost:
         self.errand_order = NO_ORDER
         self.held = False
         self.waiting = False
-        self.dirty = False
         self.addresses: tuple[str, ...] = ()
         self.expires = 0.0
         self.address: Any = None

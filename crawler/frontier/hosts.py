@@ -21,7 +21,6 @@ In the store a host is `h/` + 8-byte key -> sealed fixed part (RECORD) + name.
 
 import struct
 from collections.abc import Iterable, Iterator
-from enum import IntEnum, IntFlag
 from typing import Any, ClassVar, cast
 
 import numpy as np
@@ -57,8 +56,8 @@ assert _RECORD_TYPE.itemsize == RECORD.size
 _OPEN_CHUNK = 65_536  # hosts decoded at once on opening: 5 MB of records in memory
 
 
-class Place(IntEnum):
-    """Where a host is. It is in exactly one place."""
+class Place:
+    """Where a host is; it is in exactly one place. Plain numbers: enum members cost 0.5 us an operation."""
 
     IDLE = 0  # nothing to do, or not to be asked
     BACK = 1  # in the back queue: ready, waits for its turn in the front
@@ -67,10 +66,9 @@ class Place(IntEnum):
     ASIDE = 4  # new entries are not committed yet
 
 
-class HostFlag(IntFlag):
-    """Why a host is not asked. All but GIVEN_UP outlast the run."""
+class HostFlag:
+    """Why a host is not asked (a sum of these). All but GIVEN_UP outlast the run."""
 
-    NONE = 0
     BLOCKED = 1  # by the user
     REFUSED = 2  # too many refusals in a row
     GIVEN_UP = 4  # no answer for days, or no address: for this run

@@ -12,10 +12,20 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from crawler.config import FrontierConfig
-from crawler.frontier import queues
 from crawler.frontier.host_queue import NO_PLAN, FrontHost
 from crawler.frontier.hosts import NO_ORDER, NOWHERE, SILENCED, HostFlag, Place
-from crawler.frontier.queues import PARKED_PREFIX, TODO_PREFIX, Todo
+from crawler.frontier.queues import (
+    PARKED_PREFIX,
+    TODO_PREFIX,
+    Todo,
+    decode,
+    encode,
+    join_url,
+    make_key,
+    make_order,
+    order_depth,
+    split_url,
+)
 from crawler.frontier.registry import Registry
 from crawler.frontier.workbench import Workbench
 from crawler.records import Link
@@ -26,7 +36,7 @@ _UNPARK_CHUNK = 10_000  # entries moved by one batch
 
 
 class Intake:
-    """Fills the queues. `unwritten` holds the slots whose latest entries are in no written batch."""
+    """Fills the  `unwritten` holds the slots whose latest entries are in no written batch."""
 
     def __init__(
         self,
@@ -41,7 +51,7 @@ class Intake:
         self._bench = bench
         self._priority = priority
         self._read_ahead = config.read_ahead
-        self._queue_max = 4 * config.read_ahead  # entries of a front host in memory
+        self._entries_max = config.entries_max
         self._batches: dict[int, tuple[Batch, set[int]]] = {}  # by id: the batch, and the slots it adds to
         self.unwritten: dict[int, int] = {}  # slot -> id of the latest batch that adds to it
 
@@ -53,54 +63,58 @@ class Intake:
     def add(self, links: Sequence[Link], batch: Batch, now: float) -> None:
         """Put each link into its host's queue, or park it; several calls may fill one batch."""
         touched: dict[int, str] = {}
+        registry, memo = self._registry, self._registry.memo
+        binds = registry.budget.binds
         for link in links:
-            self._add_link(link, batch, touched)
-        self._registry.put_meta(batch)
+            name, tail = split_url(link.url)
+            slot = memo.get(name)
+            if slot is None:
+                slot = registry.slot(name)
+            touched[slot] = name
+            registry.sequence += 1
+            priority = _PRIORITY if self._priority is None else self._priority(link)
+            order = make_order(priority, link.depth, registry.sequence)
+            entry = Todo(tail, link.fingerprint, link.via, link.redirects, link.flags)
+            if binds and (rule := registry.budget.rule(slot, link.depth, link.url, name)):
+                self._park(slot, order, entry, rule, batch)
+            else:
+                batch.put(make_key(TODO_PREFIX, registry.hosts.key[slot], order), encode(entry))
+                self._enqueue(slot, name, order, entry)
+        registry.put_meta(batch)
         self._touch(touched, batch, now)
 
-    def _add_link(self, link: Link, batch: Batch, touched: dict[int, str]) -> None:
-        registry, hosts = self._registry, self._registry.hosts
-        name, tail = queues.split_url(link.url)
-        slot = registry.slot(name)
-        touched[slot] = name
-        registry.sequence += 1
-        priority = _PRIORITY if self._priority is None else self._priority(link)
-        order = queues.make_order(priority, link.depth, registry.sequence)
-        entry = Todo(tail, link.fingerprint, link.via, link.redirects, link.flags)
-        entry.rule = registry.budget.rule(slot, link.depth, link.url, name)
-        key = queues.entry_key(hosts.key[slot].to_bytes(8, "big"), order)
-        if entry.rule:
-            hosts.parked[slot] += 1
-            registry.parked[entry.rule] += 1
-            batch.put(PARKED_PREFIX + key, queues.encode(entry))
-        else:
-            batch.put(TODO_PREFIX + key, queues.encode(entry))
-            self._enqueue(slot, name, order, entry)
+    def _park(self, slot: int, order: int, entry: Todo, rule: int, batch: Batch) -> None:
+        registry = self._registry
+        entry.rule = rule
+        registry.hosts.parked[slot] += 1
+        registry.parked[rule] += 1
+        batch.put(make_key(PARKED_PREFIX, registry.hosts.key[slot], order), encode(entry))
 
     def _enqueue(self, slot: int, name: str, order: int, entry: Todo) -> None:
         """Count a queue entry, and keep it in memory where the rest of its queue is."""
         registry, hosts, bench = self._registry, self._registry.hosts, self._bench
         registry.budget.accept(slot)
         registry.todo += 1
-        hosts.todo[slot] += 1
-        first = hosts.todo[slot] == 1
-        if first or order < hosts.cursor[slot]:
+        hosts.todo[slot] = todo = hosts.todo[slot] + 1
+        if todo == 1 or order < hosts.cursor[slot]:
             hosts.cursor[slot] = order
         host = bench.front.get(slot)
-        if host is None:
-            if (
-                not first
-                or hosts.place[slot] != Place.IDLE
-                or hosts.flags[slot] & SILENCED
-                or not bench.has_room()
-            ):
-                return
-            host = self.front_host(slot, name, NO_ORDER)
-            bench.enter(host)
-        elif first:
-            host.read_to = NO_ORDER  # this is the whole queue
-        host.push(order, entry)
-        if len(host.queue) > self._queue_max:
+        if todo == 1:  # this is the whole queue
+            if host is not None:
+                host.read_to = NO_ORDER
+            elif hosts.place[slot] == Place.IDLE and not hosts.flags[slot] & SILENCED and bench.has_room():
+                host = self.front_host(slot, name, NO_ORDER)
+                bench.enter(host)
+        if host is not None:
+            host.push(order, entry)
+            if len(host.queue) > self._read_ahead:
+                self._spill(host)
+
+    def _spill(self, host: FrontHost) -> None:
+        """Keep a host's queue within its share of the memory, at most four times what is read at once."""
+        share = self._entries_max // len(self._bench.front)
+        share = max(self._read_ahead, min(share, 4 * self._read_ahead))
+        if len(host.queue) > share:
             host.spill(self._read_ahead)
 
     def _touch(self, touched: dict[int, str], batch: Batch, now: float) -> None:
@@ -158,7 +172,7 @@ class Intake:
     # ---- raised limits ----
 
     def unpark(self) -> int:
-        """On opening, if the limits changed: move the parked URLs that they allow now to their queues."""
+        """On opening, if the limits changed: move the parked URLs that they allow now to their"""
         registry = self._registry
         if registry.stored_limits == registry.budget.describe() or not sum(registry.parked):
             return 0
@@ -179,14 +193,14 @@ class Intake:
         moved, touched = 0, {}
         for slot, name, key, order, entry in chunk:
             touched[slot] = name
-            if registry.budget.rule(slot, queues.order_depth(order), queues.join_url(name, entry.tail), name):
+            if registry.budget.rule(slot, order_depth(order), join_url(name, entry.tail), name):
                 continue
             moved += 1
             hosts.parked[slot] -= 1
             registry.parked[entry.rule] -= 1
             entry.rule = 0
             batch.delete(key)
-            batch.put(TODO_PREFIX + key[2:], queues.encode(entry))
+            batch.put(TODO_PREFIX + key[2:], encode(entry))
             self._enqueue(slot, name, order, entry)
         for slot, name in touched.items():
             batch.put(*registry.record(slot, name))
@@ -206,7 +220,7 @@ class Intake:
         count = 0
         for prefix in (TODO_PREFIX, PARKED_PREFIX):
             for slot, name, key, order, entry in self._scan(prefix):
-                if self._in_flight(slot, order) or not pattern.search(queues.join_url(name, entry.tail)):
+                if self._in_flight(slot, order) or not pattern.search(join_url(name, entry.tail)):
                     continue
                 count += 1
                 batch.delete(key)
@@ -241,4 +255,4 @@ class Intake:
                 last = key[2:10]
                 slot = self._registry.hosts.find(int.from_bytes(last, "big"))
                 name = self._registry.stored_name(slot)
-            yield slot, name, key, int.from_bytes(key[10:], "big"), queues.decode(key, value)
+            yield slot, name, key, int.from_bytes(key[10:], "big"), decode(key, value)

@@ -64,16 +64,12 @@ class HostPoliteness:
         self._hosts.ready[slot] = now + wait
         return now + wait
 
-    def hop(self, slot: int, took: float, retry_after: float, now: float) -> float:
-        """The same for a request that is charged to no URL of the host, such as a redirect hop."""
+    def hop(self, slot: int, took: float, retry_after: float, now: float) -> None:
+        """The same for a request that is charged to no URL of the host's queue: it can only wait longer."""
+        hosts = self._hosts
         wait = max(self._gap(slot, took, 0.0, _NO_OVERRIDE), min(retry_after, self._config.retry_after_max))
-        self._hosts.gap[slot] = wait
-        self._hosts.ready[slot] = max(self._hosts.ready[slot], now + wait)
-        return self._hosts.ready[slot]
-
-    def stranger_gap(self, took: float, retry_after: float) -> float:
-        """The gap of a host that is not in the table."""
-        return max(gap(took, self._config, _NO_OVERRIDE), min(retry_after, self._config.retry_after_max))
+        hosts.ready[slot] = max(hosts.ready[slot], now + wait)
+        hosts.gap[slot] = hosts.ready[slot] - now
 
     def give_up(self, slot: int, cause: str) -> None:
         """Leave the host alone for this run."""
@@ -141,10 +137,10 @@ class Address:
 
     __slots__ = ("domains", "event", "in_flight", "name", "ready", "waiting")
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, ready: float) -> None:
         self.name = name
         self.in_flight = 0
-        self.ready = 0.0
+        self.ready = ready
         self.domains: set[int] | None = set()
         self.waiting: deque[Any] = deque()
         self.event = 0.0
@@ -163,6 +159,11 @@ class Addresses:
         self._shared_in_flight = max(1, config.shared_address_in_flight // processes)
         self._entries_max = entries_max
         self._addresses: dict[str, Address] = {}
+        self._opened = 0.0
+
+    def open(self, now: float) -> None:
+        """Requests before a restart are not known: every address waits its gap once."""
+        self._opened = now
 
     def __len__(self) -> int:
         return len(self._addresses)
@@ -181,7 +182,7 @@ class Addresses:
         if address is None:
             if len(self._addresses) >= self._entries_max:
                 self._forget(now)
-            address = self._addresses[name] = Address(name)
+            address = self._addresses[name] = Address(name, self._opened + self.gap)
         if address.domains is not None:
             address.domains.add(domain)
             if len(address.domains) >= self._shared_domains:

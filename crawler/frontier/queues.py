@@ -18,6 +18,7 @@ The stored URL leaves out what the host's name says already: `/a?b` for
 `https://NAME/a?b`, `h/a` for http, `:8443/a` with a port.
 """
 
+import struct
 from collections.abc import Iterator
 
 import msgspec
@@ -60,7 +61,9 @@ Entry = tuple[int, Todo]  # (order, what to do)
 
 def make_order(priority: int, depth: int, sequence: int) -> int:
     """The order of a new entry: 0 first; depths beyond 16 bits count as the last one."""
-    return (priority << DEPTH_BITS | min(depth, DEPTH_MAX)) << SEQUENCE_BITS | sequence
+    if depth > DEPTH_MAX:
+        depth = DEPTH_MAX
+    return (priority << DEPTH_BITS | depth) << SEQUENCE_BITS | sequence
 
 
 def order_depth(order: int) -> int:
@@ -101,6 +104,10 @@ def decode(key: bytes, value: bytes) -> Todo:
 def entry_key(prefix: bytes, order: int) -> bytes:
     """The store key of the entry `order` behind `t/` or `p/` and a host key."""
     return prefix + order.to_bytes(8, "big")
+
+
+# The same from its parts: (TODO_PREFIX or PARKED_PREFIX, host key, order).
+make_key = struct.Struct(">2sQQ").pack
 
 
 def read_queue(store: KeyValue, prefix: bytes, start: int) -> Iterator[Entry]:

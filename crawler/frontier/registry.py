@@ -29,11 +29,16 @@ class HostHash(Protocol):
 
 
 class _Meta(msgspec.Struct):
-    """The value of `m/frontier`: last sequence number, parked URLs by rule, the limits that parked them."""
+    """The value of `m/frontier`.
+
+    The last sequence number, the parked URLs by rule, the limits that parked
+    them, and the instant of the latest opening after an unclean stop.
+    """
 
     sequence: int = 0
     parked: dict[str, int] = {}
     limits: str = ""
+    unclean_at: float = 0.0
 
 
 class Registry:
@@ -61,23 +66,31 @@ class Registry:
         self.todo = 0
         self.parked = [0] * len(RULES)
         self.stored_limits = ""
+        self.unclean_at = 0.0
         self.notes: dict[bytes, bytes] = {}
-        self._memo: dict[str, int] = {}
+        self.memo: dict[str, int] = {}  # slots of the host names met last
 
     def open(self, now: float, clean: bool) -> None:
         """Load everything; after an unclean stop each host waits its gap from now, at least the delay."""
         domain_keys = [np.array(records["domain_key"]) for records in self.hosts.load(self._store)]
         if domain_keys:
             self.domains.fill(np.concatenate(domain_keys), self.hosts)
-        self._set_instants(now, clean)
         self._read_meta()
+        if not clean:
+            self.unclean_at = now
+        self._set_instants(now)
         self.todo = int(self.hosts.array("todo").sum())
 
-    def _set_instants(self, now: float, clean: bool) -> None:
-        """Clamp what was stored to now + gap; give the hosts that were given up a new chance."""
+    def _set_instants(self, now: float) -> None:
+        """Clamp what was stored to now + gap; give the hosts that were given up a new chance.
+
+        After an unclean stop, requests may have been cut off that no record
+        knows: each host waits its gap, at least the delay, from that opening.
+        """
         hosts = self.hosts
-        ready, gap = hosts.array("ready"), hosts.array("gap")
-        ready[:] = np.minimum(ready, now + gap) if clean else now + np.maximum(gap, self._delay)
+        ready, gap = hosts.array("ready"), hosts.array("gap").astype(np.float64)  # instants need all bits
+        np.minimum(ready, now + gap, out=ready)
+        np.maximum(ready, min(self.unclean_at, now) + np.maximum(gap, self._delay), out=ready)
         given_up = (hosts.array("flags") & HostFlag.GIVEN_UP) != 0
         for name in ("failures", "silent_since", "cause"):
             hosts.array(name)[given_up] = 0
@@ -97,12 +110,12 @@ class Registry:
                 self.parked[RULES.index(rule)] = count
         except (msgspec.DecodeError, ValueError) as error:
             raise DamageError(f"store: value of key {META_KEY!r}: {error}") from error
-        self.sequence, self.stored_limits = meta.sequence, meta.limits
+        self.sequence, self.stored_limits, self.unclean_at = meta.sequence, meta.limits, meta.unclean_at
 
     def put_meta(self, batch: Batch) -> None:
         """Put the crawl-wide numbers."""
         parked = {rule: count for rule, count in zip(RULES, self.parked, strict=True) if count}
-        meta = _Meta(self.sequence, parked, self.budget.describe())
+        meta = _Meta(self.sequence, parked, self.budget.describe(), self.unclean_at)
         batch.put(META_KEY, seal(msgspec.msgpack.encode(meta)))
 
     def host_key(self, name: str) -> int:
@@ -118,20 +131,22 @@ class Registry:
 
     def slot(self, name: str) -> int:
         """The slot of the host `name`, a new one if it was not known."""
-        slot = self._memo.get(name, NOWHERE)
+        slot = self.memo.get(name, NOWHERE)
         if slot != NOWHERE:
             return slot
         key = self._fingerprinter.host_key(name)
         slot = self.hosts.find(key)
         if slot == NOWHERE:
             slot = self._new_host(key, name)
-        if len(self._memo) >= _MEMO_MAX:
-            self._memo.clear()
-        self._memo[name] = slot
+        if len(self.memo) >= _MEMO_MAX:
+            self.memo.clear()
+        self.memo[name] = slot
         return slot
 
     def _new_host(self, key: int, name: str) -> int:
         slot = self.hosts.insert(key)
+        if self.unclean_at:
+            self.hosts.ready[slot] = self.unclean_at + self._delay  # it may have been asked before
         domain_key = self.domain_key(name)
         domain = self.domains.find(domain_key)
         self.hosts.domain[slot] = self.domains.insert(domain_key) if domain == NOWHERE else domain
@@ -146,9 +161,12 @@ class Registry:
         return self._store.get(host_key_bytes(self.hosts.key[slot])) is not None
 
     def record(self, slot: int, name: str) -> tuple[bytes, bytes]:
-        """Store key and value of a host."""
+        """Store key and value of a host, to be written now: it replaces what was noted."""
         hosts = self.hosts
-        return host_key_bytes(hosts.key[slot]), hosts.pack(slot, name, self.domains.key[hosts.domain[slot]])
+        key = host_key_bytes(hosts.key[slot])
+        if self.notes:
+            self.notes.pop(key, None)
+        return key, hosts.pack(slot, name, self.domains.key[hosts.domain[slot]])
 
     def note(self, slot: int, name: str) -> None:
         """Let the host's record ride in the next batch."""

@@ -8,8 +8,9 @@
 
 A host that is well but fails on one URL must not stand before it for ever (a
 page that always resets the connection, or always says 503). Each time a host
-that was well fails on a URL is a *strike*: the host's other URLs go first then,
-and after `strikes_max` strikes the failure is the URL's.
+that was well fails on a URL is a *strike*, and the host's other URLs go first
+then. A URL struck twice is suspect: each failure on it counts. After
+`strikes_max` strikes the failure is the URL's.
 
 A decision is final when it is made; its writes take effect with the group's
 batch. The host's counts in memory run ahead of the store by what is between
@@ -31,6 +32,7 @@ from crawler.records import Blame, Errand, Fetch, Outcome, Task
 from crawler.storage.kv import Batch
 
 _NO_OVERRIDE = Override()
+_SUSPECT = 2  # strikes from which every failure counts
 _NO_ADDRESS = (Outcome.DNS_NOT_FOUND, Outcome.ADDRESS_DENIED)
 
 
@@ -91,18 +93,19 @@ class Settlement:
             return self._page(host, errand, fetch, now, crawl_delay)
         if errand.task is Task.DENIED:
             return self._done(host, Decision(errand, End.DONE, now, now))
-        host.dirty = True
         if errand.task is Task.RESOLVE:
             return self._look_up(host, errand, fetch, now)
         until = self._politeness.finish(host.slot, fetch, now, crawl_delay=crawl_delay)
-        return Decision(errand, End.HOST if fetch.blame is Blame.HOST else End.READY, now, until)
+        end = End.HOST if fetch.blame is Blame.HOST else End.READY
+        return self._with_record(host, Decision(errand, end, now, until))
 
     def _look_up(self, host: FrontHost, errand: Errand, fetch: Fetch, now: float) -> Decision:
         if fetch.outcome in _NO_ADDRESS:
             self._politeness.give_up(host.slot, fetch.outcome.value)
-            return Decision(errand, End.HOST, now, now)
+            return self._with_record(host, Decision(errand, End.HOST, now, now))
         fetch.blame = Blame.HOST
-        return Decision(errand, End.HOST, now, self._politeness.finish(host.slot, fetch, now))
+        until = self._politeness.finish(host.slot, fetch, now)
+        return self._with_record(host, Decision(errand, End.HOST, now, until))
 
     def _page(
         self, host: FrontHost, errand: Errand, fetch: Fetch, now: float, crawl_delay: float
@@ -114,9 +117,10 @@ class Settlement:
         until = self._politeness.finish(host.slot, fetch, now, crawl_delay=crawl_delay, override=override)
         decision = Decision(errand, End.DONE, now, until, attempt=entry.attempt)
         if fetch.blame is Blame.HOST:
-            entry.strikes += was_well
+            struck = was_well or entry.strikes >= _SUSPECT
+            entry.strikes += struck
             if entry.strikes < self._config.strikes_max:
-                return self._host_failed(host, decision, was_well)
+                return self._host_failed(host, decision, struck)
         elif fetch.blame is Blame.URL:
             entry.attempt = decision.attempt = entry.attempt + 1
             if entry.attempt < self._config.tries:
@@ -163,7 +167,6 @@ class Settlement:
         """Add the host's record, and those of hosts that changed outside a commit."""
         registry = self._registry
         registry.hosts.cursor[host.slot] = host.cursor()
-        host.dirty = False
         if registry.notes:
             decision.writes.extend(registry.notes.items())
             registry.notes.clear()

@@ -235,7 +235,7 @@ class Workbench:
         instant, tick, item = entry
         if isinstance(item, FrontHost):
             return item.tick == tick
-        return item.event == instant and bool(item.waiting)
+        return item.event == instant
 
     def _check(self) -> None:
         """Assert that each host is in exactly the structure its place names."""

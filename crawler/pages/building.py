@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 
 from crawler.pages import warc
 from crawler.pages.captures import Capturing
-from crawler.records import Outcome, PageRecord
+from crawler.records import Outcome
 
 
 class Builder:
@@ -26,21 +26,21 @@ class Builder:
         fetch = capturing.fetch
         date = warc.date_text(capturing.instant)
         target = warc.target_fields(fetch.url, fetch.address, fetch.version)
-        identity = warc.record_id(self.random)
+        identity, request_id, metadata_id = warc.record_ids(self.random, 3)
         yield self._answer(capturing, identity, date, target)
         if fetch.request_head:
-            yield warc.request(warc.record_id(self.random), date, target, identity, fetch.request_head)
+            yield warc.request(request_id, date, target, identity, fetch.request_head)
         if capturing.record is not None:
-            facts = self._facts(capturing, capturing.record)
-            yield warc.metadata(warc.record_id(self.random), date, target, identity, facts)
+            facts = self._facts(capturing)
+            yield warc.metadata(metadata_id, date, target, identity, facts)
 
     def _answer(self, capturing: Capturing, identity: bytes, date: bytes, target: bytes) -> bytes:
         fetch = capturing.fetch
         line = f"{fetch.version} {fetch.status:03d} {fetch.reason}".encode("latin-1", "replace")
         undone = self._decoded and bool(fetch.content)
-        headers: warc.Headers = fetch.headers
-        if fetch.outcome is not Outcome.UNCHANGED:  # the length in a 304 is that of the page
-            headers = warc.stored_headers(fetch.headers, len(capturing.payload), decoded=undone)
+        confirms = fetch.outcome is Outcome.UNCHANGED  # then the length is that of the page
+        length = None if confirms else len(capturing.payload)
+        headers = warc.stored_headers(fetch.headers, length, decoded=undone)
         head = warc.http_head(line, headers)
         if capturing.original is None or not capturing.profile:
             digest = capturing.payload_digest
@@ -65,15 +65,14 @@ class Builder:
             return capturing.record.digest
         return capturing.payload_digest
 
-    def _facts(self, capturing: Capturing, record: PageRecord) -> list[tuple[str, object]]:
+    def _facts(self, capturing: Capturing) -> list[tuple[str, object]]:
         fetch, errand = capturing.fetch, capturing.errand
-        directives = ("noindex" if record.noindex else "", "noarchive" if record.noarchive else "")
         return [
             ("via", self._url_of(errand.via) if errand.via else ""),
             ("depth", errand.depth),
             ("redirects", errand.redirects),
             ("fetchTimeMs", int(fetch.took * 1000)),
             ("outcome", fetch.outcome.value),
-            ("robots", " ".join(filter(None, directives))),
+            ("robots", capturing.directives),
             ("tls", "" if fetch.tls_ok else "not verified"),
         ]

@@ -90,7 +90,8 @@ class Capturing(msgspec.Struct, gc=False):
     (robots.txt); until `write` it may be changed. `stored` says whether WARC
     records are written, `profile` which revisit it is ("" = a response).
     `unchanged` tells that the page shows the content already known, `digest`
-    its content digest (16 bytes). `capture` is filled by `write`.
+    its content digest (16 bytes), `directives` the page-level robots directives
+    that count here. `capture` is filled by `write`.
     """
 
     fetch: Fetch
@@ -107,6 +108,7 @@ class Capturing(msgspec.Struct, gc=False):
     record: PageRecord | None = None
     unchanged: bool = False
     noarchive: bool = False
+    directives: str = ""
     capture: Capture | None = None
 
 

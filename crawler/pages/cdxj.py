@@ -17,7 +17,6 @@ Lines of many processes are merged by `sorted_lines`, whose memory is bounded:
 runs that fit are sorted and spilled, then merged, so many at a time.
 """
 
-import base64
 import heapq
 import re
 import tempfile
@@ -30,6 +29,7 @@ from urllib.parse import unquote_to_bytes
 
 import msgspec
 
+from crawler.pages import warc
 from crawler.records import Capture
 
 _RUNS_MERGED_MAX = 64  # files open at once
@@ -122,7 +122,7 @@ def line(capture: Capture, *, filename: str = "") -> bytes:
         "url": capture.url,
         "mime": "warc/revisit" if revisit else capture.content_type or "unk",
         "status": str(capture.status),
-        "digest": base64.b32encode(capture.digest).decode(),
+        "digest": warc.base32(capture.digest).decode(),
         "length": str(capture.length),
         "offset": str(capture.offset),
         "filename": filename or capture.segment,

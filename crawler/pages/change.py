@@ -52,7 +52,11 @@ _NO_VERDICT = frozenset(
     }
 )
 
-_VALIDATOR_BYTES_MAX = 1024  # a longer ETag is not sent back, so it is not kept
+# What a server may put into a record. A longer ETag is not sent back, so it is not kept.
+_VALIDATOR_BYTES_MAX = 1024
+_TYPE_CHARS_MAX = 128
+_ERROR_CHARS_MAX = 500
+_LOCATION_CHARS_MAX = 8192
 
 Patterns = Sequence[re.Pattern[bytes]]
 
@@ -95,6 +99,17 @@ def state_after(previous: PageRecord | None, outcome: Outcome) -> PageState:
     return _FINAL_STATES.get(outcome, PageState.FAILED)
 
 
+def plain(text: str, chars_max: int) -> str:
+    """`text` cut to `chars_max`, with what UTF-8 cannot hold (lone surrogates) replaced."""
+    text = text[:chars_max]
+    return text if text.isascii() else text.encode("utf-8", "replace").decode()
+
+
+def content_type(fetch: Fetch) -> str:
+    """The media type of an answer, as it may be stored."""
+    return plain(fetch.content_type, _TYPE_CHARS_MAX)
+
+
 def next_record(
     previous: PageRecord | None,
     fetch: Fetch,
@@ -124,8 +139,8 @@ def next_record(
         fetched_at=now if fetch.status else 0.0,
         changed_at=now,
         took=fetch.took,
-        location=fetch.location,
-        error=fetch.error,
+        location=plain(fetch.location, _LOCATION_CHARS_MAX),
+        error=plain(fetch.error, _ERROR_CHARS_MAX),
         attempts=1,
     )
     if previous is not None:
@@ -173,7 +188,7 @@ def _note_success(record: PageRecord, previous: PageRecord | None, fetch: Fetch,
 def _note_content(
     record: PageRecord, fetch: Fetch, extracted: Extracted | None, payload_digest: bytes, digest: bytes
 ) -> None:
-    record.content_type = fetch.content_type
+    record.content_type = content_type(fetch)
     record.digest, record.content_digest = payload_digest, digest
     record.links, record.noindex, record.noarchive = 0, False, False
     if extracted is not None:

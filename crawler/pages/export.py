@@ -17,6 +17,7 @@ installed, else the page without its tags.
 import html
 import os
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -118,7 +119,7 @@ def _as_response(page: StoredPage) -> bytes:
     """A revisit as the response that it stands for."""
     head = warc.http_head(f"{page.version} {page.status:03d} {page.reason}".encode("latin-1"), page.headers)
     return warc.response(
-        warc.record_id(os.urandom),
+        warc.record_ids(os.urandom, 1)[0],
         warc.date_text(page.capture.fetched_at),
         warc.target_fields(page.capture.url, "", page.version),
         head,
@@ -282,9 +283,11 @@ _PARSED_BYTES_MAX = 2 << 20
 _UNCLOSED_TAGS_MAX = 2_000
 _TAG_BYTES_MAX = 64 << 10
 _SKIPPED = re.compile(
-    r"<!--.*?(?:-->|\Z)|<(script|style|template|noscript|textarea)\b.*?(?:</\1[^>]*>|\Z)|</?[a-z!?/][^>]*(?:>|\Z)",
+    r"<!--.*?(?:-->|\Z)|<(script|style|template|noscript|textarea)\b.*?(?:</\1[^<>]*>|\Z)|</?[a-z!?/][^>]*(?:>|\Z)",
     re.DOTALL | re.IGNORECASE,
 )
+_TAG = re.compile(r"<(/?)([a-zA-Z][a-zA-Z0-9]*)")
+_VOID = {"area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "source", "track", "wbr"}
 _BLANKS = re.compile(r"[ \t\r\f\v\xa0]+")
 _LINES = re.compile(r" ?\n[ \n]*")
 
@@ -310,9 +313,21 @@ def decode_text(content: bytes, charset: str) -> str:
 
 
 def _is_tame(source: str) -> bool:
-    opened = source.count("<") - 2 * source.count("</")
-    longest_tag = max(map(len, source.split("<")), default=0)
-    return len(source) <= _PARSED_BYTES_MAX and opened <= _UNCLOSED_TAGS_MAX and longest_tag <= _TAG_BYTES_MAX
+    """Whether a parser handles the page in about linear time: bounded size, tags and nesting."""
+    if len(source) > _PARSED_BYTES_MAX or max(map(len, source.split("<"))) > _TAG_BYTES_MAX:
+        return False
+    unclosed: Counter[str] = Counter()
+    total = 0
+    for end, name in _TAG.findall(source):
+        if not end and name.lower() not in _VOID:
+            unclosed[name] += 1
+            total += 1
+        elif end and unclosed[name]:
+            unclosed[name] -= 1
+            total -= 1
+        if total > _UNCLOSED_TAGS_MAX:
+            return False
+    return True
 
 
 def _resiliparse() -> Callable[[str], str] | None:

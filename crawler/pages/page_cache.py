@@ -180,7 +180,10 @@ class PageCache(Archive):
             digest=capturing.digest,
             now=capturing.instant,
         )
-        capturing.noarchive = extracted.noarchive if extracted is not None else capturing.record.noarchive
+        capturing.noarchive = capturing.record.noarchive
+        if extracted is not None:
+            capturing.noarchive = extracted.noarchive
+            capturing.directives = _directives(extracted)
         self._pending_records[capturing.fingerprint] = capturing.record
         self._remember_url(capturing.fingerprint, fetch.url)
 
@@ -239,7 +242,7 @@ class PageCache(Archive):
             kind="revisit" if capturing.profile else "response",
             fetched_at=capturing.instant,
             status=fetch.status,
-            content_type=confirmed.content_type if confirmed else fetch.content_type,
+            content_type=confirmed.content_type if confirmed else change.content_type(fetch),
             digest=confirmed.digest if confirmed else capturing.payload_digest,
             url=fetch.url,
             refers_to=capturing.original.key if capturing.original else b"",
@@ -255,7 +258,7 @@ class PageCache(Archive):
         return url
 
     def _opening(self, name: str, now: float) -> bytes:
-        identity = warc.record_id(self._builder.random)
+        identity = warc.record_ids(self._builder.random, 1)[0]
         return self._compress(warc.warcinfo(identity, warc.date_text(now), name, self._about))
 
     # -- third step: name
@@ -310,3 +313,8 @@ class PageCache(Archive):
 
     def __repr__(self) -> str:
         return f"PageCache({self._writer!r}, {len(self._pending_records)} pending)"
+
+
+def _directives(extracted: Extracted) -> str:
+    names = ("nofollow", "noindex", "noarchive")
+    return " ".join([name for name in names if getattr(extracted, name)])

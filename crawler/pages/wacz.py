@@ -71,7 +71,7 @@ def _copied(archives: Sequence[Archive], select: Select, index: Any, **options: 
 
 
 def _page_lines(archives: Sequence[Archive], select: Select) -> Iterator[bytes]:
-    """The pages a reader may start from, those whose newest copy is in the archive; fields replay tools know."""
+    """The pages a reader may start from: those whose newest copy is in the archive."""
     yield msgspec.json.encode(_PAGES_HEADER) + b"\n"
     for archive in archives:
         for fingerprint, capture in archive.newest_captures():

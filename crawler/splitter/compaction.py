@@ -42,7 +42,8 @@ class Compaction:
     def __init__(self, store: KeyValue, spool: Spool, epoch: bytes, *, entry_bytes: int) -> None:
         self.peer = spool.peer
         self.state = spool.state
-        self.acked, self.confirmed = spool.acked, spool.confirmed
+        self.confirmed = spool.confirmed
+        self.acked = spool.acked
         self.boundary = spool.committed
         self.generation = max(APPENDED, spool.state.generation) + 1
         self.adopted = False
@@ -91,10 +92,9 @@ class Compaction:
             self.state,
             epoch=self._epoch,
             base=self._number,
-            acked=self._number,
             boundary=self.boundary,
             generation=self.generation,
-            confirmed=self.confirmed,
+            confirmed=msgspec.structs.replace(self.confirmed, number=self._number),
             repeated=self.state.repeated + self.links_before - self.links_after,
         )
 

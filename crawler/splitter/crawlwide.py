@@ -16,8 +16,8 @@ A peer that was not heard for `silence_max` is missing. It may be dead, or cut
 off and fetching; either way 1/N of the rate is left to it and the c others
 that still hear one another divide c/N by their work. A process falls to such
 a share at once and rises to it only after another `silence_max`, when the
-missing one has fallen. Before the first words a process takes 1/N; so while
-processes start the sum can exceed 1 by that for an interval.
+missing one has fallen. Before the first words a process takes 1/N. So only
+while processes start, or a cut heals, can the sum exceed 1, for an interval.
 
 **Limits.** Pages and bytes of this run are sums of what was last heard; what is
 in flight counts, so the overshoot is at most what all can begin in an interval.
@@ -166,6 +166,8 @@ class CrawlWide:
 
     def share(self, now: float) -> float:
         """The part of the rate, 0 to 1, that this process may use now."""
+        if not self._peers:
+            return 1.0
         present = [peer for peer in self._peers.values() if self._is_present(peer, now)]
         among_present = self._portion(present) * (len(present) + 1) / self.process_count
         absent = [peer for peer in self._peers.values() if not self._is_present(peer, now)]

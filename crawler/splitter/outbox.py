@@ -167,7 +167,17 @@ class Outbox:
     @property
     def sent(self) -> int:
         """Links ever confirmed by their owners."""
-        return sum(spool.confirmed for spool in self.spools.values())
+        return sum(spool.confirmed.links for spool in self.spools.values())
+
+    @property
+    def sent_entries(self) -> int:
+        """Entries ever confirmed by their owners."""
+        return sum(spool.confirmed.entries for spool in self.spools.values())
+
+    @property
+    def sent_bytes(self) -> int:
+        """Bytes of the entries ever confirmed."""
+        return sum(spool.confirmed.bytes for spool in self.spools.values())
 
     @property
     def repeated(self) -> int:

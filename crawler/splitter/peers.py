@@ -26,14 +26,15 @@ from pathlib import Path
 
 from crawler.clock import Clock
 from crawler.config import SplitterConfig
-from crawler.errors import ConfigError
+from crawler.errors import ConfigError, CrawlerError
 from crawler.splitter.partition import check_name
 from crawler.splitter.session import Backoff, Common, Dialler, Doorkeeper, Listener, State
 
 logger = logging.getLogger(__name__)
 
-STRANGERS_MAX = 4  # connections beside one a peer: probes, and reconnects that overtake a broken one
 Address = tuple[str, int]
+LINK_BYTES_MAX = 16 << 10  # the longest URL and what goes with it
+FRAME_BYTES_MAX = 1 << 20
 
 
 def parse_address(text: str) -> Address:
@@ -85,6 +86,22 @@ def listen_address(config: SplitterConfig, secret: bytes) -> Address:
     return host, port
 
 
+def check_limits(config: SplitterConfig) -> None:
+    """Refuse limits that contradict one another.
+
+    Raises:
+        ConfigError: an entry, or the longest URL, would not fit into a frame, or an entry into the window.
+    """
+    least = config.entry_bytes + LINK_BYTES_MAX
+    if not least <= config.frame_bytes_max <= FRAME_BYTES_MAX:
+        raise ConfigError(
+            f"splitter.frame_bytes_max {config.frame_bytes_max}: expected {least} (entry_bytes and the "
+            f"longest link) to {FRAME_BYTES_MAX}"
+        )
+    if config.window_bytes < config.entry_bytes:
+        raise ConfigError(f"splitter.window_bytes {config.window_bytes}: less than entry_bytes")
+
+
 def tls_contexts(config: SplitterConfig) -> tuple[ssl.SSLContext, ssl.SSLContext] | tuple[None, None]:
     """(for listening, for dialling) of mutual TLS, (None, None) if it is not configured.
 
@@ -133,8 +150,8 @@ class _Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         before = self.session.state
-        self.session.receive(data, self._peers.now())
-        self.flush()
+        if self._guarded(lambda: self.session.receive(data, self._peers.now())):
+            self.flush()
         if self.session.state is not before:
             self._peers.flush_all()  # it may have taken another one's place
         self._peers.tell_news()
@@ -183,8 +200,18 @@ class _Connection(asyncio.Protocol):
 
     def pump(self) -> None:
         """A commit may have left something to send."""
-        self.session.pump(self._peers.now())
-        self.flush()
+        if self._guarded(lambda: self.session.pump(self._peers.now())):
+            self.flush()
+
+    def _guarded(self, step: Callable[[], None]) -> bool:
+        """Do a step of the session; a failure of our own store ends the process, not only the connection."""
+        try:
+            step()
+        except CrawlerError as error:
+            self._peers.on_failure(error)
+            self.abort()
+            return False
+        return True
 
     def abort(self) -> None:
         """Close at once."""
@@ -203,22 +230,34 @@ class _Connection(asyncio.Protocol):
 
     def _on_timer(self) -> None:
         self._timer = None
-        self.session.tick(self._peers.now())
-        self.flush()
+        if self._guarded(lambda: self.session.tick(self._peers.now())):
+            self.flush()
 
 
 class Peers:
-    """All connections of a process. `addresses` holds the peers, not the process itself."""
+    """All connections of a process. `addresses` holds the peers, not the process itself.
+
+    `on_news` is called when the process has something to take or to commit,
+    `on_failure` when the store fails: the process must end.
+    """
 
     def __init__(
-        self, common: Common, addresses: Mapping[str, Address], clock: Clock, on_news: Callable[[], None]
+        self,
+        common: Common,
+        addresses: Mapping[str, Address],
+        clock: Clock,
+        *,
+        on_news: Callable[[], None],
+        on_failure: Callable[[CrawlerError], None],
     ) -> None:
+        check_limits(common.config)
         self._common = common
         self._addresses = dict(addresses)
         self._on_news = on_news
+        self.on_failure = on_failure
         self.now = clock.now
         self.linger = float(common.config.handshake_timeout)
-        self._doorkeeper = Doorkeeper(sessions_max=len(self._addresses) + STRANGERS_MAX)
+        self._doorkeeper = Doorkeeper(sessions_max=len(self._addresses) + common.config.strangers_max)
         self._connections: set[_Connection] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._socket: socket.socket | None = None

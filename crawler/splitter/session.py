@@ -333,10 +333,11 @@ class Dialler(_Session):
         """Fill the window with entries."""
         if self.state is not State.STREAMING:
             return
+        limit = min(_BATCH_BYTES, self.common.config.frame_bytes_max // 2)
         first, entries = self._spool.take_unsent()
         while entries:
             count, size = 1, len(entries[0])
-            while count < len(entries) and size + len(entries[count]) <= _BATCH_BYTES:
+            while count < len(entries) and size + len(entries[count]) <= limit:
                 size += len(entries[count])
                 count += 1
             self._send(Entries(first, entries[:count]))

@@ -51,21 +51,32 @@ class Greeting(StrEnum):
     STALE = "stale"  # the queue was renumbered since HELLO
 
 
+class Confirmed(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """The last number that the peer has made durable, and what it has ever confirmed."""
+
+    number: int = FIRST_NUMBER - 1
+    links: int = 0
+    entries: int = 0
+    bytes: int = 0
+
+
 class SpoolState(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """What `m/outbox/<peer>` holds.
 
     Entries up to `boundary` are of `generation`, later ones of generation 0.
-    `confirmed` counts the links that the peer has ever confirmed, `repeated`
-    those that compactions left out.
+    `repeated` counts the links that compactions left out.
     """
 
     epoch: Annotated[bytes, Meta(min_length=8, max_length=8)]
     base: int = FIRST_NUMBER - 1
-    acked: int = FIRST_NUMBER - 1
+    confirmed: Confirmed = Confirmed()
     boundary: int = 0
     generation: int = APPENDED
-    confirmed: int = 0
     repeated: int = 0
+
+    @property
+    def acked(self) -> int:
+        return self.confirmed.number
 
     def generation_of(self, number: int) -> int:
         return self.generation if number <= self.boundary else APPENDED
@@ -138,10 +149,10 @@ class Spool:
         self.links = 0
         self._store = store
         self._window_bytes = window_bytes
-        self._done = (state.acked, state.confirmed)  # one attribute, since the writer thread reads it
+        self.confirmed = state.confirmed  # replaced as a whole, since the writer thread reads it
         self.committed = state.acked
         self._load()
-        self.appended = state.confirmed + state.repeated + self.links  # links ever put in
+        self.appended = state.confirmed.links + state.repeated + self.links  # links ever put in
         self.sent = state.acked
         self._in_flight: deque[tuple[int, int]] = deque()  # (bytes, links) of acked+1 .. sent
         self.in_flight_bytes = 0
@@ -170,12 +181,7 @@ class Spool:
     @property
     def acked(self) -> int:
         """The last number that the peer has confirmed."""
-        return self._done[0]
-
-    @property
-    def confirmed(self) -> int:
-        """Links that the peer has ever confirmed."""
-        return self._done[1]
+        return self.confirmed.number
 
     @property
     def ready(self) -> bool:
@@ -189,16 +195,17 @@ class Spool:
 
         Returns whether there was anything; `apply_group` must follow the commit if so.
         """
-        change, (acked, confirmed) = self.wanted, self._done
+        change, confirmed = self.wanted, self.confirmed
         previous = self._written
         if change is not None and change.state.epoch != previous.epoch:
             state = change.state
         else:  # a staged change that is not committed yet may be ahead of what was confirmed
             change = None
-            state = msgspec.structs.replace(previous, acked=max(previous.acked, acked), confirmed=confirmed)
+            latest = max(confirmed, previous.confirmed, key=lambda each: each.number)
+            state = msgspec.structs.replace(previous, confirmed=latest)
         if state == previous and not entries:
             return False
-        for number in range(previous.acked + 1, acked + 1):
+        for number in range(previous.acked + 1, confirmed.number + 1):
             batch.delete(entry_key(self.peer, previous.generation_of(number), number))
         for entry, _ in entries:
             self._staged += 1
@@ -221,7 +228,7 @@ class Spool:
         assert not self.connected, self
         dropped = change.state.repeated - self.state.repeated
         self.state = change.state
-        self._done = (change.state.acked, change.state.confirmed)
+        self.confirmed = change.state.confirmed
         self.sent = change.state.acked
         self.bytes -= change.bytes_saved
         self.links -= dropped
@@ -263,8 +270,7 @@ class Spool:
         """Ask for a fresh epoch: all that waits is numbered from 1 once that is durable."""
         assert not self.connected, self
         if self.wanted is None:
-            acked, confirmed = self._done
-            state = msgspec.structs.replace(self.state, acked=acked, confirmed=confirmed)
+            state = msgspec.structs.replace(self.state, confirmed=self.confirmed)
             self.wanted = _Change(state.renumbered(epoch))
 
     def replace(self, state: SpoolState, acked: int, bytes_saved: int) -> bool:
@@ -316,7 +322,8 @@ class Spool:
         self._rewind(number)
 
     def _retire(self, number: int) -> None:
-        acked, confirmed = self._done
+        done = self.confirmed
+        acked, all_links, all_bytes = done.number, done.links, done.bytes
         while acked < number:
             acked += 1
             if self._in_flight:
@@ -327,8 +334,9 @@ class Spool:
                 size, links = len(entry), link_count(entry)
             self.bytes -= size
             self.links -= links
-            confirmed += links
-        self._done = (acked, confirmed)
+            all_links += links
+            all_bytes += size
+        self.confirmed = Confirmed(acked, all_links, done.entries + acked - done.number, all_bytes)
 
     def _rewind(self, number: int) -> None:
         self._recent.clear()
@@ -357,7 +365,7 @@ class Spool:
         entries = [self._read(number) for number in range(self.acked + 1, self.committed + 1)]
         assert self.bytes == sum(map(len, entries)), self
         assert self.links == sum(map(link_count, entries)), self
-        assert self.appended == self.confirmed + self.state.repeated + self.links, self
+        assert self.appended == self.confirmed.links + self.state.repeated + self.links, self
 
     def __repr__(self) -> str:
         base = self.state.base

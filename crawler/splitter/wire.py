@@ -42,8 +42,6 @@ TAG_BYTES = 16
 LENGTH_BYTES = 4
 FRAME_OVERHEAD = 1 + TAG_BYTES  # what `length` counts beside the payload
 HANDSHAKE_BYTES_MAX = 4096  # a frame of a peer that has not yet shown the secret
-LINK_DEPTH_MAX = 1 << 31
-_FINGERPRINT_END = 1 << 64
 
 
 class PeerError(CrawlerError):
@@ -341,23 +339,9 @@ def decode_entry(entry: bytes) -> list[Link]:
     ):
         raise ProtocolError("splitter: an entry fails its checksum or is of another version")
     try:
-        links = _LINKS_DECODER.decode(payload)
+        return _LINKS_DECODER.decode(payload)
     except _UNDECODABLE as error:
         raise ProtocolError(f"splitter: an entry cannot be read: {error}") from error
-    for link in links:
-        if not _is_sound(link):
-            raise ProtocolError(f"splitter: an entry holds an impossible link: {link!r:.200}")
-    return links
-
-
-def _is_sound(link: Link) -> bool:
-    return (
-        0 <= link.fingerprint < _FINGERPRINT_END
-        and 0 <= link.via < _FINGERPRINT_END
-        and 0 <= link.depth < LINK_DEPTH_MAX
-        and 0 <= link.redirects < LINK_DEPTH_MAX
-        and 0 <= link.flags < LINK_DEPTH_MAX
-    )
 
 
 def link_count(entry: bytes) -> int:

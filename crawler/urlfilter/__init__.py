@@ -1,6 +1,6 @@
 """urlfilter: which links are worth knowing (`fetch-behaviour.md`, sections 4 and 12).
 
-    raw hrefs --> canonical form --> scope, traps, extensions, exclude, include --> fingerprint --> links
+    raw hrefs --> canonical form --> scope, extensions, exclude, include, traps --> fingerprint --> links
 
 rules.py    Scope and UrlFilter: the verdict on one URL, and RULES, the table of all rule names
 traps.py    shapes of paths that only a trap makes

@@ -126,7 +126,7 @@ class Intake:
         self._size = 0
         self._tables: OrderedDict[object, _Table] = OrderedDict()  # the one asked for last comes last
         self._revision = self._present_revision()
-        self.hits = 0
+        self.links = 0  # distinct hrefs taken, and how many of them were not remembered
         self.misses = 0
 
     def take(
@@ -152,8 +152,8 @@ class Intake:
         results = list(map(table.get, raw))
         if None in results:
             self._fill(results, raw, table, base, encoding, flags)
-        self.hits += len(results)
         self._shrink()
+        self.links += len(results)
         return _sort_out(results, depth, flags)
 
     def one(
@@ -202,18 +202,19 @@ class Intake:
         flags: int,
     ) -> None:
         """Work out the results that are None, and remember those that hang on the directory alone."""
-        before = table.size
+        form, verdict, fingerprint, above = self._form, self.filter.verdict, self._fingerprint, table.above
+        size = 0
         for position, href in enumerate(raw):
             if results[position] is None:
-                url, rule = self._form(table.above, base, href, encoding)
-                rule = rule or self.filter.verdict(url, flags)
-                results[position] = entry = rule or (self._fingerprint(url), url)
+                url, rule = form(above, base, href, encoding)
+                rule = rule or verdict(url, flags)
+                results[position] = entry = rule or (fingerprint(url), url)
                 self.misses += 1
-                self.hits -= 1
-                if href.isprintable() and not _NOT_BY_DIRECTORY.match(href):  # tabs and newlines are not printable
+                if href.isprintable() and not _NOT_BY_DIRECTORY.match(href):  # tabs and newlines are not
                     table[href] = entry
-                    table.size += _ENTRY_BYTES + len(href) + len(entry[1])
-        self._size += table.size - before
+                    size += _ENTRY_BYTES + len(href) + len(url)
+        table.size += size
+        self._size += size
 
     def _form(self, above: tuple[str, ...], base: str | None, href: str, encoding: str) -> tuple[str, str]:
         """(request form, "") or ("", rule); `above` are the ancestors of `base`, if they are at hand."""
@@ -242,7 +243,7 @@ class Intake:
 
     def __repr__(self) -> str:
         memo = f"{len(self._tables)} directories, {self._size} bytes"
-        return f"Intake({memo}, {self.hits} hits, {self.misses} misses)"
+        return f"Intake({memo}, {self.links} links, {self.misses} misses)"
 
 
 def _sort_out(results: list, depth: int, flags: int) -> Accepted:

@@ -9,10 +9,10 @@ Flags change what binds (`-` = does not bind):
     rule               page link   SEED   SITEMAP   REQUISITE
     requisite                                       unless switched on
     scope                  x         -       -         -
-    path_segments ...      x         x       x         x
     extension              x         -       -         x
     exclude                x         x       x         x
     include                x         -       -         -
+    path_segments ...      x         x       x         x
 
 A seed is what the user asked for and a sitemap a means to find pages, so
 neither is held against `include`; a sitemap may lie on another host if the
@@ -50,12 +50,12 @@ RULES = {
     canonical.TOO_LONG: "it is longer than urls.length_max",
     REQUISITE: "it is a page requisite, and crawl.requisites is off",
     SCOPE: "it lies outside the scope of the seeds and of where they redirected to",
-    traps.PATH_SEGMENTS: "its path has more segments than traps.path_segments_max",
-    traps.REPEATED_SEGMENTS: "it repeats a part of its path more often than traps.repeated_segments_max",
     EXTENSION: "its file name ends with one of filter.exclude_extensions",
     EXCLUDE: "it matches a pattern of filter.exclude",
     INCLUDE: "it matches no pattern of filter.include",
-    HOOK: "the URL filter that was supplied rejects it",
+    traps.PATH_SEGMENTS: "its path has more segments than traps.path_segments_max",
+    traps.REPEATED_SEGMENTS: "it repeats a part of its path more often than traps.repeated_segments_max",
+    HOOK: "it is rejected by the URL filter that was supplied",
 }
 
 # Plain integers: `&` of an IntFlag costs a microsecond.
@@ -188,14 +188,12 @@ class UrlFilter:
         self.revision = 0
         self._requisites = requisites
         self._hook = hook
-        self._limits = {
-            "segments_max": trap_limits.path_segments_max,
-            "repeats_max": trap_limits.repeated_segments_max,
-        }
+        self._limits = trap_limits.path_segments_max, trap_limits.repeated_segments_max
         self._include = _patterns("filter.include", config.include)
         self._exclude = _patterns("filter.exclude", config.exclude)
         self._extensions = tuple("." + name.lower().lstrip(".") for name in config.exclude_extensions)
-        self._plain = not (self._include or self._exclude or self._extensions or hook)
+        self._patterned = bool(self._include or self._exclude or self._extensions or hook)
+        self._anywhere = scope.kind == "any"
         self._directories: dict[str, str | None] = {}
 
     def widen(self, url: str) -> bool:
@@ -211,18 +209,22 @@ class UrlFilter:
         if flags & _REQUISITE and not self._requisites:
             return REQUISITE
         if flags & _ANY_HOST:
-            return traps.trap(url, **self._limits) or self._pattern_verdict(url, flags)
+            return self._pattern_verdict(url, flags) or traps.trap(url, *self._limits)
         place = directory(url)
         rule = self._directories.get(place, _UNKNOWN)
+        if rule is _UNKNOWN and not self._anywhere:
+            rule = self._directory_verdict(place)
+        if rule == SCOPE:
+            return SCOPE
+        if self._patterned and (found := self._pattern_verdict(url, flags)):
+            return found
         if rule is _UNKNOWN:
             rule = self._directory_verdict(place)
-        if rule is None:
-            rule = traps.trap(url, **self._limits)
-        return rule or ("" if self._plain else self._pattern_verdict(url, flags))
+        return traps.trap(url, *self._limits) if rule is None else rule
 
     def _directory_verdict(self, place: str) -> str | None:
         """SCOPE or what `directory_trap` says: all that hangs on the directory of a page link; remembered."""
-        rule = traps.directory_trap(place, **self._limits) if self.scope.covers(place) else SCOPE
+        rule = traps.directory_trap(place, *self._limits) if self.scope.covers(place) else SCOPE
         if len(self._directories) >= _DIRECTORIES_MAX:
             self._directories.clear()
         if len(place) <= _DIRECTORY_LENGTH_MAX:

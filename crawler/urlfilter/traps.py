@@ -18,12 +18,12 @@ REPEATED_SEGMENTS = "repeated_segments"
 _UNIT_MAX = 6  # segments; more cannot come three times within 20 segments, and it bounds the work
 
 
-def trap(url: str, *, segments_max: int = 20, repeats_max: int = 2) -> str:
+def trap(url: str, segments_max: int = 20, repeats_max: int = 2) -> str:
     """The name of the trap rule that a request form falls under, "" if none."""
     return _rule(_segments(url), segments_max, repeats_max)
 
 
-def directory_trap(directory: str, *, segments_max: int = 20, repeats_max: int = 2) -> str | None:
+def directory_trap(directory: str, segments_max: int = 20, repeats_max: int = 2) -> str | None:
     """The rule that all files of a directory fall under, "" if none can, None if it hangs on the file.
 
     `directory` is a request form that ends with a slash; files have one

@@ -221,15 +221,12 @@ def _without_session(url: str) -> str:
 
 
 # Plain references. Segments that the parser passes on as they are: no colon (it might be a scheme), no dot
-# in front (dot segments), nothing that gets escaped. A host in its final form: lower case, no port, no
-# punycode (it might be invalid), a letter first in the last label (it might be a number). No repetition
-# gives back.
+# in front (dot segments), nothing that gets escaped. A host in its final form: lower case, no port, a letter
+# first in the last label (it might be a number). No repetition gives back.
 _SEGMENT = r"[\w~+,;=@()!$&*-][\w.~+,;=@()!$&*-]*+"
 _PATH = rf"(?:{_SEGMENT}/)*+(?:{_SEGMENT}(?:\?[\w.~=&;/+%:,@!$()*?-]*+)?+)?+"
 _PLAIN_RELATIVE = re.compile(rf"((?:\.\./)*+|/){_PATH}", re.ASCII)
-_PLAIN_ABSOLUTE = re.compile(
-    rf"https?://(?![^/]*xn--)(?:[a-z0-9_-]++\.)*+[a-z][a-z0-9_-]*+(/{_PATH})?", re.ASCII
-)
+_PLAIN_ABSOLUTE = re.compile(rf"https?://(?:[a-z0-9_-]++\.)*+[a-z][a-z0-9_-]*+(/{_PATH})?", re.ASCII)
 
 
 _DEPTH_MAX = 40  # slashes; the ancestors of a path take room by the square of its depth
@@ -255,11 +252,10 @@ def plain_join(above: tuple[str, ...], href: str) -> str:
 
     The length is not looked at.
     """
+    if ":" in href:
+        return "" if (match := _PLAIN_ABSOLUTE.fullmatch(href)) is None else href if match[1] else href + "/"
     match = _PLAIN_RELATIVE.fullmatch(href)
-    if match is None:
-        match = _PLAIN_ABSOLUTE.fullmatch(href)
-        return "" if match is None else href if match[1] else href + "/"
-    if not above or not href:
+    if match is None or not above or not href:
         return ""
     end = match.end(1)
     if end == 1:

@@ -243,6 +243,25 @@ def test_repeats_that_wait_are_not_appended(tmp_path: Path, form: str) -> None:
     assert (process.due.known, process.due.new) == (1, 3)
 
 
+def test_repeats_within_a_flush_come_out_as_the_first(tmp_path: Path, form: str) -> None:
+    """As when the pending set forgot: nothing is admitted here, all is appended."""
+    process = Process(tmp_path, MemoryStore())
+    links = [link(number, place) for place, number in enumerate([5, 3, 5, LAST, 3, 5, 0])]
+    process.due.append(links)
+    process.commit(process.due.stage)
+    process.due.committed()
+    assert process.drain() == [links[0], links[1], links[3], links[6]]
+    assert (process.due.known, process.due.new) == (3, 4)
+
+
+def test_a_dropped_flush_leaves_the_order_as_it_was(tmp_path: Path) -> None:
+    process = Process(tmp_path, MemoryStore())
+    for number in range(6):
+        process.submit([link(number)])
+    process.due.flush_failed(process.due.begin_flush(0.0), 0.0)
+    assert process.drain() == [link(number) for number in range(6)]
+
+
 def test_when_to_flush(tmp_path: Path) -> None:
     process = Process(tmp_path, MemoryStore())
     due = process.due

@@ -1,5 +1,7 @@
 """Sort, join, merge and the pending set, in both forms, against numpy and sets."""
 
+from functools import cache
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -18,6 +20,7 @@ FINGERPRINTS = st.one_of(st.integers(0, 40), st.integers(0, LAST), st.integers(L
 ARRAYS = st.lists(FINGERPRINTS, max_size=60).map(lambda numbers: np.array(numbers, np.uint64))
 
 
+@cache
 def spread(count: int, seed: int, shape: str) -> np.ndarray:
     """`count` distinct ascending uint64: anywhere, all in one bucket, or half of them in one."""
     numbers = np.random.default_rng(seed).integers(0, 2**64, 2 * count + 2, dtype=np.uint64)
@@ -25,7 +28,9 @@ def spread(count: int, seed: int, shape: str) -> np.ndarray:
     numbers[:clumped] = numbers[:clumped] >> np.uint64(16) | np.uint64(0x5555 << 48)
     numbers = np.random.default_rng(seed).permutation(np.unique(numbers))[:count]
     numbers[:1], numbers[-1:] = 0, LAST
-    return np.unique(numbers)
+    keys = np.unique(numbers)
+    keys.flags.writeable = False
+    return keys
 
 
 @given(keys=ARRAYS)

@@ -3,6 +3,7 @@
 import asyncio
 import io
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -51,14 +52,23 @@ def test_the_known_shapes(name: str) -> None:
     _run(test())
 
 
+def _children_cpu() -> float:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
 def test_a_page_that_takes_too_much_cpu() -> None:
+    """Without the limit this page takes some 40 s."""
+
     async def test() -> None:
+        before = _children_cpu()
         deep = LINK + b"<div>" * 100_000 + b"</div>" * 100_000
         config_lets_it_through = ExtractConfig(cpu_seconds_max=Seconds(0.2), depth_max=10**9)
         worker = Worker(config_lets_it_through)
         found, after = await _closing(worker, deep, ORDINARY * 5000)
         assert found.parse_limit and found.hrefs == ["first"]
         assert worker.deaths == 1 and worker.starts == 2
+        assert _children_cpu() - before < 3.0  # 0.2 s, and the start of two processes
         assert not after.parse_limit and after.hrefs == ["x"]
 
     _run(test())

@@ -14,13 +14,16 @@ class NameServer(asyncio.DatagramProtocol):
     def __init__(self, records: dict[str, list[tuple[int, int, str]] | int | None]) -> None:
         self.records = records
         self.asked: list[tuple[str, int]] = []
-        self.held: asyncio.Event | None = None
 
-    async def start(self) -> str:
-        """Serve on a free port; return "127.0.0.1:port"."""
+    async def __aenter__(self) -> "NameServer":
+        """Serve on a free port; `address` is then "127.0.0.1:port"."""
         loop = asyncio.get_running_loop()
         self.transport, _ = await loop.create_datagram_endpoint(lambda: self, local_addr=("127.0.0.1", 0))
-        return f"127.0.0.1:{self.transport.get_extra_info('sockname')[1]}"
+        self.address = f"127.0.0.1:{self.transport.get_extra_info('sockname')[1]}"
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self.transport.close()
 
     def datagram_received(self, data: bytes, address: tuple[str, int]) -> None:
         name, kind, question = _question(data)
@@ -32,7 +35,7 @@ class NameServer(asyncio.DatagramProtocol):
         records = [] if isinstance(answer, int) else [r for r in answer if r[0] in (kind, CNAME)]
         head = data[:2] + struct.pack(">HHHHH", 0x8180 | rcode, 1, len(records), 0, 0)
         body = b"".join(_record(*record) for record in records)
-        self.transport.sendto(head + question + body, address)  # type: ignore[attr-defined]
+        self.transport.sendto(head + question + body, address)
 
 
 def _question(data: bytes) -> tuple[str, int, bytes]:

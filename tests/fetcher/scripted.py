@@ -31,19 +31,20 @@ Script = Sequence[bytes | Do | float]  # a float is a pause in seconds
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: 5\r\n\r\nhello"
 
-SMALL = FetchConfig(
+PATIENT = FetchConfig()
+HASTY = FetchConfig(
     connect_timeout=Seconds(0.2),
     tls_timeout=Seconds(0.2),
     header_timeout=Seconds(0.15),
     silence_timeout=Seconds(0.15),
     total_timeout=Seconds(2.0),
-)
+)  # for tests whose subject is a time limit
 LOOPBACK = NetworkConfig(allow_networks=("127.0.0.0/8",))
 
 
 def small(**changes: Any) -> FetchConfig:
-    """The small limits, with other values for some."""
-    return msgspec.structs.replace(SMALL, **changes)
+    """The defaults with small values for some limits; no other time limit is met on a busy machine."""
+    return msgspec.structs.replace(PATIENT, **changes)
 
 
 class Server:
@@ -106,7 +107,7 @@ class Server:
 
 
 def make_client(
-    fetch: FetchConfig = SMALL,
+    fetch: FetchConfig = PATIENT,
     *,
     identity: IdentityConfig | None = None,
     network: NetworkConfig = LOOPBACK,
@@ -126,11 +127,21 @@ async def _one(script: Script, config: FetchConfig, fields: dict[str, Any]) -> t
         await client.close()
 
 
-def fetch(*script: bytes | Do | float, config: FetchConfig = SMALL, **fields: Any) -> Fetch:
+def fetch(*script: bytes | Do | float, config: FetchConfig = PATIENT, **fields: Any) -> Fetch:
     """What the client makes of one scripted answer; `fields` are the request's."""
     return run(_one(script, config, fields))[0]
 
 
 def run(coroutine: Any) -> Any:
-    """Run on uvloop, as the crawler does."""
-    return uvloop.run(coroutine)
+    """Run on uvloop, as the crawler does, for at most 30 s.
+
+    The loop of a failed test is left open: closing it would wait for what the test left behind.
+    """
+    loop = uvloop.new_event_loop()
+    result = loop.run_until_complete(asyncio.wait_for(coroutine, 30.0))
+    for task in asyncio.all_tasks(loop):
+        task.cancel()
+    loop.run_until_complete(asyncio.sleep(0.0))
+    loop.run_until_complete(loop.shutdown_default_executor())
+    loop.close()
+    return result

@@ -2,13 +2,14 @@
 
 import asyncio
 import gzip
+import socket
 
 import pytest
 
 from crawler.config import ByteCount, IdentityConfig, NetworkConfig, Seconds
 from crawler.fetcher.request import Request
-from crawler.records import Blame, Outcome
-from tests.fetcher.scripted import OK, Do, Server, fetch, make_client, run, small
+from crawler.records import Blame, Fetch, Outcome
+from tests.fetcher.scripted import HASTY, OK, Do, Server, fetch, make_client, run, small
 
 
 def head(*lines: str, status: str = "HTTP/1.1 200 OK") -> bytes:
@@ -224,17 +225,18 @@ def test_broken_framing(name: str, script: list[bytes | Do | float], outcome: Ou
 
 # Section 8: limits of time and size.
 def test_no_header_in_time() -> None:
-    got = fetch(Do.HANG)
+    got = fetch(Do.HANG, config=HASTY)
     assert (got.outcome, got.blame) == (Outcome.HEADER_TIMEOUT, Blame.URL)
 
 
 def test_a_dripping_header_does_not_extend_its_time() -> None:
-    got = fetch(b"HTTP/1.1 200 OK\r\n", 0.06, b"X: 1\r\n", 0.06, b"Y: 1\r\n", 0.06, b"Z: 1\r\n", Do.HANG)
+    drip = [b"HTTP/1.1 200 OK\r\n", 0.06, b"X: 1\r\n", 0.06, b"Y: 1\r\n", 0.06, b"Z: 1\r\n", Do.HANG]
+    got = fetch(*drip, config=HASTY)
     assert got.outcome is Outcome.HEADER_TIMEOUT
 
 
 def test_silence_in_the_body() -> None:
-    got = fetch(head("Content-Length: 50") + b"hello", Do.HANG)
+    got = fetch(head("Content-Length: 50") + b"hello", Do.HANG, config=HASTY)
     assert (got.outcome, got.truncated, got.content) == (Outcome.TRUNCATED, "time", b"hello")
 
 
@@ -247,10 +249,11 @@ def test_the_whole_fetch_is_bounded() -> None:
 
 
 def test_a_slow_but_honest_answer_comes_whole() -> None:
+    """Each pause within the limit of silence, together longer."""
     parts: list[bytes | float] = [head("Content-Length: 5")]
     for byte in b"hello":
-        parts += [bytes([byte]), 0.05]
-    assert fetch(*parts).content == b"hello"
+        parts += [bytes([byte]), 0.08]
+    assert fetch(*parts, config=small(silence_timeout=Seconds(0.35))).content == b"hello"
 
 
 def test_the_limit_of_a_request_beats_the_clients() -> None:
@@ -283,6 +286,7 @@ def test_chunks_of_one_byte_are_bounded_on_the_wire() -> None:
     config = small(wire_bytes_max=ByteCount(10_000), header_bytes_max=ByteCount(1000))
     got = fetch(head(CHUNKED), b"000000001\r\nx\r\n" * 500, Do.POUR, config=config)
     assert (got.outcome, got.truncated) == (Outcome.FETCHED, "length")
+    assert got.wire_bytes < 21_000 + (64 << 10)
 
 
 def test_header_of_16_kib_field_and_128_fields_is_accepted() -> None:
@@ -427,8 +431,9 @@ def test_connections_are_kept_for_the_host_and_no_longer_than_asked() -> None:
         OK.replace(b"HTTP/1.1", b"HTTP/1.0"),
         head("Content-Length: 50") + b"x" * 50,
         head("Content-Length: 2", CHUNKED) + b"5\r\nhello\r\n0\r\n\r\n",
+        head(CHUNKED) + b"5\r\nhello\r\n0\r\n\r\nGARBAGE",
     ],
-    ids=["garbage", "second answer", "close", "HTTP/1.0", "truncated", "two lengths"],
+    ids=["garbage", "second answer", "close", "HTTP/1.0", "truncated", "two lengths", "after chunks"],
 )
 def test_connections_that_are_not_used_again(answer: bytes) -> None:
     """Nothing that one answer brought can be taken for the next one."""
@@ -552,25 +557,47 @@ def test_what_is_sent() -> None:
 
 
 def test_few_large_bodies_are_received_at_once() -> None:
-    """The second large body waits for the first, with its clocks stopped, and comes whole."""
+    """Further ones wait with their clocks stopped, and come whole after the whole fetch's time."""
 
     async def play() -> None:
-        config = small(large_body_bytes=ByteCount(100), large_bodies_max=1, total_timeout=Seconds(1.0))
-        client = make_client(config)
+        limits = {"total_timeout": Seconds(0.8), "silence_timeout": Seconds(0.8)}
+        client = make_client(small(large_body_bytes=ByteCount(100), large_bodies_max=1, **limits))
         await client.start()
-        drip: list[bytes | Do | float] = [head("Content-Length: 1000")]
-        drip += [b"x" * 200, 0.1] * 5
-        async with Server(drip) as server:
-            requests = [Request(server.url(host=f"{n}.test"), ("127.0.0.1",)) for n in range(4)]
-            tasks = [asyncio.create_task(client.fetch(request)) for request in requests]
+        start = head("Content-Length: 600") + b"x" * 200
+        first, late = [start, 0.3, b"x" * 400], [start, 0.7, b"x" * 200, 0.25, b"x" * 200]
+        async with Server(first, late) as server:
+
+            def begin(number: int) -> asyncio.Task[Fetch]:
+                request = Request(server.url(host=f"{number}.test"), ("127.0.0.1",))
+                return asyncio.create_task(client.fetch(request))
+
+            tasks = [begin(0)]
+            while not client._large:
+                await asyncio.sleep(0.005)
+            tasks += [begin(number) for number in range(1, 4)]
             while len(client._waiting) < 3:
-                await asyncio.sleep(0.01)
+                await asyncio.sleep(0.005)
             assert len(client._large) == 1 and len(client._active) == 4
-            assert all(connection._answer.held_bytes <= 400 for connection in client._waiting)  # type: ignore[union-attr]
-            tasks[3].cancel()
-            fetches = await asyncio.gather(*tasks[:3])
-            assert [(got.outcome, len(got.body)) for got in fetches] == [(Outcome.FETCHED, 1000)] * 3
+            tasks[2].cancel()
+            fetches = await asyncio.gather(tasks[0], tasks[1], tasks[3])
+            assert [(got.outcome, len(got.body)) for got in fetches] == [(Outcome.FETCHED, 600)] * 3
             assert not client._large and not client._waiting
+        await client.close()
+
+    run(play())
+
+
+def test_the_guard_stands_at_the_socket_too() -> None:
+    """Whatever address aiohttp comes up with, no socket is made for a denied one."""
+
+    async def play() -> None:
+        client = make_client(network=NetworkConfig())
+        await client.start()
+        factory = client._connector._connector._socket_factory
+        assert factory is not None
+        for family, address in ((socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1")):
+            with pytest.raises(OSError, match="not allowed"):
+                factory((family, socket.SOCK_STREAM, 0, "", (address, 80)))
         await client.close()
 
     run(play())

@@ -64,6 +64,10 @@ def test_cookie_rules(set_by: str, line: str, asked: str, sent: str) -> None:
     assert jar_of(set_by, line).header(split(asked), NOW) == sent
 
 
+def test_no_cookie_of_a_public_suffix_is_kept() -> None:
+    assert len(jar_of("http://a.co.uk/", "k=v; domain=co.uk", "l=v; domain=uk", "m=v; domain=a.co.uk")) == 1
+
+
 def test_longer_paths_first_then_older() -> None:
     jar = jar_of("http://a.test/x/", "a=1; path=/", "b=2; path=/x", "c=3; path=/", "a=9; path=/")
     assert jar.header(split("http://a.test/x/y"), NOW) == "b=2; a=9; c=3"

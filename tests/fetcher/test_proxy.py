@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from crawler.config import NetworkConfig
+from crawler.config import NetworkConfig, Seconds
 from crawler.fetcher.request import Request
 from crawler.records import Blame, Outcome
 from tests.fetcher.scripted import OK, Server, make_client, run, small
@@ -131,7 +131,7 @@ def test_a_proxy_that_hangs() -> None:
 
         silent = await asyncio.start_server(hang, "127.0.0.1", 0)
         port = silent.sockets[0].getsockname()[1]
-        client = make_client(small(proxy=f"http://127.0.0.1:{port}"))
+        client = make_client(small(proxy=f"http://127.0.0.1:{port}", connect_timeout=Seconds(0.2)))
         await client.start()
         got = await client.fetch(Request("https://host.test/"))
         assert (got.outcome, got.error) == (Outcome.PROXY_ERROR, "no connection in time")

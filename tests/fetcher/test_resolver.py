@@ -1,7 +1,9 @@
 """Names to addresses (`fetch-behaviour.md`, section 3), with a name server on loopback."""
 
 import asyncio
+import contextlib
 import random
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -45,6 +47,21 @@ ANSWERS = [
 ]
 
 
+@contextlib.asynccontextmanager
+async def serving(
+    records: dict[str, list[tuple[int, int, str]] | int | None] = RECORDS, **changes: object
+) -> AsyncIterator[tuple[Resolver, NameServer, VirtualClock]]:
+    """A resolver and the name server that it asks."""
+    clock = VirtualClock()
+    async with NameServer(dict(records)) as server:
+        config = NetworkConfig(dns_servers=(server.address,), **changes)  # type: ignore[arg-type]
+        resolver = Resolver(config, Guard(), clock)
+        try:
+            yield resolver, server, clock
+        finally:
+            await resolver.close()
+
+
 @pytest.mark.parametrize(
     ("name", "addresses", "kept", "outcome"), ANSWERS, ids=[row[0][:9] for row in ANSWERS]
 )
@@ -52,24 +69,20 @@ def test_answers(name: str, addresses: tuple[str, ...], kept: float | None, outc
     """What an answer comes to, that it is kept for its time, and asked for again after it."""
 
     async def play() -> None:
-        server, clock = NameServer(dict(RECORDS)), VirtualClock()
-        config = NetworkConfig(dns_servers=(await server.start(),), dns_timeout=Seconds(0.2))
-        resolver = Resolver(config, Guard(), clock)
-        got = await resolver.resolve(name)
-        assert (got.addresses, got.outcome) == (addresses, outcome)
-        assert bool(got.error) is (outcome is not None)
-        known = resolver.cached(name, clock.now())
-        if kept is None:
-            assert known is None, "a passing failure is not kept"
-        else:
+        async with serving(dns_timeout=Seconds(0.2)) as (resolver, server, clock):
+            got = await resolver.resolve(name)
+            assert (got.addresses, got.outcome) == (addresses, outcome)
+            assert bool(got.error) is (outcome is not None)
+            known = resolver.cached(name, clock.now())
+            if kept is None:
+                assert known is None, "a passing failure is not kept"
+                return
             assert known == got and got.expires == clock.now() + kept
             asked = len(server.asked)
             clock.advance(kept - 0.001)
             assert await resolver.resolve(name) == got and len(server.asked) == asked
             clock.advance(0.002)
             assert resolver.cached(name, clock.now()) is None
-        await resolver.close()
-        server.transport.close()
 
     run(play())
 
@@ -116,15 +129,10 @@ def test_a_hosts_file_that_is_not_there(tmp_path: Path) -> None:
 
 def test_aliases_share_the_least_ttl() -> None:
     async def play() -> None:
-        server, clock = (
-            NameServer({"alias.test": [(CNAME, 70, "alias.test"), (A, 500, "8.8.8.8")]}),
-            VirtualClock(),
-        )
-        resolver = Resolver(NetworkConfig(dns_servers=(await server.start(),)), Guard(), clock)
-        got = await resolver.resolve("alias.test")
-        assert (got.addresses, got.expires) == (("8.8.8.8",), clock.now() + 70.0)
-        await resolver.close()
-        server.transport.close()
+        records = {"alias.test": [(CNAME, 70, "alias.test"), (A, 500, "8.8.8.8")]}
+        async with serving(records) as (resolver, _, clock):  # type: ignore[arg-type]
+            got = await resolver.resolve("alias.test")
+            assert (got.addresses, got.expires) == (("8.8.8.8",), clock.now() + 70.0)
 
     run(play())
 
@@ -133,51 +141,40 @@ def test_one_look_up_in_flight_a_name_and_few_in_all() -> None:
     """Twenty callers of one name cost one look-up; dead names wait for one another, bounded."""
 
     async def play() -> None:
-        server = NameServer(dict(RECORDS))
-        config = NetworkConfig(
-            dns_servers=(await server.start(),), dns_timeout=Seconds(0.1), dns_concurrency=2
-        )
-        resolver = Resolver(config, Guard(), VirtualClock())
-        found = await asyncio.gather(*(resolver.resolve("both.test") for _ in range(20)))
-        assert len(set(found)) == 1
-        assert sorted(kind for name, kind in server.asked if name == "both.test") == [A, AAAA]
-        for number in range(4):
-            server.records[f"dead{number}.test"] = None
-        loop = asyncio.get_running_loop()
-        before = loop.time()
-        await asyncio.gather(*(resolver.resolve(f"dead{number}.test") for number in range(4)))
-        assert 0.19 <= loop.time() - before < 0.5, "two at a time"
-        await resolver.close()
-        server.transport.close()
+        async with serving(dns_timeout=Seconds(0.1), dns_concurrency=2) as (resolver, server, _):
+            found = await asyncio.gather(*(resolver.resolve("both.test") for _ in range(20)))
+            assert len(set(found)) == 1
+            assert sorted(kind for name, kind in server.asked if name == "both.test") == [A, AAAA]
+            for number in range(4):
+                server.records[f"dead{number}.test"] = None
+            loop = asyncio.get_running_loop()
+            before = loop.time()
+            await asyncio.gather(*(resolver.resolve(f"dead{number}.test") for number in range(4)))
+            assert loop.time() - before >= 0.19, "two at a time"
 
     run(play())
 
 
 def test_a_caller_that_gives_up_does_not_end_the_look_up_of_others() -> None:
     async def play() -> None:
-        server = NameServer(dict(RECORDS))
-        resolver = Resolver(NetworkConfig(dns_servers=(await server.start(),)), Guard(), VirtualClock())
-        first = asyncio.create_task(resolver.resolve("both.test"))
-        second = asyncio.create_task(resolver.resolve("both.test"))
-        await asyncio.sleep(0)
-        first.cancel()
-        assert (await second).addresses
-        await resolver.close()
-        server.transport.close()
+        async with serving() as (resolver, _, _clock):
+            first = asyncio.create_task(resolver.resolve("both.test"))
+            second = asyncio.create_task(resolver.resolve("both.test"))
+            await asyncio.sleep(0)
+            first.cancel()
+            assert (await second).addresses
 
     run(play())
 
 
 def test_closing_ends_what_runs() -> None:
     async def play() -> None:
-        server = NameServer(dict(RECORDS))
-        resolver = Resolver(NetworkConfig(dns_servers=(await server.start(),)), Guard(), VirtualClock())
-        task = asyncio.create_task(resolver.resolve("silent.test"))
-        await asyncio.sleep(0.01)
-        await resolver.close()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        server.transport.close()
+        async with serving() as (resolver, _, _clock):
+            task = asyncio.create_task(resolver.resolve("silent.test"))
+            await asyncio.sleep(0.01)
+            await resolver.close()
+            with pytest.raises(asyncio.CancelledError):
+                await task
 
     run(play())
 

@@ -136,6 +136,7 @@ class Crawl:
         self._events: list[tuple[float, int, Callable[[], None]]] = []
         self._tick = 0
         self.requests: list[Request] = []
+        self._fetching: dict[int, tuple[Errand, float]] = {}
         self.done: list[str] = []  # URLs whose decision is committed and final
         self.handed: list[Errand] = []
         self.checking = True
@@ -200,6 +201,8 @@ class Crawl:
         else:
             fetch = self._answer(errand, self.now)
         began = self.now
+        if errand.task is not Task.DENIED:
+            self._fetching[errand.host] = (errand, began)
         self._after(fetch.took, lambda: self._ended(errand, fetch, began))
 
     def _resolved(self, errand: Errand) -> None:
@@ -211,7 +214,7 @@ class Crawl:
             self.frontier.resolved(errand, answer, self.now + 3600, self.now)
 
     def _ended(self, errand: Errand, fetch: Fetch, began: float) -> None:
-        if errand.task is not Task.DENIED:
+        if self._fetching.pop(errand.host, None):
             self.requests.append(
                 Request(
                     errand.hostname, errand.address, errand.url, errand.task, began, self.now, fetch.outcome
@@ -219,8 +222,6 @@ class Crawl:
             )
         if errand.task is Task.ROBOTS:
             self.robots.fetched(errand, self.now)
-            self.frontier.robots_done(errand, fetch, self.now)
-            return
         decision = self.frontier.settle(errand, fetch, self.now)
         if decision.end == "done":
             new = self._links(errand)
@@ -235,9 +236,16 @@ class Crawl:
         batch = self.store.batch()
         self.frontier.stage(decision, batch)
         self.store.write(batch)
-        if decision.end == "done":
+        if decision.end == "done" and decision.errand.task is not Task.ROBOTS:
             self.done.append(decision.errand.url)
         self.frontier.release(decision, self.now)
+
+    def cut_off(self) -> list[Request]:
+        """The requests in flight, as the server's log shows them when the process is killed now."""
+        return [
+            Request(errand.hostname, errand.address, errand.url, errand.task, began, self.now, Outcome.RESET)
+            for errand, began in self._fetching.values()
+        ]
 
     def stop(self) -> None:
         """A clean stop: what is in flight ends, then everything is stored."""

@@ -55,9 +55,10 @@ class Site:
     """A page cache with a store and a clock, and `visit` for a whole group of answers."""
 
     def __init__(self, directory: Path, store: KeyValue | None = None, **options: Any) -> None:
-        config = {
-            name: options.pop(name) for name in ("store", "segment_bytes", "gzip_level") if name in options
+        config: dict[str, Any] = {
+            name: options.pop(name) for name in ("segment_bytes", "gzip_level") if name in options
         }
+        config["store"] = options.pop("bodies", "raw")
         self.store = store if store is not None else MemoryStore(keep_durable=True)
         self.cache = PageCache(directory, self.store, PagesConfig(**config), process="p0", **options)
         self.now = START

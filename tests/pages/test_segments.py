@@ -19,7 +19,9 @@ def _opening(name: str, now: float) -> bytes:
 
 def _writer(folder: Path, *, segment_bytes: int = 1000, serial: int = 0) -> segments.SegmentWriter:
     folder.mkdir(exist_ok=True)
-    return segments.SegmentWriter(folder, "crawl-p0", segment_bytes=segment_bytes, serial=serial, opening=_opening)
+    return segments.SegmentWriter(
+        folder, "crawl-p0", segment_bytes=segment_bytes, serial=serial, opening=_opening
+    )
 
 
 def _member(text: str) -> bytes:
@@ -124,7 +126,11 @@ def test_a_file_in_the_folder_s_place_is_named(tmp_path: Path) -> None:
 
 def test_serials_go_on_after_the_largest() -> None:
     assert segments.next_serial([]) == 0
-    names = ["crawl-p0-20231114221320-00009.warc.gz", "crawl-p0-20231114221320-123456.warc.gz", "foreign.warc.gz"]
+    names = [
+        "crawl-p0-20231114221320-00009.warc.gz",
+        "crawl-p0-20231114221320-123456.warc.gz",
+        "foreign.warc.gz",
+    ]
     assert segments.next_serial(names) == 123_457
 
 

@@ -1,5 +1,6 @@
 """Records: what they hold, and that no server can write one of its own."""
 
+import base64
 import gzip
 import hashlib
 import io
@@ -15,6 +16,7 @@ from warcio.archiveiterator import ArchiveIterator
 from warcio.checker import Checker
 
 from crawler.pages import reading, warc
+from crawler.records import Extracted
 from tests.pages.support import HTML, START, Site, fetch, not_modified
 
 DATE = b"2023-11-14T22:13:20Z"
@@ -34,11 +36,16 @@ def test_date_and_digest_text() -> None:
     assert warc.digest_text(hashlib.sha1(b"").digest()) == b"sha1:3I42H3S6NNFQ2MSVX7XZKYAYSCX5QBYJ"
 
 
-def test_record_ids_are_version_4_uuids() -> None:
-    identity = warc.record_id(lambda count: bytes(range(0xF0, 0xF0 + count)))
-    assert re.fullmatch(
-        rb"<urn:uuid:[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}>", identity
-    )
+def test_record_ids_are_distinct_version_4_uuids() -> None:
+    identities = warc.record_ids(lambda count: bytes(range(0xF0, 0xF0 + count)), 16)
+    form = rb"<urn:uuid:[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}>"
+    assert all(re.fullmatch(form, identity) for identity in identities)
+    assert len(set(identities)) == 16
+
+
+@given(st.binary(min_size=20, max_size=20))
+def test_base32_is_that_of_the_standard_library(digest: bytes) -> None:
+    assert warc.base32(digest) == base64.b32encode(digest)
 
 
 @given(ANY_HEADERS, st.binary(max_size=300), st.binary(max_size=40))
@@ -96,11 +103,15 @@ def test_a_hostile_url_or_reason_ends_no_line() -> None:
             [(b"X-Crawler-Transfer-Encoding", b"chunked"), (b"A", b"b"), (b"Content-Length", b"5")],
         ),
         ([(b"A", b"b")], 5, False, [(b"A", b"b")]),
+        ([(b"Content-Length", b"9")], None, False, [(b"Content-Length", b"9")]),
+        ([(b"Transfer-Encoding", b"x")], None, False, [(b"X-Crawler-Transfer-Encoding", b"x")]),
         ([(b"Content-Encoding", b"gzip")], 5, False, [(b"Content-Encoding", b"gzip")]),
         ([(b"Content-Encoding", b"gzip")], 5, True, [(b"X-Crawler-Content-Encoding", b"gzip")]),
     ],
 )
-def test_stored_headers(headers: warc.Headers, length: int, decoded: bool, stored: warc.Headers) -> None:
+def test_stored_headers(
+    headers: warc.Headers, length: int | None, decoded: bool, stored: warc.Headers
+) -> None:
     assert warc.stored_headers(headers, length, decoded=decoded) == stored
 
 
@@ -162,7 +173,8 @@ def test_the_records_of_a_capture_name_one_another(tmp_path: Path) -> None:
     site = Site(tmp_path)
     site.visit(fetch("http://site.example/via"), 5)
     answer = fetch("http://site.example/p", b"body", tls_ok=False, truncated="time", version="HTTP/1.0")
-    site.visit(answer, 6, via=5, depth=3, redirects=1)
+    directives = Extracted(base=answer.url, nofollow=True, noarchive=True)
+    site.visit(answer, 6, directives, via=5, depth=3, redirects=1)
     site.cache.close()
     response, request, metadata = list(reading.records(site.segments()[0]))[-3:]
     assert [response.kind, request.kind, metadata.kind] == ["response", "request", "metadata"]
@@ -180,6 +192,7 @@ def test_the_records_of_a_capture_name_one_another(tmp_path: Path) -> None:
         "redirects": "1",
         "fetchTimeMs": "250",
         "outcome": "fetched",
+        "robots": "nofollow noarchive",
         "tls": "not verified",
     }
 

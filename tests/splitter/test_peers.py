@@ -8,18 +8,20 @@ import subprocess
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
+import msgspec
 import pytest
 import uvloop
 
 from crawler.clock import SystemClock
 from crawler.config import SplitterConfig
-from crawler.errors import ConfigError
+from crawler.errors import ConfigError, DamageError
 from crawler.splitter.crawlwide import CrawlWide, Progress
 from crawler.splitter.inbox import Inbox
 from crawler.splitter.outbox import Outbox
 from crawler.splitter.partition import Partition
 from crawler.splitter.peers import (
     Peers,
+    check_limits,
     is_loopback,
     listen_address,
     parse_address,
@@ -60,8 +62,13 @@ class Process:
             secret=secret,
         )
         self.news = asyncio.Event()
+        self.failures: list = []
         self.peers = Peers(
-            self.common, {other: ("127.0.0.1", 1) for other in self.others}, SystemClock(), self.on_news
+            self.common,
+            {other: ("127.0.0.1", 1) for other in self.others},
+            SystemClock(),
+            on_news=self.on_news,
+            on_failure=self.failures.append,
         )
 
     def on_news(self) -> None:
@@ -142,8 +149,6 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def with_tls(folder: Path, name: str = "node") -> SplitterConfig:
-    import msgspec
-
     return msgspec.structs.replace(
         CONFIG,
         tls_certificate=str(folder / f"{name}.pem"),
@@ -274,6 +279,43 @@ def test_noise_is_answered_and_closed(noise: bytes) -> None:
     run(main, use_uvloop=False)
 
 
+@pytest.mark.parametrize("use_uvloop", [False, True], ids=["asyncio", "uvloop"])
+def test_a_failed_tls_handshake_leaves_nothing_behind(use_uvloop: bool, authority: Path) -> None:
+    async def main() -> None:
+        p0 = Process("p0", with_tls(authority))
+        host, port = await p0.peers.start()
+        for noise in (b"", b"GET / HTTP/1.1\r\n\r\n"):
+            reader, writer = await asyncio.open_connection(host, port)
+            writer.write(noise)
+            if noise:
+                await asyncio.wait_for(reader.read(), 5)
+            writer.close()
+            await reached(lambda: p0.peers.last_ending.get("a stranger to us", "") != "")
+            p0.peers.last_ending.clear()
+            await reached(lambda: len(p0.peers._doorkeeper) == 0)
+        await p0.peers.close()
+
+    run(main, use_uvloop=use_uvloop)
+
+
+def test_a_connection_whose_place_was_taken_is_closed_at_once() -> None:
+    """The same process dials again: the old connection goes now, not at its next heartbeat."""
+
+    async def main() -> None:
+        config = msgspec.structs.replace(CONFIG, heartbeat=1000, backoff_min=1000, backoff_max=1000)
+        p0, p1 = Process("p0", config), Process("p1", config)
+        p0.peers.set_address("p1", await p1.peers.start())
+        await p0.peers.start()
+        await reached(lambda: p0.peers.status()["p1"]["connected"])
+        again = asyncio.create_task(p0.peers._attempt("p1"))
+        await reached(lambda: "closed by the peer" in p0.peers.last_ending.get("p1", ""))
+        assert p0.peers.status()["p1"]["connected"]
+        await asyncio.gather(p0.peers.close(), p1.peers.close())
+        await again
+
+    run(main, use_uvloop=False)
+
+
 def test_a_peer_that_does_not_answer_costs_one_attempt_a_backoff() -> None:
     """Nothing listens there: the process lives on and its links wait."""
 
@@ -286,6 +328,34 @@ def test_a_peer_that_does_not_answer_costs_one_attempt_a_backoff() -> None:
         await p0.peers.close()
 
     run(main, use_uvloop=True)
+
+
+def test_a_damaged_outbox_is_a_failure_of_the_process() -> None:
+    async def main() -> None:
+        p0, p1 = Process("p0", CONFIG), Process("p1", CONFIG)
+        p0.commit([("p1", p0.links_for("p1", 10))])
+        ((key, entry),) = p0.store.scan(b"o/", b"o0")
+        p0.store._data[key] = entry[:-1] + b"\xff\xff"
+        await start(p0, p1)
+        await reached(lambda: bool(p0.failures))
+        assert isinstance(p0.failures[0], DamageError)
+        await asyncio.gather(p0.peers.close(), p1.peers.close())
+
+    run(main, use_uvloop=False)
+
+
+@pytest.mark.parametrize(
+    "limits",
+    [
+        {"frame_bytes_max": 2 << 20},
+        {"frame_bytes_max": 20_000},
+        {"window_bytes": 8000},
+        {"entry_bytes": 1 << 20},
+    ],
+)
+def test_limits_that_contradict_one_another_are_a_config_error(limits: dict[str, int]) -> None:
+    with pytest.raises(ConfigError, match="bytes"):
+        check_limits(SplitterConfig(**limits))
 
 
 def test_only_loopback_is_listened_on_without_a_secret() -> None:

@@ -109,7 +109,7 @@ def verdict(url: str, flags: int = 0, **options: bool) -> str:
         ("http://a.example/docs/x", ""),
         ("https://b.example/x", ""),
         ("http://c.example/docs/x", rules.SCOPE),
-        ("http://a.example" + "/s/t/u/v/w/w/x" * 3, "path_segments"),
+        ("http://a.example" + "/docs/t/u/v/w/w/x" * 3, "path_segments"),
         ("http://a.example/docs/x/x/x/", "repeated_segments"),
         ("http://a.example/docs/x.ZIP", rules.EXTENSION),
         ("http://a.example/docs/x.tar.gz?v=1", rules.EXTENSION),

@@ -63,10 +63,10 @@ def test_directory_speaks_for_its_files(path: str, name: str, segments_max: int,
     """A rule or "" of the directory is the verdict on each of its files; None leaves it open."""
     limits = {"segments_max": segments_max, "repeats_max": repeats_max}
     directory = HOST + path[: path.rindex("/") + 1]
-    known = directory_trap(directory, **limits)
-    verdict = trap(directory + name, **limits)
+    known = directory_trap(directory, *limits.values())
+    verdict = trap(directory + name, *limits.values())
     assert known is None or known == verdict
-    assert not known or trap(directory + "x/y/" + name, **limits)  # once a trap, always a trap
+    assert not known or trap(directory + "x/y/" + name, *limits.values())  # once a trap, always a trap
 
 
 def test_common_directories_are_settled() -> None:

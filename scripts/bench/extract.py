@@ -1,0 +1,86 @@
+"""What extraction costs beyond the bare parse, on real pages.
+
+    python scripts/bench/extract.py [--pages 200] [--least 20000] [--most 100000] DIR...
+
+Reads HTML files below the directories, and prints for each part the CPU time a
+page (least of several rounds) and its ratio to the bare parse of the same run.
+"""
+
+import argparse
+import random
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from selectolax.lexbor import LexborHTMLParser
+
+from crawler.config import ExtractConfig
+from crawler.extract.decode import to_utf8
+from crawler.extract.findings import Context, Findings
+from crawler.extract.guard import Judgement, judge
+from crawler.extract.links import _take_elements, extract_page
+from crawler.extract.scan import scan
+
+CONFIG = ExtractConfig()
+PAGE = Context("http://h.example/dir/page.html", "", "crawler")
+ROUNDS = 15
+
+
+def _pages(folders: list[Path], count: int, least: int, most: int) -> list[bytes]:
+    files = sorted(path for folder in folders for path in folder.rglob("*.html") if not path.is_symlink())
+    random.Random(1).shuffle(files)
+    pages = (path.read_bytes() for path in files if least <= path.stat().st_size <= most)
+    return [page for page, _ in zip(pages, range(count), strict=False)]
+
+
+def _costs(parts: dict[str, Callable[[int], object]], count: int) -> dict[str, float]:
+    """Seconds of CPU a page for each part: the least of some rounds, each of which runs all parts."""
+    best = dict.fromkeys(parts, float("inf"))
+    for _ in range(ROUNDS):
+        for name, work in parts.items():
+            began = time.process_time()
+            for number in range(count):
+                work(number)
+            best[name] = min(best[name], (time.process_time() - began) / count)
+    return best
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("folders", nargs="+", type=Path)
+    parser.add_argument("--pages", type=int, default=200)
+    parser.add_argument("--least", type=int, default=20_000)
+    parser.add_argument("--most", type=int, default=100_000)
+    options = parser.parse_args()
+    pages = _pages(options.folders, options.pages, options.least, options.most)
+    count = len(pages)
+    utf8 = [to_utf8(page)[0] for page in pages]
+    trees = [LexborHTMLParser(page) for page in utf8]
+    links = sum(len(extract_page(page, PAGE, CONFIG).hrefs) for page in pages) / count
+    anchors = sum(len(tree.css("a[href]")) for tree in trees) / count
+    size = sum(map(len, pages)) / count
+    print(f"{count} pages, mean {size:,.0f} bytes, {anchors:.0f} anchors, {links:.0f} distinct links")
+    print("judged:", {kind.value: sum(judge(page, CONFIG) is kind for page in utf8) for kind in Judgement})
+    parts: dict[str, Callable[[int], object]] = {
+        "bare parse": lambda n: LexborHTMLParser(utf8[n]),
+        "parse and css('a') with attributes": lambda n: [
+            node.attributes.get("href") for node in LexborHTMLParser(utf8[n]).css("a")
+        ],
+        "charset": lambda n: to_utf8(pages[n]),
+        "judge": lambda n: judge(utf8[n], CONFIG),
+        "elements": lambda n: _take_elements(trees[n], Findings(PAGE)),
+        "extract_page in all": lambda n: extract_page(pages[n], PAGE, CONFIG),
+        "plain scan": lambda n: scan(pages[n], PAGE, CONFIG),
+    }
+    costs = _costs(parts, count)
+    for name, cost in costs.items():
+        print(f"{name:36s} {cost * 1e6:8.1f} us  {cost / costs['bare parse']:6.3f}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,144 @@
+"""Kill -9 and power cuts at every step of group, flush and compaction: each URL is still handed out once.
+
+The stream's first links are the truth. After a crash the store is opened again, the stream goes on
+where the store says it stopped, and the frontier must have received exactly that truth, in order.
+"""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from crawler.storage.kv import LevelStore, MemoryStore
+from tests.due import crash_child
+from tests.forms import ROOT
+
+STEPS = [
+    "links file begun",
+    "links written",
+    "links synced",
+    "group staged",
+    "group durable",
+    "flush joined",
+    "flush written",
+    "flush synced",
+    "flush renamed",
+    "flush named",
+    "flush staged",
+    "flush durable",
+    "flush finished",
+    "compaction written",
+    "compaction synced",
+    "compaction renamed",
+    "compaction named",
+    "compaction staged",
+    "compaction durable",
+    "run unlinked",
+]
+
+
+def test_the_steps_are_all_there_are(tmp_path: Path) -> None:
+    """No step of the stream is missing above, and each comes often enough to crash at it."""
+    seen: list[str] = []
+    store = MemoryStore()
+    crash_child.feed(store, crash_child.open_due(tmp_path, store, seen.append), seen.append)
+    assert set(seen) == set(STEPS)
+    assert all(seen.count(step) >= 3 for step in STEPS)
+    assert crash_child.handed_out(store) == crash_child.expected()
+    assert 60 < len(crash_child.expected()) < 12 * crash_child.GROUPS / 2
+
+
+def _finish(directory: Path, store) -> None:
+    due = crash_child.open_due(directory, store)
+    due._check()
+    crash_child.feed(store, due)
+    due._check()
+    assert due.check() == []
+    assert crash_child.handed_out(store) == crash_child.expected()
+    assert len(list((directory / "due").iterdir())) == len(due._known.runs), "an orphan was left"
+    due.close()
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_kill_9(tmp_path: Path, step: str) -> None:
+    child = subprocess.run(
+        [sys.executable, "-m", "tests.due.crash_child", str(tmp_path), step, "3"],
+        cwd=ROOT,
+        check=False,
+        capture_output=True,
+    )
+    assert child.returncode == -signal.SIGKILL, child.stderr.decode()
+    store = LevelStore(tmp_path / "store")
+    _finish(tmp_path, store)
+    store.close()
+
+
+class Crash(BaseException):
+    """Not an Exception, so that nothing on the way catches it."""
+
+
+class DurableImage:
+    """What a power cut leaves: names as of the last sync of their folder, bytes of their file."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._names: dict[str, dict[str, int]] = {}
+        self._contents: dict[int, bytes] = {}
+        for call in ("fsync", "fdatasync"):
+            monkeypatch.setattr(os, call, self._sync)
+
+    def _sync(self, descriptor: int) -> None:
+        path = os.readlink(f"/proc/self/fd/{descriptor}")
+        if os.path.isdir(path):
+            self._names[path] = {entry.name: entry.inode() for entry in os.scandir(path)}
+        else:
+            self._contents[os.fstat(descriptor).st_ino] = Path(path).read_bytes()
+
+    def restore(self, directory: Path) -> None:
+        """Make the directory what it would be after the cut."""
+        for folder in ("due", "links"):
+            shutil.rmtree(directory / folder, ignore_errors=True)
+            (directory / folder).mkdir()
+            for name, inode in self._names.get(str(directory / folder), {}).items():
+                (directory / folder / name).write_bytes(self._contents.get(inode, b""))
+
+
+@pytest.mark.parametrize("occurrence", [1, 2, 5])
+@pytest.mark.parametrize("step", STEPS)
+def test_power_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str, occurrence: int) -> None:
+    """Only what was synced is there again: no batch may count on more."""
+    left = occurrence
+
+    def crash(name: str) -> None:
+        nonlocal left
+        left -= name == step
+        if left == 0:
+            raise Crash(name)
+
+    store = MemoryStore(keep_durable=True)
+    with monkeypatch.context() as patched:
+        image = DurableImage(patched)
+        with pytest.raises(Crash):
+            crash_child.feed(store, crash_child.open_due(tmp_path, store, crash), crash)
+        image.restore(tmp_path)
+    _finish(tmp_path, MemoryStore(store.durable))
+
+
+def test_a_crash_in_the_recovery_itself(tmp_path: Path) -> None:
+    """Ten crashes in a row, each a step further, then to the end."""
+    store = MemoryStore()
+    for fatal in range(1, 60, 6):
+        left = fatal
+
+        def crash(name: str) -> None:
+            nonlocal left
+            left -= 1
+            if left == 0:
+                raise Crash(name)
+
+        with pytest.raises(Crash):
+            crash_child.feed(store, crash_child.open_due(tmp_path, store, crash), crash)
+    _finish(tmp_path, store)

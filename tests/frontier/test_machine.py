@@ -1,0 +1,359 @@
+"""Random operations on a frontier with a front of two to four hosts, judged by a model.
+
+The model is a dict from URL to what must hold of it; politeness is judged by
+the instants of the errands alone. Batches are written in order, but late; a
+crash drops those that were not. `_check` runs after each step. At the end all
+answers are good and every URL must come to its end.
+"""
+
+import random
+import re
+from collections import deque
+from typing import Any
+
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from crawler.frontier.discovery import Frontier
+from crawler.records import Blame, Errand, Fetch, Outcome, Task
+from crawler.storage.kv import MemoryStore
+from tests.frontier.model import Answer, Hash, config, domain_of, link
+
+HOSTS = [f"{sub}.{domain}.org" for domain in "ab" for sub in "wxyz"] + ["[::1]", "10.1.1.1"]
+ADDRESSES = {name: (f"10.0.0.{index // 3}",) for index, name in enumerate(HOSTS)}
+DELAY = 1.0
+SETTINGS = config(
+    politeness={
+        "delay": DELAY,
+        "delay_factor": 2.0,
+        "backoff_first": 4,
+        "backoff_max": 16,
+        "give_up_after": "1 d",
+    },
+    frontier={
+        "front_factor": 2,
+        "read_ahead": 2,
+        "later_max": 3,
+        "address_waiters_max": 1,
+        "retry_delays": [3, 5],
+    },
+)
+GOOD = (Outcome.FETCHED, Blame.NONE, 200)
+ANSWERS = [
+    GOOD,
+    (Outcome.GONE, Blame.NONE, 404),
+    (Outcome.TEMPORARY, Blame.URL, 500),
+    (Outcome.HEADER_TIMEOUT, Blame.URL, 0),
+    (Outcome.HOST_BUSY, Blame.HOST, 429),
+    (Outcome.RESET, Blame.HOST, 0),
+]
+
+
+class PickyRobots:
+    """`/private` is denied; each robots.txt must be asked once; port 81's is unreachable for a while."""
+
+    def __init__(self) -> None:
+        self.known: set[str] = set()
+        self.reachable_at = 0.0
+
+    def verdict(self, authority: str, target: str, now: float) -> Answer:
+        if authority.endswith(":81") and now < self.reachable_at:
+            return Answer("wait", self.reachable_at)
+        if authority not in self.known:
+            return Answer("fetch")
+        return Answer("denied" if target.startswith("/private") else "allowed")
+
+    def crawl_delay(self, authority: str) -> float | None:
+        return 3.0 if "z.b.org" in authority else None
+
+
+class FrontierMachine(RuleBasedStateMachine):
+    """`out` are errands with the answer still to come, `commits` what waits for the writer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.now = 1_000_000.0
+        self.store = MemoryStore()
+        self.robots = PickyRobots()
+        self.count = 0
+        self.waiting: dict[str, Any] = {}  # URL -> link, added but not done
+        self.uncommitted: set[str] = set()
+        self.done: set[str] = set()
+        self.blocked: set[str] = set()
+        self.free_at: dict[str, float] = {}  # host, address -> no request before
+        self.durable: dict[str, float] = {}  # host -> `free_at` of its last committed page
+        self.busy: set[str] = set()
+        self._open(clean=True)
+
+    def _open(self, clean: bool) -> None:
+        self.out: list[tuple[Errand, float]] = []
+        self.commits: deque[tuple[str, Any]] = deque()
+        self.borrowed: list[str] = []
+        self.frontier = Frontier(
+            self.store,
+            SETTINGS,
+            robots=self.robots,
+            fingerprinter=Hash(),
+            registrable_domain=domain_of,
+            concurrency=2,
+            rng=random.Random(7),
+        )
+        self.frontier.open(self.now, clean)
+
+    # ---- what can happen ----
+
+    @rule(data=st.data(), count=st.integers(1, 6))
+    def add(self, data: st.DataObject, count: int) -> None:
+        links = []
+        for _ in range(count):
+            self.count += 1
+            host = data.draw(st.sampled_from(HOSTS))
+            scheme = data.draw(st.sampled_from(["https://{}", "http://{}", "http://{}:81"]))
+            path = data.draw(st.sampled_from(["/a", "/private", "/retire", "/?q=1"]))
+            links.append(link(f"{scheme.format(host)}{path}{self.count}", depth=data.draw(st.integers(0, 3))))
+        self._add(links)
+
+    def _add(self, links: list[Any]) -> None:
+        batch = self.store.batch()
+        for chunk in (links[:2], links[2:]):
+            self.frontier.add(chunk, batch, self.now)
+        self.waiting.update((item.url, item) for item in links)
+        self.uncommitted.update(item.url for item in links)
+        self.commits.append(("add", (batch, links)))
+
+    @rule()
+    def take(self) -> None:
+        errand = self.frontier.take(self.now)
+        if errand is None:
+            wakeup = self.frontier.next_wakeup(self.now)
+            assert wakeup is None or wakeup > self.now
+            return
+        assert errand.hostname not in self.blocked
+        assert errand.hostname not in self.busy, "two errands on a host"
+        self.busy.add(errand.hostname)
+        if errand.task in (Task.PAGE, Task.DENIED):
+            assert errand.url in self.waiting and errand.url not in self.done
+            assert errand.fingerprint == self.waiting[errand.url].fingerprint
+            assert errand.depth == self.waiting[errand.url].depth
+            assert (errand.task is Task.DENIED) == ("/private" in errand.url)
+        if errand.task in (Task.PAGE, Task.ROBOTS):
+            self._judge_start(errand)
+        self.out.append((errand, self.now))
+
+    def _judge_start(self, errand: Errand) -> None:
+        assert errand.address in ADDRESSES[errand.hostname]
+        for name in (errand.hostname, errand.address):
+            assert self.now >= self.free_at.get(name, 0.0), (name, self.free_at[name] - self.now)
+        assert errand.address not in self.busy, "two requests at an address"
+        self.busy.add(errand.address)
+
+    @precondition(lambda self: self.out)
+    @rule(data=st.data(), answer=st.sampled_from(ANSWERS), retry_after=st.sampled_from([0.0, 0.0, 7.0]))
+    def end(self, data: st.DataObject, answer: Any, retry_after: float) -> None:
+        index = data.draw(st.integers(0, len(self.out) - 1))
+        self._end(index, answer, retry_after)
+
+    def _end(self, index: int, answer: Any, retry_after: float = 0.0) -> None:
+        errand, began = self.out.pop(index)
+        if errand.task is Task.RESOLVE:
+            self._end_look_up(errand, answer)
+            return
+        outcome, blame, status = (
+            (Outcome.ROBOTS_DENIED, Blame.NONE, 0) if errand.task is Task.DENIED else answer
+        )
+        took = self.now - began
+        fetch = Fetch(errand.url, outcome, blame, status, took=took, retry_after=retry_after)
+        if errand.task is not Task.DENIED:
+            self._end_request(errand, fetch)
+        if errand.task is Task.ROBOTS:
+            self.robots.known.add(errand.url.removesuffix("/robots.txt"))
+        self.commits.append(("page", self.frontier.settle(errand, fetch, self.now)))
+
+    def _end_look_up(self, errand: Errand, answer: Any) -> None:
+        if answer[1] is Blame.HOST:
+            fetch = Fetch("", Outcome.DNS_ERROR, Blame.HOST)
+            self.frontier.release(self.frontier.settle(errand, fetch, self.now), self.now)
+        else:
+            self.frontier.resolved(errand, ADDRESSES[errand.hostname], self.now + 20.0, self.now)
+        self.busy.discard(errand.hostname)
+
+    def _end_request(self, errand: Errand, fetch: Fetch) -> None:
+        gap = max(DELAY, min(2.0 * fetch.took, 30.0), fetch.retry_after)
+        if errand.hostname == "z.b.org" and errand.task is Task.PAGE:
+            gap = max(gap, 3.0)
+        if fetch.blame is Blame.HOST:
+            gap = max(gap, 4.0)
+        self.free_at[errand.hostname] = self.now + gap
+        self.free_at[errand.address] = self.now + 0.5
+
+    @precondition(lambda self: self.commits)
+    @rule()
+    def commit(self) -> None:
+        kind, item = self.commits.popleft()
+        if kind == "add":
+            batch, links = item
+            self.store.write(batch)
+            self.uncommitted.difference_update(entry.url for entry in links)
+            self.frontier.committed(batch, self.now)
+            return
+        batch = self.store.batch()
+        self.frontier.stage(item, batch)
+        self.store.write(batch)
+        if item.end == "done":
+            assert item.errand.url not in self.done
+            self.done.add(item.errand.url)
+            del self.waiting[item.errand.url]
+        self.durable[item.errand.hostname] = self.free_at.get(item.errand.hostname, 0.0)
+        self.frontier.release(item, self.now)
+        self.busy -= {item.errand.hostname, item.errand.address}
+
+    @rule(seconds=st.sampled_from([0.01, 0.3, 1.0, 5.0, 30.0, 200.0]))
+    def wait(self, seconds: float) -> None:
+        self.now += seconds
+
+    @rule()
+    def wait_for_wakeup(self) -> None:
+        wakeup = self.frontier.next_wakeup(self.now)
+        if wakeup is not None:
+            self.now = max(self.now, wakeup)
+
+    @rule(seconds=st.sampled_from([0.0, 0.2, 60.0]))
+    def crash(self, seconds: float) -> None:
+        """What was not written is gone; the eliminator, in the same batches, gives its URLs again."""
+        self._forget_requests()
+        self.now += seconds
+        again = [self.waiting[url] for url in sorted(self.uncommitted)]
+        self.uncommitted.clear()
+        self._open(clean=False)
+        for host in HOSTS:  # a block is stored with the next batch only
+            if host in self.blocked:
+                self.frontier.block(host)
+            else:
+                self.frontier.unblock(host, self.now)
+        if again:
+            self._add(again)
+
+    def _forget_requests(self) -> None:
+        """What was cut off, or not committed, leaves the least gap; what was committed its own."""
+        for errand, _ in self.out:
+            if errand.task in (Task.PAGE, Task.ROBOTS):
+                self._end_request(errand, Fetch("", Outcome.FETCHED, took=0.0))
+        for host in HOSTS:
+            least = self.now + (3.0 if host == "z.b.org" else DELAY)
+            self.free_at[host] = max(self.durable.get(host, 0.0), min(self.free_at.get(host, 0.0), least))
+        self.busy.clear()
+
+    @rule()
+    def restart(self) -> None:
+        """A clean stop and a start."""
+        self._drain()
+        batch = self.store.batch()
+        self.frontier.flush(batch)
+        self.store.write(batch)
+        self._open(clean=True)
+
+    def _drain(self) -> None:
+        while self.borrowed:
+            self.give_back()
+        while self.out:
+            self._end(0, GOOD)
+        while self.commits:
+            self.commit()
+
+    @rule(seconds=st.sampled_from([0.0, 10.0, 400.0]))
+    def lose_robots(self, seconds: float) -> None:
+        self.robots.reachable_at = self.now + seconds
+        self.robots.known.clear()
+
+    @rule(host=st.sampled_from(HOSTS))
+    def block(self, host: str) -> None:
+        self.frontier.block(host)
+        self.blocked.add(host)
+
+    @rule()
+    def unblock(self) -> None:
+        for host in sorted(self.blocked):
+            self.frontier.unblock(host, self.now)
+        self.blocked.clear()
+
+    @rule(host=st.sampled_from([name for name in HOSTS if name != "z.b.org"]), with_address=st.booleans())
+    def borrow(self, host: str, with_address: bool) -> None:
+        address = ADDRESSES[host][0] if with_address else ""
+        instant = self.frontier.borrow(host, self.now, address=address)
+        if instant:
+            assert instant > self.now
+            return
+        assert host not in self.busy and self.now >= self.free_at.get(host, 0.0)
+        self.busy.add(host)
+        if address:
+            assert address not in self.busy and self.now >= self.free_at.get(address, 0.0)
+            self.busy.add(address)
+        self.borrowed.append((host, address))
+
+    @precondition(lambda self: self.borrowed)
+    @rule()
+    def give_back(self) -> None:
+        host, address = self.borrowed.pop()
+        self.frontier.give_back(host, self.now, 0.1)
+        self.busy -= {host, address}
+        self.free_at[host] = self.now + DELAY
+        if address:
+            self.free_at[address] = self.now + 0.5
+
+    @precondition(lambda self: not self.commits and not self.out)
+    @rule()
+    def retire(self) -> None:
+        batch = self.store.batch()
+        gone = [url for url in self.waiting if "/retire" in url]
+        assert self.frontier.retire(re.compile("/retire"), batch) == len(gone)
+        self.store.write(batch)
+        for url in gone:
+            del self.waiting[url]
+
+    @rule()
+    def pause_and_resume(self) -> None:
+        self.frontier.pause("disk")
+        assert self.frontier.take(self.now) is None
+        self.frontier.resume("disk")
+
+    # ---- what must hold ----
+
+    @invariant()
+    def consistent(self) -> None:
+        self.frontier._check()
+        counters = self.frontier.counters()
+        staged = sum(kind == "page" and item.end == "done" for kind, item in self.commits)
+        assert counters["todo"] + counters["in_flight"] + staged == len(self.waiting)
+
+    def teardown(self) -> None:
+        """Every URL comes to its end, once."""
+        self.unblock()
+        self._drain()
+        for _ in range(100 * (len(self.waiting) + 10)):
+            self.take()
+            if self.out:
+                self._drain()
+                continue
+            wakeup = self.frontier.next_wakeup(self.now)
+            if wakeup is None:
+                break
+            self.now = max(self.now, wakeup)
+        assert not self.waiting, (list(self.waiting), self.frontier, list(self.frontier.hosts(self.now, 20)))
+        assert self.frontier.finished(self.now) == "done", (
+            self.frontier,
+            list(self.frontier.hosts(self.now, 20)),
+        )
+        self.frontier._check()
+        leftovers = [key for key in self.store._data if key.startswith((b"t/", b"p/"))]
+        assert not leftovers
+
+
+FrontierMachine.TestCase.settings = settings(
+    max_examples=60,
+    stateful_step_count=60,
+    deadline=None,
+    suppress_health_check=list(HealthCheck),
+    derandomize=True,
+)
+TestFrontierMachine = FrontierMachine.TestCase

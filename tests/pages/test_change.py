@@ -1,0 +1,124 @@
+"""Change detection and the record that follows from an answer."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from crawler.errors import ConfigError
+from crawler.pages import change
+from crawler.records import Blame, Extracted, LinkFlag, Outcome, PageRecord, PageState
+from tests.pages.support import START, errand, fetch, not_modified
+
+URL = "http://site.example/"
+
+
+def _next(previous: PageRecord | None, answer: object = None, **values: object) -> PageRecord:
+    answer = answer or fetch()
+    digest = change.content_digest(answer.content)  # type: ignore[attr-defined]
+    extracted = values.pop("extracted", None)
+    return change.next_record(
+        previous,
+        answer,  # type: ignore[arg-type]
+        errand(**values),  # type: ignore[arg-type]
+        extracted,  # type: ignore[arg-type]
+        payload_digest=b"p" * 20,
+        digest=digest,
+        now=START,
+    )
+
+
+@given(st.binary(), st.binary())
+def test_equal_content_equal_digest(one: bytes, other: bytes) -> None:
+    assert (change.content_digest(one) == change.content_digest(other)) == (one == other)
+    assert len(change.content_digest(one)) == 16
+
+
+def test_patterns_leave_out_what_they_match() -> None:
+    patterns = change.compile_patterns([r"<!--.*?-->", "token=[0-9a-f]+"])
+    one = change.content_digest(b"a<!-- 12:00\n -->b token=1f", patterns)
+    assert one == change.content_digest(b"a<!-- 12:01 -->b token=2e", patterns)
+    assert one != change.content_digest(b"a<!-- 12:01 -->c token=2e", patterns)
+    assert one == change.content_digest(b"ab ")
+    with pytest.raises(ConfigError, match="to leave out of comparisons"):
+        change.compile_patterns(["("])
+
+
+def test_the_first_fetch() -> None:
+    extracted = Extracted(base=URL, hrefs=["a", "b"], noindex=True)
+    answer = fetch(headers=((b"etag", b'W/"1"'), (b"Last-Modified", b"Mon")), took=2.0)
+    record = _next(None, answer, extracted=extracted, depth=3, via=9, redirects=1, flags=int(LinkFlag.SEED))
+    assert (record.url, record.state, record.outcome, record.status) == (
+        URL,
+        PageState.STORED,
+        Outcome.FETCHED,
+        200,
+    )
+    assert (record.depth, record.via, record.redirects, record.flags) == (3, 9, 1, LinkFlag.SEED)
+    assert (record.etag, record.last_modified) == ('W/"1"', "Mon")
+    assert (record.links, record.noindex, record.noarchive) == (2, True, False)
+    assert (record.attempts, record.fetches, record.changes, record.took) == (1, 1, 0, 2.0)
+    assert record.fetched_at == record.changed_at == START
+
+
+def test_a_later_answer_keeps_where_the_page_came_from() -> None:
+    first = _next(None, depth=1, via=5)
+    later = _next(first, fetch(body=b"new"), depth=0, via=0, flags=int(LinkFlag.REFRESH))
+    assert (later.depth, later.via, later.changes) == (1, 5, 1)
+    assert first.changes == 0, "the previous record is left as it is"
+
+
+def test_unchanged_needs_a_stored_copy() -> None:
+    stored = _next(None)
+    digest = stored.content_digest
+    assert change.is_unchanged(stored, Outcome.FETCHED, digest)
+    assert change.is_unchanged(stored, Outcome.UNCHANGED, b"")
+    assert not change.is_unchanged(stored, Outcome.FETCHED, b"x" * 16)
+    assert not change.is_unchanged(stored, Outcome.GONE, digest)
+    assert not change.is_unchanged(None, Outcome.UNCHANGED, b"")
+    gone = _next(stored, fetch(status=404, outcome=Outcome.GONE))
+    assert not change.is_unchanged(gone, Outcome.FETCHED, digest)
+
+
+def test_an_unchanged_page_keeps_its_time_of_change() -> None:
+    first = _next(None)
+    first.changed_at = START - 500
+    for answer in (fetch(), not_modified()):
+        again = _next(first, answer)
+        assert (again.changed_at, again.changes, again.fetches) == (START - 500, 0, 2)
+        assert again.fetched_at == START
+
+
+@pytest.mark.parametrize("outcome", sorted(change._NO_VERDICT))
+def test_a_failure_leaves_a_stored_page_stored(outcome: Outcome) -> None:
+    stored = _next(None, extracted=Extracted(base=URL, hrefs=["a"], noarchive=True))
+    failed = _next(stored, fetch(status=0, outcome=outcome, blame=Blame.HOST, error="why"))
+    assert failed.state is PageState.STORED
+    assert (failed.outcome, failed.error, failed.attempts, failed.fetches) == (outcome, "why", 2, 1)
+    assert (failed.content_digest, failed.digest) == (stored.content_digest, stored.digest)
+    assert (failed.noarchive, failed.links, failed.fetched_at) == (True, 1, START)
+    assert _next(None, fetch(status=0, outcome=outcome)).state is PageState.FAILED
+
+
+def test_a_page_that_comes_back() -> None:
+    stored = _next(None)
+    gone = _next(stored, fetch(status=404, outcome=Outcome.GONE))
+    assert (gone.state, gone.digest, gone.etag) == (PageState.GONE, b"", "")
+    back = _next(gone)
+    assert (back.state, back.changes, back.fetches) == (PageState.STORED, 1, 2)
+
+
+def test_validators_are_bounded_and_keep_their_bytes() -> None:
+    huge = _next(None, fetch(headers=((b"ETag", b'"' + b"x" * 2000 + b'"'), (b"Last-Modified", b"\xe4"))))
+    assert huge.etag == ""
+    assert huge.last_modified.encode("latin-1") == b"\xe4"
+    renewed = _next(
+        _next(None, fetch(headers=((b"ETag", b'"1"'),))), not_modified(headers=((b"ETag", b'"2"'),))
+    )
+    assert renewed.etag == '"2"'
+    dropped = _next(renewed, fetch(body=b"new", headers=()))
+    assert dropped.etag == ""
+
+
+def test_redirects_keep_their_target() -> None:
+    record = _next(None, fetch(status=301, outcome=Outcome.REDIRECT, location=URL + "new"))
+    assert (record.state, record.location, record.fetches) == (PageState.REDIRECTED, URL + "new", 0)

@@ -1,0 +1,217 @@
+"""Kills, power cuts, full disks and lost files: nothing that was committed is lost or doubled in silence."""
+
+import errno
+import gzip
+from pathlib import Path
+
+import pytest
+
+from crawler.errors import DamageError, StoreError
+from crawler.pages import segments
+from crawler.storage import files
+from crawler.storage.kv import MemoryStore, seal
+from tests.pages.support import Site, fetch
+
+URL = "http://site.example/"
+
+
+def _reopen(tmp_path: Path, site: Site, **options: int) -> Site:
+    """What a power cut leaves: files as they are, of the store what was synced."""
+    return Site(tmp_path, MemoryStore(site.store.durable, keep_durable=True), **options)  # type: ignore[attr-defined]
+
+
+def _pages(site: Site) -> dict[str, bytes]:
+    return {capture.url: site.cache.read(capture).payload for _, capture in site.cache.all_captures()}
+
+
+@pytest.mark.parametrize("torn", [0, 1, 50])
+def test_a_cut_between_append_and_batch(tmp_path: Path, torn: int) -> None:
+    """What was appended and never named goes; the pages before it stay, and the next ones are readable."""
+    site = Site(tmp_path)
+    site.visit(fetch(URL + "a", b"committed"), 1)
+    site.cache.write([site.decide(fetch(URL + "b", b"lost" * 1000), 2)])
+    [path] = site.segments()
+    if torn:
+        with path.open("r+b") as file:
+            file.truncate(path.stat().st_size - torn)
+    again = _reopen(tmp_path, site)
+    assert list(again.cache.recovery.cut) == [path.name.removesuffix(".open")]
+    assert again.cache.record(2) is None
+    again.visit(fetch(URL + "c", b"after"), 3)
+    assert _pages(again) == {URL + "a": b"committed", URL + "c": b"after"}
+    assert list(again.cache.check()) == []
+    assert again.cache.lost == []
+
+
+def test_a_cut_before_the_first_batch_of_a_segment(tmp_path: Path) -> None:
+    site = Site(tmp_path)
+    site.cache.write([site.decide(fetch(URL + "a", b"lost"), 1)])
+    again = _reopen(tmp_path, site)
+    assert again.segments() == []
+    assert len(again.cache.recovery.moved) == 1
+    again.visit(fetch(URL + "a", b"again"), 1)
+    assert _pages(again) == {URL + "a": b"again"}
+
+
+def test_a_cut_while_a_segment_rolls(tmp_path: Path) -> None:
+    """One group fills a segment and begins the next: without its batch neither piece counts."""
+    site = Site(tmp_path, segment_bytes=900)
+    site.visit(fetch(URL + "a", b"first"), 1)
+    group = [site.decide(fetch(f"{URL}{number}", b"body %d" % number), number) for number in range(2, 6)]
+    site.cache.write(group)
+    assert len(site.segments()) > 2
+    again = _reopen(tmp_path, site, segment_bytes=900)
+    assert _pages(again) == {URL + "a": b"first"}
+    for number in range(2, 6):
+        again.visit(fetch(f"{URL}{number}", b"body %d" % number), number)
+    assert len(_pages(again)) == 5
+    assert list(again.cache.check()) == []
+
+
+def test_the_last_original_is_not_taken_from_a_lost_group(tmp_path: Path) -> None:
+    """A revisit must never name a response that was not committed."""
+    site = Site(tmp_path)
+    site.cache.write([site.decide(fetch(URL + "a", b"same"), 1)])
+    again = _reopen(tmp_path, site)
+    capturing = again.visit(fetch(URL + "b", b"same"), 2)
+    assert capturing.capture is not None and capturing.capture.kind == "response"
+
+
+def test_a_kept_tail_would_be_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The planted bug: a tail that is not cut makes `check` speak up."""
+    site = Site(tmp_path)
+    site.visit(fetch(URL + "a", b"committed"), 1)
+    [path] = site.segments()
+    with path.open("ab") as file:
+        file.write(b"\x1f\x8btorn")
+    with monkeypatch.context() as planted:
+        planted.setattr("crawler.pages.segments.cut", lambda path, length: 0)
+        again = _reopen(tmp_path, site)
+    assert [problem.message for problem in again.cache.check()] != []
+    assert list(_reopen(tmp_path, site).cache.check()) == []
+
+
+@pytest.mark.parametrize("call", ["write", "fdatasync", "fsync"])
+def test_a_full_disk_commits_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str) -> None:
+    site = Site(tmp_path)
+    site.visit(fetch(URL + "a", b"committed"), 1)
+    site.cache.close()  # so that the next group begins a segment
+    group = [site.decide(fetch(URL + "b", b"x" * 5000), 2)]
+
+    def full(*_: object) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(files.os, call, full)
+        with pytest.raises(StoreError, match="No space left"):
+            site.cache.write(group)
+    again = _reopen(tmp_path, site)
+    assert _pages(again) == {URL + "a": b"committed"}
+    assert list(again.cache.check()) == []
+
+
+def _three_segments(tmp_path: Path) -> Site:
+    """Pages a, b, c in a segment each; d repeats a, e is apart."""
+    site = Site(tmp_path, segment_bytes=1)
+    for number, name in enumerate("abcde", 1):
+        site.visit(fetch(URL + name, b"body a" if name == "d" else b"body " + name.encode()), number)
+    site.cache.close()
+    return site
+
+
+def test_a_missing_segment_names_its_pages(tmp_path: Path) -> None:
+    site = _three_segments(tmp_path)
+    site.segments()[0].unlink()
+    again = Site(tmp_path, site.store)
+    assert sorted(lost.capture.url for lost in again.cache.lost) == [URL + "a", URL + "d"]
+    assert {lost.fingerprint for lost in again.cache.lost} == {1, 4}
+    with pytest.raises(DamageError, match="missing"):
+        again.cache.get(1)
+    assert len(list(again.cache.check())) > 0
+    _forget(again)
+    final = Site(tmp_path, site.store)
+    assert final.cache.lost == []
+    assert list(final.cache.check()) == []
+    stored = final.visit(fetch(URL + "d", b"body a"), 4)
+    assert stored.capture is not None and stored.capture.kind == "response", (
+        "the lost response is no original"
+    )
+    assert set(_pages(final)) == {URL + name for name in "bcde"}
+
+
+def _forget(site: Site) -> None:
+    batch = site.store.batch()
+    site.cache.forget(batch)
+    site.store.write(batch)
+
+
+def test_a_short_segment_keeps_what_is_whole(tmp_path: Path) -> None:
+    site = Site(tmp_path)
+    for number, name in enumerate("abc", 1):
+        site.visit(fetch(URL + name, b"body " + name.encode()), number)
+    site.cache.close()
+    [path] = site.segments()
+    with path.open("r+b") as file:
+        file.truncate(path.stat().st_size - 10)
+    again = Site(tmp_path, site.store)
+    assert [lost.capture.url for lost in again.cache.lost] == [URL + "c"]
+    _forget(again)
+    final = Site(tmp_path, site.store)
+    assert _pages(final) == {URL + "a": b"body a", URL + "b": b"body b"}
+    assert list(final.cache.check()) == []
+
+
+def test_check_finds_a_flipped_bit(tmp_path: Path) -> None:
+    site = _three_segments(tmp_path)
+    assert list(site.cache.check()) == []
+    path = site.segments()[1]
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 4
+    path.write_bytes(data)
+    [problem] = site.cache.check()
+    assert path.name in problem.where
+    assert "gzip" in problem.message
+
+
+def test_check_finds_a_wrong_digest(tmp_path: Path) -> None:
+    """A member whose own checksum is right, but whose payload is not what was fetched."""
+    site = Site(tmp_path)
+    site.visit(fetch(URL, b"payload"))
+    site.cache.close()
+    [path] = site.segments()
+    pieces = []
+    with path.open("rb") as file:
+        for offset, length in segments.members(path):
+            file.seek(offset)
+            pieces.append(gzip.decompress(file.read(length)).replace(b"payload", b"PAYLOAD"))
+    path.write_bytes(b"".join(map(gzip.compress, pieces)))
+    batch = site.store.batch()
+    batch.put(b"w/" + path.name.encode(), seal(path.stat().st_size.to_bytes(8, "big")))
+    site.store.write(batch)
+    messages = {problem.message for problem in site.cache.check()}
+    assert messages >= {"block digest differs", "payload digest differs"}
+
+
+def test_check_finds_a_dangling_revisit(tmp_path: Path) -> None:
+    site = _three_segments(tmp_path)
+    [original] = site.cache.captures(1)
+    batch = site.store.batch()
+    batch.delete(next(key for key, capture in site.cache.all_captures() if capture == original))
+    site.store.write(batch)
+    assert [problem.where for problem in site.cache.check()] == [URL + "d"]
+    with pytest.raises(DamageError, match="repeats is not in the store"):
+        site.cache.get(4)
+
+
+def test_process_mode_syncs_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = []
+    monkeypatch.setattr(files.os, "fdatasync", calls.append)
+    site = Site(tmp_path, sync=False)
+    site.visit(fetch(URL + "a"), 1)
+    began = len(calls)
+    site.visit(fetch(URL + "b"), 2)
+    assert len(calls) == began
+    synced = Site(tmp_path / "power")
+    synced.visit(fetch(URL + "a"), 1)
+    synced.visit(fetch(URL + "b"), 2)
+    assert len(calls) - began >= 3

@@ -1,0 +1,417 @@
+"""Sessions without sockets: the handshake, every refusal, timers, breaches of the protocol."""
+
+import random
+from collections.abc import Callable
+from types import SimpleNamespace
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from crawler.config import SplitterConfig
+from crawler.splitter import session as sessions
+from crawler.splitter.crawlwide import CrawlWide, Progress
+from crawler.splitter.inbox import Inbox
+from crawler.splitter.outbox import Outbox
+from crawler.splitter.partition import Partition
+from crawler.splitter.session import Backoff, Common, Dialler, Doorkeeper, Identity, Listener, State
+from crawler.splitter.wire import (
+    Ack,
+    Counters,
+    Entries,
+    Frame,
+    Heartbeat,
+    Reason,
+    Resync,
+    Welcome,
+    encode_entries,
+)
+from crawler.storage.kv import MemoryStore
+from tests.splitter.links import make_links
+
+CONFIG = SplitterConfig(window_bytes=2000, entry_bytes=300, frame_bytes_max=4096)
+NAMES = ["p0", "p1", "p2"]
+
+
+def process(name: str, **changes: object) -> Common:
+    """The splitter of one process; `changes` go to identity, table, secret or config."""
+    rng = random.Random(f"{name} {changes}")
+    store = MemoryStore()
+    partition = changes.pop("partition", None) or Partition.equal_ranges(NAMES)
+    peers = [other for other in NAMES if other != name]
+    secret = changes.pop("secret", b"a secret of the crawl")
+    identity = msgspec.structs.replace(Identity("crawl", name, rng.randbytes(8), 1, b"check"), **changes)
+    outbox = Outbox(store, peers, CONFIG, rng)
+    inbox = Inbox(store, partition, name, peers, CONFIG)
+    crawlwide = CrawlWide(name, NAMES, identity.boot, Progress)
+    common = Common(identity, partition, outbox, inbox, crawlwide, CONFIG, rng, secret=secret)
+    common_store[id(common)] = store
+    return common
+
+
+common_store: dict[int, MemoryStore] = {}
+
+
+def commit(common: Common, items: list | None = None) -> list:
+    """Commit what was received, and `items`, as one group; return what was received."""
+    received = common.inbox.take()
+    store = common_store[id(common)]
+    batch = store.batch(sync=True)
+    common.outbox.write(items or [])
+    common.inbox.write(received)
+    common.outbox.stage(batch)
+    common.inbox.stage(batch)
+    store.write(batch)
+    common.outbox.committed()
+    common.inbox.committed()
+    return received
+
+
+def links_for(name: str, count: int) -> list:
+    first, last = next(
+        (first, last) for each, first, last in Partition.equal_ranges(NAMES).ranges() if each == name
+    )
+    return make_links(random.Random(count), count, first=first, last=last)
+
+
+def pair(one: Common, other: Common, *, door: Doorkeeper | None = None, now: float = 0.0) -> SimpleNamespace:
+    """A dialler of `one` and a listener of `other`."""
+    door = door or Doorkeeper(sessions_max=6)
+    listener = Listener(other, door.admit, now)
+    door.enter(listener)
+    return SimpleNamespace(dialler=Dialler(one, "p1", now), listener=listener, door=door)
+
+
+def exchange(ends: SimpleNamespace, now: float = 0.0) -> None:
+    """Carry bytes both ways until neither has any."""
+    while True:
+        there, back = ends.dialler.data_to_send(), ends.listener.data_to_send()
+        if not there and not back:
+            return
+        ends.listener.receive(there, now)
+        ends.dialler.receive(back, now)
+
+
+def streaming(now: float = 0.0) -> tuple[Common, Common, SimpleNamespace]:
+    one, other = process("p0"), process("p1")
+    ends = pair(one, other, now=now)
+    exchange(ends, now)
+    assert ends.dialler.state is ends.listener.state is State.STREAMING
+    return one, other, ends
+
+
+def test_links_flow_and_only_what_is_durable_is_confirmed() -> None:
+    one, other, ends = streaming()
+    commit(one, [("p1", links_for("p1", 10))])
+    ends.dialler.pump(0.0)
+    exchange(ends)
+    assert one.outbox.links == 10
+    assert other.inbox.waiting
+    received = commit(other)
+    assert [link for entry in received for link in entry.links] == links_for("p1", 10)
+    assert one.outbox.links == 10
+    ends.listener.pump(0.0)
+    exchange(ends)
+    assert one.outbox.links == 0
+    one.outbox._check()
+    other.inbox._check()
+
+
+def test_heartbeats_carry_counters_both_ways() -> None:
+    one, other, ends = streaming()
+    for now in (1.0, 2.0, 3.0):
+        assert ends.dialler.next_wakeup() <= now
+        ends.dialler.tick(now)
+        ends.listener.tick(now)
+        exchange(ends, now)
+    assert one.crawlwide._peers["p1"].heard.number >= 3
+    assert other.crawlwide._peers["p0"].heard.echo >= 2
+
+
+REFUSALS = {
+    Reason.CRAWL: (lambda: process("p0", crawl="another"), lambda: process("p1")),
+    Reason.NAME: (lambda: process("p0"), lambda: process("p2")),
+    Reason.TABLE: (
+        lambda: process("p0", partition=Partition.equal_ranges(NAMES, epoch=2)),
+        lambda: process("p1"),
+    ),
+    Reason.CANONICAL: (lambda: process("p0", canonical=2), lambda: process("p1")),
+    Reason.FINGERPRINT: (lambda: process("p0", check=b"other"), lambda: process("p1")),
+}
+
+
+@pytest.mark.parametrize("reason", REFUSALS)
+def test_what_does_not_agree_is_refused_and_both_ends_know_why(reason: Reason) -> None:
+    one, other = (make() for make in REFUSALS[reason])
+    ends = pair(one, other)
+    commit(one, [("p1", links_for("p1", 10))])
+    exchange(ends)
+    assert ends.listener.ending.reason is ends.dialler.ending.reason is reason
+    assert ends.dialler.ending.by_peer and not ends.listener.ending.by_peer
+    assert one.outbox.links == 10
+    assert not other.inbox.waiting
+    assert ends.dialler.state is ends.listener.state is State.ENDED
+
+
+def test_a_name_that_is_no_peer_is_refused() -> None:
+    one = process("p0")
+    one.identity = msgspec.structs.replace(one.identity, name="p9")
+    ends = pair(one, process("p1"))
+    exchange(ends)
+    assert ends.dialler.ending.reason is Reason.NAME
+    assert "p9" in str(ends.dialler.ending)
+
+
+def test_another_secret_is_refused_by_the_listener_before_it_says_anything() -> None:
+    ends = pair(process("p0", secret=b"one"), process("p1", secret=b"another"))
+    exchange(ends)
+    assert ends.listener.ending.reason is Reason.SECRET
+    assert ends.dialler.ending.reason is Reason.SECRET
+
+
+def test_a_listener_without_the_secret_gets_no_link() -> None:
+    """It answers every step as it can; the dialler ends at the first frame that should be under the key."""
+    one = process("p0")
+    ends = pair(one, process("p1", secret=b"guess"))
+    commit(one, [("p1", links_for("p1", 10))])
+    ends.listener.receive(ends.dialler.data_to_send(), 0.0)
+    ends.dialler.receive(ends.listener.data_to_send(), 0.0)
+    ends.dialler.data_to_send()  # the Hello, which the false listener takes as it is
+    ends.listener._send(Welcome(b"boot", 0))
+    ends.dialler.receive(ends.listener.data_to_send(), 0.0)
+    assert ends.dialler.ending.reason is Reason.SECRET
+    assert one.outbox.spools["p1"].in_flight_bytes == 0
+
+
+def test_another_protocol_version_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    other = process("p1")
+    monkeypatch.setattr(sessions, "PROTOCOL", 2)
+    ends = pair(process("p0"), other)
+    monkeypatch.undo()
+    exchange(ends)
+    assert ends.listener.ending.reason is ends.dialler.ending.reason is Reason.PROTOCOL
+
+
+def test_a_recorded_connection_cannot_be_played_again() -> None:
+    one, other = process("p0"), process("p1")
+    first = pair(one, other)
+    said = []
+    for _ in range(4):
+        said.append(first.dialler.data_to_send())
+        first.listener.receive(said[-1], 0.0)
+        first.dialler.receive(first.listener.data_to_send(), 0.0)
+    again = Listener(other, Doorkeeper(sessions_max=6).admit, 0.0)
+    for data in said:
+        again.receive(data, 0.0)
+    assert again.ending.reason is Reason.SECRET
+
+
+def test_a_second_process_of_a_live_name_is_refused() -> None:
+    _, other, ends = streaming()
+    twin = process("p0", crawl="crawl", boot=b"another")
+    second = pair(twin, other, door=ends.door)
+    exchange(second)
+    assert second.dialler.ending.reason is Reason.DOUBLE
+    assert ends.listener.ending is None
+    ends.listener.connection_lost("reset")
+    ends.door.leave(ends.listener)
+    third = pair(twin, other, door=ends.door)
+    exchange(third)
+    assert third.dialler.state is State.STREAMING
+
+
+def test_the_same_process_connecting_again_takes_its_own_place() -> None:
+    one, other, ends = streaming()
+    second = pair(one, other, door=ends.door)
+    exchange(second)
+    assert second.dialler.state is State.STREAMING
+    assert "again" in str(ends.listener.ending)
+
+
+def test_a_reconnect_waits_until_what_is_queued_is_durable() -> None:
+    """Entries of the old connection are under way: welcomed too early, they would be applied twice."""
+    one, other, ends = streaming()
+    commit(one, [("p1", links_for("p1", 10))])
+    ends.dialler.pump(0.0)
+    exchange(ends)
+    ends.dialler.connection_lost("cut")
+    ends.listener.connection_lost("cut")
+    second = pair(one, other)
+    exchange(second)
+    assert (second.dialler.state, second.listener.state) == (State.GREETING, State.DRAINING)
+    for now in range(1, 100):
+        second.listener.tick(float(now))
+        exchange(second, float(now))
+        second.dialler.tick(float(now))
+        exchange(second, float(now))
+    assert second.dialler.state is State.GREETING, "heartbeats keep a draining connection alive"
+    first = commit(other)
+    second.listener.pump(100.0)
+    exchange(second, 100.0)
+    assert second.dialler.state is State.STREAMING
+    assert one.outbox.links == 0
+    assert not other.inbox.waiting
+    assert sum(len(entry.links) for entry in first) == 10
+
+
+def test_silence_ends_a_session_after_30_seconds() -> None:
+    one, _, ends = streaming()
+    commit(one, [("p1", links_for("p1", 10))])
+    ends.dialler.pump(0.0)
+    assert one.outbox.spools["p1"].in_flight_bytes
+    for now in range(1, 31):
+        ends.dialler.tick(float(now))
+    assert str(ends.dialler.ending) == "silent for 30 s"
+    assert one.outbox.spools["p1"].in_flight_bytes == 0
+    one.outbox._check()
+
+
+def test_a_handshake_has_ten_seconds() -> None:
+    listener = Listener(process("p1"), Doorkeeper(sessions_max=6).admit, 0.0)
+    assert listener.next_wakeup() == 10.0
+    listener.receive(b"\x00", 9.0)
+    listener.tick(9.9)
+    assert listener.ending is None
+    listener.tick(10.0)
+    assert "no handshake" in str(listener.ending)
+
+
+def test_a_gap_is_asked_for_once_and_filled() -> None:
+    one, other, ends = streaming()
+    commit(one, [("p1", links_for("p1", 40))])
+    _, entries = one.outbox.spools["p1"].take_unsent()
+    assert len(entries) > 3
+    for sequence in range(1, len(entries)):  # the first one is left out
+        ends.dialler._send(Entries(sequence + 1, [entries[sequence]]))
+    ends.listener.receive(ends.dialler.data_to_send(), 0.0)
+    answer = ends.listener.data_to_send()
+    assert answer.count(bytes([Frame.RESYNC, 0x91, 0])) == 1
+    ends.dialler.receive(answer, 0.0)
+    for _ in range(3):
+        exchange(ends)
+        commit(other)
+        ends.listener.pump(0.0)
+    exchange(ends)
+    assert one.outbox.links == 0
+    assert other.inbox.applied == 40
+
+
+def breach(message: object, to: str = "dialler") -> sessions.Ending:
+    """How a streaming session ends when its peer, in possession of the keys, sends `message`."""
+    _, _, ends = streaming()
+    source, target = (ends.listener, ends.dialler) if to == "dialler" else (ends.dialler, ends.listener)
+    source._send(message)
+    target.receive(source.data_to_send(), 0.0)
+    assert target.ending is not None
+    return target.ending
+
+
+COUNTERS = Counters(b"", 1 << 40)
+
+
+@pytest.mark.parametrize("message", [Ack(1, COUNTERS), Resync(1), Welcome(b"", 0), Entries(1, [])])
+def test_a_listener_out_of_line_is_left(message: object) -> None:
+    assert breach(message).reason is Reason.PROTOCOL
+
+
+def foreign_entry() -> bytes:
+    return encode_entries(links_for("p2", 1), 1000)[0][0]
+
+
+@pytest.mark.parametrize(
+    ("message", "reason"),
+    [
+        (Ack(0, COUNTERS), Reason.PROTOCOL),
+        (Welcome(b"", 0), Reason.PROTOCOL),
+        (Entries(1, [b"x"]), Reason.PROTOCOL),
+        (Entries(1, [foreign_entry()]), Reason.OWNER),
+        (Entries(1, [encode_entries(links_for("p1", 1), 1000)[0][0]] * 400), Reason.PROTOCOL),
+    ],
+)
+def test_a_dialler_out_of_line_is_left(message: object, reason: Reason) -> None:
+    assert breach(message, to="listener").reason is reason
+
+
+def test_an_oversized_frame_is_refused_with_a_reason() -> None:
+    _, _, ends = streaming()
+    ends.listener.receive((CONFIG.frame_bytes_max + 100).to_bytes(4, "big"), 0.0)
+    assert ends.listener.ending.reason is Reason.PROTOCOL
+    ends.dialler.receive(ends.listener.data_to_send(), 0.0)
+    assert "4196 bytes" in str(ends.dialler.ending) and ends.dialler.ending.by_peer
+
+
+@given(st.binary(min_size=1, max_size=200), st.sampled_from(list(State)))
+@settings(max_examples=150, deadline=None)
+def test_garbage_at_any_moment_ends_in_a_reason_or_waits(garbage: bytes, state: State) -> None:
+    one, other = process("p0"), process("p1")
+    ends = pair(one, other)
+    for _ in range(list(State).index(state)):
+        ends.listener.receive(ends.dialler.data_to_send(), 0.0)
+        ends.dialler.receive(ends.listener.data_to_send(), 0.0)
+    for end in (ends.dialler, ends.listener):
+        end.receive(garbage, 0.0)
+        assert end.ending is None or end.ending.reason in (Reason.PROTOCOL, Reason.SECRET)
+        end.tick(31.0)
+        assert end.ending is not None
+    one.outbox._check()
+    other.inbox._check()
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_any_cut_of_the_bytes_gives_the_same_exchange(seed: int) -> None:
+    rng = random.Random(seed)
+    one, other = process("p0"), process("p1")
+    ends = pair(one, other)
+    commit(one, [("p1", links_for("p1", 60))])
+    for now in range(20):
+        for source, target in ((ends.dialler, ends.listener), (ends.listener, ends.dialler)):
+            data = source.data_to_send()
+            while data:
+                piece = rng.randrange(1, 400)
+                target.receive(data[:piece], float(now))
+                data = data[piece:]
+        commit(other)
+        ends.listener.pump(float(now))
+    assert one.outbox.links == 0
+    assert other.inbox.applied == 60
+
+
+def test_the_oldest_stranger_goes_when_the_room_is_full() -> None:
+    other = process("p1")
+    door = Doorkeeper(sessions_max=3)
+    listeners = [Listener(other, door.admit, 0.0) for _ in range(5)]
+    for listener in listeners:
+        door.enter(listener)
+        for each in listeners:
+            if each.ending is not None:
+                door.leave(each)
+    assert [listener.ending is None for listener in listeners] == [False, False, True, True, True]
+    assert listeners[0].ending.reason is Reason.BUSY
+    assert len(door) == 3
+
+
+def test_backoff_doubles_from_a_tenth_to_thirty_seconds_with_jitter() -> None:
+    class Middle(random.Random):
+        def random(self) -> float:
+            return 1.0
+
+    backoff = Backoff(SplitterConfig(), Middle())
+    waits = [backoff.next() for _ in range(12)]
+    assert waits[:4] == pytest.approx([0.1, 0.2, 0.4, 0.8])
+    assert waits[-3:] == [30.0] * 3
+    backoff.reset()
+    assert backoff.next() == pytest.approx(0.1)
+    jittered = Backoff(SplitterConfig(), random.Random(1))
+    assert 0.05 <= jittered.next() <= 0.1
+
+
+def every_handler(kind: type) -> Callable[[], set[str]]:
+    return lambda: {method for row in kind.TABLE.values() for method in row.values()}
+
+
+@pytest.mark.parametrize("kind", [Dialler, Listener])
+def test_the_table_of_states_names_real_methods(kind: type) -> None:
+    for method in every_handler(kind)():
+        assert callable(getattr(kind, method))
+    assert Heartbeat in kind.TABLE[State.STREAMING]

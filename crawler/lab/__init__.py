@@ -1,0 +1,8 @@
+"""The experiments of the papers as commands, on the code that the crawler runs.
+
+refresh    simulate.py  policies.py  exact_greedy.py  replay.py
+figures    figures.py and one file a paper: figures_ncis.py  figures_azar.py
+import     kolobov.py: the public data set of page importance and change rates
+
+`python -m crawler.lab` lists the commands.
+"""

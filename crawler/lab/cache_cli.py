@@ -2,7 +2,9 @@
 
     crawler lab cache                         on a synthetic trace of 500 threads
     crawler lab cache mine --stream cross     on a trace of your own (`crawler lab trace`)
-    crawler lab cache mine --policies all --csv mine.csv --figures figures
+    crawler lab cache mine --policies all --csv mine.csv
+    crawler lab cache mine --figures figures  the paper's figures 2 to 11; traces of other numbers
+                                              of threads may follow the first
     crawler lab cache order mine              does the order of the crawl matter?
     crawler lab cache per-thread mine         one cache a thread, or a global one?
     crawler lab cache locality mine           which link-locality model has such a trace?
@@ -53,31 +55,36 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    experiment, folder = _what(args.what)
-    trace = _trace(args, folder)
-    if not len(trace.links):
-        raise UsageError(f"{trace.name}: the trace is empty")
+    experiment, folders = _what(args.what)
+    if len(folders) > 1 and not args.figures:
+        raise UsageError(
+            f"one trace, not {len(folders)}, unless figures are drawn: {', '.join(map(str, folders))}"
+        )
     bits = _bits(args.bits)
     if args.figures:
-        _draw(trace, args)
+        _draw([_trace(args, folder) for folder in folders] or [_trace(args, None)], args)
         return 0
+    trace = _trace(args, folders[0] if folders else None)
     rates = _EXPERIMENTS[experiment](trace, bits, args)
     if args.csv and rates:
         _write_csv(args, trace, bits, rates)
     return 0
 
 
-def _what(words: list[str]) -> tuple[str, Path | None]:
-    experiment = words[0] if words and words[0] in _EXPERIMENTS else "policies"
-    rest = words[1:] if words and words[0] in _EXPERIMENTS else words
-    if len(rest) > 1:
-        raise UsageError(f"one trace, not {len(rest)}: {', '.join(rest)}")
-    return experiment, Path(rest[0]) if rest else None
+def _what(words: list[str]) -> tuple[str, list[Path]]:
+    """The experiment named and the traces."""
+    if words and words[0] in _EXPERIMENTS:
+        return words[0], [Path(word) for word in words[1:]]
+    return "policies", [Path(word) for word in words]
 
 
 def _trace(args: argparse.Namespace, folder: Path | None) -> Trace:
+    """The trace in the folder, or a synthetic one."""
     if folder is not None:
-        return Trace.open(folder, args.first)
+        trace = Trace.open(folder, args.first)
+        if not len(trace.links):
+            raise UsageError(f"{folder}: the trace is empty")
+        return trace
     parts = link_locality.generate(model_of(args), args.threads, args.links, args.seed)
     info = {"source": "synthetic trace of the link-locality model", "threads": args.threads}
     return Trace.joined(parts, info)
@@ -215,10 +222,10 @@ def _write_csv(args: argparse.Namespace, trace: Trace, bits: range, rates: Rates
     pages_file.write_rows(args.csv, ["bits", *rates], rows, iter(comments))
 
 
-def _draw(trace: Trace, args: argparse.Namespace) -> None:
-    """Figures 2 to 11 and ours, of this trace."""
+def _draw(found: list[Trace], args: argparse.Namespace) -> None:
+    """Figures 2 to 11 and ours, of the first trace; those by threads of all."""
     from crawler.lab import figures_broder
 
-    stuff = figures_broder.Material({trace.threads: trace}, len(trace.links), args.seed)
+    stuff = figures_broder.Material({trace.threads: trace for trace in found}, 0, args.seed)
     for name, drawing in figures_broder.DRAWINGS.items():
         figures_broder.write(name, drawing(stuff), args.figures, args.command_line, args.seed)

@@ -18,11 +18,13 @@ from crawler.lab.figures import Drawing, Options, save, sheet
 from crawler.lab.link_locality import LinkLocality
 from crawler.lab.traces import Trace
 from crawler.lab.url_caches import BITS_MAX, CONTENDERS, PAPER_POLICIES, Stream, misses
+from crawler.urls.trace import is_cross
 
 BITS = range(BITS_MAX + 1)
 THREADS = (500, 100, 20)  # the paper's three crawls
 TIME_BITS = 18  # cache size of figures 10 and 11
 TIME_BINS = 50
+SYNTHETIC = "synthetic trace of the link-locality model"
 LINKS, LINKS_QUICK = 10_000_000, 1_000_000
 
 STYLES: dict[str, dict[str, Any]] = {
@@ -61,7 +63,7 @@ class Material:
         """The trace of that number of threads, generated on first use."""
         if threads not in self._traces:
             parts = link_locality.generate(LinkLocality(), threads, self.links, self.seed)
-            self._traces[threads] = Trace.joined(parts, {"source": "synthetic", "threads": threads})
+            self._traces[threads] = Trace.joined(parts, {"source": SYNTHETIC, "threads": threads})
         return self._traces[threads]
 
     def stream(self, threads: int, kind: str) -> Stream:
@@ -91,10 +93,12 @@ class Material:
 
     def caption(self, threads: int, kind: str) -> str:
         """Where the requests come from."""
+        return f"{self.trace(threads).name}, {_kind(kind)}, {self.requests(threads, kind):,} requests"
+
+    def requests(self, threads: int, kind: str) -> int:
+        """The length of the trace or its sub-trace."""
         trace = self.trace(threads)
-        links = len(trace.words(kind))
-        what = f"trace {trace.name}" if self.own else "synthetic trace of the link-locality model"
-        return f"{what}, {links:,} requests, {'cross sub-trace' if kind == 'cross' else 'full trace'}"
+        return int(is_cross(trace.links).sum()) if kind == "cross" else len(trace.links)
 
 
 @lru_cache(maxsize=1)
@@ -207,10 +211,9 @@ def by_threads(stuff: Material, kind: str, number: int, *, per_thread: bool) -> 
         _size_axis(axes)
     _percent_axis(axes)
     axes.legend(fontsize=9)
+    counts = [f"{threads} threads: {stuff.requests(threads, kind):,}" for threads in stuff.threads]
     columns = ["threads", "entries_per_thread" if per_thread else "bits", "miss_rate"]
-    return Drawing(
-        figure, columns, rows, stuff.caption(stuff.threads[0], kind) + " for each number of threads."
-    )
+    return Drawing(figure, columns, rows, f"{stuff.caption(stuff.threads[0], kind)} ({', '.join(counts)}).")
 
 
 def over_time(stuff: Material, kind: str, number: int) -> Drawing:
@@ -231,8 +234,8 @@ def over_time(stuff: Material, kind: str, number: int) -> Drawing:
         figure,
         ["policy", "requests_million", "miss_rate"],
         _rows(PAPER_POLICIES, ends, curves),
-        stuff.caption(threads, kind)
-        + f", {threads} threads; each point is one of {TIME_BINS} equal windows.",
+        stuff.caption(threads, kind) + f", {threads} threads; each point is one of {TIME_BINS} equal windows."
+        " Loading STATIC is free; curves that cannot be seen lie under the last ones.",
     )
 
 

@@ -130,7 +130,16 @@ def stream_of(items: list[int]) -> Stream:
     return Stream(np.array(items, np.uint64) << np.uint64(40))
 
 
-requests = st.lists(st.integers(0, 20), min_size=1, max_size=120)
+@st.composite
+def many_requests(draw: st.DrawFn) -> list[int]:
+    """Mostly long lists with many repeats, which Hypothesis's own lists seldom are."""
+    generator = np.random.default_rng(draw(st.integers(0, 1 << 32)))
+    items = generator.integers(draw(st.integers(1, 25)), size=draw(st.integers(1, 150)))
+    hot = generator.random(len(items)) < draw(st.sampled_from([0.0, 0.3, 0.8]))
+    return np.where(hot, items % 3, items).tolist()
+
+
+requests = st.lists(st.integers(0, 20), min_size=1, max_size=30) | many_requests()
 
 
 @settings(max_examples=60, deadline=None)

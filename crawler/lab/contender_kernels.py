@@ -97,7 +97,9 @@ def s3fifo_misses(ids, distinct, size, bins):
                 continue
             misses[b] += 1
             while small_count + main_count >= size:
-                if small_count >= small_size or main_count == 0:
+                from_small = small_count >= small_size or main_count == 0
+                evicted = False
+                while from_small and small_count > 0 and not evicted:
                     victim = small[small_head]
                     small_head = small_head + 1 if small_head < size else 0
                     small_count -= 1
@@ -105,13 +107,14 @@ def s3fifo_misses(ids, distinct, size, bins):
                         uses[victim] = 0
                         main[(main_head + main_count) % (size + 1)] = victim
                         main_count += 1
-                        if main_count <= main_size:
-                            continue
+                        from_small = main_count <= main_size
                     else:
                         uses[victim] = _NONE
                         left[victim] = departures
                         departures += 1
-                        continue
+                        evicted = True
+                if evicted:
+                    continue
                 while uses[main[main_head]] > 0:
                     victim = main[main_head]
                     uses[victim] -= 1

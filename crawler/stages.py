@@ -6,7 +6,7 @@ the same stages, do their work through the same commit point, and close.
 
 import random
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,9 @@ from crawler.clock import Clock
 from crawler.config import Config
 from crawler.due.eliminator import Eliminator
 from crawler.due.plans import CompactionPlan, FlushPlan
+from crawler.extract.repeats import TAGS
 from crawler.frontier.discovery import Frontier
+from crawler.frontier.queues import PARKED_PREFIX, TODO_PREFIX, decode
 from crawler.harvest import EQUIVALENCES_KEY, SCOPE_KEY, Harvest
 from crawler.pages.page_cache import PageCache
 from crawler.report import conservation
@@ -25,12 +27,13 @@ from crawler.robots.cache import RobotsCache
 from crawler.storage.commit import Change, CommitPoint
 from crawler.storage.faults import reach
 from crawler.storage.files import Lock
-from crawler.storage.kv import KeyValue, LevelStore, unseal
+from crawler.storage.kv import KeyValue, LevelStore, scan_prefix, unseal
 from crawler.urlfilter.intake import Intake
 from crawler.urlfilter.rules import Scope, UrlFilter
 from crawler.urls.clock_cache import ClockCache
 from crawler.urls.equivalence import Equivalences
 from crawler.urls.fingerprint import Fingerprinter, registrable_domain
+from crawler.urls.trace import TraceWriter
 
 CLEAN_KEY = b"m/clean"  # present from a clean end until the next opening
 
@@ -100,6 +103,7 @@ class Stages:
             config.due,
             check_value=self.fingerprinter.check_value,
             method=urls.fingerprint,
+            known=self._handed_out() if config.due.method == "memory" else (),
             fault=reach,
         )
         self.frontier = Frontier(
@@ -122,12 +126,16 @@ class Stages:
         self.counters_before = Counter(self.point.counters)
         self.intake = Intake(
             UrlFilter(
-                self._scope(), config.filter, config.traps, requisites=config.crawl.requisites, hook=url_filter
+                self._scope(),
+                config.filter,
+                config.traps,
+                requisites=config.crawl.requisites,
+                hook=url_filter,
             ),
             self.fingerprinter,
             length_max=urls.length_max,
-    
         )
+        self.trace = self._open_trace() if config.crawl.trace else None
         self.harvest = Harvest(
             config,
             clock=clock,
@@ -139,6 +147,13 @@ class Stages:
             frontier=self.frontier,
             pages=self.pages,
             robots=self.robots,
+            trace=self.trace,
+        )
+
+    def _open_trace(self) -> TraceWriter:
+        """A new trace in the process's folder: links as they enter the host splitter."""
+        return TraceWriter.next_in(
+            self.directory / "trace", {"source": "crawl", "tags": list(TAGS), "process": self.name}
         )
 
     def _scope(self) -> Scope:
@@ -146,6 +161,14 @@ class Stages:
         state = load_json(self.store, SCOPE_KEY)
         kind = self.config.crawl.scope
         return Scope(kind) if state is None else Scope.from_state(kind, state)
+
+    def _handed_out(self) -> Iterator[int]:
+        """The fingerprints that the frontier has received: tried, to do or parked (the in-memory DUE keeps none)."""
+        for key, _ in scan_prefix(self.store, b"u/"):
+            yield int.from_bytes(key[2:], "big")
+        for prefix in (TODO_PREFIX, PARKED_PREFIX):
+            for key, value in scan_prefix(self.store, prefix):
+                yield decode(key, value).fingerprint
 
     def _note_opening(self) -> bool:
         """True if the last run ended cleanly; from now on it counts as unclean until `close`."""
@@ -234,6 +257,8 @@ class Stages:
 
     def close(self, *, clean: bool = True) -> None:
         """Leave the folder. `clean` is False after a failed write: then nothing more is written."""
+        if self.trace is not None:
+            self.trace.close()
         if clean:
             self.pages.close()
             batch = self.store.batch(sync=True)

@@ -4,7 +4,8 @@
     crawler lab figures all --quick
 
 ncis-3 to ncis-14 are those of Busa-Fekete et al. (2025), azar-1 and azar-2 those
-of Azar et al. (2018). Seed and command stand in the caption, in the PNG's
+of Azar et al. (2018), broder-2 to broder-11 those of Broder, Najork, Wiener
+(2003), with four more on the same traces. Seed and command stand in the caption, in the PNG's
 metadata and in the CSV's first lines. --quick draws few, short runs; the other
 sizes are the papers' own unless the caption says so.
 
@@ -29,6 +30,7 @@ _NCIS = "crawler.lab.figures_ncis"
 _SCATTER = "crawler.lab.figures_rates"
 _AZAR = "crawler.lab.figures_azar"
 _BIAS = "crawler.lab.figures_bias"
+_BRODER = "crawler.lab.figures_broder"
 # Figure -> (module, function).
 FIGURES = {
     "ncis-3": (_NCIS, "without_signals"),
@@ -45,6 +47,11 @@ FIGURES = {
     "ncis-14": (_BIAS, "likelihood_bias"),
     "azar-1": (_AZAR, "policies_compared"),
     "azar-2": (_AZAR, "optimal_solution"),
+    **{f"broder-{number}": (_BRODER, f"broder_{number}") for number in range(2, 12)},
+    "cache-contenders": (_BRODER, "broder_contenders"),
+    "crawl-order": (_BRODER, "broder_crawl_order"),
+    "cache-per-thread": (_BRODER, "broder_per_thread"),
+    "link-locality": (_BRODER, "broder_locality"),
 }
 
 # Colours that stay apart for colour-blind readers (Okabe and Ito), by policy.

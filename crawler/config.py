@@ -199,8 +199,8 @@ class ExtractConfig(_Section):
     attributes_max: int = 2_000  # of one tag; a page with more gets a plain scan
     depth_max: int = 2_000  # of open elements; a page with more gets a plain scan
     all_attributes: bool = False  # every URL-bearing attribute, not only links
-    inline_bytes_max: ByteCount = ByteCount(128 << 10)  # larger pages are parsed in a worker
-    inline_tags_max: int = 5_000  # pages with more tags are parsed in a worker
+    inline_bytes_max: ByteCount = ByteCount(1 << 20)  # larger pages are parsed in a worker
+    inline_tags_max: int = 25_000  # pages with more tags are parsed in a worker
     worker_queue_max: int = 32  # pages that wait for the worker; further ones get a plain scan
     worker_memory_bytes_max: ByteCount = ByteCount(512 << 20)  # of the worker's data
 

@@ -64,7 +64,7 @@ COLOURS = {
     "cis+": "#CC79A7",
     "ncis": "#009E73",
     "ncis-d": "#56B4E9",
-    "approx-1": "#F0E442",
+    "approx-1": "#A88F00",
     "approx-2": "#CC79A7",
 }
 LABELS = {
@@ -189,7 +189,7 @@ def save(figure: Any, path: Path, command: str, caption: str, seed: int | None =
 def rate_map(
     axes: Any, change_rate: np.ndarray, importance: np.ndarray, rates: np.ndarray, level: float
 ) -> None:
-    """Pages by change rate and importance, coloured by rate; those never crawled as crosses, the border as a line."""
+    """Pages by change rate and importance, coloured by rate; crosses: never crawled; line: the border."""
     crawled = rates > 0.0
     spots = axes.scatter(change_rate[crawled], importance[crawled], c=rates[crawled], s=10, cmap="viridis")
     axes.scatter(change_rate[~crawled], importance[~crawled], marker="x", s=10, c="#888888", linewidths=0.7)
@@ -204,7 +204,7 @@ def rate_map(
         xlim=(0.0, None),
     )
     axes.figure.colorbar(spots, ax=axes, label="crawl rate")
-    axes.legend(loc="upper left", fontsize=8)
+    axes.legend(loc="upper right", fontsize=8, framealpha=0.95)
 
 
 def grouped_bars(

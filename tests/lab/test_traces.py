@@ -72,6 +72,8 @@ def test_nothing_of_a_torn_page_is_read(tmp_path: Path) -> None:
 def test_first_reads_to_the_end_of_a_page(tmp_path: Path) -> None:
     written(tmp_path / "t", PAGES)
     assert [len(Trace.open(tmp_path / "t", first).links) for first in (1, 4, 5, 6, 100)] == [4, 4, 6, 6, 6]
+    trace = Trace.open(tmp_path / "t")
+    assert [len(trace.head(links).links) for links in (0, 1, 4, 5, 6, 100)] == [0, 4, 4, 6, 6, 6]
 
 
 def test_a_trace_has_a_bound(tmp_path: Path) -> None:

@@ -132,7 +132,7 @@ def _figures_of(trace: Trace) -> dict[str, Any]:
         "links": links,
         "distinct": f"{distinct:,} ({distinct / links:.1%} of the links: what no cache can answer)",
         "links a page": f"{sizes.mean():.2f}, median {np.median(sizes):.0f}",
-        "repeats on the page": f"{repeats:.1%} of the links; {model.adjacent:.1%} of them repeat the link before",
+        "repeats on the page": f"{repeats:.1%} of the links; {model.adjacent:.1%} of them at once",
         "cross": f"{is_cross(trace.words()).mean():.1%}",
         "hosts": len(np.unique(trace.pages["host"])),
         "hosts at a time": at_a_time,

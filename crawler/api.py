@@ -34,6 +34,7 @@ from crawler.errands import Sink
 from crawler.errors import ConfigError, NoSeedError
 from crawler.identity import Seeds, check_identity
 from crawler.process import Process
+from crawler.reader import Extractor
 from crawler.records import Errand, Extracted, Fetch
 from crawler.stages import Stages
 
@@ -179,7 +180,7 @@ class Crawl:
         self.process.close()
         self.stages.close(clean=self.process.failure is None)
 
-    def _extractor(self) -> Callable[[Fetch], Iterable[str]] | None:
+    def _extractor(self) -> Extractor | None:
         hook = self.hooks.link_extractor
         if hook is None:
             return None

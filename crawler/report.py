@@ -19,6 +19,9 @@ from typing import Any
 from crawler import __version__
 
 
+SUCCESSES = ("fetched", "empty", "unchanged", "truncated")  # outcomes that show that something could be fetched
+
+
 def iso_time(instant: float) -> str:
     """An instant as ISO 8601 in UTC, to the millisecond."""
     return datetime.fromtimestamp(instant, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
@@ -37,6 +40,24 @@ def conservation(counters: Mapping[str, int], due: Mapping[str, int], todo: int,
             due["pending"] + due["known"] + due["new"],
         ),
         "new = done + todo + parked": (due["new"], c("urls.done", 0) + todo + parked),
+    }
+    return [f"{law}: {left} != {right}" for law, (left, right) in laws.items() if left != right]
+
+
+def splitter_conservation(counters: Mapping[str, int], splitter: Mapping[str, int]) -> list[str]:
+    """The laws of the links between processes that do not hold; `splitter` is empty in a crawl of one process."""
+    if not splitter:
+        return []
+    c = counters.get
+    laws = {
+        "to_outbox + scope_told = sent + waiting + repeated": (
+            c("urls.to_outbox", 0) + splitter["scope_told"],
+            splitter["sent"] + splitter["waiting"] + splitter["repeated"],
+        ),
+        "received + scope_heard = applied": (
+            c("urls.received", 0) + splitter["scope_heard"],
+            splitter["applied"],
+        ),
     }
     return [f"{law}: {left} != {right}" for law, (left, right) in laws.items() if left != right]
 

@@ -62,7 +62,7 @@ def _seeds(args: argparse.Namespace) -> Iterator[str]:
 
 def run(config: Config, args: argparse.Namespace, seeds: Iterator[str]) -> dict[str, Any]:
     """Crawl in this process, or under a supervisor if several are asked for; return the report."""
-    report = _run_one(config, args, seeds)
+    report = (_supervise if config.crawl.processes > 1 else _run_one)(config, args, seeds)
     if args.report is not None:
         import msgspec
 
@@ -79,6 +79,27 @@ def _run_one(config: Config, args: argparse.Namespace, seeds: Iterator[str]) -> 
     gc.freeze()
     gc.set_threshold(100_000, 20, 50)
     return uvloop.run(_crawl(config, args, seeds))
+
+
+def _supervise(config: Config, args: argparse.Namespace, seeds: Iterator[str]) -> dict[str, Any]:
+    from crawler.supervisor import Supervisor
+
+    level, json_log = options.log_level(args), args.log_format == "json"
+    return asyncio.run(_watch(Supervisor(config, args.dir, seeds, level=level, json_log=json_log), args))
+
+
+async def _watch(supervisor: Any, args: argparse.Namespace) -> dict[str, Any]:
+    from crawler.cli.progress import show
+
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, _Stopper(supervisor, args.dir))
+    shown = asyncio.create_task(show(supervisor, "none" if args.quiet else args.progress))
+    try:
+        return await supervisor.run()
+    finally:
+        shown.cancel()
+        await asyncio.gather(shown, return_exceptions=True)
 
 
 async def _crawl(config: Config, args: argparse.Namespace, seeds: Iterator[str]) -> dict[str, Any]:
@@ -109,6 +130,7 @@ class _Stopper:
         if self._asked:
             import os
 
+            self._crawl.kill()
             os._exit(130)
         self._asked = True
         print(f"stopping; go on later with: crawler crawl --dir {self._directory}", file=sys.stderr)

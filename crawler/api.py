@@ -41,6 +41,7 @@ from crawler.stages import Stages
 log = logging.getLogger("crawler")
 
 HOSTS_IN_REPORT = 100
+REASONS_SHOWN = 5  # hosts named where not one page could be fetched
 _SUCCESSES = ("pages.fetched", "pages.empty", "pages.unchanged", "pages.truncated")
 PAGES_WAITING_MAX = 64  # pages kept for a slow consumer of `pages()`; then the crawl waits for it
 
@@ -162,10 +163,11 @@ class Crawl:
         """Make what needs the stages."""
         self.directory.save_config(self.config)
         sink = self.hooks.page_sink
+        self._seed_urls = Seeds(self.config, itertools.chain(self.config.seeds, self._seeds))
         self.process = Process(
             self.stages,
             pages_file=self.directory.pages_file,
-            seeds=Seeds(self.config, itertools.chain(self.config.seeds, self._seeds)),
+            seeds=self._seed_urls,
             sink=None if sink is None else lambda *fetched: _call(sink, _page(*fetched)),
             extractor=self._extractor(),
         )
@@ -202,8 +204,19 @@ class Crawl:
             self.directory.save_report(self.report)
         counters = self.stages.point.counters
         if not self.process.stopped_on_purpose() and not any(counters[name] for name in _SUCCESSES):
-            raise NoSeedError(f"not one page could be fetched; {self.directory.pages_file} says why")
+            raise NoSeedError(f"not one page could be fetched: {self._why_nothing()}")
         return self.report
+
+    def _why_nothing(self) -> str:
+        """What stood in the way of the seeds, in a few words."""
+        reasons = [f"{self._seed_urls.refused} seeds are no http(s) URLs"] if self._seed_urls.refused else []
+        for host in self.report["hosts"][:REASONS_SHOWN]:
+            cause = host["cause"].replace("_", " ") or ("no answer" if host["failures"] else "")
+            hint = " (--allow-network opens one)" if host["cause"] == "address_denied" else ""
+            reasons += [f"{host['host']}: {cause}{hint}"] if cause else []
+        outcomes = self.report["run"].get("pages", {})
+        reasons += [f"{name.replace('_', ' ')} {n}" for name, n in outcomes.items() if name != "retried"]
+        return "; ".join(reasons) or "nothing is left to do; `crawler status` tells more"
 
     async def pages(self) -> AsyncIterator[Page]:
         """Crawl, yielding each page once it is durable; the crawl waits for a slow consumer."""

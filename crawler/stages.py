@@ -179,7 +179,7 @@ class Stages:
         It goes through the queue of the commit point like any other: the host
         records it writes count pages whose own changes wait in that queue.
         """
-        reach("flush joined")
+        reach("flush ran")
         change = Change(sync=True)
         self.frontier.add(plan.new_links, change, self.clock.now())
         self.due.stage_flush(plan, change)
@@ -187,21 +187,21 @@ class Stages:
         return change
 
     def _flushed(self, plan: FlushPlan, change: Change) -> None:
-        reach("flush written")
+        reach("flush committed")
         self.due.flushed(plan)
         self.frontier.committed(change, self.clock.now())
         reach("flush done")
 
     def compaction_change(self, plan: CompactionPlan) -> Change:
         """The change that puts the merged run in the place of its inputs."""
-        reach("compaction merged")
+        reach("compaction ran")
         change = Change(sync=True)
         self.due.stage_compaction(plan, change)
         change.after.append(lambda: self._compacted(plan))
         return change
 
     def _compacted(self, plan: CompactionPlan) -> None:
-        reach("compaction written")
+        reach("compaction committed")
         self.due.compacted(plan)
         reach("compaction done")
 
@@ -246,6 +246,7 @@ class Stages:
         """Leave the folder. `clean` is False after a failed write: then nothing more is written."""
         if clean:
             self.pages.close()
+            reach("closing")
             batch = self.store.batch(sync=True)
             self.frontier.flush(batch)
             batch.put(CLEAN_KEY, b"1")

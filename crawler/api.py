@@ -30,9 +30,11 @@ from crawler.admin.control import ControlServer
 from crawler.clock import SystemClock
 from crawler.config import Config, convert
 from crawler.directory import CrawlDirectory
+from crawler.errands import Sink
 from crawler.errors import ConfigError, NoSeedError
 from crawler.identity import Seeds, check_identity
 from crawler.process import Process
+from crawler.reader import Extractor
 from crawler.records import Errand, Extracted, Fetch
 from crawler.stages import Stages
 
@@ -115,8 +117,8 @@ def _named(group: str, name: str) -> Any:
 class Crawl:
     """One crawl directory, crawled by this process.
 
-    Entering opens the directory (DirectoryError if it is locked or damaged)
-    and queues the seeds; leaving stops the crawl and closes it. `report` is
+    Entering opens the directory (DirectoryError if it is locked or damaged);
+    leaving stops the crawl and closes it. `report` is
     the JSON report once the run has ended.
     """
 
@@ -135,6 +137,7 @@ class Crawl:
         self.report: dict[str, Any] = {}
         self.hooks = Hooks.of(self.config, Hooks(url_filter, link_extractor, page_sink))
         self._seeds = seeds
+        self._running: asyncio.Task[Any] | None = None
 
     # -- opening and closing -------------------------------------------------
 
@@ -148,6 +151,15 @@ class Crawl:
             clock=SystemClock(),
             url_filter=self.hooks.url_filter,
         )
+        try:
+            await self._open()
+        except BaseException:
+            self.stages.close()
+            raise
+        return self
+
+    async def _open(self) -> None:
+        """Make what needs the stages."""
         self.directory.save_config(self.config)
         sink = self.hooks.page_sink
         self.process = Process(
@@ -159,13 +171,16 @@ class Crawl:
         )
         self._control = ControlServer(self.stages.directory, self._command)
         await self._control.start()
-        return self
 
     async def __aexit__(self, *_: object) -> None:
         await self._control.close()
+        if self._running is not None and not self._running.done():  # an iteration of `pages` was left early
+            self.stop("closed")
+            await asyncio.wait({self._running})
+        self.process.close()
         self.stages.close(clean=self.process.failure is None)
 
-    def _extractor(self) -> Callable[[Fetch], Iterable[str]] | None:
+    def _extractor(self) -> Extractor | None:
         hook = self.hooks.link_extractor
         if hook is None:
             return None
@@ -193,16 +208,19 @@ class Crawl:
     async def pages(self) -> AsyncIterator[Page]:
         """Crawl, yielding each page once it is durable; the crawl waits for a slow consumer."""
         queue: asyncio.Queue[Page] = asyncio.Queue(PAGES_WAITING_MAX)
-        self.process.errands.sink = lambda *fetched: queue.put(_page(*fetched))
-        running = asyncio.create_task(self.run())
+        running = self._running = asyncio.create_task(self.run())
+        errands, own_sink = self.process.errands, self.process.errands.sink
+        errands.sink = _both(own_sink, queue)
         try:
             while (page := await _next(queue, running)) is not None:
                 yield page
         finally:
+            errands.sink = own_sink
             self.stop("closed")
             while not running.done():  # free those who wait to put a page
                 await _next(queue, running)
             await running
+
 
     def stop(self, reason: str = "stopped") -> None:
         """End the run soon: nothing new is taken, what is in flight is committed."""
@@ -237,6 +255,17 @@ class Crawl:
             },
             problems=stages.problems() if whole else ["not checked: the run failed"],
         )
+
+
+def _both(sink: Sink | None, queue: "asyncio.Queue[Page]") -> Sink:
+    """A sink that gives each page to `sink`, if there is one, and to the queue."""
+
+    async def put(errand: Errand, fetch: Fetch, extracted: Extracted | None) -> None:
+        if sink is not None:
+            await sink(errand, fetch, extracted)
+        await queue.put(_page(errand, fetch, extracted))
+
+    return put
 
 
 async def _call(sink: PageSinkHook, page: Page) -> None:

@@ -109,6 +109,10 @@ class Process:
         if self.failure is not None:
             raise self.failure
 
+    def close(self) -> None:
+        """Close the log of fetches; harmless after `run`, which does it too."""
+        self._lines.close()
+
     async def _feed_seeds(self) -> None:
         """Queue the seeds piece by piece, never further ahead than two groups."""
         for urls in self._seeds:

@@ -17,6 +17,7 @@ from crawler.clock import Clock
 from crawler.config import Config
 from crawler.due.eliminator import Eliminator
 from crawler.due.plans import CompactionPlan, FlushPlan
+from crawler.extract.repeats import TAGS
 from crawler.frontier.discovery import Frontier
 from crawler.frontier.queues import PARKED_PREFIX, TODO_PREFIX, decode
 from crawler.harvest import EQUIVALENCES_KEY, SCOPE_KEY, Harvest
@@ -32,6 +33,7 @@ from crawler.urlfilter.rules import Scope, UrlFilter
 from crawler.urls.clock_cache import ClockCache
 from crawler.urls.equivalence import Equivalences
 from crawler.urls.fingerprint import Fingerprinter, registrable_domain
+from crawler.urls.trace import TraceWriter
 
 CLEAN_KEY = b"m/clean"  # present from a clean end until the next opening
 
@@ -124,12 +126,16 @@ class Stages:
         self.counters_before = Counter(self.point.counters)
         self.intake = Intake(
             UrlFilter(
-                self._scope(), config.filter, config.traps, requisites=config.crawl.requisites, hook=url_filter
+                self._scope(),
+                config.filter,
+                config.traps,
+                requisites=config.crawl.requisites,
+                hook=url_filter,
             ),
             self.fingerprinter,
             length_max=urls.length_max,
-    
         )
+        self.trace = self._open_trace() if config.crawl.trace else None
         self.harvest = Harvest(
             config,
             clock=clock,
@@ -141,6 +147,13 @@ class Stages:
             frontier=self.frontier,
             pages=self.pages,
             robots=self.robots,
+            trace=self.trace,
+        )
+
+    def _open_trace(self) -> TraceWriter:
+        """A new trace in the process's folder: links as they enter the host splitter."""
+        return TraceWriter.next_in(
+            self.directory / "trace", {"source": "crawl", "tags": list(TAGS), "process": self.name}
         )
 
     def _scope(self) -> Scope:
@@ -244,6 +257,8 @@ class Stages:
 
     def close(self, *, clean: bool = True) -> None:
         """Leave the folder. `clean` is False after a failed write: then nothing more is written."""
+        if self.trace is not None:
+            self.trace.close()
         if clean:
             self.pages.close()
             reach("closing")

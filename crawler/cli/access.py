@@ -30,11 +30,14 @@ def _ask_one(directory: CrawlDirectory, name: str, request: dict[str, Any]) -> A
 @contextlib.contextmanager
 def at_rest(directory: CrawlDirectory, name: str) -> Iterator[Any]:
     """The stages of one process of a crawl that is not running, under its lock."""
+    from msgspec.structs import replace
+
     from crawler.clock import SystemClock
     from crawler.config import convert
     from crawler.stages import Stages
 
     config = convert(directory.saved_config())
+    config = replace(config, crawl=replace(config.crawl, trace=False))  # nothing is crawled here
     stages = Stages(config, directory.process(name), directory.seed(), clock=SystemClock(), name=name)
     clean = False
     try:

@@ -14,10 +14,10 @@ are kept, WHATWG 13.2.4.3), and no link stands in the attributes of a
 formatting element other than `a`. So pages with many different ones are parsed
 without these attributes (`without_formatting_attributes`), which bounds it.
 
-`judge` looks at every page, already as UTF-8, at some 10 us for 45 kB (50 us above 1,500 tags):
+`judge` looks at every page, already as UTF-8, at some 10 us for 45 kB (more above 1,500 tags or 64 KiB):
 
-    SAFE        parse here: too small, or too few tags, for trouble; what is left costs 0.2 s at
-                worst, 0.8 s for a page that hides one long tag behind `>` in quoted values
+    SAFE        parse here: what the page can cost is bounded by its tags and separators, in the worst case
+                (a deep page of 18,000 tags, a page that hides one long tag behind `>` in quoted values) at 0.8 s
     STRIP       parse here, without the attributes of formatting elements
     APART       parse in the worker, under its CPU and memory limit: large, or suspicious
     EXCESSIVE   more open elements, or attributes on a tag, than allowed: only a plain scan
@@ -37,14 +37,19 @@ from crawler.config import ExtractConfig
 # Up to so many tags nothing costs more than 0.2 s and 100 MB.
 TAGS_HARMLESS = 1500
 # Elements that reopening may create, at 0.42 us and 320 bytes each.
-REOPENED_MAX = 400_000
+REOPENED_MAX = 800_000
 # Distinct attributes take 3.4 bytes each (two-letter names run out at some 4,000).
 ATTRIBUTE_BYTES = 3
 # Up to this size one tag cannot have more attributes than cost 0.8 s.
 ATTRIBUTES_HARMLESS_BYTES = 64 << 10
-SEPARATORS_MAX = 20_000
+# Pairs of attributes on one tag that may have to be compared, at 2 ns: 0.8 s.
+ATTRIBUTE_PAIRS_MAX = 400_000_000
+# Shorter tags are harmless in any number: 1 MiB of them costs 0.15 s.
+_SHORT_TAG_BYTES = 600
+# Open elements times tags, each of which may have to look at all of them, at 5 ns at worst: 0.8 s.
+STEPS_MAX = 160_000_000
 
-_LESS, _SLASH = ord("<"), ord("/")
+_LESS, _SLASH, _GREATER = b"</>"
 _TAG_BYTES_MEAN_MIN = 3
 _FORMATTING = rb"b|big|code|em|font|i|nobr|s|small|strike|strong|tt|u"
 _PLAIN_TAG = re.compile(
@@ -52,6 +57,8 @@ _PLAIN_TAG = re.compile(
 )
 _SPELLING_BYTES = 400  # of a formatting tag; a longer one is not plain
 _EQUAL_OPEN_MAX = 3  # of equal formatting elements, WHATWG 13.2.4.3
+# Formatting elements without attributes that can be open: three of each kind, and one `a`.
+_PLAIN_REOPENED = 3 * 12 + 1
 _FORMATTING_ATTRIBUTES = re.compile(rb"<(" + _FORMATTING + rb")[\t\n\f\r /][^>]*+", re.IGNORECASE)
 _TAG = re.compile(rb"</?[a-z][^\t\n\f\r />]*+")
 _START = re.compile(rb"<[A-Za-z]")
@@ -60,6 +67,8 @@ _RAW_TEXT = re.compile(
     re.IGNORECASE,
 )
 _ATTRIBUTE = re.compile(rb"""[\s/]*+[^\s/>][^\s/>=]*+(?:\s*+=\s*+(?:"[^"]*+"|'[^']*+'|[^\s>]*+))?+""")
+# A quoted value that may hold a `>`, whatever the quotes before it belong to.
+_HIDING = re.compile(rb"""=[\t\n\f\r ]*+(?:"[^">]*+>|'[^'>]*+>)""")
 # Elements that never stay open, or that the next of their kind closes.
 _NOT_NESTING = frozenset(
     b"area base br col embed hr img input link meta param source track wbr "
@@ -100,25 +109,24 @@ def judge(content: bytes, config: ExtractConfig) -> Judgement:
     octets = np.frombuffer(content, np.uint8)
     begins = octets == _LESS
     tags = int(np.count_nonzero(begins))
-    long_tag = not _ends_tags(content, config.attributes_max * ATTRIBUTE_BYTES // 2)
-    many_tags = tags > config.inline_tags_max
+    short_tags = _ends_tags(content, config.attributes_max * ATTRIBUTE_BYTES // 2)
+    if short_tags and tags <= TAGS_HARMLESS and size <= ATTRIBUTES_HARMLESS_BYTES:
+        return Judgement.SAFE
+    if not short_tags and most_attributes(content, config.attributes_max) > config.attributes_max:
+        return Judgement.EXCESSIVE
+    deep = _may_nest(begins, octets, tags)
     if (
-        many_tags
-        and _unended(begins, octets) > config.depth_max
+        deep
+        and tags - 2 * _end_tags(begins, octets) > config.depth_max
         and open_elements(content) > config.depth_max
     ):
         return Judgement.EXCESSIVE
-    if long_tag and most_attributes(content, config.attributes_max) > config.attributes_max:
-        return Judgement.EXCESSIVE
-    large = size > config.inline_bytes_max
-    if (
-        large
-        or long_tag
-        or many_tags
-        or (size > ATTRIBUTES_HARMLESS_BYTES and _separators(octets) > SEPARATORS_MAX)
-    ):
+    large = size > config.inline_bytes_max or tags > config.inline_tags_max
+    if deep or large or (size > ATTRIBUTES_HARMLESS_BYTES and _may_compare(content, octets)):
         return Judgement.APART
-    return Judgement.STRIP if _may_reopen(content, begins, tags) else Judgement.SAFE
+    if not _may_reopen(content, begins, tags):
+        return Judgement.SAFE
+    return Judgement.STRIP if _PLAIN_REOPENED * tags <= REOPENED_MAX else Judgement.APART
 
 
 def strip(content: bytes) -> bytes:
@@ -134,7 +142,7 @@ def without_formatting_attributes(content: bytes) -> bytes:
 
 
 def _may_reopen(content: bytes, begins: np.ndarray, tags: int) -> bool:
-    """Whether formatting elements might be reopened more than REOPENED_MAX times."""
+    """Whether reopening formatting elements might make more than REOPENED_MAX."""
     if tags <= TAGS_HARMLESS:
         return False
     starts = _formatting_starts(content, begins)
@@ -188,10 +196,14 @@ def most_attributes(content: bytes, enough: int) -> int:
     return most
 
 
-def _unended(begins: np.ndarray, octets: np.ndarray) -> int:
-    """Start tags less end tags."""
-    ends = int(np.count_nonzero(begins[:-1] & (octets[1:] == _SLASH)))
-    return int(np.count_nonzero(begins)) - 2 * ends
+def _end_tags(begins: np.ndarray, octets: np.ndarray) -> int:
+    """How many tags are end tags."""
+    return int(np.count_nonzero(begins[:-1] & (octets[1:] == _SLASH)))
+
+
+def _may_nest(begins: np.ndarray, octets: np.ndarray, tags: int) -> bool:
+    """Whether STEPS_MAX might be exceeded, were every start tag an open element: an end tag need not close any."""
+    return tags * tags > STEPS_MAX and (tags - _end_tags(begins, octets)) * tags > STEPS_MAX
 
 
 def _ends_tags(content: bytes, step: int) -> bool:
@@ -199,11 +211,27 @@ def _ends_tags(content: bytes, step: int) -> bool:
     return all(content.find(b">", at, at + step) >= 0 for at in range(0, len(content) - step + 1, step))
 
 
+def _may_compare(content: bytes, octets: np.ndarray) -> bool:
+    """Whether the attributes of tags might have to be compared more than ATTRIBUTE_PAIRS_MAX times.
+
+    A tag ends at the first `>` that no quoted value hides, so it lies within a stretch between two `>`.
+    """
+    if _separators(octets) ** 2 <= ATTRIBUTE_PAIRS_MAX:
+        return False
+    if _HIDING.search(content):
+        return True
+    ends = np.flatnonzero(octets == _GREATER)
+    bounds = np.concatenate(([0], ends, [len(octets)]))
+    long = np.flatnonzero(np.diff(bounds) > _SHORT_TAG_BYTES).tolist()
+    pairs = sum(_separators(octets[bounds[i] : bounds[i + 1]]) ** 2 for i in long)
+    return pairs > ATTRIBUTE_PAIRS_MAX
+
+
 def _separators(octets: np.ndarray) -> int:
     """An upper bound of the attributes of any tag: ends of blanks, slashes, pairs of quotes."""
     blank = octets <= 0x20
     quotes = np.count_nonzero(octets == 0x22) + np.count_nonzero(octets == 0x27)
-    return int(np.count_nonzero(blank[:-1] & ~blank[1:]) + np.count_nonzero(octets == 0x2F) + quotes // 2)
+    return int(np.count_nonzero(blank[:-1] > blank[1:]) + np.count_nonzero(octets == 0x2F) + quotes // 2)
 
 
 def _formatting_starts(content: bytes, begins: np.ndarray) -> np.ndarray:

@@ -416,6 +416,17 @@ class Frontier:
             return now + ASK_AGAIN
         return self._visits.borrow(hostname, now, address)
 
+    def may_ask(self, url: str, now: float) -> bool:
+        """Whether what is known of the URL's robots.txt allows it; for the hops of a redirect."""
+        authority, target = queues.split_authority(url)
+        if not self._asks_robots(url, queues.split_url(url)[0]):
+            return True
+        return self._robots.verdict(authority, target, now).kind == ALLOWED
+
+    def gap(self, errand: Errand) -> float:
+        """Seconds that the errand's host will wait behind it, going by the last time."""
+        return max(self._config.politeness.delay, self._hosts.gap[self._held[errand.host].slot])
+
     def give_back(self, hostname: str, now: float, took: float, retry_after: float = 0.0) -> None:
         """A hop on a borrowed host, or on the errand's own, has ended: its gap runs from now."""
         self._visits.give_back(hostname, now, took, retry_after)

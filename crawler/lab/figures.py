@@ -4,7 +4,8 @@
     crawler lab figures all --quick
 
 ncis-3 to ncis-14 are those of Busa-Fekete et al. (2025), azar-1 and azar-2 those
-of Azar et al. (2018). Seed and command stand in the caption, in the PNG's
+of Azar et al. (2018), broder-2 to broder-11 those of Broder, Najork, Wiener
+(2003), with four more on the same traces. Seed and command stand in the caption, in the PNG's
 metadata and in the CSV's first lines. --quick draws few, short runs; the other
 sizes are the papers' own unless the caption says so.
 
@@ -29,6 +30,7 @@ _NCIS = "crawler.lab.figures_ncis"
 _SCATTER = "crawler.lab.figures_rates"
 _AZAR = "crawler.lab.figures_azar"
 _BIAS = "crawler.lab.figures_bias"
+_BRODER = "crawler.lab.figures_broder"
 # Figure -> (module, function).
 FIGURES = {
     "ncis-3": (_NCIS, "without_signals"),
@@ -45,6 +47,11 @@ FIGURES = {
     "ncis-14": (_BIAS, "likelihood_bias"),
     "azar-1": (_AZAR, "policies_compared"),
     "azar-2": (_AZAR, "optimal_solution"),
+    **{f"broder-{number}": (_BRODER, f"broder_{number}") for number in range(2, 12)},
+    "cache-contenders": (_BRODER, "broder_contenders"),
+    "crawl-order": (_BRODER, "broder_crawl_order"),
+    "cache-per-thread": (_BRODER, "broder_per_thread"),
+    "link-locality": (_BRODER, "broder_locality"),
 }
 
 # Colours that stay apart for colour-blind readers (Okabe and Ito), by policy.
@@ -57,7 +64,7 @@ COLOURS = {
     "cis+": "#CC79A7",
     "ncis": "#009E73",
     "ncis-d": "#56B4E9",
-    "approx-1": "#F0E442",
+    "approx-1": "#A88F00",
     "approx-2": "#CC79A7",
 }
 LABELS = {
@@ -182,7 +189,7 @@ def save(figure: Any, path: Path, command: str, caption: str, seed: int | None =
 def rate_map(
     axes: Any, change_rate: np.ndarray, importance: np.ndarray, rates: np.ndarray, level: float
 ) -> None:
-    """Pages by change rate and importance, coloured by rate; those never crawled as crosses, the border as a line."""
+    """Pages by change rate and importance, coloured by rate; crosses: never crawled; line: the border."""
     crawled = rates > 0.0
     spots = axes.scatter(change_rate[crawled], importance[crawled], c=rates[crawled], s=10, cmap="viridis")
     axes.scatter(change_rate[~crawled], importance[~crawled], marker="x", s=10, c="#888888", linewidths=0.7)
@@ -197,7 +204,7 @@ def rate_map(
         xlim=(0.0, None),
     )
     axes.figure.colorbar(spots, ax=axes, label="crawl rate")
-    axes.legend(loc="upper left", fontsize=8)
+    axes.legend(loc="upper right", fontsize=8, framealpha=0.95)
 
 
 def grouped_bars(

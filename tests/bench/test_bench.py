@@ -1,7 +1,6 @@
 """The benchmarks run, and print what they say; their figures are not tested."""
 
 import json
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -12,8 +11,7 @@ from crawler.bench.__main__ import main
 
 
 def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
-    monkeypatch.setattr(sys, "argv", ["crawler bench", *arguments])
-    assert main() == 0
+    assert main("bench", list(arguments)) == 0
     return capsys.readouterr().out
 
 

@@ -161,7 +161,12 @@ class Crawl:
 
     async def _open(self) -> None:
         """Make what needs the stages."""
-        self.directory.save_config(self.config)
+        try:
+            self.stages.reserve_ballast()
+            self.directory.save_config(self.config)
+        except BaseException:
+            self.stages.close(clean=False)
+            raise
         sink = self.hooks.page_sink
         self._seed_urls = Seeds(self.config, itertools.chain(self.config.seeds, self._seeds))
         self.process = Process(

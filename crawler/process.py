@@ -274,6 +274,8 @@ class Process:
             return False
         try:
             await self._in_writer(plan.run)
+            if self._compacting:
+                reach("flush during compaction")
         except StoreError as error:  # nothing rests on the run yet: its links wait for another try
             log.error("DUE: %s; trying again later", error)
             self.due.flush_failed(plan, self.clock.now())
@@ -298,6 +300,8 @@ class Process:
     async def _merge(self, plan: Any) -> None:
         try:
             await asyncio.get_running_loop().run_in_executor(self._merger, plan.run)
+            if self.due.flushing:
+                reach("compaction during flush")
         except StoreError as error:  # the inputs stay as they are
             log.error("DUE: %s; runs stay unmerged", error)
             self.due.compaction_failed(plan)

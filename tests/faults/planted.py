@@ -1,7 +1,7 @@
 """`python -m tests.faults.planted BUG crawl ...`: the crawler with a bug planted, to see the crash tests fail.
 
-    page-before-links    a page's record is committed at once, its links a group later
-    no-truncation        WARC files are not cut to their committed lengths when they are opened
+page-before-links    a page's record is committed at once, its links a group later
+no-truncation        WARC files are not cut to their committed lengths when they are opened
 """
 
 import sys

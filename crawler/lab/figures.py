@@ -164,7 +164,7 @@ def sheet(width: float, height: float, rows: int = 1, columns: int = 1, **more: 
 def save(figure: Any, path: Path, command: str, caption: str, seed: int | None = None) -> None:
     """Write the PNG with a caption line under it and command, caption and seed in its metadata."""
     note = f"{caption}  [{command}{'' if seed is None else f'; seed {seed}'}]"
-    columns = int(figure.get_figwidth() * 15.5)
+    columns = int(figure.get_figwidth() * 19)
     figure.supxlabel(textwrap.fill(note, columns), fontsize=7, x=0.01, ha="left", color="#444444")
     metadata = {
         "Description": caption,

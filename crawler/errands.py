@@ -32,6 +32,7 @@ log = logging.getLogger("crawler")
 
 Sink = Callable[[Errand, Fetch, Extracted | None], Awaitable[None]]
 
+_SITEMAP = int(LinkFlag.SITEMAP)  # plain: an IntFlag costs 1 us a test
 HOP_WAIT_MAX = 120.0  # seconds an errand waits for another host's slot before it gives the hop up
 
 
@@ -199,6 +200,6 @@ class Errands:
         )
         if robots:
             request.body_bytes_max = config.robots.bytes_max
-        elif errand.flags & LinkFlag.SITEMAP:
+        elif errand.flags & _SITEMAP:
             request.body_bytes_max = request.wire_bytes_max = config.sitemaps.bytes_max
         return request

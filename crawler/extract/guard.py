@@ -112,7 +112,7 @@ def judge(content: bytes, config: ExtractConfig) -> Judgement:
     short_tags = _ends_tags(content, config.attributes_max * ATTRIBUTE_BYTES // 2)
     if short_tags and tags <= TAGS_HARMLESS and size <= ATTRIBUTES_HARMLESS_BYTES:
         return Judgement.SAFE
-    if not short_tags and most_attributes(content, config.attributes_max) > config.attributes_max:
+    if not short_tags and _excessive_tag(content, octets, config.attributes_max):
         return Judgement.EXCESSIVE
     deep = _may_nest(begins, octets, tags)
     if (
@@ -196,6 +196,12 @@ def most_attributes(content: bytes, enough: int) -> int:
     return most
 
 
+def _excessive_tag(content: bytes, octets: np.ndarray, enough: int) -> bool:
+    """Whether a tag has more than `enough` attributes; text and scripts with few blanks are told at once."""
+    long = _stretches(octets, enough)
+    return any(_separators(part) > enough for part in long) and most_attributes(content, enough) > enough
+
+
 def _end_tags(begins: np.ndarray, octets: np.ndarray) -> int:
     """How many tags are end tags."""
     return int(np.count_nonzero(begins[:-1] & (octets[1:] == _SLASH)))
@@ -220,11 +226,13 @@ def _may_compare(content: bytes, octets: np.ndarray) -> bool:
         return False
     if _HIDING.search(content):
         return True
-    ends = np.flatnonzero(octets == _GREATER)
-    bounds = np.concatenate(([0], ends, [len(octets)]))
-    long = np.flatnonzero(np.diff(bounds) > _SHORT_TAG_BYTES).tolist()
-    pairs = sum(_separators(octets[bounds[i] : bounds[i + 1]]) ** 2 for i in long)
-    return pairs > ATTRIBUTE_PAIRS_MAX
+    return sum(_separators(part) ** 2 for part in _stretches(octets, _SHORT_TAG_BYTES)) > ATTRIBUTE_PAIRS_MAX
+
+
+def _stretches(octets: np.ndarray, least: int) -> list[np.ndarray]:
+    """The parts between two `>` that are longer than `least` bytes."""
+    bounds = np.concatenate(([0], np.flatnonzero(octets == _GREATER), [len(octets)]))
+    return [octets[bounds[i] : bounds[i + 1]] for i in np.flatnonzero(np.diff(bounds) > least).tolist()]
 
 
 def _separators(octets: np.ndarray) -> int:

@@ -30,7 +30,7 @@ from crawler.reader import Extractor, Reader
 from crawler.stages import Stages
 from crawler.storage.commit import Change
 from crawler.storage.faults import reach
-from crawler.storage.files import free_bytes, total_bytes
+from crawler.storage.files import free_bytes, total_bytes, write_all
 
 log = logging.getLogger("crawler")
 
@@ -68,7 +68,7 @@ class Process:
         self._compacting = False
         self._writer = ThreadPoolExecutor(1, "writer")
         self._merger = ThreadPoolExecutor(1, "merger")
-        self._lines = pages_file.open("ab")
+        self._lines = pages_file.open("ab", buffering=0)
         self.errands = Errands(
             config,
             clock=self.clock,
@@ -264,8 +264,7 @@ class Process:
     def _write_group(self, group: Sequence[Change]) -> None:
         self.point.write(group)
         try:
-            self._lines.write(b"".join([change.line for change in group]))
-            self._lines.flush()
+            write_all(self._lines.fileno(), b"".join([change.line for change in group]))
         except OSError as error:
             raise StoreError(f"{self._lines.name}: cannot write: {error.strerror or error}") from error
 

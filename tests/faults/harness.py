@@ -173,11 +173,12 @@ def _stored(directory: Path) -> tuple[Counter[str], int]:
 
     stored: Counter[str] = Counter()
     torn = 0
-    for path in sorted(directory.glob("*/warc/*.warc.gz*")):
-        with path.open("rb") as file:
+    for segment in sorted(directory.glob("*/warc/*.warc.gz*")):
+        with segment.open("rb") as file:
             for record in ArchiveIterator(file, record_types=WarcRecordType.response):
-                stored["/" + record.headers["WARC-Target-URI"].rsplit("/", 1)[1]] += 1
-        torn += _ends_torn(path)
+                path = "/" + record.headers["WARC-Target-URI"].rsplit("/", 1)[1]
+                stored[path] += path != "/robots.txt"
+        torn += _ends_torn(segment)
     return stored, torn
 
 

@@ -72,6 +72,8 @@ class TreeWeb:
 
     def url(self, page: int) -> str:
         """Where a page lies."""
+        if "--names" in self._options:
+            return f"http://host{page % self._hosts}.localhost:{self.port}/{page}"
         return url(page, self._hosts, self.port)
 
     @property

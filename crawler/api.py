@@ -18,8 +18,7 @@ import asyncio
 import inspect
 import itertools
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
-from importlib import metadata
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Self
 
@@ -73,6 +72,8 @@ def configure(settings: Mapping[str, Any] | None = None) -> Config:
 
 def entry_point(group: str, name: str) -> Any:
     """The object that an installed package offers as `name` in `group`."""
+    from importlib import metadata  # imported here, as it is slow and seldom needed
+
     found = metadata.entry_points(group=group, name=name)
     if not found:
         raise ConfigError(f"configuration: hooks: no entry point {name!r} in group {group!r} is installed")
@@ -170,9 +171,15 @@ class Crawl:
 
     async def _open(self) -> None:
         """Make what needs the stages."""
-        if not self._supervised:
-            self.directory.save_config(self.config)
+        try:
+            self.stages.reserve_ballast()
+            if not self._supervised:
+                self.directory.save_config(self.config)
+        except BaseException:
+            self.stages.close(clean=False)
+            raise
         sink = self.hooks.page_sink
+        self._seed_urls = Seeds(self.config, itertools.chain(self.config.seeds, self._seeds))
         self.process = Process(
             self.stages,
             pages_file=self.directory.pages_file,
@@ -200,7 +207,7 @@ class Crawl:
         """The seeds in pieces; a supervisor has looked at them already."""
         if self._supervised:
             return self._seeds
-        return Seeds(self.config, itertools.chain(self.config.seeds, self._seeds))
+        return self._seed_urls
 
     def _extractor(self) -> Extractor | None:
         hook = self.hooks.link_extractor
@@ -223,10 +230,10 @@ class Crawl:
             self.report = self._build_report()
             if not self._supervised:
                 self.directory.save_report(self.report)
-        counters = self.stages.point.counters
         alone = self.process.exchange is None  # others may have fetched what this one could not
-        if alone and not self.process.stopped_on_purpose() and not any(counters[f"pages.{name}"] for name in report.SUCCESSES):
-            raise NoSeedError(f"not one page could be fetched; {self.directory.pages_file} says why")
+        if alone and not self.process.stopped_on_purpose() and not report.any_success(self.report):
+            reasons = report.why_nothing(self.report, self._seed_urls.refused)
+            raise NoSeedError(f"not one page could be fetched: {reasons}")
         return self.report
 
     async def pages(self) -> AsyncIterator[Page]:

@@ -10,21 +10,48 @@ Seeds are links like any other and pass the DUE. Where a cache hit is, the
 CLOCK cache or the DUE's set of pending fingerprints said that the link is old.
 """
 
+import math
 import resource
 import sys
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Any
 
 from crawler import __version__
 
-
 SUCCESSES = ("fetched", "empty", "unchanged", "truncated")  # outcomes that show that something could be fetched
+
+
+REASONS_SHOWN = 5  # hosts named where not one page could be fetched
+
+
+def any_success(report: Mapping[str, Any]) -> bool:
+    """Whether the crawl of a report has ever fetched a page."""
+    return any(report.get("pages", {}).get(name) for name in SUCCESSES)
+
+
+def why_nothing(report: Mapping[str, Any], refused: int) -> str:
+    """What stood in the way of the seeds, in a few words; `refused` of them were no URLs."""
+    reasons = [f"{refused} seeds are no http(s) URLs"] if refused else []
+    for host in report.get("hosts", [])[:REASONS_SHOWN]:
+        cause = host["cause"].replace("_", " ") or ("no answer" if host["failures"] else "")
+        hint = " (--allow-network opens one)" if host["cause"] == "address_denied" else ""
+        reasons += [f"{host['host']}: {cause}{hint}"] if cause else []
+    outcomes = report.get("run", {}).get("pages", {})
+    reasons += [f"{name.replace('_', ' ')} {n}" for name, n in outcomes.items() if name != "retried"]
+    return "; ".join(reasons) or "nothing is left to do; `crawler status` tells more"
 
 
 def iso_time(instant: float) -> str:
     """An instant as ISO 8601 in UTC, to the millisecond."""
-    return datetime.fromtimestamp(instant, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    whole = math.floor(instant)
+    return f"{_iso_second(whole)}.{int((instant - whole) * 1000):03d}Z"
+
+
+@lru_cache(maxsize=8)
+def _iso_second(instant: int) -> str:
+    return datetime.fromtimestamp(instant, UTC).strftime("%Y-%m-%dT%H:%M:%S")
 
 
 def conservation(counters: Mapping[str, int], due: Mapping[str, int], todo: int, parked: int) -> list[str]:

@@ -74,6 +74,7 @@ class Supervisor:
         self._config = config
         self._seeds = seeds
         self._seeds_file = directory / "seeds.run"
+        self._refused = 0
         self._run = os.urandom(8).hex()
         self._level, self._json_log = level, json_log
         self._children = [_Child(self, name) for name in process_names(config)]
@@ -105,6 +106,7 @@ class Supervisor:
         with self._seeds_file.open("w", encoding="ascii") as file:
             for urls in pieces:
                 file.writelines(f"{url}\n" for url in urls)
+        self._refused = pieces.refused
 
     async def _reap(self) -> None:
         """Leave no child behind, whatever happened here."""

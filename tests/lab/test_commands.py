@@ -165,10 +165,10 @@ def test_accuracy_and_rate_figures_draw_from_small_runs(monkeypatch: pytest.Monk
     from crawler.lab import figures_ncis, figures_rates
 
     monkeypatch.setattr(figures_ncis, "SIZES", (4, 8))
-    monkeypatch.setattr(figures_ncis, "_horizon", lambda options: 2.0)
+    monkeypatch.setattr(figures_ncis, "_horizon", lambda options: 0.5)
     drawing = figures_ncis.without_signals(figures.Options(quick=True))
     assert len(drawing.rows) == 6 and drawing.rows[0][:3] == [4, "baseline", 2]
-    monkeypatch.setattr(figures_rates, "Setting", lambda horizon: Setting(horizon=2.0))
+    monkeypatch.setattr(figures_rates, "Setting", lambda horizon: Setting(horizon=0.5))
     drawing = figures_rates.discrete_rates(figures.Options(quick=True, instances=1))
     assert len(drawing.rows) == 600
 

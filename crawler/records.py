@@ -14,7 +14,6 @@ from typing import Annotated
 
 import msgspec
 
-
 # Bounds that decoding checks, at no measurable cost; MessagePack has no integers beyond 64 bits.
 Unsigned64 = Annotated[int, msgspec.Meta(ge=0)]
 Small = Annotated[int, msgspec.Meta(ge=0, le=(1 << 31) - 1)]

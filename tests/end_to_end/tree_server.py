@@ -73,7 +73,9 @@ class Site:
         options = self.options
         first = n * options.fanout + 1
         children = range(first, min(first + options.fanout, options.pages))
-        links = "".join(f'<a href="{url(child, options.hosts, options.port)}">{child}</a>' for child in children)
+        links = "".join(
+            f'<a href="{url(child, options.hosts, options.port)}">{child}</a>' for child in children
+        )
         return f"<!doctype html><title>{n}</title><p>page {n} of the tree</p>{links}".encode()
 
 
@@ -125,7 +127,9 @@ async def serve(options: argparse.Namespace) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--pages", type=int, required=True)
     parser.add_argument("--hosts", type=int, default=5)
     parser.add_argument("--fanout", type=int, default=10)

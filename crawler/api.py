@@ -19,7 +19,6 @@ import inspect
 import itertools
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
-from importlib import metadata
 from pathlib import Path
 from typing import Any, Self
 
@@ -73,6 +72,8 @@ def configure(settings: Mapping[str, Any] | None = None) -> Config:
 
 def entry_point(group: str, name: str) -> Any:
     """The object that an installed package offers as `name` in `group`."""
+    from importlib import metadata  # imported here, as it is slow and seldom needed
+
     found = metadata.entry_points(group=group, name=name)
     if not found:
         raise ConfigError(f"configuration: hooks: no entry point {name!r} in group {group!r} is installed")

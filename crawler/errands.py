@@ -37,6 +37,7 @@ Sink = Callable[[Errand, Fetch, Extracted | None], Awaitable[None]]
 Chain = list[tuple[str, str]]  # the requests of a redirect chain so far: URL and Cookie field
 NextHop = Callable[[Request, Fetch, Chain], str]
 
+_SITEMAP = int(LinkFlag.SITEMAP)  # plain: an IntFlag costs 1 us a test
 HOP_WAIT_MAX = 120.0  # seconds an errand waits for another host's slot before it gives the hop up
 
 
@@ -224,7 +225,7 @@ class Errands:
             self._override(request, errand)
         if robots:
             request.body_bytes_max = config.robots.bytes_max
-        elif errand.flags & LinkFlag.SITEMAP:
+        elif errand.flags & _SITEMAP:
             request.body_bytes_max = request.wire_bytes_max = config.sitemaps.bytes_max
         return request
 

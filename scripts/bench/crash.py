@@ -1,6 +1,6 @@
 """Thirty kills in one crawl of a tree-shaped web: what was lost, stored twice, fetched again?
 
-    python scripts/bench/crash.py [--pages 30000] [--folder DIR]
+    python scripts/bench/crash.py [--pages 30000] [--folder DIR] [--case ROW ...]
 
 The crawler kills itself (SIGKILL) at thirty named points of its write path, is
 started again each time, and at last runs to the end. Every URL of the web has
@@ -110,6 +110,7 @@ def main() -> None:
     )
     parser.add_argument("--pages", type=int, default=30_000)
     parser.add_argument("--folder", type=Path, default=None, help="where the crawls lie meanwhile")
+    parser.add_argument("--case", action="append", help="only this row; repeatable")
     args = parser.parse_args()
     pages, right = args.pages, True
     print(f"{pages:,} pages on {HOSTS} hosts, {CONCURRENCY} fetches in flight")
@@ -122,7 +123,8 @@ def main() -> None:
         "seeds": (seeds, pages // 3),
         **{bug: (lambda folder, n, bug=bug: planted(folder, n, bug), pages) for bug in PLANTED},
     }
-    for name, (case, size) in cases.items():
+    for name in args.case or cases:
+        case, size = cases[name]
         folder = Path(tempfile.mkdtemp(dir=args.folder))
         begun = time.monotonic()
         found, kills = case(folder, size)

@@ -72,6 +72,8 @@ class TreeWeb:
 
     def url(self, page: int) -> str:
         """Where a page lies."""
+        if "--names" in self._options:
+            return f"http://host{page % self._hosts}.localhost:{self.port}/{page}"
         return url(page, self._hosts, self.port)
 
     @property
@@ -173,11 +175,12 @@ def _stored(directory: Path) -> tuple[Counter[str], int]:
 
     stored: Counter[str] = Counter()
     torn = 0
-    for path in sorted(directory.glob("*/warc/*.warc.gz*")):
-        with path.open("rb") as file:
+    for segment in sorted(directory.glob("*/warc/*.warc.gz*")):
+        with segment.open("rb") as file:
             for record in ArchiveIterator(file, record_types=WarcRecordType.response):
-                stored["/" + record.headers["WARC-Target-URI"].rsplit("/", 1)[1]] += 1
-        torn += _ends_torn(path)
+                path = "/" + record.headers["WARC-Target-URI"].rsplit("/", 1)[1]
+                stored[path] += path != "/robots.txt"
+        torn += _ends_torn(segment)
     return stored, torn
 
 

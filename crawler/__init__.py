@@ -23,3 +23,13 @@ store, one commit point), records, config, clock, errors.
 """
 
 __version__ = "0.1.0"
+__all__ = ["Crawl", "Hooks", "Page", "configure"]
+
+
+def __getattr__(name: str) -> object:
+    """The Python API (`api.py`), imported when it is asked for: `import crawler` alone stays light."""
+    if name not in __all__:
+        raise AttributeError(f"module 'crawler' has no attribute {name!r}")
+    from crawler import api
+
+    return getattr(api, name)

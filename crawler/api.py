@@ -29,15 +29,18 @@ from crawler.admin.control import ControlServer
 from crawler.clock import SystemClock
 from crawler.config import Config, convert
 from crawler.directory import CrawlDirectory
+from crawler.errands import Sink
 from crawler.errors import ConfigError, NoSeedError
 from crawler.identity import Seeds, check_identity
 from crawler.process import Process
+from crawler.reader import Extractor
 from crawler.records import Errand, Extracted, Fetch
 from crawler.stages import Stages
 
 log = logging.getLogger("crawler")
 
 HOSTS_IN_REPORT = 100
+REASONS_SHOWN = 5  # hosts named where not one page could be fetched
 _SUCCESSES = ("pages.fetched", "pages.empty", "pages.unchanged", "pages.truncated")
 PAGES_WAITING_MAX = 64  # pages kept for a slow consumer of `pages()`; then the crawl waits for it
 
@@ -116,8 +119,8 @@ def _named(group: str, name: str) -> Any:
 class Crawl:
     """One crawl directory, crawled by this process.
 
-    Entering opens the directory (DirectoryError if it is locked or damaged)
-    and queues the seeds; leaving stops the crawl and closes it. `report` is
+    Entering opens the directory (DirectoryError if it is locked or damaged);
+    leaving stops the crawl and closes it. `report` is
     the JSON report once the run has ended.
     """
 
@@ -136,6 +139,7 @@ class Crawl:
         self.report: dict[str, Any] = {}
         self.hooks = Hooks.of(self.config, Hooks(url_filter, link_extractor, page_sink))
         self._seeds = seeds
+        self._running: asyncio.Task[Any] | None = None
 
     # -- opening and closing -------------------------------------------------
 
@@ -149,24 +153,42 @@ class Crawl:
             clock=SystemClock(),
             url_filter=self.hooks.url_filter,
         )
-        self.directory.save_config(self.config)
+        try:
+            await self._open()
+        except BaseException:
+            self.stages.close()
+            raise
+        return self
+
+    async def _open(self) -> None:
+        """Make what needs the stages."""
+        try:
+            self.stages.reserve_ballast()
+            self.directory.save_config(self.config)
+        except BaseException:
+            self.stages.close(clean=False)
+            raise
         sink = self.hooks.page_sink
+        self._seed_urls = Seeds(self.config, itertools.chain(self.config.seeds, self._seeds))
         self.process = Process(
             self.stages,
             pages_file=self.directory.pages_file,
-            seeds=Seeds(self.config, itertools.chain(self.config.seeds, self._seeds)),
+            seeds=self._seed_urls,
             sink=None if sink is None else lambda *fetched: _call(sink, _page(*fetched)),
             extractor=self._extractor(),
         )
         self._control = ControlServer(self.stages.directory, self._command)
         await self._control.start()
-        return self
 
     async def __aexit__(self, *_: object) -> None:
         await self._control.close()
+        if self._running is not None and not self._running.done():  # an iteration of `pages` was left early
+            self.stop("closed")
+            await asyncio.wait({self._running})
+        self.process.close()
         self.stages.close(clean=self.process.failure is None)
 
-    def _extractor(self) -> Callable[[Fetch], Iterable[str]] | None:
+    def _extractor(self) -> Extractor | None:
         hook = self.hooks.link_extractor
         if hook is None:
             return None
@@ -188,22 +210,36 @@ class Crawl:
             self.directory.save_report(self.report)
         counters = self.stages.point.counters
         if not self.process.stopped_on_purpose() and not any(counters[name] for name in _SUCCESSES):
-            raise NoSeedError(f"not one page could be fetched; {self.directory.pages_file} says why")
+            raise NoSeedError(f"not one page could be fetched: {self._why_nothing()}")
         return self.report
+
+    def _why_nothing(self) -> str:
+        """What stood in the way of the seeds, in a few words."""
+        reasons = [f"{self._seed_urls.refused} seeds are no http(s) URLs"] if self._seed_urls.refused else []
+        for host in self.report["hosts"][:REASONS_SHOWN]:
+            cause = host["cause"].replace("_", " ") or ("no answer" if host["failures"] else "")
+            hint = " (--allow-network opens one)" if host["cause"] == "address_denied" else ""
+            reasons += [f"{host['host']}: {cause}{hint}"] if cause else []
+        outcomes = self.report["run"].get("pages", {})
+        reasons += [f"{name.replace('_', ' ')} {n}" for name, n in outcomes.items() if name != "retried"]
+        return "; ".join(reasons) or "nothing is left to do; `crawler status` tells more"
 
     async def pages(self) -> AsyncIterator[Page]:
         """Crawl, yielding each page once it is durable; the crawl waits for a slow consumer."""
         queue: asyncio.Queue[Page] = asyncio.Queue(PAGES_WAITING_MAX)
-        self.process.errands.sink = lambda *fetched: queue.put(_page(*fetched))
-        running = asyncio.create_task(self.run())
+        running = self._running = asyncio.create_task(self.run())
+        errands, own_sink = self.process.errands, self.process.errands.sink
+        errands.sink = _both(own_sink, queue)
         try:
             while (page := await _next(queue, running)) is not None:
                 yield page
         finally:
+            errands.sink = own_sink
             self.stop("closed")
             while not running.done():  # free those who wait to put a page
                 await _next(queue, running)
             await running
+
 
     def stop(self, reason: str = "stopped") -> None:
         """End the run soon: nothing new is taken, what is in flight is committed."""
@@ -238,6 +274,17 @@ class Crawl:
             },
             problems=stages.problems() if whole else ["not checked: the run failed"],
         )
+
+
+def _both(sink: Sink | None, queue: "asyncio.Queue[Page]") -> Sink:
+    """A sink that gives each page to `sink`, if there is one, and to the queue."""
+
+    async def put(errand: Errand, fetch: Fetch, extracted: Extracted | None) -> None:
+        if sink is not None:
+            await sink(errand, fetch, extracted)
+        await queue.put(_page(errand, fetch, extracted))
+
+    return put
 
 
 async def _call(sink: PageSinkHook, page: Page) -> None:

@@ -33,6 +33,7 @@ _SIZE_UNITS = {
     "mib": 1 << 20,
     "gib": 1 << 30,
 }
+_ENDLESS = 2.0**62  # no number of the configuration is larger; infinity and NaN are none of its numbers
 _QUANTITY = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?(?:e[0-9]+)?)\s*([a-z]*)\s*", re.IGNORECASE)
 
 
@@ -65,7 +66,7 @@ class _Section(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     pass
 
 
-class CrawlConfig(_Section):
+class CrawlConfig(_Section, frozen=True):
     """What is crawled and when it ends."""
 
     scope: str = "host"  # host | domain | prefix | any
@@ -84,7 +85,7 @@ class CrawlConfig(_Section):
     trace: bool = False
 
 
-class IdentityConfig(_Section):
+class IdentityConfig(_Section, frozen=True):
     """Who asks."""
 
     token: str = "crawler"
@@ -94,7 +95,7 @@ class IdentityConfig(_Section):
     headers: tuple[str, ...] = ()  # "Name: value"
 
 
-class PolitenessConfig(_Section):
+class PolitenessConfig(_Section, frozen=True):
     """Gaps between requests (`fetch-behaviour.md`, section 1)."""
 
     delay: Seconds = Seconds(1.0)  # least gap a host
@@ -114,7 +115,7 @@ class PolitenessConfig(_Section):
     slowdown_gap: Seconds = Seconds(0.5)  # what is doubled where `delay` is less
 
 
-class FrontierConfig(_Section):
+class FrontierConfig(_Section, frozen=True):
     """Queues, retries and memory of the frontier."""
 
     front_factor: int = 4  # hosts kept as objects: this times concurrency
@@ -129,7 +130,7 @@ class FrontierConfig(_Section):
     address_waiters_max: int = 64  # hosts of the front that wait for one address; more go back
 
 
-class RobotsConfig(_Section):
+class RobotsConfig(_Section, frozen=True):
     """robots.txt (RFC 9309; `fetch-behaviour.md`, section 2)."""
 
     policy: str = "obey"  # obey | ignore
@@ -141,7 +142,7 @@ class RobotsConfig(_Section):
     nofollow_links: bool = True  # obey rel=nofollow
 
 
-class FetchConfig(_Section):
+class FetchConfig(_Section, frozen=True):
     """Limits of one fetch (`fetch-behaviour.md`, sections 5 and 8 to 10)."""
 
     connect_timeout: Seconds = Seconds(10)
@@ -168,7 +169,7 @@ class FetchConfig(_Section):
     proxy: str = ""
 
 
-class NetworkConfig(_Section):
+class NetworkConfig(_Section, frozen=True):
     """Addresses and names (`fetch-behaviour.md`, section 3)."""
 
     allow_networks: tuple[str, ...] = ()
@@ -181,7 +182,7 @@ class NetworkConfig(_Section):
     dns_cache_entries_max: int = 100_000
 
 
-class UrlsConfig(_Section):
+class UrlsConfig(_Section, frozen=True):
     """Canonical form and fingerprints (`fetch-behaviour.md`, section 4; `seen-urls.md`, section 1)."""
 
     length_max: int = 8192
@@ -190,7 +191,7 @@ class UrlsConfig(_Section):
     partition: str = "domain"  # domain | host
 
 
-class ExtractConfig(_Section):
+class ExtractConfig(_Section, frozen=True):
     """Link extraction (`fetch-behaviour.md`, sections 10 and 11)."""
 
     cpu_seconds_max: Seconds = Seconds(2.0)
@@ -204,7 +205,7 @@ class ExtractConfig(_Section):
     worker_memory_bytes_max: ByteCount = ByteCount(512 << 20)  # of the worker's data
 
 
-class FilterConfig(_Section):
+class FilterConfig(_Section, frozen=True):
     """URL filter."""
 
     include: tuple[str, ...] = ()
@@ -213,7 +214,7 @@ class FilterConfig(_Section):
     memo_bytes_max: ByteCount = ByteCount(24 << 20)  # remembered results of raw links
 
 
-class TrapsConfig(_Section):
+class TrapsConfig(_Section, frozen=True):
     """Trap limits (`fetch-behaviour.md`, section 12)."""
 
     path_segments_max: int = 20
@@ -221,7 +222,7 @@ class TrapsConfig(_Section):
     same_digest_pages_max: int = 20
 
 
-class SitemapsConfig(_Section):
+class SitemapsConfig(_Section, frozen=True):
     """Sitemaps and feeds as link sources (`fetch-behaviour.md`, section 14)."""
 
     robots: bool = True  # follow Sitemap lines of robots.txt
@@ -233,13 +234,13 @@ class SitemapsConfig(_Section):
     depth_max: int = 2
 
 
-class CacheConfig(_Section):
+class CacheConfig(_Section, frozen=True):
     """The CLOCK caches before the DUE and before the outbox (`seen-urls.md`, section 2)."""
 
     bits: int = 18
 
 
-class DueConfig(_Section):
+class DueConfig(_Section, frozen=True):
     """The Duplicate URL Eliminator (`seen-urls.md`, section 3)."""
 
     method: str = "runs"  # runs | one_file | memory
@@ -249,7 +250,7 @@ class DueConfig(_Section):
     log_bytes_max: ByteCount = ByteCount(16 << 20)  # a links log file of this size is followed by a new one
 
 
-class StoreConfig(_Section):
+class StoreConfig(_Section, frozen=True):
     """Durability and space (`durability.md`)."""
 
     durability: str = "power"  # power | process
@@ -261,7 +262,7 @@ class StoreConfig(_Section):
     ballast_bytes: ByteCount = ByteCount(0)
 
 
-class PagesConfig(_Section):
+class PagesConfig(_Section, frozen=True):
     """The page cache (`archive.md`)."""
 
     store: str = "raw"  # raw | decoded
@@ -270,7 +271,7 @@ class PagesConfig(_Section):
     prefix: str = "crawl"
 
 
-class HooksConfig(_Section):
+class HooksConfig(_Section, frozen=True):
     """Names of entry points that installed packages offer (groups crawler.filters, .extractors, .sinks)."""
 
     url_filter: str = ""
@@ -278,7 +279,7 @@ class HooksConfig(_Section):
     page_sink: str = ""
 
 
-class SplitterConfig(_Section):
+class SplitterConfig(_Section, frozen=True):
     """The host splitter (`durability.md`, section 2)."""
 
     name: str = "p0"
@@ -302,7 +303,7 @@ class SplitterConfig(_Section):
     tls_authority: str = ""
 
 
-class Override(_Section):
+class Override(_Section, frozen=True):
     """`[[override]]`: other values for a part of the web (a host, `*.domain`, or URL prefix)."""
 
     match: str = ""
@@ -352,7 +353,7 @@ def _override_matches(match: str, url: str, hostname: str) -> bool:
     return hostname == match
 
 
-class Config(_Section):
+class Config(_Section, frozen=True):
     """All sections; `seeds` are URLs given in the file."""
 
     seeds: tuple[str, ...] = ()
@@ -390,9 +391,84 @@ def convert(tree: Mapping[str, Any]) -> Config:
         ConfigError: an unknown key, a wrong type, a bad unit; with its path.
     """
     try:
-        return msgspec.convert(tree, Config, dec_hook=_decode_hook, str_keys=True)
+        config = msgspec.convert(tree, Config, dec_hook=_decode_hook, str_keys=True)
     except msgspec.ValidationError as error:
-        raise ConfigError(f"configuration: {error}") from error
+        raise ConfigError(f"configuration: {_readable(str(error))}") from error
+    _check_values(config)
+    return config
+
+
+# Text that must be one of a few words, and the smallest number where that is not 0.
+CHOICES = {
+    "crawl.scope": ("host", "domain", "prefix", "any"),
+    "robots.policy": ("obey", "ignore"),
+    "fetch.tls": ("verify", "record"),
+    "urls.fingerprint": ("mmh3", "blake2b"),
+    "urls.partition": ("domain", "host"),
+    "due.method": ("runs", "one_file", "memory"),
+    "store.durability": ("power", "process"),
+    "pages.store": ("raw", "decoded"),
+}
+SMALLEST = {
+    "crawl.depth": -1,
+    "crawl.pages_per_host": -1,
+    "crawl.pages_per_domain": -1,
+    "crawl.hosts_per_domain": -1,
+    "crawl.concurrency": 1,
+    "crawl.processes": 1,
+    "frontier.front_factor": 1,
+    "frontier.read_ahead": 1,
+    "frontier.tries": 1,
+    "network.dns_concurrency": 1,
+    "extract.worker_queue_max": 1,
+    "cache.bits": 4,
+    "due.buffer_entries_max": 1,
+    "store.group_entries_max": 1,
+    "pages.segment_bytes": 1,
+}
+LARGEST = {"cache.bits": 30, "pages.gzip_level": 9}
+
+
+def _readable(message: str) -> str:
+    """What msgspec says of a value, with the key in front as it stands in the file."""
+    what, _, where = message.partition(" - at `$.")
+    path = where.removesuffix("`")
+    if unknown := re.fullmatch(r"Object contains unknown field `(.*)`", what):
+        key = f"{path}.{unknown[1]}" if path else unknown[1]
+        return f"{key}: there is no such key; config/default.toml lists all"
+    for kind, name in (("int", "a whole number"), ("float", "a number"), ("str", "text"), ("bool", "true or false")):
+        what = re.sub(rf"`{kind}(?: \| null)?`", name, what)
+    what = what.replace("`array`", "a list").replace("`object`", "a section")
+    return f"{path}: {what[:1].lower()}{what[1:]}" if path else what
+
+
+def _check_values(config: Config) -> None:
+    """Raises ConfigError for a value of the right type that means nothing."""
+    for section in msgspec.structs.fields(Config):
+        values = getattr(config, section.name)
+        if isinstance(values, msgspec.Struct):
+            for key, value in msgspec.structs.asdict(values).items():
+                _check_value(f"{section.name}.{key}", value)
+    for table in config.override:
+        if not table.match:
+            raise ConfigError("configuration: override.match: missing; a host, *.domain or URL prefix")
+        for key, value in _set_values(table).items():
+            _check_value({"robots": "robots.policy", "tls": "fetch.tls"}.get(key, f"override.{key}"), value)
+
+
+def _check_value(path: str, value: Any) -> None:
+    if path in CHOICES and value not in CHOICES[path]:
+        raise ConfigError(f"configuration: {path}: {value!r} is none of {', '.join(CHOICES[path])}")
+    for number in value if isinstance(value, tuple) else (value,):
+        if not isinstance(number, int | float):
+            continue
+        if not SMALLEST.get(path, 0) <= number <= LARGEST.get(path, _ENDLESS):
+            raise ConfigError(f"configuration: {path}: {value!r} is out of range{_range(path)}")
+
+
+def _range(path: str) -> str:
+    least, most = SMALLEST.get(path, 0), LARGEST.get(path)
+    return f"; at least {least}" if most is None else f"; {least} to {most}"
 
 
 def read_file(path: Path) -> dict[str, Any]:

@@ -15,10 +15,12 @@ from collections.abc import Awaitable, Callable
 import msgspec
 
 from crawler.clock import Clock
-from crawler.config import Config
+from crawler.config import Config, Overrides
 from crawler.fetcher.client import Client
+from crawler.fetcher.dns_cache import Resolution
+from crawler.fetcher.cookies import CookieJar
 from crawler.fetcher.outcome import blame_of
-from crawler.fetcher.request import Request
+from crawler.fetcher.request import Request, split
 from crawler.fetcher.resolver import Resolver
 from crawler.frontier.discovery import Frontier
 from crawler.harvest import Harvest
@@ -31,6 +33,9 @@ from crawler.urls.canonical import hostname, resolve
 log = logging.getLogger("crawler")
 
 Sink = Callable[[Errand, Fetch, Extracted | None], Awaitable[None]]
+
+Chain = list[tuple[str, str]]  # the requests of a redirect chain so far: URL and Cookie field
+NextHop = Callable[[Request, Fetch, Chain], str]
 
 _SITEMAP = int(LinkFlag.SITEMAP)  # plain: an IntFlag costs 1 us a test
 HOP_WAIT_MAX = 120.0  # seconds an errand waits for another host's slot before it gives the hop up
@@ -65,6 +70,7 @@ class Errands:
         self._queue = queue
         self._wake = wake
         self.sink = sink
+        self._overrides = Overrides(config.override)
         self._run = {
             Task.PAGE: self._page,
             Task.ROBOTS: self._robots_txt,
@@ -95,8 +101,7 @@ class Errands:
         if found.addresses:
             self._frontier.resolved(errand, found.addresses, found.expires, now)
             return self._wake()
-        failure = Fetch(url=errand.url, outcome=found.outcome, blame=blame_of(found.outcome), error=found.error)
-        self._queue(self._harvest.unresolved(errand, failure, now))
+        self._queue(self._harvest.unresolved(errand, _no_address(errand.url, found), now))
 
     async def _denied(self, errand: Errand) -> None:
         self._queue(self._harvest.denied(errand, self._clock.now()))
@@ -137,39 +142,57 @@ class Errands:
 
     # -- hops -----------------------------------------------------------------
 
-    async def _follow(
-        self, errand: Errand, request: Request, next_hop: Callable[[Errand, Fetch, list[str]], str]
-    ) -> tuple[Fetch, int]:
+    async def _follow(self, errand: Errand, request: Request, next_hop: NextHop) -> tuple[Fetch, int]:
         """Fetch, and follow redirects as long as `next_hop` names a URL; (last answer, hops)."""
         fetch = await self._client.fetch(request)
-        chain = [errand.url]
-        while fetch.outcome is Outcome.REDIRECT and (url := next_hop(errand, fetch, chain)):
-            chain.append(url)
+        chain = [(errand.url, "")]
+        while fetch.outcome is Outcome.REDIRECT:
+            if request.jar is None and not self._config.fetch.cookies:
+                self._begin_jar(request, fetch)
+            if not (url := next_hop(request, fetch, chain)):
+                break
+            chain.append((url, self._cookies(request, url)))
             fetch = await self._hop(errand, request, url, fetch)
         return fetch, len(chain) - 1
 
-    def _robots_hop(self, _errand: Errand, fetch: Fetch, chain: list[str]) -> str:
+    def _begin_jar(self, request: Request, fetch: Fetch) -> None:
+        """Keep cookies for the length of this chain: many sites set one and redirect to the same page."""
+        request.jar = CookieJar()
+        lines = [value for name, value in fetch.headers if name.lower() == b"set-cookie"]
+        request.jar.store(split(fetch.url), lines, self._clock.now())
+
+    def _cookies(self, request: Request, url: str) -> str:
+        """What a hop to `url` would send; "" without a jar of the chain's own."""
+        return "" if request.jar is None else request.jar.header(split(url), self._clock.now())
+
+    def _robots_hop(self, _request: Request, fetch: Fetch, chain: Chain) -> str:
         if len(chain) > self._config.robots.redirects_max:
             return ""
         return resolve(fetch.url, fetch.location) or ""
 
-    def _own_key_hop(self, errand: Errand, fetch: Fetch, chain: list[str]) -> str:
-        """The target if its key is that of a URL of the chain: the duplicate check would eat it."""
+    def _own_key_hop(self, request: Request, fetch: Fetch, chain: Chain) -> str:
+        """The target if its key is that of a URL of the chain: the duplicate check would eat it.
+
+        A request that was made before, cookies and all, can only be answered as before.
+        """
         target = resolve(fetch.url, fetch.location)
-        if target is None or len(chain) > self._config.fetch.redirects_max:
+        if target is None or self._key(target) not in {self._key(url) for url, _ in chain}:
             return ""
-        own = {self._key(url) for url in chain}
-        return target if self._key(target) in own else ""
+        again = request.jar is not None and (target, self._cookies(request, target)) in chain
+        if again or len(chain) > self._config.fetch.redirects_max:
+            fetch.outcome, fetch.error = Outcome.BAD_REDIRECT, "redirects in a circle"
+            return ""
+        return target if self._frontier.may_ask(target, self._clock.now()) else ""
 
     async def _hop(self, errand: Errand, request: Request, url: str, before: Fetch) -> Fetch:
         """Fetch the next URL of a chain in its host's turn."""
         name = hostname(url)
         self._frontier.give_back(errand.hostname, self._clock.now(), before.took, before.retry_after)
         addresses = request.addresses
-        if name != errand.hostname:
+        if name != errand.hostname and not self._config.fetch.proxy:  # a proxy looks names up itself
             found = await self._resolver.resolve(name)
             if not found.addresses:
-                return Fetch(url=url, outcome=found.outcome, blame=blame_of(found.outcome), error=found.error)
+                return _no_address(url, found)
             addresses = found.addresses[:1]
         if not await self._borrow(errand, name, addresses[0] if addresses else ""):
             return Fetch(url=url, outcome=Outcome.CONNECT_ERROR, error=f"no turn at {name} in time")
@@ -196,10 +219,28 @@ class Errands:
         request = Request(
             url=errand.url,
             addresses=(errand.address,) if errand.address else (),
-            keep_alive=config.fetch.keep_alive_max,
+            keep_alive=min(self._frontier.gap(errand) + config.fetch.keep_alive_extra, config.fetch.keep_alive_max),
         )
+        if self._overrides:
+            self._override(request, errand)
         if robots:
             request.body_bytes_max = config.robots.bytes_max
         elif errand.flags & _SITEMAP:
             request.body_bytes_max = request.wire_bytes_max = config.sitemaps.bytes_max
         return request
+
+    def _override(self, request: Request, errand: Errand) -> None:
+        """Let the values that the configuration sets for this part of the web bind the request."""
+        own = self._overrides.for_url(errand.url, errand.hostname)
+        request.headers = own.headers or ()
+        request.tls = own.tls or ""
+        request.total_timeout = own.total_timeout
+        if own.body_bytes_max is not None:
+            request.body_bytes_max = own.body_bytes_max
+            request.wire_bytes_max = max(own.body_bytes_max, self._config.fetch.wire_bytes_max)
+
+
+def _no_address(url: str, found: Resolution) -> Fetch:
+    """The end of a fetch whose host has no address that may be asked."""
+    assert found.outcome is not None, found
+    return Fetch(url=url, outcome=found.outcome, blame=blame_of(found.outcome), error=found.error)

@@ -61,10 +61,14 @@ def _lines(
 
 def _write_lines(path: Path, lines: Iterable[bytes]) -> None:
     try:
-        with path.open("wb") as file:
-            file.writelines(lines)
+        file = path.open("wb")
     except OSError as error:
-        raise StoreError(f"{path}: {error.strerror}") from error
+        raise UsageError(f"export: {path}: {error.strerror}") from error
+    with file:
+        try:
+            file.writelines(lines)
+        except OSError as error:
+            raise StoreError(f"{path}: {error.strerror}") from error
 
 
 def links_of(page: StoredPage, config: Config) -> list[str]:

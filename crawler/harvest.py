@@ -16,7 +16,7 @@ obey
 
 import re
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import compress, count
 
 import msgspec
@@ -40,6 +40,7 @@ from crawler.urls.canonical import authority, canonical, hostname, resolve
 from crawler.urls.clock_cache import ClockCache
 from crawler.urls.equivalence import Equivalences
 from crawler.urls.fingerprint import Fingerprinter, cache_keys
+from crawler.urls.trace import TraceWriter
 
 _encode_json = msgspec.json.Encoder().encode
 
@@ -98,6 +99,7 @@ class Harvest:
         partition: Partition | None = None,
         outbox_caches: Sequence[ClockCache] = (),
         own_index: int = 0,
+        trace: TraceWriter | None = None,
     ) -> None:
         self._config = config
         self._clock = clock
@@ -113,7 +115,7 @@ class Harvest:
         self._outbox_caches = outbox_caches
         self._own_index = own_index
         self._same_content = SameContent()
-        self.trace: Callable[[np.ndarray, np.ndarray], None] | None = None
+        self._trace = trace
 
     # -- what ends a fetch ---------------------------------------------------
 
@@ -211,6 +213,8 @@ class Harvest:
             return self._links_of_map(change, errand, extracted)
         base, encoding = extracted.base, extracted.encoding
         depth, via = errand.depth + 1, errand.fingerprint
+        if self._trace is not None:
+            self._log_links(self._trace, errand, extracted)
         found = self.links(change, base, extracted.hrefs, encoding, depth, via)
         if extracted.requisites:
             wanted = int(LinkFlag.REQUISITE)
@@ -239,6 +243,16 @@ class Harvest:
             return True  # the filter counts it under its rule
         named = {canonical(raw_url) for raw_url in self._robots.sitemaps(authority(url))}
         return counts(hostname(url), errand.hostname, errand.url, {name for name in named if name})
+
+    def _log_links(self, trace: TraceWriter, errand: Errand, extracted: Extracted) -> None:
+        """Log every mention of an accepted link, as it enters the host splitter."""
+        judged = (
+            self._intake.one(raw_url, base=extracted.base, encoding=extracted.encoding)
+            for raw_url in extracted.repeats or extracted.hrefs
+        )
+        fingerprints = np.array([link.fingerprint for link in judged if not link.rule], np.uint64)
+        own = True if self._partition is None else self._partition.owners(fingerprints) == self._own_index
+        trace.write_page(errand.host, fingerprints, np.logical_not(own))
 
     def _is_copy(self, errand: Errand, digest: bytes) -> bool:
         """True from the page on that is one copy too many of the same content on its host."""

@@ -1,16 +1,17 @@
 """From a fetch to what it links to: the right extractor for the answer, off the loop where it could hold it up.
 
-    HTML, XHTML, or no usable type and HTML by its first bytes   extract.links, heavy pages in a child process
-    a sitemap (asked for as one)                                 extract.sitemap
-    RSS and Atom, by setting                                     extract.feed
+HTML, XHTML, or no usable type and HTML by its first bytes   extract.links, heavy pages in a child process
+a sitemap (asked for as one)                                 extract.sitemap
+RSS and Atom, by setting                                     extract.feed
 """
 
 import asyncio
 from collections.abc import Callable, Iterable
 
-from crawler.config import Config
+from crawler.config import Config, Overrides
 from crawler.extract.feed import is_feed, read_feed
 from crawler.extract.findings import Context
+from crawler.extract.repeats import links_with_repeats
 from crawler.extract.sitemap import read_sitemap
 from crawler.extract.types import is_html, is_usable, is_xhtml, sniff_html
 from crawler.extract.worker import Worker
@@ -33,7 +34,7 @@ class Reader:
         self._config = config
         self._extractor = extractor
         self._worker = Worker(config.extract)
-        self._obey = config.robots.policy != "ignore"
+        self._overrides = Overrides(config.override)
 
     async def read(self, errand: Errand, fetch: Fetch) -> Extracted | None:
         """What the answer holds; None if links are not taken from such an answer."""
@@ -63,10 +64,15 @@ class Reader:
     def _feed(self, fetch: Fetch) -> Extracted:
         found = read_feed(fetch.content, self._config.extract.links_max)
         hrefs = [entry.loc for entry in found.entries]
-        return Extracted(fetch.url, hrefs=hrefs + [raw_url for raw_url in (found.page, found.next) if raw_url])
+        return Extracted(
+            fetch.url, hrefs=hrefs + [raw_url for raw_url in (found.page, found.next) if raw_url]
+        )
 
     async def _page(self, errand: Errand, fetch: Fetch) -> Extracted:
-        extracted = await self._worker.extract(fetch.content, self._context(errand, fetch))
+        context = self._context(errand, fetch)
+        extracted = await self._worker.extract(fetch.content, context)
+        if self._config.crawl.trace and not extracted.parse_limit:
+            extracted.repeats = links_with_repeats(fetch.content, context, self._config.extract)
         if errand.flags & _REQUISITE:
             extracted.hrefs, extracted.requisites = [], []
         elif self._extractor is not None:
@@ -89,11 +95,18 @@ class Reader:
             tuple(values["link_values"]),
             refresh,
             tuple(values["robots_tags"]),
-            self._obey,
+            self._obeys(errand),
             self._config.robots.nofollow_links,
             self._config.crawl.requisites,
             is_xhtml(fetch.content_type),
         )
+
+    def _obeys(self, errand: Errand) -> bool:
+        """Whether the page's own robots directives bind."""
+        policy = self._config.robots.policy
+        if self._overrides:
+            policy = self._overrides.for_url(errand.url, errand.hostname).robots or policy
+        return policy != "ignore"
 
     async def close(self) -> None:
         """End the child process."""

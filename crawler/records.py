@@ -165,7 +165,8 @@ class Extracted(msgspec.Struct, gc=False):
     the query of a link is encoded in it). `nofollow`, `noindex`, `noarchive`
     are the page-level robots directives. `parse_limit` says that the page
     exceeded the parser's bound and `hrefs` come from a plain scan. `maps` are
-    the sitemaps that a sitemap index names.
+    the sitemaps that a sitemap index names; `repeats` the links with every
+    mention, filled for URL traces only.
     """
 
     base: str
@@ -180,6 +181,7 @@ class Extracted(msgspec.Struct, gc=False):
     noindex: bool = False
     noarchive: bool = False
     parse_limit: bool = False
+    repeats: list[str] = []
 
 
 class PageState(StrEnum):

@@ -1,12 +1,13 @@
 """`python -m crawler.bench cache|due`."""
 
 import argparse
+import sys
 
 from crawler.bench import cache, due
 
 
-def main() -> int:
-    """Run the benchmark that the command line names and return its exit code."""
+def main(_command: str, argv: list[str]) -> int:
+    """Run the benchmark that `argv` names and return its exit code."""
     parser = argparse.ArgumentParser(
         prog="crawler bench", description="measure a part against its references"
     )
@@ -15,9 +16,9 @@ def main() -> int:
         command = commands.add_parser(name, help=(module.__doc__ or "").split("\n")[0])
         module.add_arguments(command)
         command.set_defaults(run=module.run)
-    arguments = parser.parse_args()
+    arguments = parser.parse_args(argv)
     return int(arguments.run(arguments))
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    raise SystemExit(main("bench", sys.argv[1:]))

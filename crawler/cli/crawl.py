@@ -3,6 +3,7 @@
 import argparse
 import asyncio
 import contextlib
+import shutil
 import signal
 import sys
 from collections.abc import Iterator
@@ -22,6 +23,7 @@ def main(_command: str, argv: list[str]) -> int:
     config = options.load(args, directory)
     if not (args.urls or args.seeds or config.seeds or directory.exists()):
         raise UsageError("nothing to crawl: give URLs, --seeds FILE, or the --dir of a crawl to go on with")
+    _check_report(args.report)
     directory.create()
     options.set_up_log(args, directory.log_file)
     report = run(config, args, _seeds(args))
@@ -62,12 +64,26 @@ def _seeds(args: argparse.Namespace) -> Iterator[str]:
 
 def run(config: Config, args: argparse.Namespace, seeds: Iterator[str]) -> dict[str, Any]:
     """Crawl in this process, or under a supervisor if several are asked for; return the report."""
-    report = _run_one(config, args, seeds)
-    if args.report is not None:
-        import msgspec
+    try:
+        return _run_one(config, args, seeds)
+    finally:
+        if args.report is not None:
+            _copy_report(CrawlDirectory(args.dir).report_file, args.report)
 
-        args.report.write_bytes(msgspec.json.format(msgspec.json.encode(report), indent=1) + b"\n")
-    return report
+
+def _copy_report(made: Path, wanted: Path) -> None:
+    """Copy the report of the run, however it ended."""
+    if made.exists():
+        shutil.copyfile(made, wanted)
+
+
+def _check_report(path: Path | None) -> None:
+    """Raises UsageError, before the crawl, if the report could not be written where it is wanted."""
+    try:
+        if path is not None:
+            path.open("ab").close()
+    except OSError as error:
+        raise UsageError(f"--report {path}: {error.strerror}") from error
 
 
 def _run_one(config: Config, args: argparse.Namespace, seeds: Iterator[str]) -> dict[str, Any]:

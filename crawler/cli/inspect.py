@@ -110,7 +110,6 @@ def _first_copy(args: Any) -> dict[str, Any]:
         "url": args.url,
         "headers": args.headers,
         "with_noarchive": args.with_noarchive,
-        "quiet": True,
     }
     for page in access.ask(args.dir, request):
         if page is not None:

@@ -9,7 +9,7 @@ import argparse
 import logging
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from crawler.config import Config, Layers, environment_overrides, read_file
 from crawler.directory import CrawlDirectory
@@ -43,9 +43,16 @@ FLAGS: tuple[tuple[str, str, str | None, str], ...] = (
 )
 
 
+class _Parser(argparse.ArgumentParser):
+    """A parser whose errors are one line, as those of all else."""
+
+    def error(self, message: str) -> NoReturn:
+        raise UsageError(f"{message}; `{self.prog} --help` lists the flags")
+
+
 def parser(command: str, description: str, example: str) -> argparse.ArgumentParser:
     """A parser with the common flags and an example at its end."""
-    made = argparse.ArgumentParser(
+    made = _Parser(
         prog=f"crawler {command}",
         description=description,
         epilog=f"example:\n  {example}",

@@ -115,7 +115,7 @@ class Eliminator:
         self._admitted = PendingSet(2 * config.buffer_entries_max)
         self._waiting = Waiting(config.buffer_entries_max)
         self._waiting_since: float | None = None
-        self._retry_at = -math.inf
+        self._retry_at = 0.0
         self._flush: FlushPlan | None = None
         self._compaction: CompactionPlan | None = None
         self.repeats = 0
@@ -214,6 +214,11 @@ class Eliminator:
         waited = now >= self._waiting_since + self._config.max_wait
         return dry or waited or self._waiting.count >= self._config.buffer_entries_max
 
+    @property
+    def flushing(self) -> bool:
+        """Whether a flush is under way. Loop."""
+        return self._flush is not None
+
     def next_wakeup(self) -> float:
         """The instant to ask `wants_flush` at the latest; infinite if nothing waits. Loop."""
         if self._flush is not None or not self._waiting.count:
@@ -246,7 +251,6 @@ class Eliminator:
         if plan.new_run is not None:
             self._known.add(plan.new_run)
         self._admitted.clear()
-        self._log.drop_before(plan.after.position)
         self._fault("flush finished")
 
     def flush_failed(self, plan: FlushPlan, now: float) -> None:

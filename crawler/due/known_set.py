@@ -15,6 +15,7 @@ The set is of one thread. Runs never change, so what other threads read (a join,
 a merge) stays right; a merge changes how the set is cut into runs, not the set.
 """
 
+import sys
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Protocol
@@ -52,6 +53,7 @@ class KnownSet:
         self.store = store
         self.runs = list(runs)
         self.merge_all = merge_all
+        self._replaced: list[Run] = []
         self._chunk_bytes = chunk_bytes
 
     def __len__(self) -> int:
@@ -77,6 +79,8 @@ class KnownSet:
             self.add(self.store.write([new], len(new), step="flush"))
         while inputs := self.due_merge():
             self.replace(inputs, self.merge(inputs))
+        del inputs
+        self.close_replaced()
         return len(new)
 
     def due_merge(self) -> list[Run]:
@@ -102,6 +106,14 @@ class KnownSet:
         self.runs[first : first + len(inputs)] = [outcome]
         for run in inputs:
             self.store.remove(run)
+        self._replaced += inputs
+
+    def close_replaced(self) -> None:
+        """Close the runs that were replaced and that nobody reads. In any thread; may take a while."""
+        for _ in range(len(self._replaced)):
+            run = self._replaced.pop()
+            if sys.getrefcount(run) <= 2:  # this variable and the argument; else it ends with the last reader
+                run.close()
 
     def slice(self, first_bucket: int, stop_bucket: int) -> Iterator[Fingerprints]:
         """The fingerprints of buckets first_bucket <= b < stop_bucket (0 to 65,536), ascending, in chunks.

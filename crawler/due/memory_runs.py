@@ -32,6 +32,9 @@ class ArrayRun:
     def join(self, queries: Fingerprints, known: np.ndarray) -> None:
         kernels.join(queries, self.keys, self.fences, known)
 
+    def close(self) -> None:
+        del self.keys
+
     def problems(self) -> list[str]:
         return [] if kernels.is_ascending(self.keys) else [f"{self!r}: its keys do not ascend"]
 

@@ -1,4 +1,4 @@
-"""The set of fingerprints that wait for a flush: uint64 by open addressing, 16 bytes each at most.
+"""The set of fingerprints that wait for a flush: uint64 by open addressing, 16 to 32 bytes each.
 
 Cython's pure-Python mode; interpreted it does the same, more slowly.
 """

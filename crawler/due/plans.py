@@ -44,13 +44,13 @@ class FlushPlan:
         self.new_run: Run | None = None
         self.after = before
         self._before = before
-        self._store = known.store
+        self._known = known
         self._runs = list(known.runs)
         self._log = log
         self._fault = fault
 
     def run(self) -> None:
-        """Sort, join, read the new links back, write the run.
+        """Sort, join, read the new links back, write the run; then free what earlier plans left behind.
 
         Raises:
             StoreError: the run cannot be written. Report `flush_failed`; the links wait again.
@@ -61,9 +61,16 @@ class FlushPlan:
         self.new_links = self._read_links(places)
         self._fault("flush joined")
         if len(new):
-            self.new_run = self._store.write([new], len(new), step="flush")
+            self.new_run = self._known.store.write([new], len(new), step="flush")
         known = self._before.known + self.count - len(new)
         self.after = Flushed(self.pieces[-1].position, known, self._before.new + len(new))
+        self._free()
+
+    def _free(self) -> None:
+        """Unmap and unlink here what the loop must not wait for."""
+        self._runs.clear()
+        self._known.close_replaced()
+        self._log.drop_before(self._before.position)
 
     def _read_links(self, places: np.ndarray) -> list[Link]:
         """The links at `places` (ascending; 0 is the first link of this flush)."""

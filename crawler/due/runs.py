@@ -14,6 +14,7 @@ import itertools
 import mmap
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -64,6 +65,9 @@ class Run(Protocol):
     def join(self, queries: Fingerprints, known: np.ndarray) -> None:
         """Set `known[i] = 1` (uint8) for each of the ascending `queries` that is in the run."""
 
+    def close(self) -> None:
+        """Let go of its keys; nobody may read it any more."""
+
     def problems(self) -> list[str]:
         """What is wrong with it, read whole; nothing if it is as it was written."""
 
@@ -80,7 +84,7 @@ class DiskRun:
         self.entry = entry
         self.path = directory / entry.name
         self.count = entry.count
-        self.keys = _map_keys(self.path, entry)
+        self._mapped, self.keys = _map_keys(self.path, entry)
         self.fences = self.keys[::FENCE_STEP].copy() if fences is None else fences
 
     def read(self, start: int, stop: int) -> Fingerprints:
@@ -88,6 +92,12 @@ class DiskRun:
 
     def join(self, queries: Fingerprints, known: np.ndarray) -> None:
         kernels.join(queries, self.keys, self.fences, known)
+
+    def close(self) -> None:
+        """Unmap the file, which frees it if it is unlinked: 0.2 s for 512 MB, without the lock of Python."""
+        del self.keys
+        with suppress(BufferError):  # a slice of it is still read, and the last one unmaps it
+            self._mapped.close()
 
     def problems(self) -> list[str]:
         found = []
@@ -101,7 +111,7 @@ class DiskRun:
         return f"DiskRun({self.path.name}, {self.count} keys)"
 
 
-def _map_keys(path: Path, entry: RunEntry) -> Fingerprints:
+def _map_keys(path: Path, entry: RunEntry) -> tuple[mmap.mmap, Fingerprints]:
     try:
         with path.open("rb") as file:
             length = os.fstat(file.fileno()).st_size
@@ -113,7 +123,7 @@ def _map_keys(path: Path, entry: RunEntry) -> Fingerprints:
     keys = np.frombuffer(mapped, "<u8")
     if (int(keys[0]), int(keys[-1])) != (entry.first, entry.last):
         raise DamageError(f"{path}: does not begin and end with the keys it was written with")
-    return keys
+    return mapped, keys
 
 
 def _overlapping(keys: Fingerprints, step: int = 1 << 18) -> Iterator[Fingerprints]:

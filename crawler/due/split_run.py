@@ -82,6 +82,10 @@ class SplitRun:
                 keys = self.read(number * _STRETCH, min((number + 1) * _STRETCH, self.count))
                 kernels.join(queries[first:last], keys, keys[::FENCE_STEP].copy(), known[first:last])
 
+    def close(self) -> None:
+        """Let go of the keys."""
+        del self._rest, self._unary
+
     def problems(self) -> list[str]:
         """What is wrong with it; nothing if its keys ascend."""
         stretches = (

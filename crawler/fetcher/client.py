@@ -24,7 +24,7 @@ from crawler.config import FetchConfig, IdentityConfig, NetworkConfig
 from crawler.fetcher import outcome
 from crawler.fetcher.answer import Answer
 from crawler.fetcher.connection import READ_BYTES, Connection
-from crawler.fetcher.connector import Connector, NotOpened
+from crawler.fetcher.connector import Connector, NotOpened, check_proxy
 from crawler.fetcher.cookies import CookieJar
 from crawler.fetcher.guard import Guard
 from crawler.fetcher.idle import IdlePool
@@ -60,6 +60,7 @@ class Client:
         self._broken: dict[str, None] = {}
         self._jar = CookieJar(fetch.cookie_domains_max) if fetch.cookies else None
         self._timer: asyncio.TimerHandle | None = None
+        check_proxy(fetch.proxy)
         self._connector: Connector
 
     async def start(self) -> None:

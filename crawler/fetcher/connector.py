@@ -22,7 +22,7 @@ from aiohttp.abc import AbstractResolver, ResolveResult
 from multidict import CIMultiDict
 from yarl import URL
 
-from crawler.errors import CrawlerError
+from crawler.errors import ConfigError, CrawlerError
 from crawler.fetcher import tls
 from crawler.fetcher.guard import Guard
 from crawler.fetcher.request import Limits, Target
@@ -108,7 +108,7 @@ class Connector:
 
     def __init__(self, guard: Guard, proxy: str) -> None:
         self._guard = guard
-        self._proxy, self.authorization = _proxy(proxy)
+        self._proxy, self.authorization = check_proxy(proxy)
         self._contexts: dict[bool, tls.ResumingContext] = {}
         self._connector = aiohttp.TCPConnector(
             limit=0,
@@ -215,11 +215,20 @@ class Connector:
         await self._connector.close()
 
 
-def _proxy(text: str) -> tuple[URL | None, str]:
-    """The proxy's URL without credentials, and the Proxy-Authorization value they make."""
+def check_proxy(text: str) -> tuple[URL | None, str]:
+    """The proxy's URL without credentials, and the Proxy-Authorization value they make.
+
+    Raises:
+        ConfigError: it is no http(s) URL.
+    """
     if not text:
         return None, ""
-    url = URL(text)
+    try:
+        url = URL(text)
+    except ValueError:
+        url = URL()
+    if url.scheme not in ("http", "https") or not url.host:
+        raise ConfigError(f"configuration: fetch.proxy: {text!r} is no http(s) URL such as http://proxy:3128")
     if url.user is None:
         return url, ""
     credentials = f"{url.user}:{url.password or ''}".encode()

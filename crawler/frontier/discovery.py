@@ -347,7 +347,10 @@ class Frontier:
         self.release(Decision(errand, End.READY, now, now), now)
 
     def settle(self, errand: Errand, fetch: Fetch, now: float) -> Decision:
-        """Decide, at the end of a request or a failed look-up, what becomes of URL and host."""
+        """Decide, at the end of a request or a failed look-up, what becomes of URL and host.
+
+        Every decision must be staged: it may carry records of other hosts.
+        """
         crawl_delay = 0.0
         if errand.task in (Task.PAGE, Task.ROBOTS):
             crawl_delay = self._crawl_delay(
@@ -412,6 +415,17 @@ class Frontier:
         if self._registry.host_key(hostname) in self._held:
             return now + ASK_AGAIN
         return self._visits.borrow(hostname, now, address)
+
+    def may_ask(self, url: str, now: float) -> bool:
+        """Whether what is known of the URL's robots.txt allows it; for the hops of a redirect."""
+        authority, target = queues.split_authority(url)
+        if not self._asks_robots(url, queues.split_url(url)[0]):
+            return True
+        return self._robots.verdict(authority, target, now).kind == ALLOWED
+
+    def gap(self, errand: Errand) -> float:
+        """Seconds that the errand's host will wait behind it, going by the last time."""
+        return max(self._config.politeness.delay, self._hosts.gap[self._held[errand.host].slot])
 
     def give_back(self, hostname: str, now: float, took: float, retry_after: float = 0.0) -> None:
         """A hop on a borrowed host, or on the errand's own, has ended: its gap runs from now."""

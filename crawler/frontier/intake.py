@@ -1,10 +1,10 @@
 """URLs into and out of the queues on disk: new ones, parked ones, retired ones.
 
-What is put into a batch is not in the store yet. A host outside the front that
-got new entries therefore stays ASIDE until its batch was written, and a front
-host reads no further meanwhile; but a host that had nothing to do enters the
-front with its new entries in memory if there is room, and a front host that
-has its whole queue in memory goes on.
+What is put into a batch is not in the store yet. Until the batch was written, a
+host outside the front that got entries by it may not enter (if its turn comes
+it stays ASIDE), and a front host reads no further; but a host that had nothing
+to do enters the front at once with its new entries in memory if there is room,
+and a front host that has its whole queue in memory goes on.
 """
 
 import re
@@ -148,11 +148,7 @@ class Intake:
         if hosts.place[slot] not in (Place.IDLE, Place.ASIDE):
             return
         hosts.place[slot] = Place.IDLE
-        if not hosts.todo[slot] or hosts.flags[slot] & SILENCED:
-            return
-        if slot in self.unwritten:
-            hosts.place[slot] = Place.ASIDE
-        else:
+        if hosts.todo[slot] and not hosts.flags[slot] & SILENCED:
             self._bench.schedule(slot, now)
 
     def wake(self, host: FrontHost) -> None:

@@ -183,9 +183,8 @@ class ExactGreedy:
                 self._evaluate(i, now)
             if self.values[i] > known:
                 known = self.values[i]
-            if best < 0 or self.values[i] > self.values[best]:
-                best = i
-            elif self.values[i] == self.values[best] and i < best:
+            ahead: cython.double = self.values[i] - self.values[best] if best >= 0 else 1.0
+            if ahead > 0.0 or (ahead == 0.0 and i < best):
                 best = i
         return best
 

@@ -145,11 +145,17 @@ def _mixed(pages: Pages, bandwidth: float, low: float, high: float, by: str) -> 
     spread = more.sum() - fewer.sum()
     share = min(1.0, max(0.0, (bandwidth - fewer.sum()) / spread)) if spread > 0.0 else 1.0
     gains = [
-        np.sum(pages.importance * expected_fresh_times(pages, np.where(rates > 0.0, at, 0.0)) * rates)
+        np.sum(pages.importance * freshness(pages, at, rates))
         for at, rates in ((below, more), (above, fewer))
     ]
     accuracy = (share * gains[0] + (1.0 - share) * gains[1]) / pages.importance.sum()
     return Optimum(low, below, share * more + (1.0 - share) * fewer, float(accuracy))
+
+
+def freshness(pages: Pages, at: np.ndarray, rates: np.ndarray) -> np.ndarray:
+    """w f: share of time each page is fresh under thresholds `at` giving `rates`; 1 if it never changes."""
+    fresh = expected_fresh_times(pages, np.where(rates > 0.0, at, 0.0)) * rates
+    return np.where(pages.change_rate > 0.0, fresh, 1.0)
 
 
 def change_directed(change_rate: np.ndarray, bandwidth: float) -> np.ndarray:

@@ -40,7 +40,23 @@ WARMUP = 0.2
 SIGNALS = ("none", "perfect", "noisy")
 CHANGES = ("poisson", "bursty", "periodic")
 BURST = 5.0  # mean number of changes in a burst
-POLICIES = "baseline optimum lds azar random greedy cis cis-nu0 ncis ncis-d approx-1 approx-2 cis+ queue queue-d".split()
+POLICIES = (
+    "baseline",
+    "optimum",
+    "lds",
+    "azar",
+    "random",
+    "greedy",
+    "cis",
+    "cis-nu0",
+    "ncis",
+    "ncis-d",
+    "approx-1",
+    "approx-2",
+    "cis+",
+    "queue",
+    "queue-d",
+)
 
 
 def standard_pages(rng: np.random.Generator, size: int, signals: str = "noisy") -> Pages:
@@ -51,20 +67,22 @@ def standard_pages(rng: np.random.Generator, size: int, signals: str = "noisy") 
     return Pages(importance, change_rate, recall, false_rate)
 
 
-def real_world_pages(rng: np.random.Generator, size: int) -> Pages:
-    """A stand-in for the data of Kolobov et al. (2019) with the signal quality of Busa-Fekete et al., Figure 1.
+def real_world_pages(rng: np.random.Generator, size: int, labelled: np.ndarray | None = None) -> Pages:
+    """A stand-in for the pages of Kolobov et al. (2019) with signals as in Busa-Fekete et al., Figure 1.
 
     Change rates log-normal, median 0.1 a day, sigma 1.3, within 0.0005 and 7;
     precision ~ Beta(1.3, 2.83), recall ~ Beta(1.3, 3.75); 5 % of the pages are
     labelled, carry 26.4 % of the importance, and have precision and recall
-    from the highest 5 % of the distributions, the others from the rest.
+    from the highest 5 % of the distributions, the others from the rest. Which
+    pages are `labelled` (m,) is drawn unless given.
     """
     change_rate = np.clip(0.1 * np.exp(1.3 * rng.standard_normal(size)), 0.0005, 7.0)
-    labelled = rng.random(size) < 0.05
+    labelled = rng.random(size) < 0.05 if labelled is None else labelled
     precision = _split_sample(rng, labelled, 1.3, 2.83)
     recall = _split_sample(rng, labelled, 1.3, 3.75)
     importance = rng.exponential(1.0, size)
-    importance[labelled] *= 0.264 * importance[~labelled].sum() / (0.736 * importance[labelled].sum())
+    if labelled.any() and not labelled.all():
+        importance[labelled] *= 0.264 * importance[~labelled].sum() / (0.736 * importance[labelled].sum())
     return Pages.from_quality(importance, change_rate, precision, recall)
 
 
@@ -90,7 +108,8 @@ class Setting(msgspec.Struct, frozen=True):
     """What is alike in all instances of an experiment.
 
     `bandwidth` holds (from this time on, crawls per time); `delay` is the mean
-    of the Poisson number of ticks a signal takes to arrive.
+    of the Poisson number of ticks a signal takes to arrive; `max_age` makes the
+    deadline queue crawl every page at least that often.
     """
 
     bandwidth: tuple[tuple[float, float], ...] = ((0.0, 100.0),)
@@ -99,6 +118,7 @@ class Setting(msgspec.Struct, frozen=True):
     delay: float = 0.0
     changes: str = "poisson"
     learn: bool = False
+    max_age: float = float("inf")
     prior: Prior = PER_DAY
 
     @property
@@ -240,6 +260,7 @@ def _scheduler(name: str, believed: Pages, setting: Setting, rng: np.random.Gene
             believed,
             level=_first_level(believed, bandwidth),
             discard_window=window if name == "queue-d" else 0.0,
+            max_age=setting.max_age,
         )
     if name in ("lds", "azar", "random"):
         return Playback(_sequence(name, believed, bandwidth, rng))

@@ -15,8 +15,8 @@ a later synced write does not make an earlier one durable once LevelDB has begun
 another log file.
 
 Memory: 8 bytes and a bit a link, and a 16th of that again while sorting: about
-120 MB for 1 GiB of entries. Cost: two decodes and one encode a link, measured
-at about 0.6 us.
+120 MB for 1 GiB of entries. Cost: two decodes and an encode, 1.5 us a link
+(300,000 links in 24 MB to 60,000 in 4.8 MB).
 """
 
 from array import array
@@ -59,7 +59,7 @@ class Compaction:
         self._chunk_bytes = 0
 
     def run(self) -> None:
-        """Write the new entries (worker thread; a minute for 1 GiB).
+        """Write the new entries (worker thread; about 20 s for 1 GiB).
 
         Raises:
             DamageError: an entry cannot be read.

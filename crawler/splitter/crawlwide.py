@@ -58,10 +58,11 @@ class Progress(msgspec.Struct, gc=False):
 class _Peer:
     """What was heard of a peer, and what it may hold of us."""
 
-    __slots__ = ("heard", "heard_at", "held_work", "outstanding")
+    __slots__ = ("echo", "heard", "heard_at", "held_work", "outstanding")
 
     def __init__(self) -> None:
         self.heard: Counters | None = None
+        self.echo = 0  # our last number that it has echoed
         self.heard_at = float("-inf")
         self.held_work: int | None = None  # our `work` in the last message it has echoed
         self.outstanding: deque[tuple[int, int]] = deque()  # (number, work) told since
@@ -113,8 +114,11 @@ class CrawlWide:
             first, second = peer.outstanding.popleft(), peer.outstanding.popleft()
             peer.outstanding.appendleft((second[0], min(first[1], second[1])))
         peer.outstanding.append((self._number, own.work))
-        echo = peer.heard.number if peer.heard is not None else 0
-        return Counters(self.boot, self._number, echo, ended=self.ended, **msgspec.structs.asdict(own))
+        heard = peer.heard
+        echo, echo_boot = (heard.number, heard.boot) if heard is not None else (0, b"")
+        return Counters(
+            self.boot, self._number, echo, echo_boot, ended=self.ended, **msgspec.structs.asdict(own)
+        )
 
     def heard(self, name: str, counters: Counters, now: float) -> None:
         """Take what a peer says; an older message than the last one is dropped."""
@@ -123,9 +127,11 @@ class CrawlWide:
         if last is not None and last.boot == counters.boot and counters.number <= last.number:
             return
         if last is not None and last.boot != counters.boot:  # a new process holds nothing of ours
-            peer.held_work = None
+            peer.held_work, peer.echo = None, 0
         peer.heard, peer.heard_at = counters, now
-        while peer.outstanding and peer.outstanding[0][0] <= counters.echo:
+        if counters.echo_boot == self.boot:  # it may still echo what we said before we started again
+            peer.echo = counters.echo
+        while peer.outstanding and peer.outstanding[0][0] <= peer.echo:
             peer.held_work = peer.outstanding.popleft()[1]
         self.ended = self.ended or counters.ended
         self.advance()
@@ -142,7 +148,7 @@ class CrawlWide:
         if self._round is None:
             return
         _, number = self._round
-        if all(peer.heard is not None and peer.heard.echo > number for peer in self._peers.values()):
+        if all(peer.echo > number for peer in self._peers.values()):
             self.ended = True
 
     def _all_idle(self) -> tuple | None:

@@ -158,7 +158,8 @@ class Counters(_Message, frozen=True):
     """What one process tells the others about itself, on every heartbeat and ack.
 
     `number` counts the messages of this process, `echo` is the last number it
-    had from the receiver of this message. `outbox` are links not yet confirmed
+    had from the receiver of this message, when that had the boot id
+    `echo_boot`. `outbox` are links not yet confirmed
     by their owners, `appended` and `applied` the links ever put into its
     outboxes and taken from others. `work` is the number of hosts with
     something to fetch.
@@ -167,6 +168,7 @@ class Counters(_Message, frozen=True):
     boot: _Token
     number: _Count
     echo: _Count = 0
+    echo_boot: _Token = b""
     idle: bool = False
     ended: bool = False
     outbox: _Count = 0

@@ -55,7 +55,7 @@ RULES = {
     INCLUDE: "it matches no pattern of filter.include",
     traps.PATH_SEGMENTS: "its path has more segments than traps.path_segments_max",
     traps.REPEATED_SEGMENTS: "it repeats a part of its path more often than traps.repeated_segments_max",
-    HOOK: "the URL filter that was supplied rejects it",
+    HOOK: "it is rejected by the URL filter that was supplied",
 }
 
 # Plain integers: `&` of an IntFlag costs a microsecond.

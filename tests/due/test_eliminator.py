@@ -329,6 +329,34 @@ def test_a_join_under_way_when_its_runs_are_merged_and_unlinked(tmp_path: Path) 
     assert flush.new_links == [link(40)]
 
 
+def test_the_next_flush_frees_what_a_compaction_replaced(tmp_path: Path) -> None:
+    """Not the loop: to unmap a large file takes a while. One that is still read stays as it is."""
+    process = Process(tmp_path, MemoryStore())
+    for base in (0, 10):
+        process.submit([link(base + number) for number in range(4)])
+        process.begin_flush()
+        process.end_flush()
+    first, second = process.due._known.runs
+    maps = [first._mapped, second._mapped]
+    del second
+    process.begin_compaction()
+    process.end_compaction()
+    assert not any(mapped.closed for mapped in maps)
+    process.submit([link(100)])
+    process.begin_flush()
+    assert [mapped.closed for mapped in maps] == [False, True]
+    assert first.read(0, 4).tolist() == [0, 1, 2, 3]
+
+
+def test_consumed_logs_are_unlinked_by_the_next_flush(tmp_path: Path) -> None:
+    process = Process(tmp_path, MemoryStore(), DueConfig(buffer_entries_max=8, log_bytes_max=1))
+    for number in range(4):
+        process.submit([link(number)])
+        process.begin_flush()
+        process.end_flush()
+        assert len(list((tmp_path / "links").iterdir())) <= 2
+
+
 @pytest.mark.parametrize(("check_value", "method"), [(8, "mmh3"), (7, "blake2b")])
 def test_another_seed_or_method_is_refused(tmp_path: Path, check_value: int, method: str) -> None:
     process = Process(tmp_path, MemoryStore())

@@ -173,10 +173,10 @@ class FrontierMachine(RuleBasedStateMachine):
     def _end_look_up(self, errand: Errand, answer: Any) -> None:
         if answer[1] is Blame.HOST:
             fetch = Fetch("", Outcome.DNS_ERROR, Blame.HOST)
-            self.frontier.release(self.frontier.settle(errand, fetch, self.now), self.now)
+            self.commits.append(("page", self.frontier.settle(errand, fetch, self.now)))
         else:
             self.frontier.resolved(errand, ADDRESSES[errand.hostname], self.now + 20.0, self.now)
-        self.busy.discard(errand.hostname)
+            self.busy.discard(errand.hostname)
 
     def _end_request(self, errand: Errand, fetch: Fetch) -> None:
         gap = max(DELAY, min(2.0 * fetch.took, 30.0), fetch.retry_after)

@@ -132,14 +132,14 @@ RAW = RAW_DEFLATE.compress(CONTENT) + RAW_DEFLATE.flush()
     [
         (b"", CONTENT),
         (b"identity", CONTENT),
-        (b"GZip", gzip.compress(CONTENT)),
-        (b"x-gzip", gzip.compress(CONTENT[:100]) + gzip.compress(CONTENT[100:])),
-        (b"gzip", gzip.compress(CONTENT) + b"trailing bytes"),
+        (b"GZip", gzip.compress(CONTENT, mtime=0)),
+        (b"x-gzip", gzip.compress(CONTENT[:100], mtime=0) + gzip.compress(CONTENT[100:], mtime=0)),
+        (b"gzip", gzip.compress(CONTENT, mtime=0) + b"trailing bytes"),
         (b"gzip", CONTENT),  # labelled, but not coded
         (b"deflate", zlib.compress(CONTENT)),
         (b"deflate", RAW),
         (b"br", brotli.compress(CONTENT)),
-        (b"deflate, gzip", gzip.compress(zlib.compress(CONTENT))),
+        (b"deflate, gzip", gzip.compress(zlib.compress(CONTENT), mtime=0)),
         (b"zstd", CONTENT),  # unknown: as it is
     ],
 )

@@ -122,7 +122,7 @@ def test_the_last_good_copy_binds_while_it_lasts() -> None:
     _down(cache, NOW + 100)
     assert cache.verdict(HOST, "/", NOW + 101) is ALLOWED and cache.verdict(HOST, "/no", NOW + 101) is DENIED
     _down(cache, NOW + DAY)
-    assert cache.verdict(HOST, "/", NOW + DAY).answer is Answer.WAIT
+    assert cache.verdict(HOST, "/", NOW + DAY).kind is Answer.WAIT
     assert cache.crawl_delay(HOST) == 7.0  # still the best that is known
 
 
@@ -131,7 +131,7 @@ def test_after_thirty_days_all_is_allowed() -> None:
     _down(cache, NOW)
     for day in range(1, 30):
         _down(cache, NOW + day * DAY)
-        assert cache.verdict(HOST, "/", NOW + day * DAY + 1).answer is Answer.WAIT
+        assert cache.verdict(HOST, "/", NOW + day * DAY + 1).kind is Answer.WAIT
     _down(cache, NOW + 30 * DAY)
     assert cache.verdict(HOST, "/", NOW + 30 * DAY + 1) is ALLOWED
     assert cache.verdict(HOST, "/", NOW + 31 * DAY) is FETCH  # asked again once a day

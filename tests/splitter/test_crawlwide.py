@@ -230,6 +230,21 @@ def test_the_end_is_found_and_never_too_early(seed: int, count: int) -> None:
     assert all(view.all_know for view in views.views.values())
 
 
+def test_an_echo_of_an_earlier_life_counts_for_nothing() -> None:
+    """p1 has heard number 50 of p0; p0 starts again, and its new numbers are small."""
+    views = Views(2)
+    views.tell_all(50)
+    views.restart("p0")
+    for name in views.names:
+        views.progress[name].idle = True
+    for _ in range(3):
+        views.views["p0"].heard("p1", views.views["p1"].counters_for("p0"), views.now)
+    assert not views.views["p0"].ended
+    assert views.views["p0"]._peers["p1"].held_work is None
+    views.tell_all(2)
+    assert views.views["p0"].ended
+
+
 def test_one_round_is_not_enough() -> None:
     """p1 was idle when it spoke, then took a link of p0, which is idle now: at no instant were both."""
     views = Views(2)

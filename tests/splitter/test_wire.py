@@ -35,7 +35,9 @@ from crawler.splitter.wire import (
 )
 from tests.splitter.links import make_links
 
-COUNTERS = Counters(b"boot", 7, 6, idle=True, outbox=1, appended=1 << 62, applied=3, pages=4, bytes=5, work=6)
+COUNTERS = Counters(
+    b"boot", 7, 6, b"other", idle=True, outbox=1, appended=1 << 62, applied=3, pages=4, bytes=5, work=6
+)
 MESSAGES = [
     Open(MAGIC, 1, b"n" * 32),
     Challenge(b"m" * 32),

@@ -1,0 +1,55 @@
+"""`crawler lab COMMAND`: one module a command, imported when it is asked for.
+
+A module offers `add_arguments(parser)` and `run(args) -> int`; its docstring's
+first line is the command's description.
+"""
+
+import argparse
+import importlib
+import sys
+
+from crawler.errors import CrawlerError
+
+# Command -> (module, one line).
+COMMANDS = {
+    "cache": ("crawler.lab.cache_cli", "replacement policies for the URL cache, on a trace"),
+    "trace": ("crawler.lab.trace_cli", "make, import and look at URL traces"),
+    "refresh": ("crawler.lab.refresh_cli", "simulate refresh policies; optimal rates of your own pages"),
+    "figures": ("crawler.lab.figures", "draw the papers' figures, each with its data"),
+    "import": ("crawler.lab.kolobov", "read the public change-rate data set into a pages file"),
+}
+
+
+def _usage() -> str:
+    width = max(map(len, COMMANDS)) + 2
+    rows = "\n".join(f"  {name:<{width}}{line}" for name, (_, line) in COMMANDS.items())
+    return f"usage: crawler lab COMMAND [options]\n\nThe experiments of the papers.\n\n{rows}"
+
+
+def main(_command: str, argv: list[str]) -> int:
+    """Run `crawler lab` with `argv` and return its exit code; raises CrawlerError."""
+    if not argv or argv[0] in ("-h", "--help"):
+        print(_usage())
+        return 0
+    if argv[0] not in COMMANDS:
+        print(f"crawler: no lab command {argv[0]!r}\n\n{_usage()}", file=sys.stderr)
+        return 2
+    module = importlib.import_module(COMMANDS[argv[0]][0])
+    parser = argparse.ArgumentParser(
+        prog=f"crawler lab {argv[0]}",
+        description=module.__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    module.add_arguments(parser)
+    args = parser.parse_args(argv[1:])
+    args.command_line = "crawler lab " + " ".join(argv)
+    return module.run(args)
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main("lab", sys.argv[1:]))
+    except CrawlerError as error:
+        print(f"crawler: {error}", file=sys.stderr)
+        sys.exit(error.exit_code)

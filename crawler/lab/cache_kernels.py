@@ -1,0 +1,287 @@
+"""Loops over traces, compiled by numba: this file is imported only where the extra [lab] is installed.
+
+Requests are dense ids, int32, in order of first appearance, so that ids met at
+the same time lie close together in every array indexed by id. A simulation
+cuts the trace into `bins` equal windows of time and returns the misses of
+each, int64 (bins,); its cost is a few tens of nanoseconds a request, for one
+size or, with LRU, for all.
+
+*LRU, all sizes at once* (Mattson's stack distances). Each request takes the
+next time slot; the slot of the item's last request becomes a hole. A request
+hits in a cache of k exactly if fewer than k other items were requested since,
+that is, if the slots since then, less the holes among them, are fewer than k.
+A Fenwick tree counts the holes; when the slots run out, the live ones are
+moved together. A request repeated at once moves nothing.
+
+*MIN* (Belady; Broder et al. 2003, section 5.1) needs the next use of each held
+item only, and these are different times: a bit set over time, with a summary
+of 64 words a word above it, holds them all. The request at t is a hit exactly
+if bit t is set; the item to evict is the latest bit, found in 5 word steps. It
+does not add an item whose next use is later than those of all held.
+
+RANDOM evicts by a xorshift generator with the seed given.
+"""
+
+import numpy as np
+from numba import njit
+
+_NONE = -1
+_jit = njit(cache=True, nogil=True, boundscheck=False)
+
+
+@_jit
+def mixed(number):
+    """A uint64 spread evenly, one to one (the last step of SplitMix64)."""
+    x = np.uint64(number)
+    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return x ^ (x >> np.uint64(31))
+
+
+@_jit
+def _find(table, fingerprints, fingerprint):
+    """The slot of a fingerprint in the table of ids, or the free slot where it belongs."""
+    last = np.uint64(len(table) - 1)
+    slot = mixed(fingerprint) & last
+    while table[slot] != _NONE and fingerprints[table[slot]] != fingerprint:
+        slot = (slot + np.uint64(1)) & last
+    return slot
+
+
+@_jit
+def dense_ids(words):
+    """(ids, number of distinct words) of uint64 words (n,): ids are given in order of first appearance."""
+    n = len(words)
+    ids = np.empty(n, np.int32)
+    table = np.full(1 << 12, _NONE, np.int32)
+    known = np.empty(1 << 11, np.uint64)
+    count = 0
+    for t in range(n):
+        if count == len(known):
+            grown = np.empty(2 * count, np.uint64)
+            grown[:count] = known
+            known = grown
+            table = np.full(2 * len(table), _NONE, np.int32)
+            for i in range(count):
+                table[_find(table, known, known[i])] = i
+        slot = _find(table, known, words[t])
+        if table[slot] == _NONE:
+            table[slot] = count
+            known[count] = words[t]
+            count += 1
+        ids[t] = table[slot]
+    return ids, count
+
+
+@_jit
+def next_uses(ids, distinct):
+    """N_t of the paper's section 5.1: when the item requested at t is requested next; n if never."""
+    n = len(ids)
+    following = np.full(distinct, n, np.int32)
+    result = np.empty(n, np.int32)
+    for t in range(n - 1, -1, -1):
+        result[t] = following[ids[t]]
+        following[ids[t]] = t
+    return result
+
+
+@_jit
+def _compact(slot_of, owner, used):
+    """Move the live slots together, in their order; return how many there are."""
+    live = 0
+    for slot in range(used):
+        item = owner[slot]
+        if slot_of[item] == slot:
+            slot_of[item] = live
+            owner[live] = item
+            live += 1
+    return live
+
+
+@_jit
+def lru_misses(ids, distinct, sizes, bins):
+    """Misses of LRU at every size of `sizes` (ascending), int64 (sizes, bins)."""
+    n = len(ids)
+    capacity = max(2 * min(distinct, n), 1 << 10)
+    slot_of = np.full(distinct, _NONE, np.int32)
+    owner = np.empty(capacity, np.int32)
+    holes = np.zeros(capacity + 1, np.int32)  # Fenwick tree over slots, from 1
+    hits = np.zeros((len(sizes) + 1, bins), np.int64)  # row i: at no size before sizes[i]
+    used = hole_count = 0
+    for b in range(bins):
+        for t in range(b * n // bins, (b + 1) * n // bins):
+            item = ids[t]
+            slot = slot_of[item]
+            if slot == _NONE:
+                hits[len(sizes), b] += 1
+            else:
+                passed = used - 1 - slot
+                if passed == 0:
+                    hits[0, b] += 1
+                    continue
+                p = slot + 1
+                before = 0
+                while p > 0:
+                    before += holes[p]
+                    p &= p - 1
+                distance = passed - (hole_count - before)
+                hits[np.searchsorted(sizes, distance, side="right"), b] += 1
+                p = slot + 1
+                while p <= capacity:
+                    holes[p] += 1
+                    p += p & -p
+                hole_count += 1
+            slot_of[item] = used
+            if used == capacity:
+                used = _compact(slot_of, owner, used)
+                holes[:] = 0
+                hole_count = 0
+                slot_of[item] = used
+            owner[used] = item
+            used += 1
+    misses = np.empty((len(sizes), bins), np.int64)
+    for b in range(bins):
+        total = (b + 1) * n // bins - b * n // bins
+        for i in range(len(sizes)):
+            total -= hits[i, b]
+            misses[i, b] = total
+    return misses
+
+
+# The lowest set bit of a word, times this number, has the bit's place in its top 6 bits (de Bruijn).
+_DE_BRUIJN = 0x03F79D71B4CB0A89
+_PLACE = np.zeros(64, np.int64)
+for _bit in range(64):
+    _PLACE[((_DE_BRUIJN << _bit) & (2**64 - 1)) >> 58] = _bit
+
+
+@_jit
+def _set_bit(tree, starts, position):
+    """Put `position` into the bit tree: a word that was not empty is known above."""
+    for level in range(5):
+        word = starts[level] + (position >> 6)
+        before = tree[word]
+        tree[word] = before | np.uint64(1) << np.uint64(position & 63)
+        if before:
+            return
+        position >>= 6
+
+
+@_jit
+def _clear_bit(tree, starts, position):
+    for level in range(5):
+        word = starts[level] + (position >> 6)
+        tree[word] &= ~(np.uint64(1) << np.uint64(position & 63))
+        if tree[word]:
+            return
+        position >>= 6
+
+
+@_jit
+def _lowest_bit(tree, starts):
+    """The lowest position in the bit tree, which must not be empty."""
+    position = 0
+    for level in range(4, -1, -1):
+        word = tree[starts[level] + position]
+        lowest = word & (~word + np.uint64(1))
+        position = position << 6 | _PLACE[(lowest * np.uint64(_DE_BRUIJN)) >> np.uint64(58)]
+    return position
+
+
+@_jit
+def min_misses(next_use, size, bins):
+    """Misses of MIN. Positions run from the last request to the first, so that the latest is the lowest."""
+    n = len(next_use)
+    starts = np.zeros(5, np.int64)
+    words = 0
+    width = n
+    for level in range(5):
+        starts[level] = words
+        width = (width + 63) >> 6
+        words += width
+    tree = np.zeros(words, np.uint64)
+    misses = np.zeros(bins, np.int64)
+    held = 0
+    last = n - 1
+    for b in range(bins):
+        for t in range(b * n // bins, (b + 1) * n // bins):
+            position = last - t
+            if tree[position >> 6] >> np.uint64(position & 63) & np.uint64(1):
+                _clear_bit(tree, starts, position)
+                held -= 1
+            else:
+                misses[b] += 1
+            if next_use[t] == n:
+                continue
+            position = last - next_use[t]
+            if held == size:
+                latest = _lowest_bit(tree, starts)
+                if latest > position:
+                    continue
+                _clear_bit(tree, starts, latest)
+                held -= 1
+            _set_bit(tree, starts, position)
+            held += 1
+    return misses
+
+
+@_jit
+def clock_misses(ids, distinct, size, bins):
+    """Misses of CLOCK over an array (section 3.4); an item comes in unmarked."""
+    n = len(ids)
+    size = min(size, distinct)
+    place = np.full(distinct, _NONE, np.int32)
+    held = np.empty(size, np.int32)
+    marks = np.zeros(size, np.uint8)
+    misses = np.zeros(bins, np.int64)
+    count = hand = 0
+    for b in range(bins):
+        for t in range(b * n // bins, (b + 1) * n // bins):
+            item = ids[t]
+            if place[item] != _NONE:
+                marks[place[item]] = 1
+                continue
+            misses[b] += 1
+            if count < size:
+                slot = count
+                count += 1
+            else:
+                while marks[hand]:
+                    marks[hand] = 0
+                    hand = hand + 1 if hand + 1 < size else 0
+                slot = hand
+                place[held[slot]] = _NONE
+                hand = hand + 1 if hand + 1 < size else 0
+            held[slot] = item
+            place[item] = slot
+    return misses
+
+
+@_jit
+def random_misses(ids, distinct, size, bins, seed):
+    """Misses of RANDOM: any held item is evicted, all equally likely."""
+    n = len(ids)
+    size = min(size, distinct)
+    place = np.full(distinct, _NONE, np.int32)
+    held = np.empty(size, np.int32)
+    misses = np.zeros(bins, np.int64)
+    state = mixed(np.uint64(seed) + np.uint64(0x9E3779B97F4A7C15)) | np.uint64(1)
+    count = 0
+    for b in range(bins):
+        for t in range(b * n // bins, (b + 1) * n // bins):
+            item = ids[t]
+            if place[item] != _NONE:
+                continue
+            misses[b] += 1
+            if count < size:
+                slot = count
+                count += 1
+            else:
+                state ^= state << np.uint64(13)
+                state ^= state >> np.uint64(7)
+                state ^= state << np.uint64(17)
+                slot = int(np.int64(((state >> np.uint64(32)) * np.uint64(size)) >> np.uint64(32)))
+                place[held[slot]] = _NONE
+            held[slot] = item
+            place[item] = slot
+    return misses

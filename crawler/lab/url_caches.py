@@ -1,0 +1,206 @@
+"""The URL-cache testbed: replacement policies on a trace, at all sizes.
+
+Broder, Najork, Wiener, "Efficient URL caching for World Wide Web crawling" (2003),
+sections 3 and 5.
+
+A `Stream` is a sequence of requests; `misses(policy, stream, sizes, bins)` is
+what a cache of each size missed in each of `bins` equal windows of it. One
+pass gives all sizes where the algorithm allows it:
+
+    policy     passes        what it is
+    INFINITE   one           each distinct URL misses once: a bound for all but STATIC
+    STATIC     one           holds the k most requested URLs of the trace, loading them not charged
+    LRU        one           stack distances
+    MIN        one a size    Belady's clairvoyant cache, the least misses there can be
+    CLOCK      one a size    LRU's approximation with a mark bit
+    RANDOM     one a size    evicts any item
+    SIEVE S3-FIFO W-TINYLFU  one a size; contenders since 2017
+    TABLE      one a size    the shipped `ClockCache`: CLOCK in a scatter table
+
+What must hold, and `check` asserts: nobody but STATIC misses less than MIN or
+than INFINITE; MIN and LRU never miss more when they are larger. (CLOCK,
+RANDOM and the rest may.)
+
+The *knee*: the miss rate stays on a plateau until the cache holds what the
+hosts at hand share, falls in the critical region, and stays on a floor. The
+region is where the fall from the smallest size to the largest is done from 10
+to 90 %; its end is the size to take.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from crawler.lab.compiled import compiled
+from crawler.urls.clock_cache import ClockCache
+from crawler.urls.fingerprint import cache_keys
+
+PAPER_POLICIES = ("INFINITE", "MIN", "LRU", "CLOCK", "RANDOM", "STATIC")
+CONTENDERS = ("SIEVE", "S3-FIFO", "W-TINYLFU", "TABLE")
+BITS_MAX = 25  # the paper's largest size, 2^25
+BITS_DEFAULT = 18  # the crawl's, `cache.bits`
+
+Misses = NDArray[np.int64]
+
+
+class Stream:
+    """Requests for URLs: words of a trace, uint64 (n,), in memory.
+
+    `ids` are int32 in order of first appearance, `distinct` their number.
+    """
+
+    def __init__(self, words: NDArray[np.uint64], name: str = "") -> None:
+        self.words = words
+        self.name = name
+        self.ids, self.distinct = compiled("cache_kernels").dense_ids(words)
+
+    def __len__(self) -> int:
+        return len(self.words)
+
+    @cached_property
+    def next_uses(self) -> NDArray[np.int32]:
+        """When each request's item is requested next, n if never."""
+        return compiled("cache_kernels").next_uses(self.ids, self.distinct)
+
+    @cached_property
+    def by_count(self) -> NDArray[np.int64]:
+        """Rank of each item, 0 for the most requested one; among equals the one seen first leads."""
+        order = np.argsort(-np.bincount(self.ids, minlength=self.distinct), kind="stable")
+        ranks = np.empty(self.distinct, np.int64)
+        ranks[order] = np.arange(self.distinct)
+        return ranks
+
+    def windows(self, bins: int) -> list[slice]:
+        """The `bins` windows of time, equal to within one request."""
+        n = len(self)
+        return [slice(b * n // bins, (b + 1) * n // bins) for b in range(bins)]
+
+
+def _infinite(stream: Stream, sizes: Sequence[int], bins: int, seed: int) -> Misses:
+    """A request is the item's first exactly if its id is larger than all before."""
+    before = [0, *(int(stream.ids[: window.stop].max(initial=-1)) + 1 for window in stream.windows(bins))]
+    return np.tile(np.diff(before), (len(sizes), 1))
+
+
+def _static(stream: Stream, sizes: Sequence[int], bins: int, seed: int) -> Misses:
+    """Held are the items of the first k ranks: one count of the requests by rank serves all sizes."""
+    misses = np.empty((len(sizes), bins), np.int64)
+    edges = np.array(sizes, np.int64)
+    for b, window in enumerate(stream.windows(bins)):
+        ranks = stream.by_count[stream.ids[window]]
+        not_held = np.bincount(np.searchsorted(edges, ranks, side="right"), minlength=len(edges) + 1)
+        misses[:, b] = len(ranks) - np.cumsum(not_held)[: len(edges)]
+    return misses
+
+
+def _lru(stream: Stream, sizes: Sequence[int], bins: int, seed: int) -> Misses:
+    kernel = compiled("cache_kernels").lru_misses
+    return kernel(stream.ids, stream.distinct, np.array(sizes, np.int64), bins)
+
+
+def _min(stream: Stream, sizes: Sequence[int], bins: int, seed: int) -> Misses:
+    kernel = compiled("cache_kernels").min_misses
+    return np.array([kernel(stream.next_uses, size, bins) for size in sizes])
+
+
+def _random(stream: Stream, sizes: Sequence[int], bins: int, seed: int) -> Misses:
+    kernel = compiled("cache_kernels").random_misses
+    return np.array([kernel(stream.ids, stream.distinct, size, bins, seed) for size in sizes])
+
+
+def _one_pass_a_size(module: str, kernel_name: str) -> Callable[[Stream, Sequence[int], int, int], Misses]:
+    def simulate(stream: Stream, sizes: Sequence[int], bins: int, seed: int) -> Misses:
+        kernel = getattr(compiled(module), kernel_name)
+        return np.array([kernel(stream.ids, stream.distinct, size, bins) for size in sizes])
+
+    return simulate
+
+
+def _table(stream: Stream, sizes: Sequence[int], bins: int, seed: int) -> Misses:
+    """The shipped cache on the trace's own words, at sizes that are powers of two."""
+    keys = cache_keys(stream.words & ~np.uint64(1))
+    rows: list[Any] = []
+    for size in sizes:
+        if size == 1:  # smaller than it can be; with one key all caches are the same
+            rows.append(_lru(stream, [1], bins, seed)[0])
+            continue
+        cache = ClockCache(size.bit_length() - 1)
+        rows.append([cache.add_many(keys[window]).count(1) for window in stream.windows(bins)])
+    return np.array(rows, np.int64)
+
+
+POLICIES: dict[str, Callable[[Stream, Sequence[int], int, int], Misses]] = {
+    "INFINITE": _infinite,
+    "MIN": _min,
+    "LRU": _lru,
+    "CLOCK": _one_pass_a_size("cache_kernels", "clock_misses"),
+    "RANDOM": _random,
+    "STATIC": _static,
+    "SIEVE": _one_pass_a_size("contender_kernels", "sieve_misses"),
+    "S3-FIFO": _one_pass_a_size("contender_kernels", "s3fifo_misses"),
+    "W-TINYLFU": _one_pass_a_size("contender_kernels", "wtinylfu_misses"),
+    "TABLE": _table,
+}
+
+
+def misses(policy: str, stream: Stream, sizes: Sequence[int], *, bins: int = 1, seed: int = 1) -> Misses:
+    """Misses of a policy of `POLICIES`, int64 (sizes, bins); `sizes` ascend, `seed` is RANDOM's."""
+    return POLICIES[policy](stream, sizes, bins, seed)
+
+
+def check(found: dict[str, Misses], distinct: int) -> None:
+    """Assert what must hold of misses at ascending sizes, int64 (sizes,) a policy."""
+    for policy, values in found.items():
+        if policy in ("MIN", "LRU", "STATIC", "INFINITE"):
+            assert (np.diff(values) <= 0).all(), f"{policy} misses more when larger"
+        if policy != "STATIC":
+            assert (values >= distinct).all(), f"{policy} misses less than there are URLs"
+        if policy not in ("STATIC", "INFINITE") and "MIN" in found:
+            assert (values >= found["MIN"]).all(), f"{policy} beats MIN"
+
+
+@dataclass(frozen=True)
+class Knee:
+    """The critical region of a curve of miss rates: exponents of sizes, and the rates before and after."""
+
+    begin_bits: int
+    end_bits: int
+    plateau: float
+    floor: float
+
+
+def knee(bits: Sequence[int], rates: Sequence[float]) -> Knee | None:
+    """The critical region; None where the rate hardly falls (by less than 0.05) over these sizes."""
+    fall = rates[0] - rates[-1]
+    if fall < 0.05:
+        return None
+    done = [(rates[0] - rate) / fall for rate in rates]
+    begin = max(i for i, share in enumerate(done) if max(done[: i + 1]) < 0.1)
+    end = next(i for i, share in enumerate(done) if share >= 0.9)
+    return Knee(bits[begin], bits[end], rates[begin], rates[end])
+
+
+def advice(found: Knee | None, threads: int, rates: Mapping[int, float]) -> str:
+    """What to do about it, in two or three lines; `rates` are CLOCK's miss rates by exponent of the size."""
+    if found is None:
+        return "The miss rate hardly depends on the size here: a small cache does (cache.bits = 10)."
+    size = 1 << found.end_bits
+    lines = [
+        f"The critical region of this trace is 2^{found.begin_bits} to 2^{found.end_bits}: there the miss"
+        f" rate falls from {found.plateau:.1%} to {found.floor:.1%}.",
+        f"Take cache.bits = {found.end_bits}: {size:,} entries in {_kib(8 * size)}, {size / threads:,.0f} for"
+        f" each of {threads:,} hosts crawled at a time. The default is {BITS_DEFAULT}.",
+    ]
+    if found.end_bits > BITS_DEFAULT and BITS_DEFAULT in rates:
+        lines.append(f"The default would miss {rates[BITS_DEFAULT]:.1%}.")
+    return "\n".join(lines)
+
+
+def _kib(size: int) -> str:
+    return (
+        f"{size >> 20} MiB" if size >= 1 << 20 else f"{size >> 10} KiB" if size >= 1024 else f"{size} bytes"
+    )

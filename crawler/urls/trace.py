@@ -1,0 +1,157 @@
+"""URL traces: what a crawl writes with `--trace`, and the format that `crawler lab` reads.
+
+Every link that enters the host splitter is logged, as Broder, Najork, Wiener
+(2003), section 4.2, did: in order, *before* repeats on the page are dropped,
+with a bit that says whether it goes to another process. So the *full trace*
+and its *cross sub-trace* are one file. A trace is a folder:
+
+    links       uint64 a link: 63 bits of the trace's own fingerprint, bit 0 = cross
+    pages       16 bytes a page: host uint64, links uint32, thread uint32, in the order of `links`
+    info.json   where it comes from: the tags read, the threads, seed and command of a synthetic one
+
+all little-endian, without headers, so that `numpy.memmap` opens them. A page
+counts once its record and all its links are there; what a crash tore off is
+not read.
+
+The fingerprints of a crawl are secret, since a few of them beside their URLs
+give the seed away (`seen-urls.md`, section 1). A trace holds others: blake2b
+of the crawl's fingerprint under a random key that exists in memory only. Two
+traces, even of one crawl, therefore never share a name for a URL; each run of
+a crawl writes its own, as its caches start empty too.
+
+Writing takes about 1 us for a link not met lately, 0.2 us for others, and one write to the page cache of the
+kernel for every `buffer_bytes`.
+"""
+
+import json
+import os
+from collections.abc import Mapping
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from crawler.errors import StoreError
+from crawler.storage.files import AppendFile
+
+FORMAT = "crawler url trace 1"
+LINKS_FILE, PAGES_FILE, INFO_FILE = "links", "pages", "info.json"
+LINK = np.dtype("<u8")
+PAGE = np.dtype([("host", "<u8"), ("links", "<u4"), ("thread", "<u4")])
+_CROSS = np.uint64(1)
+_NAMES_MAX = 1 << 16  # remembered, some 10 MB
+
+
+class TraceWriter:
+    """Writes one trace. One thread at a time.
+
+    Args:
+        folder: is made; must not exist.
+        info: goes into info.json, such as {"source": "crawl", "tags": [...]}.
+        bytes_max: of the whole trace; pages beyond are counted in `skipped` and not written.
+        buffer_bytes: of links held before they are written.
+
+    Raises:
+        StoreError: the disk failed, or the folder exists.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        info: Mapping[str, Any],
+        *,
+        bytes_max: int = 64 << 30,
+        buffer_bytes: int = 1 << 19,
+    ) -> None:
+        self.folder = folder
+        self.links = self.pages = self.skipped = 0
+        self._key = os.urandom(32)
+        self._names: dict[bytes, bytes] = {}
+        self._bytes_left = bytes_max
+        self._buffer_bytes = buffer_bytes
+        self._links_buffer = bytearray()
+        self._pages_buffer = bytearray()
+        try:
+            folder.mkdir(parents=True)
+            text = json.dumps({"format": FORMAT, **info}, indent=2)
+            (folder / INFO_FILE).write_text(text + "\n", encoding="utf-8")
+        except OSError as error:
+            raise StoreError(f"{folder}: cannot make a trace: {error.strerror or error}") from error
+        self._links_file = AppendFile(folder / LINKS_FILE)
+        self._pages_file = AppendFile(folder / PAGES_FILE)
+
+    @classmethod
+    def next_in(cls, parent: Path, info: Mapping[str, Any], **bounds: int) -> "TraceWriter":
+        """A writer for the next run of a crawl: `parent`/0001, 0002, ..."""
+        numbers = [int(folder.name) for folder in parent.glob("[0-9][0-9][0-9][0-9]")]
+        return cls(parent / f"{max(numbers, default=0) + 1:04}", info, **bounds)
+
+    def write_page(
+        self, host: int, fingerprints: NDArray[np.uint64], cross: ArrayLike, *, thread: int = 0
+    ) -> None:
+        """Log the links of one page, with multiplicity, in their order on it.
+
+        Args:
+            host: 64-bit key of the page's host; it is renamed as fingerprints are.
+            fingerprints: the crawl's, shape (n,).
+            cross: n booleans, or one: whether the link belongs to another process.
+            thread: number of the worker that crawls the host, if there are such.
+
+        Raises:
+            StoreError: the disk failed.
+        """
+        size = fingerprints.nbytes + PAGE.itemsize
+        if size > self._bytes_left:
+            self.skipped += 1
+            return
+        self._bytes_left -= size
+        words = marked(self._renamed(fingerprints.tobytes()), cross)
+        host_name = self._renamed(int(host).to_bytes(8, "little"))[0]
+        self._links_buffer += words.tobytes()
+        self._pages_buffer += np.array([(host_name, len(words), thread)], PAGE).tobytes()
+        self.links += len(words)
+        self.pages += 1
+        if len(self._links_buffer) + len(self._pages_buffer) >= self._buffer_bytes:
+            self.flush()
+
+    def flush(self) -> None:
+        """Hand everything to the kernel, the links before the pages that count them."""
+        self._links_file.append(bytes(self._links_buffer))
+        self._pages_file.append(bytes(self._pages_buffer))
+        self._links_buffer.clear()
+        self._pages_buffer.clear()
+
+    def close(self) -> None:
+        """Write what is held and sync it. The key is gone with the object."""
+        self.flush()
+        for file in (self._links_file, self._pages_file):
+            file.sync()
+            file.close()
+
+    def _renamed(self, words: bytes) -> NDArray[np.uint64]:
+        """The trace's names of fingerprints, 8 bytes each."""
+        known = self._names.get
+        parts = [words[i : i + 8] for i in range(0, len(words), 8)]
+        return np.frombuffer(b"".join([known(word) or self._name(word) for word in parts]), LINK)
+
+    def _name(self, word: bytes) -> bytes:
+        """The name of a fingerprint not met lately; remembered, since four of five links were."""
+        if len(self._names) >= _NAMES_MAX:
+            self._names.clear()
+        name = self._names[word] = blake2b(word, digest_size=8, key=self._key).digest()
+        return name
+
+    def __repr__(self) -> str:
+        return f"TraceWriter({self.folder}, {self.pages} pages, {self.links} links, {self.skipped} skipped)"
+
+
+def marked(names: NDArray[np.uint64], cross: ArrayLike) -> NDArray[np.uint64]:
+    """The words of a trace: bit 0 tells whether the link crosses to another process."""
+    return names & ~_CROSS | np.asarray(cross, bool).astype(np.uint64)
+
+
+def is_cross(words: NDArray[np.uint64]) -> NDArray[np.bool_]:
+    """Whether each link of a trace belongs to another process."""
+    return (words & _CROSS).astype(bool)

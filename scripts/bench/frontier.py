@@ -1,0 +1,118 @@
+"""CPU of the frontier a page and a link in the common case: no delay, 62 hosts, all in memory.
+
+    python scripts/bench/frontier.py [pages]
+
+The reference of the run is the cost of the same number of heap pushes and
+pops, so figures of different machines can be compared.
+"""
+
+import heapq
+import random
+import sys
+import time
+
+from crawler.config import convert
+from crawler.frontier.discovery import Frontier
+from crawler.records import Errand, Fetch, Link, Outcome, Task
+from crawler.storage.commit import Change
+from crawler.storage.kv import MemoryStore
+from crawler.urls.fingerprint import Fingerprinter, registrable_domain
+
+HOSTS = 62
+FLUSH = 2_000  # new links of one flush
+
+
+def make(store: MemoryStore) -> Frontier:
+    settings = convert({"robots": {"policy": "ignore"}, "politeness": {"delay": 0, "delay_factor": 0}})
+    return Frontier(
+        store,
+        settings,
+        robots=None,  # type: ignore[arg-type]  # never asked
+        fingerprinter=Fingerprinter(bytes(16)),
+        registrable_domain=registrable_domain,
+        concurrency=50,
+        rng=random.Random(1),
+    )
+
+
+def links(start: int, count: int) -> list[Link]:
+    return [
+        Link(
+            number, f"http://127.0.{number % HOSTS}.1:8080/docs/section/{number:x}/page.html", 3, number << 20
+        )
+        for number in range(start, start + count)
+    ]
+
+
+def run(pages: int) -> dict[str, float]:
+    """CPU microseconds a link and a page, by step; staging goes into a recorded change, nothing is stored."""
+    frontier, clock = make(MemoryStore()), time.process_time
+    frontier.open(1e9, True)
+    spent = dict.fromkeys(("add", "take", "settle", "stage", "release"), 0.0)
+
+    def timed(step: str, function, *args):  # type: ignore[no-untyped-def]
+        start = clock()
+        result = function(*args)
+        spent[step] += clock() - start
+        return result
+
+    done, now, added = 0, 1e9, 0
+    while done < pages:
+        if added - done < FLUSH:
+            change = Change()
+            timed("add", frontier.add, links(added, FLUSH), change, now)
+            frontier.committed(change, now)
+            added += FLUSH
+        errands: list[Errand] = []
+        start = clock()
+        while (errand := frontier.take(now)) is not None:
+            errands.append(errand)
+        spent["take"] += clock() - start
+        fetches = [Fetch(errand.url, Outcome.FETCHED, status=200, took=0.01) for errand in errands]
+        start = clock()
+        decisions = [
+            frontier.settle(errand, fetch, now)
+            for errand, fetch in zip(errands, fetches, strict=True)
+            if errand.task is Task.PAGE
+        ]
+        spent["settle"] += clock() - start
+        change = Change()
+        start = clock()
+        for decision in decisions:
+            frontier.stage(decision, change)
+        spent["stage"] += clock() - start
+        now += 0.01
+        start = clock()
+        for decision in decisions:
+            frontier.release(decision, now)
+        spent["release"] += clock() - start
+        for errand in errands:
+            if errand.task is Task.RESOLVE:
+                frontier.resolved(errand, [errand.hostname], now + 1e6, now)
+        done += len(decisions)
+    return {step: seconds / (added if step == "add" else done) * 1e6 for step, seconds in spent.items()}
+
+
+def reference(count: int) -> float:
+    """Microseconds of a push and a pop on a heap of 2,000 tuples."""
+    heap = [(random.Random(n).random(), n) for n in range(2_000)]
+    heapq.heapify(heap)
+    start = time.process_time()
+    for number in range(count):
+        heapq.heappush(heap, (number * 0.37 % 1, number))
+        heapq.heappop(heap)
+    return (time.process_time() - start) / count * 1e6
+
+
+def main() -> None:
+    pages = int(sys.argv[1]) if len(sys.argv) > 1 else 50_000
+    unit = reference(pages)
+    steps = run(pages)
+    page = sum(cost for step, cost in steps.items() if step != "add")
+    for step, cost in steps.items():
+        print(f"{step:8} {cost:6.2f} us  {cost / unit:5.1f} heap operations")
+    print(f"{'page':8} {page:6.2f} us  {page / unit:5.1f} heap operations ({unit:.2f} us each)")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,48 @@
+"""The benchmarks run, and print what they say; their figures are not tested."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from crawler.bench import due, streams
+from crawler.bench.__main__ import main
+
+
+def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    assert main("bench", list(arguments)) == 0
+    return capsys.readouterr().out
+
+
+def test_cache(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    options = ("cache", "--requests", "2000", "--bits", "4", "8", "--hosts", "5")
+    assert "OrderedDict LRU" in run(monkeypatch, capsys, *options)
+    report = json.loads(run(monkeypatch, capsys, *options, "--json"))
+    rows = {(row["cache"], row["bits"]): row for row in report["rows"]}
+    assert rows["ClockCache.add", 8]["miss rate"] == rows["ClockCache.add_many", 8]["miss rate"]
+    assert rows["set (infinite)", 4]["miss rate"] <= rows["dict CLOCK", 4]["miss rate"]
+
+
+def test_due(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """All contenders find the same number of new URLs."""
+    options = ("due", "--known", "3e3", "--buffer", "500", "--flushes", "3", "--directory", str(tmp_path))
+    assert "leveldb" in run(monkeypatch, capsys, *options)
+    report = json.loads(run(monkeypatch, capsys, *options, "--json"))
+    assert {row["contender"] for row in report["rows"]} == set(due.CONTENDERS)
+    assert {row["new"] for row in report["rows"]} == {300}
+    assert report["facts"]["runs"]["bytes a URL"] == 8.0
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_mixed_is_a_bijection() -> None:
+    numbers = np.arange(100_000)
+    assert len(np.unique(streams.mixed(numbers))) == 100_000
+
+
+def test_the_stream_is_that_of_section_5_2() -> None:
+    """About a quarter of the links are new, and seven of ten miss a tiny cache."""
+    links = streams.crawl_links(200_000, hosts=20)
+    assert len(links) == 200_000
+    assert 0.2 < len(np.unique(links)) / len(links) < 0.3
+    assert 0.67 < float((links[1:] != links[:-1]).mean()) < 0.75

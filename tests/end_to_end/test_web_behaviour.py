@@ -1,0 +1,178 @@
+"""What a crawl makes of the web as it is (`fetch-behaviour.md`), on a real server from end to end."""
+
+import gzip
+from pathlib import Path
+
+import pytest
+
+from tests.end_to_end.web import Asked, Web, crawl, lines, outcomes, page, redirect, run
+
+
+def test_scopes(tmp_path: Path) -> None:
+    """Each scope takes the links that it spans, and no other."""
+    with Web({}) as web:
+        hosts = ("a.localhost", "www.a.localhost", "sub.a.localhost", "b.localhost")
+        links = [web.url(path, host) for host in hosts for path in ("/dir/in", "/out")]
+        web.routes["/dir/"] = page(*links)
+        spans = {}
+        for scope in ("prefix", "host", "domain", "any"):
+            web.asked.clear()
+            crawl(tmp_path / scope, web.url("/dir/", "a.localhost"), "--scope", scope)
+            spans[scope] = {(asked.host, asked.path) for asked in web.asked if asked.path.endswith(("in", "out"))}
+    assert spans["prefix"] == {("a.localhost", "/dir/in")}
+    assert spans["host"] == {(host, path) for host in hosts[:2] for path in ("/dir/in", "/out")}
+    assert spans["domain"] == {(host, path) for host in hosts[:3] for path in ("/dir/in", "/out")}
+    assert spans["any"] == {(host, path) for host in hosts for path in ("/dir/in", "/out")}
+
+
+def test_redirects_of_a_seed_widen_the_scope(tmp_path: Path) -> None:
+    """The crawl goes where the user's URL leads; a redirect of another page widens nothing."""
+    with Web({"b.localhost/": page("/more", "/away"), "b.localhost/away": redirect("http://c.localhost/")}) as web:
+        web.routes["a.localhost/"] = redirect(web.url("/", "b.localhost"), 301)
+        web.routes["b.localhost/away"] = redirect(web.url("/", "c.localhost"))
+        crawl(tmp_path, web.url("/", "a.localhost"))
+        assert web.paths("b.localhost") == ["/", "/more", "/away"]
+        assert web.paths("c.localhost") == []
+
+
+def test_a_redirect_to_its_own_key_is_followed_in_its_turn(tmp_path: Path) -> None:
+    """A cookie set and a redirect to the same page, and another spelling of a path."""
+
+    def wall(asked: Asked) -> tuple[int, dict[str, str], str]:
+        if "seen=1" in asked.headers.get("Cookie", ""):
+            return 200, {}, page(text="behind the wall")
+        return 302, {"Location": "/wall", "Set-Cookie": "seen=1"}, ""
+
+    with Web({"/": page("/wall", "/%7Eu", "/plain"), "/wall": wall, "/~u": page(text="home")}) as web:
+        web.routes["/%7Eu"] = redirect("/~u")
+        web.routes["/plain"] = lambda asked: page(text=asked.headers.get("Cookie", "no cookie"))
+        crawl(tmp_path, web.url())
+        assert sorted(web.paths()) == ["/", "/%7Eu", "/plain", "/wall", "/wall", "/~u"]
+        assert set(outcomes(tmp_path).values()) == {"fetched"}
+        assert b"no cookie" in run("get", web.url("/plain"), "--dir", tmp_path).out
+        assert b"behind the wall" in run("get", web.url("/wall"), "--dir", tmp_path).out
+
+
+def test_redirect_circles_and_long_chains_end(tmp_path: Path) -> None:
+    """A page that redirects to itself is asked once or twice, a chain is followed ten hops."""
+    chain = {f"/chain{n}": redirect(f"/chain{n + 1}") for n in range(20)}
+    with Web({"/": page("/self", "/ping", "/chain0"), "/self": redirect("/self"), **chain}) as web:
+        web.routes |= {"/ping": redirect("/pong"), "/pong": redirect("/ping")}
+        report = crawl(tmp_path, web.url())
+        assert web.paths().count("/self") <= 2
+        assert web.paths().count("/ping") == web.paths().count("/pong") == 1
+        assert [path for path in web.paths() if "chain" in path] == [f"/chain{n}" for n in range(11)]
+    assert outcomes(tmp_path)["/self"] == "bad_redirect"
+    assert report["urls"]["filtered"]["redirect_chain"] == 1
+
+
+def test_refreshes_feeds_and_robots_directives(tmp_path: Path) -> None:
+    """Meta refresh and feeds give links, nofollow gives none, noarchive is kept but not shown unless asked."""
+    with Web(
+        {
+            "/": page("/nofollow", "/noindex", "/noarchive", "/feed"),
+            "/nofollow": page("/hidden", head="<meta name=robots content=nofollow>"),
+            "/noindex": (200, {"X-Robots-Tag": "noindex"}, page("/found", text="noindex")),
+            "/noarchive": page("/", head='<meta name="crawler" content="noarchive"><meta http-equiv=refresh content="0;url=/next">'),
+            "/feed": (200, {"Content-Type": "application/rss+xml"}, "<rss><item><link>/item</link></item></rss>"),
+        }
+    ) as web:
+        crawl(tmp_path, web.url())
+        asked = web.paths()
+        assert {"/found", "/next", "/item"} <= set(asked)
+        assert "/hidden" not in asked
+        assert "noindex: True" in run("why", web.url("/noindex"), "--dir", tmp_path).text
+        assert run("get", web.url("/noarchive"), "--dir", tmp_path).code == 1
+        assert run("get", web.url("/noarchive"), "--dir", tmp_path, "--with-noarchive").code == 0
+        for form in ("warc", "links", "cdxj"):
+            shown = run("export", "--dir", tmp_path, "--format", form).out
+            every = run("export", "--dir", tmp_path, "--format", form, "--with-noarchive").out
+            assert len(shown) < len(every), form
+
+
+def test_robots_txt_and_sitemaps(tmp_path: Path) -> None:
+    """Rules bind; maps named by robots.txt are read, an index and gzip too; /sitemap.xml only if it is to be guessed."""
+
+    def urlset(*paths: str) -> str:
+        return f"<urlset>{''.join(f'<url><loc>{web.url(path)}</loc></url>' for path in paths)}</urlset>"
+
+    with Web({"/": page("/private/x", "/public")}) as web:
+        web.routes |= {
+            "/robots.txt": f"User-agent: *\nDisallow: /private\nSitemap: {web.url('/index.xml')}\n",
+            "/index.xml": f"<sitemapindex><sitemap><loc>{web.url('/map.xml.gz')}</loc></sitemap></sitemapindex>",
+            "/map.xml.gz": gzip.compress(urlset("/from-map", "/private/y").encode()),
+            "/sitemap.xml": urlset("/guessed"),
+        }
+        crawl(tmp_path / "named", web.url())
+        assert "/from-map" in web.paths() and "/guessed" not in web.paths()
+        assert not [path for path in web.paths() if path.startswith("/private")]
+        assert outcomes(tmp_path / "named")["/private/y"] == "robots_denied"
+        crawl(tmp_path / "guessed", web.url(), "--set", "sitemaps.guess=true")
+        assert "/guessed" in web.paths()
+        crawl(tmp_path / "ignored", web.url(), "--robots", "ignore")
+        assert "/private/x" in web.paths()
+
+
+def test_traps_and_copies(tmp_path: Path) -> None:
+    """A path that repeats itself is cut, links of the umpteenth copy of a page are not taken."""
+    with Web({"/": page(*(f"/copy?n={n}" for n in range(6)), "/loop/", text="start")}) as web:
+        web.routes |= {f"/copy?n={n}": page("/copied", text="copy") for n in range(6)}
+        web.routes |= {"/" + "loop/" * (n + 1): page("loop/", text=str(n)) for n in range(9)}
+        report = crawl(tmp_path, web.url(), "--set", "traps.same_digest_pages_max=2")
+        assert max(path.count("loop/") for path in web.paths()) <= 3
+    assert report["pages"]["links_not_taken"] == 4
+    assert report["urls"]["filtered"]["repeated_segments"] == 1
+
+
+def test_session_ids_do_not_make_new_pages(tmp_path: Path) -> None:
+    spellings = (f"/p?id=1&PHPSESSID={n:032x}" for n in range(5))
+    with Web({"/": page(*spellings)}) as web:
+        crawl(tmp_path, web.url())
+        assert len([path for path in web.paths() if path.startswith("/p?")]) == 1
+
+
+def test_requisites(tmp_path: Path) -> None:
+    """What a page needs comes from any host; pages of that host are not crawled."""
+    with Web({}) as web:
+        image = web.url("/i.png", "cdn.localhost")
+        web.routes["a.localhost/"] = f'<link rel=stylesheet href=/s.css><img src="{image}">'
+        crawl(tmp_path / "without", web.url("/", "a.localhost"))
+        assert web.paths() == ["/"]
+        crawl(tmp_path / "with", web.url("/", "a.localhost"), "--requisites")
+        assert set(web.paths()) == {"/", "/s.css", "/i.png"}
+
+
+def test_through_a_proxy_nothing_is_looked_up(tmp_path: Path) -> None:
+    """Names that no resolver knows are fetched, since the proxy looks them up."""
+    with Web({"/": page("/next")}) as web:
+        crawl(tmp_path, "http://no-such-host.invalid/", "--proxy", web.url())
+        assert [(asked.host, asked.path) for asked in web.asked] == [
+            ("no-such-host.invalid", path) for path in ("/robots.txt", "/", "/next")
+        ]
+
+
+def test_overrides_reach_the_request(tmp_path: Path) -> None:
+    """Headers, body limit and robots of an [[override]] bind where it matches, and nowhere else."""
+    config = tmp_path / "config.toml"
+    config.write_text(
+        '[[override]]\nmatch = "b.localhost"\nheaders = ["X-Part: b"]\nbody_bytes_max = 100\nrobots = "ignore"\n'
+        '[[override]]\nmatch = "*.localhost"\ntotal_timeout = 30\ndepth = 1\n'
+    )
+    with Web({"/robots.txt": "User-agent: *\nDisallow: /private"}) as web:
+        web.routes |= {"/": page("/private"), "/private": page(text="x" * 5000), "/long": page(text="x" * 5000)}
+        seeds = [web.url(path, host) for host in ("a.localhost", "b.localhost") for path in ("/", "/long")]
+        crawl(tmp_path / "crawl", "--config", config, *seeds)
+        assert "/private" in web.paths("b.localhost") and "/private" not in web.paths("a.localhost")
+        assert {asked.headers.get("X-Part") for asked in web.asked if asked.host == "b.localhost"} == {"b"}
+        assert {asked.headers.get("X-Part") for asked in web.asked if asked.host == "a.localhost"} == {None}
+    ended = {line["url"]: line["outcome"] for line in lines(tmp_path / "crawl")}
+    assert ended[seeds[1]] == "fetched"
+    assert "truncated" in next(line for line in lines(tmp_path / "crawl") if line["url"] == seeds[3])
+
+
+@pytest.mark.parametrize("status", [404, 410, 403, 500, 302, 206])
+def test_every_fetch_has_one_outcome(tmp_path: Path, status: int) -> None:
+    with Web({"/": page("/x"), "/x": (status, {}, "x")}) as web:
+        crawl(tmp_path, web.url())
+    expected = {404: "gone", 410: "gone", 403: "client_error", 500: "temporary", 302: "bad_redirect"}
+    assert outcomes(tmp_path)["/x"] == expected.get(status, "unexpected_status")

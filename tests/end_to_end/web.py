@@ -1,0 +1,153 @@
+"""A scripted web on loopback for crawls from end to end, and the ways to run a crawl on it.
+
+One server thread answers for every name below `localhost`, so a test has as
+many hosts as it likes. An answer is a body, (status, headers, body), or a
+function of the request that returns one of them.
+"""
+
+import contextlib
+import io
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+
+from crawler.cli import main
+from crawler.records import Outcome
+
+
+class Asked(NamedTuple):
+    """A request as the server saw it; `host` is without the port."""
+
+    host: str
+    path: str
+    headers: Mapping[str, str]
+
+
+Answer = str | bytes | tuple[int, Mapping[str, str], str | bytes]
+Route = Answer | Callable[[Asked], Answer]
+
+
+class Web:
+    """Serves `routes`: "host/path" or "/path" (any host) -> answer; all else is 404. A context manager."""
+
+    def __init__(self, routes: Mapping[str, Route]) -> None:
+        self.routes = dict(routes)
+        self.asked: list[Asked] = []
+        web = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def do_GET(self) -> None:  # noqa: N802
+                web._answer(self)
+
+            def log_message(self, *_: Any) -> None:
+                pass
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._server.daemon_threads = True
+        self.port = self._server.server_address[1]
+
+    def __enter__(self) -> "Web":
+        threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+
+    def url(self, path: str = "/", host: str = "localhost") -> str:
+        return f"http://{host}:{self.port}{path}"
+
+    def paths(self, host: str = "") -> list[str]:
+        """What was asked but robots.txt, in order, of one host or all."""
+        return [asked.path for asked in self.asked if asked.path != "/robots.txt" and host in ("", asked.host)]
+
+    def _answer(self, handler: BaseHTTPRequestHandler) -> None:
+        path = handler.path
+        if "://" in path:  # the form that a proxy gets
+            path = "/" + path.split("/", 3)[3]
+        asked = Asked(handler.headers["Host"].rsplit(":", 1)[0], path, handler.headers)
+        self.asked.append(asked)
+        route = self.routes.get(asked.host + path, self.routes.get(path, (404, {}, "")))
+        answer = route(asked) if callable(route) else route
+        status, headers, body = answer if isinstance(answer, tuple) else (200, {}, answer)
+        data = body.encode() if isinstance(body, str) else body
+        handler.send_response(status)
+        for name, value in ({"Content-Type": "text/html; charset=utf-8"} | dict(headers)).items():
+            handler.send_header(name, value)
+        handler.send_header("Content-Length", str(len(data)))
+        handler.end_headers()
+        handler.wfile.write(data)
+
+
+def page(*links: str, head: str = "", text: str = "") -> str:
+    """A page whose text differs with its links."""
+    items = "".join(f'<a href="{link}">{link}</a> ' for link in links)
+    return f"<!doctype html><title>{text or 'page'}</title>{head}<p>{text}{items}</p>"
+
+
+def redirect(location: str, status: int = 302, **headers: str) -> Answer:
+    return status, {"Location": location, **headers}, ""
+
+
+FAST = (
+    "--allow-network", "127.0.0.0/8", "--delay", "0", "--delay-factor", "0", "--progress", "none",
+    "--patience", "5", "--concurrency", "8",
+    "--set", "due.max_wait=0.05", "--set", "politeness.backoff_first=0.05", "--set", "frontier.retry_delays=[0.05]",
+)  # fmt: skip
+SETTINGS: dict[str, Any] = {
+    "network": {"allow_networks": ["127.0.0.0/8"]},
+    "politeness": {"delay": 0, "delay_factor": 0, "backoff_first": 0.05},
+    "crawl": {"patience": 5, "concurrency": 8},
+    "due": {"max_wait": 0.05},
+}
+
+
+class Ran(NamedTuple):
+    """What a command came to."""
+
+    code: int
+    out: bytes
+    err: str
+
+    @property
+    def text(self) -> str:
+        return self.out.decode()
+
+
+def run(*arguments: object) -> Ran:
+    """Run a `crawler` command in this process."""
+    out, err = io.TextIOWrapper(io.BytesIO(), "utf-8"), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        try:
+            code = main([str(argument) for argument in arguments])
+        except SystemExit as ended:
+            code = int(ended.code or 0)
+    out.flush()
+    return Ran(code, out.buffer.getvalue(), err.getvalue())  # type: ignore[attr-defined]
+
+
+def crawl(directory: Path, *arguments: object, code: int = 0) -> dict[str, Any]:
+    """`crawler crawl` as fast as the server; its report."""
+    ran = run("crawl", "--dir", directory, *FAST, *arguments)
+    assert ran.code == code, ran
+    report = msgspec.json.decode((directory / "report.json").read_bytes())
+    assert report["conservation"] == "holds", report["conservation"]
+    return report
+
+
+def lines(directory: Path) -> Iterator[dict[str, Any]]:
+    """The lines of pages.jsonl."""
+    return map(msgspec.json.decode, (directory / "pages.jsonl").read_bytes().splitlines())
+
+
+def outcomes(directory: Path) -> dict[str, str]:
+    """Path -> how its last fetch ended."""
+    found = {"/" + line["url"].split("/", 3)[3]: line["outcome"] for line in lines(directory)}
+    assert set(found.values()) <= set(Outcome)
+    return found

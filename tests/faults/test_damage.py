@@ -1,4 +1,4 @@
-"""What a directory at rest may suffer: lost and damaged files are found, named, and mended where that loses nothing."""
+"""A directory at rest: lost and damaged files are found, named, and mended where that loses nothing."""
 
 import os
 import shutil
@@ -40,7 +40,9 @@ def directory(site: Site, tmp_path: Path) -> Path:
 def command(*arguments: str | Path) -> "subprocess.CompletedProcess[str]":
     environ = {**os.environ, "PYTHONPATH": str(ROOT)}
     words = [sys.executable, "-m", "crawler", *map(str, arguments)]
-    return subprocess.run(words, cwd=ROOT, env=environ, capture_output=True, text=True, timeout=120)
+    return subprocess.run(
+        words, cwd=ROOT, env=environ, capture_output=True, text=True, timeout=120, check=False
+    )
 
 
 def segments(directory: Path) -> list[Path]:
@@ -79,7 +81,9 @@ def test_pages_of_a_lost_segment_are_fetched_again(site: Site, directory: Path, 
 def test_repair_says_what_it_did(directory: Path) -> None:
     segments(directory)[1].unlink()
     repaired = command("check", "--dir", directory, "--repair")
-    assert repaired.returncode == 0 and "pages whose copies are gone are to be fetched again" in repaired.stdout
+    assert (
+        repaired.returncode == 0 and "pages whose copies are gone are to be fetched again" in repaired.stdout
+    )
     assert command("check", "--dir", directory).returncode == 0
 
 

@@ -19,7 +19,6 @@ import inspect
 import itertools
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
-from importlib import metadata
 from pathlib import Path
 from typing import Any, Self
 
@@ -34,6 +33,7 @@ from crawler.errands import Sink
 from crawler.errors import ConfigError, NoSeedError
 from crawler.identity import Seeds, check_identity
 from crawler.process import Process
+from crawler.reader import Extractor
 from crawler.records import Errand, Extracted, Fetch
 from crawler.stages import Stages
 
@@ -72,6 +72,8 @@ def configure(settings: Mapping[str, Any] | None = None) -> Config:
 
 def entry_point(group: str, name: str) -> Any:
     """The object that an installed package offers as `name` in `group`."""
+    from importlib import metadata  # imported here, as it is slow and seldom needed
+
     found = metadata.entry_points(group=group, name=name)
     if not found:
         raise ConfigError(f"configuration: hooks: no entry point {name!r} in group {group!r} is installed")
@@ -160,7 +162,12 @@ class Crawl:
 
     async def _open(self) -> None:
         """Make what needs the stages."""
-        self.directory.save_config(self.config)
+        try:
+            self.stages.reserve_ballast()
+            self.directory.save_config(self.config)
+        except BaseException:
+            self.stages.close(clean=False)
+            raise
         sink = self.hooks.page_sink
         self._seed_urls = Seeds(self.config, itertools.chain(self.config.seeds, self._seeds))
         self.process = Process(
@@ -181,7 +188,7 @@ class Crawl:
         self.process.close()
         self.stages.close(clean=self.process.failure is None)
 
-    def _extractor(self) -> Callable[[Fetch], Iterable[str]] | None:
+    def _extractor(self) -> Extractor | None:
         hook = self.hooks.link_extractor
         if hook is None:
             return None

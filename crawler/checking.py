@@ -1,11 +1,9 @@
-"""`crawler check`: everything of one process read and compared, and the repairs that lose nothing silently."""
+"""`crawler check`: everything of one process read and compared, and what opening it mended."""
 
 from pathlib import Path
 
 from crawler.errors import DamageError
-from crawler.records import Link
-from crawler.stages import Stages
-from crawler.storage.commit import Change
+from crawler.stages import BALLAST, Stages
 from crawler.storage.kv import unseal
 
 # Keys whose values are sealed and can be read without knowing their stage.
@@ -33,31 +31,17 @@ def _damaged_values(stages: Stages) -> list[str]:
     return problems
 
 
-def repair(stages: Stages) -> list[str]:
-    """Send the pages whose captures are gone back to the to-do list; what was done, a line each."""
-    lost = stages.pages.lost
-    if not lost:
-        return []
-    change = Change(sync=True)
-    links = []
-    for fingerprint in dict.fromkeys(item.fingerprint for item in lost):
-        record = stages.pages.record(fingerprint)
-        if record is not None:
-            links.append(
-                Link(fingerprint, record.url, record.depth, record.via, record.redirects, record.flags)
-            )
-            change.delete(b"u/" + fingerprint.to_bytes(8, "big"))
-    stages.pages.forget(change)
-    stages.frontier.add(links, change, stages.clock.now())
-    change.count("urls.done", -len(links))
-    change.after.append(lambda: stages.frontier.committed(change, stages.clock.now()))
-    stages.commit_now(change)
-    return [f"{len(links)} pages whose copies are gone are to be fetched again"]
+def repaired(stages: Stages) -> list[str]:
+    """What opening these stages mended, a line each."""
+    lines = [stages.store.mended] if stages.store.mended else []
+    if stages.restored:
+        lines.append(f"{stages.restored} pages whose copies are gone are to be fetched again")
+    return lines
 
 
 def repair_before_opening(folder: Path) -> list[str]:
     """Free the ballast, so that a full disk has room to open the store."""
-    ballast = folder / "ballast"
+    ballast = folder / BALLAST
     if not ballast.exists():
         return []
     size = ballast.stat().st_size

@@ -66,7 +66,7 @@ class _Section(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     pass
 
 
-class CrawlConfig(_Section):
+class CrawlConfig(_Section, frozen=True):
     """What is crawled and when it ends."""
 
     scope: str = "host"  # host | domain | prefix | any
@@ -85,7 +85,7 @@ class CrawlConfig(_Section):
     trace: bool = False
 
 
-class IdentityConfig(_Section):
+class IdentityConfig(_Section, frozen=True):
     """Who asks."""
 
     token: str = "crawler"
@@ -95,7 +95,7 @@ class IdentityConfig(_Section):
     headers: tuple[str, ...] = ()  # "Name: value"
 
 
-class PolitenessConfig(_Section):
+class PolitenessConfig(_Section, frozen=True):
     """Gaps between requests (`fetch-behaviour.md`, section 1)."""
 
     delay: Seconds = Seconds(1.0)  # least gap a host
@@ -115,7 +115,7 @@ class PolitenessConfig(_Section):
     slowdown_gap: Seconds = Seconds(0.5)  # what is doubled where `delay` is less
 
 
-class FrontierConfig(_Section):
+class FrontierConfig(_Section, frozen=True):
     """Queues, retries and memory of the frontier."""
 
     front_factor: int = 4  # hosts kept as objects: this times concurrency
@@ -130,7 +130,7 @@ class FrontierConfig(_Section):
     address_waiters_max: int = 64  # hosts of the front that wait for one address; more go back
 
 
-class RobotsConfig(_Section):
+class RobotsConfig(_Section, frozen=True):
     """robots.txt (RFC 9309; `fetch-behaviour.md`, section 2)."""
 
     policy: str = "obey"  # obey | ignore
@@ -142,7 +142,7 @@ class RobotsConfig(_Section):
     nofollow_links: bool = True  # obey rel=nofollow
 
 
-class FetchConfig(_Section):
+class FetchConfig(_Section, frozen=True):
     """Limits of one fetch (`fetch-behaviour.md`, sections 5 and 8 to 10)."""
 
     connect_timeout: Seconds = Seconds(10)
@@ -169,7 +169,7 @@ class FetchConfig(_Section):
     proxy: str = ""
 
 
-class NetworkConfig(_Section):
+class NetworkConfig(_Section, frozen=True):
     """Addresses and names (`fetch-behaviour.md`, section 3)."""
 
     allow_networks: tuple[str, ...] = ()
@@ -182,7 +182,7 @@ class NetworkConfig(_Section):
     dns_cache_entries_max: int = 100_000
 
 
-class UrlsConfig(_Section):
+class UrlsConfig(_Section, frozen=True):
     """Canonical form and fingerprints (`fetch-behaviour.md`, section 4; `seen-urls.md`, section 1)."""
 
     length_max: int = 8192
@@ -191,7 +191,7 @@ class UrlsConfig(_Section):
     partition: str = "domain"  # domain | host
 
 
-class ExtractConfig(_Section):
+class ExtractConfig(_Section, frozen=True):
     """Link extraction (`fetch-behaviour.md`, sections 10 and 11)."""
 
     cpu_seconds_max: Seconds = Seconds(2.0)
@@ -199,13 +199,13 @@ class ExtractConfig(_Section):
     attributes_max: int = 2_000  # of one tag; a page with more gets a plain scan
     depth_max: int = 2_000  # of open elements; a page with more gets a plain scan
     all_attributes: bool = False  # every URL-bearing attribute, not only links
-    inline_bytes_max: ByteCount = ByteCount(128 << 10)  # larger pages are parsed in a worker
-    inline_tags_max: int = 5_000  # pages with more tags are parsed in a worker
+    inline_bytes_max: ByteCount = ByteCount(1 << 20)  # larger pages are parsed in a worker
+    inline_tags_max: int = 25_000  # pages with more tags are parsed in a worker
     worker_queue_max: int = 32  # pages that wait for the worker; further ones get a plain scan
     worker_memory_bytes_max: ByteCount = ByteCount(512 << 20)  # of the worker's data
 
 
-class FilterConfig(_Section):
+class FilterConfig(_Section, frozen=True):
     """URL filter."""
 
     include: tuple[str, ...] = ()
@@ -214,7 +214,7 @@ class FilterConfig(_Section):
     memo_bytes_max: ByteCount = ByteCount(24 << 20)  # remembered results of raw links
 
 
-class TrapsConfig(_Section):
+class TrapsConfig(_Section, frozen=True):
     """Trap limits (`fetch-behaviour.md`, section 12)."""
 
     path_segments_max: int = 20
@@ -222,7 +222,7 @@ class TrapsConfig(_Section):
     same_digest_pages_max: int = 20
 
 
-class SitemapsConfig(_Section):
+class SitemapsConfig(_Section, frozen=True):
     """Sitemaps and feeds as link sources (`fetch-behaviour.md`, section 14)."""
 
     robots: bool = True  # follow Sitemap lines of robots.txt
@@ -234,13 +234,13 @@ class SitemapsConfig(_Section):
     depth_max: int = 2
 
 
-class CacheConfig(_Section):
+class CacheConfig(_Section, frozen=True):
     """The CLOCK caches before the DUE and before the outbox (`seen-urls.md`, section 2)."""
 
     bits: int = 18
 
 
-class DueConfig(_Section):
+class DueConfig(_Section, frozen=True):
     """The Duplicate URL Eliminator (`seen-urls.md`, section 3)."""
 
     method: str = "runs"  # runs | one_file | memory
@@ -250,7 +250,7 @@ class DueConfig(_Section):
     log_bytes_max: ByteCount = ByteCount(16 << 20)  # a links log file of this size is followed by a new one
 
 
-class StoreConfig(_Section):
+class StoreConfig(_Section, frozen=True):
     """Durability and space (`durability.md`)."""
 
     durability: str = "power"  # power | process
@@ -262,7 +262,7 @@ class StoreConfig(_Section):
     ballast_bytes: ByteCount = ByteCount(0)
 
 
-class PagesConfig(_Section):
+class PagesConfig(_Section, frozen=True):
     """The page cache (`archive.md`)."""
 
     store: str = "raw"  # raw | decoded
@@ -271,7 +271,7 @@ class PagesConfig(_Section):
     prefix: str = "crawl"
 
 
-class HooksConfig(_Section):
+class HooksConfig(_Section, frozen=True):
     """Names of entry points that installed packages offer (groups crawler.filters, .extractors, .sinks)."""
 
     url_filter: str = ""
@@ -279,7 +279,7 @@ class HooksConfig(_Section):
     page_sink: str = ""
 
 
-class SplitterConfig(_Section):
+class SplitterConfig(_Section, frozen=True):
     """The host splitter (`durability.md`, section 2)."""
 
     name: str = "p0"
@@ -303,7 +303,7 @@ class SplitterConfig(_Section):
     tls_authority: str = ""
 
 
-class Override(_Section):
+class Override(_Section, frozen=True):
     """`[[override]]`: other values for a part of the web (a host, `*.domain`, or URL prefix)."""
 
     match: str = ""
@@ -353,7 +353,7 @@ def _override_matches(match: str, url: str, hostname: str) -> bool:
     return hostname == match
 
 
-class Config(_Section):
+class Config(_Section, frozen=True):
     """All sections; `seeds` are URLs given in the file."""
 
     seeds: tuple[str, ...] = ()

@@ -19,6 +19,7 @@ from crawler.clock import Clock
 from crawler.config import Config, Overrides
 from crawler.fetcher.client import Client
 from crawler.fetcher.cookies import CookieJar
+from crawler.fetcher.dns_cache import Resolution
 from crawler.fetcher.outcome import blame_of
 from crawler.fetcher.request import Request, split
 from crawler.fetcher.resolver import Resolver
@@ -37,6 +38,7 @@ Sink = Callable[[Errand, Fetch, Extracted | None], Awaitable[None]]
 Chain = list[tuple[str, str]]  # the requests of a redirect chain so far: URL and Cookie field
 NextHop = Callable[[Request, Fetch, Chain], str]
 
+_SITEMAP = int(LinkFlag.SITEMAP)  # plain: an IntFlag costs 1 us a test
 HOP_WAIT_MAX = 120.0  # seconds an errand waits for another host's slot before it gives the hop up
 
 
@@ -100,10 +102,7 @@ class Errands:
         if found.addresses:
             self._frontier.resolved(errand, found.addresses, found.expires, now)
             return self._wake()
-        failure = Fetch(
-            url=errand.url, outcome=found.outcome, blame=blame_of(found.outcome), error=found.error
-        )
-        self._queue(self._harvest.unresolved(errand, failure, now))
+        self._queue(self._harvest.unresolved(errand, _no_address(errand.url, found), now))
 
     async def _denied(self, errand: Errand) -> None:
         self._queue(self._harvest.denied(errand, self._clock.now()))
@@ -196,7 +195,7 @@ class Errands:
         if name != errand.hostname and not self._config.fetch.proxy:  # a proxy looks names up itself
             found = await self._resolver.resolve(name)
             if not found.addresses:
-                return Fetch(url=url, outcome=found.outcome, blame=blame_of(found.outcome), error=found.error)
+                return _no_address(url, found)
             addresses = found.addresses[:1]
         if not await self._borrow(errand, name, addresses[0] if addresses else ""):
             return Fetch(url=url, outcome=Outcome.CONNECT_ERROR, error=f"no turn at {name} in time")
@@ -231,7 +230,7 @@ class Errands:
             self._override(request, errand)
         if robots:
             request.body_bytes_max = config.robots.bytes_max
-        elif errand.flags & LinkFlag.SITEMAP:
+        elif errand.flags & _SITEMAP:
             request.body_bytes_max = request.wire_bytes_max = config.sitemaps.bytes_max
         return request
 
@@ -244,3 +243,9 @@ class Errands:
         if own.body_bytes_max is not None:
             request.body_bytes_max = own.body_bytes_max
             request.wire_bytes_max = max(own.body_bytes_max, self._config.fetch.wire_bytes_max)
+
+
+def _no_address(url: str, found: Resolution) -> Fetch:
+    """The end of a fetch whose host has no address that may be asked."""
+    assert found.outcome is not None, found
+    return Fetch(url=url, outcome=found.outcome, blame=blame_of(found.outcome), error=found.error)

@@ -17,6 +17,7 @@ obey
 import re
 from collections import OrderedDict
 from collections.abc import Sequence
+from itertools import compress, count
 
 import msgspec
 import numpy as np
@@ -54,6 +55,7 @@ _NO_FAILURE = {
     Outcome.GONE,
     Outcome.ROBOTS_DENIED,
 }
+_SITEMAP = int(LinkFlag.SITEMAP)  # plain, as the flags of an errand are: an IntFlag costs 1 us a test
 _KEPT_BY_REDIRECTS = LinkFlag.SEED | LinkFlag.SITEMAP | LinkFlag.FEED | LinkFlag.REQUISITE
 
 
@@ -207,7 +209,7 @@ class Harvest:
         if extracted.nofollow or self._is_copy(errand, digest):
             change.count("pages.links_not_taken")
             return 0
-        if errand.flags & LinkFlag.SITEMAP:
+        if errand.flags & _SITEMAP:
             return self._links_of_map(change, errand, extracted)
         base, encoding = extracted.base, extracted.encoding
         depth, via = errand.depth + 1, errand.fingerprint
@@ -356,17 +358,19 @@ class Harvest:
         flags: int,
         redirects: int,
     ) -> None:
-        fresh = np.frombuffer(self._cache.add_many(cache_keys(fingerprints)), np.uint8)
-        missed = np.flatnonzero(fresh)
-        if len(missed):
-            missed = missed[np.asarray(self._due.admit(fingerprints[missed]), bool)]
+        missed = self._missed(fingerprints)
         change.count("urls.cache_hits", len(urls) - len(missed))
         change.count("urls.to_due", len(missed))
-        values = fingerprints[missed].tolist()
-        change.links += [
-            Link(fp, urls[i], depth, via, redirects, flags)
-            for i, fp in zip(missed.tolist(), values, strict=True)
-        ]
+        if missed:
+            values = fingerprints[missed].tolist()
+            change.links += [
+                Link(fp, urls[i], depth, via, redirects, flags) for i, fp in zip(missed, values, strict=True)
+            ]
+
+    def _missed(self, fingerprints: np.ndarray) -> list[int]:
+        """Which of our own links are neither in the cache nor waiting in the DUE; both note them."""
+        missed = list(compress(count(), self._cache.add_many(cache_keys(fingerprints))))
+        return list(compress(missed, self._due.admit(fingerprints[missed]).tolist())) if missed else missed
 
     def _foreign(
         self,
@@ -379,8 +383,7 @@ class Harvest:
         flags: int,
         redirects: int,
     ) -> None:
-        fresh = np.frombuffer(self._outbox_caches[owner].add_many(cache_keys(fingerprints)), np.uint8)
-        missed = np.flatnonzero(fresh).tolist()
+        missed = list(compress(count(), self._outbox_caches[owner].add_many(cache_keys(fingerprints))))
         change.count("urls.cache_hits", len(urls) - len(missed))
         change.count("urls.to_outbox", len(missed))
         if missed:
@@ -393,13 +396,10 @@ class Harvest:
         change = Change()
         change.count("urls.received", len(links))
         fingerprints = np.array([link.fingerprint for link in links], np.uint64)
-        fresh = np.frombuffer(self._cache.add_many(cache_keys(fingerprints)), np.uint8)
-        missed = np.flatnonzero(fresh)
-        if len(missed):
-            missed = missed[np.asarray(self._due.admit(fingerprints[missed]), bool)]
+        missed = self._missed(fingerprints)
         change.count("urls.cache_hits", len(links) - len(missed))
         change.count("urls.to_due", len(missed))
-        change.links += [links[i] for i in missed.tolist()]
+        change.links += [links[i] for i in missed]
         return change
 
 

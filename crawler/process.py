@@ -30,7 +30,7 @@ from crawler.reader import Extractor, Reader
 from crawler.stages import Stages
 from crawler.storage.commit import Change
 from crawler.storage.faults import reach
-from crawler.storage.files import free_bytes, total_bytes
+from crawler.storage.files import free_bytes, total_bytes, write_all
 
 log = logging.getLogger("crawler")
 
@@ -68,7 +68,7 @@ class Process:
         self._compacting = False
         self._writer = ThreadPoolExecutor(1, "writer")
         self._merger = ThreadPoolExecutor(1, "merger")
-        self._lines = pages_file.open("ab")
+        self._lines = pages_file.open("ab", buffering=0)
         self.errands = Errands(
             config,
             clock=self.clock,
@@ -205,13 +205,13 @@ class Process:
         """Look at the limits of the run and at the disk, once a second."""
         crawl = self.config.crawl
         while True:
+            self._look_at_disk()
             await asyncio.sleep(WATCH_INTERVAL)
             if crawl.max_time and self.clock.now() - self.started >= crawl.max_time:
                 self.stop("max_time")
             wire = self.point.counters["bytes.wire"] - self.stages.counters_before["bytes.wire"]
             if crawl.max_bytes and wire >= crawl.max_bytes:
                 self.stop("max_bytes")
-            self._look_at_disk()
 
     def _look_at_disk(self) -> None:
         free, total = free_bytes(self.stages.directory), total_bytes(self.stages.directory)
@@ -265,8 +265,10 @@ class Process:
 
     def _write_group(self, group: Sequence[Change]) -> None:
         self.point.write(group)
-        self._lines.write(b"".join([change.line for change in group]))
-        self._lines.flush()
+        try:
+            write_all(self._lines.fileno(), b"".join([change.line for change in group]))
+        except OSError as error:
+            raise StoreError(f"{self._lines.name}: cannot write: {error.strerror or error}") from error
 
     async def _flush(self) -> bool:
         """Let the DUE find the new ones among its pending links; True if it did."""
@@ -276,6 +278,8 @@ class Process:
             return False
         try:
             await self._in_writer(plan.run)
+            if self._compacting:
+                reach("flush during compaction")
         except StoreError as error:  # nothing rests on the run yet: its links wait for another try
             log.error("DUE: %s; trying again later", error)
             self.due.flush_failed(plan, self.clock.now())
@@ -300,6 +304,8 @@ class Process:
     async def _merge(self, plan: Any) -> None:
         try:
             await asyncio.get_running_loop().run_in_executor(self._merger, plan.run)
+            if self.due.flushing:
+                reach("compaction during flush")
         except StoreError as error:  # the inputs stay as they are
             log.error("DUE: %s; runs stay unmerged", error)
             self.due.compaction_failed(plan)

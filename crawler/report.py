@@ -10,10 +10,12 @@ Seeds are links like any other and pass the DUE. Where a cache hit is, the
 CLOCK cache or the DUE's set of pending fingerprints said that the link is old.
 """
 
+import math
 import resource
 import sys
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Any
 
 from crawler import __version__
@@ -23,7 +25,13 @@ _NO_COUNTERS: dict[str, Any] = {"pages": {}, "bytes": {}, "urls": {}, "robots": 
 
 def iso_time(instant: float) -> str:
     """An instant as ISO 8601 in UTC, to the millisecond."""
-    return datetime.fromtimestamp(instant, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    whole = math.floor(instant)
+    return f"{_iso_second(whole)}.{int((instant - whole) * 1000):03d}Z"
+
+
+@lru_cache(maxsize=8)
+def _iso_second(instant: int) -> str:
+    return datetime.fromtimestamp(instant, UTC).strftime("%Y-%m-%dT%H:%M:%S")
 
 
 def conservation(counters: Mapping[str, int], due: Mapping[str, int], todo: int, parked: int) -> list[str]:

@@ -4,6 +4,7 @@
 the same stages, do their work through the same commit point, and close.
 """
 
+import logging
 import random
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -21,12 +22,14 @@ from crawler.extract.repeats import TAGS
 from crawler.frontier.discovery import Frontier
 from crawler.frontier.queues import PARKED_PREFIX, TODO_PREFIX, decode
 from crawler.harvest import EQUIVALENCES_KEY, SCOPE_KEY, Harvest
+from crawler.pages.captures import record_key
 from crawler.pages.page_cache import PageCache
+from crawler.records import Link
 from crawler.report import conservation
 from crawler.robots.cache import RobotsCache
 from crawler.storage.commit import Change, CommitPoint
 from crawler.storage.faults import reach
-from crawler.storage.files import Lock
+from crawler.storage.files import Lock, reserve
 from crawler.storage.kv import KeyValue, LevelStore, scan_prefix, unseal
 from crawler.urlfilter.intake import Intake
 from crawler.urlfilter.rules import Scope, UrlFilter
@@ -35,13 +38,17 @@ from crawler.urls.equivalence import Equivalences
 from crawler.urls.fingerprint import Fingerprinter, registrable_domain
 from crawler.urls.trace import TraceWriter
 
+log = logging.getLogger("crawler")
+
+BALLAST = "ballast"
 CLEAN_KEY = b"m/clean"  # present from a clean end until the next opening
 
 
 class Stages:
     """Everything that lies in `DIR/<name>`, under its lock.
 
-    `seed` is the crawl's 16 secret bytes.
+    `seed` is the crawl's 16 secret bytes. With `restore`, pages whose stored
+    copy turns out to be gone become URLs to do again.
 
     Raises:
         DirectoryError: the folder is locked, damaged, or of another seed.
@@ -56,6 +63,7 @@ class Stages:
         clock: Clock,
         name: str = "p0",
         url_filter: Callable[[str], bool] | None = None,
+        restore: bool = True,
     ) -> None:
         self.config = config
         self.directory = directory
@@ -64,18 +72,20 @@ class Stages:
         directory.mkdir(parents=True, exist_ok=True)
         self.lock = Lock(directory / "node.lock", name)
         try:
-            self._open(seed, url_filter)
+            self._open(seed, url_filter, restore)
         except BaseException:
             self.lock.release()
             raise
 
-    def _open(self, seed: bytes, url_filter: Callable[[str], bool] | None) -> None:
+    def _open(self, seed: bytes, url_filter: Callable[[str], bool] | None, restore: bool) -> None:
         config, clock = self.config, self.clock
         self.store = store = LevelStore(
             self.directory / "store",
             write_buffer_bytes=config.store.write_buffer_bytes,
             block_cache_bytes=config.store.block_cache_bytes,
         )
+        if store.mended:
+            log.error("store: %s", store.mended)
         urls = config.urls
         self.equivalences = Equivalences(load_json(store, EQUIVALENCES_KEY))
         self.fingerprinter = Fingerprinter(
@@ -123,6 +133,7 @@ class Stages:
             group_entries_max=config.store.group_entries_max,
             sync=config.store.durability == "power",
         )
+        self.restored = self._restore_lost() if restore else 0
         self.counters_before = Counter(self.point.counters)
         self.intake = Intake(
             UrlFilter(
@@ -170,6 +181,39 @@ class Stages:
             for key, value in scan_prefix(self.store, prefix):
                 yield decode(key, value).fingerprint
 
+    def reserve_ballast(self) -> None:
+        """Take the room that `crawler check --repair` gives back when the disk is full.
+
+        Raises:
+            StoreError: there is no such room.
+        """
+        ballast, size = self.directory / BALLAST, self.config.store.ballast_bytes
+        if size and not (ballast.exists() and ballast.stat().st_size == size):
+            reserve(ballast, size)
+
+    def _restore_lost(self) -> int:
+        """Send the pages of missing or short WARC segments back to the to-do list; how many."""
+        lost = self.pages.lost
+        if not lost:
+            return 0
+        change = Change(sync=True)
+        links = []
+        for fingerprint in dict.fromkeys(item.fingerprint for item in lost):
+            record = self.pages.record(fingerprint)
+            if record is not None:
+                links.append(
+                    Link(fingerprint, record.url, record.depth, record.via, record.redirects, record.flags)
+                )
+                change.delete(record_key(fingerprint))
+        self.pages.forget(change)
+        self.frontier.add(links, change, self.clock.now())
+        change.count("urls.done", -len(links))
+        change.after.append(lambda: self.frontier.committed(change, self.clock.now()))
+        self._commit(change)
+        segments = ", ".join(self.pages.recovery.damaged)
+        log.error("%s missing or short: %d pages are to be fetched again", segments, len(links))
+        return len(links)
+
     def _note_opening(self) -> bool:
         """True if the last run ended cleanly; from now on it counts as unclean until `close`."""
         clean = self.store.get(CLEAN_KEY) is not None
@@ -192,7 +236,7 @@ class Stages:
         It goes through the queue of the commit point like any other: the host
         records it writes count pages whose own changes wait in that queue.
         """
-        reach("flush joined")
+        reach("flush ran")
         change = Change(sync=True)
         self.frontier.add(plan.new_links, change, self.clock.now())
         self.due.stage_flush(plan, change)
@@ -200,21 +244,21 @@ class Stages:
         return change
 
     def _flushed(self, plan: FlushPlan, change: Change) -> None:
-        reach("flush written")
+        reach("flush committed")
         self.due.flushed(plan)
         self.frontier.committed(change, self.clock.now())
         reach("flush done")
 
     def compaction_change(self, plan: CompactionPlan) -> Change:
         """The change that puts the merged run in the place of its inputs."""
-        reach("compaction merged")
+        reach("compaction ran")
         change = Change(sync=True)
         self.due.stage_compaction(plan, change)
         change.after.append(lambda: self._compacted(plan))
         return change
 
     def _compacted(self, plan: CompactionPlan) -> None:
-        reach("compaction written")
+        reach("compaction committed")
         self.due.compacted(plan)
         reach("compaction done")
 
@@ -261,6 +305,7 @@ class Stages:
             self.trace.close()
         if clean:
             self.pages.close()
+            reach("closing")
             batch = self.store.batch(sync=True)
             self.frontier.flush(batch)
             batch.put(CLEAN_KEY, b"1")

@@ -28,8 +28,8 @@ def _ask_one(directory: CrawlDirectory, name: str, request: dict[str, Any]) -> A
 
 
 @contextlib.contextmanager
-def at_rest(directory: CrawlDirectory, name: str) -> Iterator[Any]:
-    """The stages of one process of a crawl that is not running, under its lock."""
+def at_rest(directory: CrawlDirectory, name: str, *, restore: bool = True) -> Iterator[Any]:
+    """The stages of one process of a crawl that is not running, under its lock; `restore` as for `Stages`."""
     from msgspec.structs import replace
 
     from crawler.clock import SystemClock
@@ -38,7 +38,8 @@ def at_rest(directory: CrawlDirectory, name: str) -> Iterator[Any]:
 
     config = convert(directory.saved_config())
     config = replace(config, crawl=replace(config.crawl, trace=False))  # nothing is crawled here
-    stages = Stages(config, directory.process(name), directory.seed(), clock=SystemClock(), name=name)
+    folder, seed = directory.process(name), directory.seed()
+    stages = Stages(config, folder, seed, clock=SystemClock(), name=name, restore=restore)
     clean = False
     try:
         yield stages

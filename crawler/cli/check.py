@@ -29,11 +29,10 @@ def main(_command: str, argv: list[str]) -> int:
 
 
 def _check_one(directory: CrawlDirectory, name: str, args: argparse.Namespace) -> list[str]:
-    from crawler.checking import check, repair, repair_before_opening
+    from crawler.checking import check, repair_before_opening, repaired
 
     done = repair_before_opening(directory.process(name)) if args.repair else []
-    with access.at_rest(directory, name) as stages:
+    with access.at_rest(directory, name, restore=args.repair) as stages:
         found: list[Any] = check(stages)
-        if args.repair:
-            done += repair(stages)
+        done += repaired(stages)
     return found + [f"repaired: {line}" for line in done]

@@ -89,11 +89,13 @@ def _check_report(path: Path | None) -> None:
 def _run_one(config: Config, args: argparse.Namespace, seeds: Iterator[str]) -> dict[str, Any]:
     import gc
 
+    # The crawl makes many short-lived objects and few cycles: collect rarely, and never what was imported.
+    gc.set_threshold(100_000, 20, 50)
     import uvloop
 
-    # The crawl makes many short-lived objects and few cycles: collect rarely.
+    import crawler.api  # noqa: F401
+
     gc.freeze()
-    gc.set_threshold(100_000, 20, 50)
     return uvloop.run(_crawl(config, args, seeds))
 
 

@@ -76,8 +76,10 @@ def screen(status: dict[str, Any], rates: dict[str, float], elapsed: float) -> A
     head = Text(f"{minutes:d}:{seconds:02d}  {line(status, rates)}", style="bold")
     outcomes = ", ".join(f"{name} {n:,}" for name, n in sorted(status.get("pages", {}).items()))
     table = Table(box=None, pad_edge=False, header_style="dim")
-    for title, justify in (("host", "left"), ("to do", "right"), ("state", "left"), ("ready in", "right")):
-        table.add_column(title, justify=justify, no_wrap=True)
+    table.add_column("host", no_wrap=True)
+    table.add_column("to do", justify="right", no_wrap=True)
+    table.add_column("state", no_wrap=True)
+    table.add_column("ready in", justify="right", no_wrap=True)
     for host in status["waiting"][:12]:
         wait = host["wait"]
         table.add_row(host["host"], f"{host['todo']:,}", host["state"], f"{wait:.1f} s" if wait > 0 else "now")

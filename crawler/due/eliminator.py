@@ -214,6 +214,11 @@ class Eliminator:
         waited = now >= self._waiting_since + self._config.max_wait
         return dry or waited or self._waiting.count >= self._config.buffer_entries_max
 
+    @property
+    def flushing(self) -> bool:
+        """Whether a flush is under way. Loop."""
+        return self._flush is not None
+
     def next_wakeup(self) -> float:
         """The instant to ask `wants_flush` at the latest; infinite if nothing waits. Loop."""
         if self._flush is not None or not self._waiting.count:

@@ -14,10 +14,10 @@ are kept, WHATWG 13.2.4.3), and no link stands in the attributes of a
 formatting element other than `a`. So pages with many different ones are parsed
 without these attributes (`without_formatting_attributes`), which bounds it.
 
-`judge` looks at every page, already as UTF-8, at some 10 us for 45 kB (50 us above 1,500 tags):
+`judge` looks at every page, already as UTF-8, at some 10 us for 45 kB (more above 1,500 tags or 64 KiB):
 
-    SAFE        parse here: too small, or too few tags, for trouble; what is left costs 0.2 s at
-                worst, 0.8 s for a page that hides one long tag behind `>` in quoted values
+    SAFE        parse here: what the page can cost is bounded by its tags and separators, in the worst case
+                (18,000 tags, half of them open; 20,000 attributes behind `>` in quoted values) at 0.8 s
     STRIP       parse here, without the attributes of formatting elements
     APART       parse in the worker, under its CPU and memory limit: large, or suspicious
     EXCESSIVE   more open elements, or attributes on a tag, than allowed: only a plain scan
@@ -28,7 +28,9 @@ end tag closes only the parser knows - so the worker's limits stand behind it.
 """
 
 import re
+from collections.abc import Iterator
 from enum import Enum
+from itertools import pairwise
 
 import numpy as np
 
@@ -37,14 +39,20 @@ from crawler.config import ExtractConfig
 # Up to so many tags nothing costs more than 0.2 s and 100 MB.
 TAGS_HARMLESS = 1500
 # Elements that reopening may create, at 0.42 us and 320 bytes each.
-REOPENED_MAX = 400_000
+REOPENED_MAX = 800_000
 # Distinct attributes take 3.4 bytes each (two-letter names run out at some 4,000).
 ATTRIBUTE_BYTES = 3
 # Up to this size one tag cannot have more attributes than cost 0.8 s.
 ATTRIBUTES_HARMLESS_BYTES = 64 << 10
-SEPARATORS_MAX = 20_000
+# Pairs of attributes on one tag that may have to be compared, at 2 ns: 0.8 s.
+ATTRIBUTE_PAIRS_MAX = 400_000_000
+# How often to look for the end of whatever tag there may be: 1 MiB of tags so long stays below these pairs.
+_STRETCH_BYTES = 3 << 10
+_TRIES_MAX = 16  # ends of tags looked at in a row, before going on to the next stretch
+# Open elements times tags, each of which may have to look at all of them, at 5 ns at worst: 0.8 s.
+STEPS_MAX = 160_000_000
 
-_LESS, _SLASH = ord("<"), ord("/")
+_LESS, _SLASH, _GREATER = b"</>"
 _TAG_BYTES_MEAN_MIN = 3
 _FORMATTING = rb"b|big|code|em|font|i|nobr|s|small|strike|strong|tt|u"
 _PLAIN_TAG = re.compile(
@@ -52,6 +60,8 @@ _PLAIN_TAG = re.compile(
 )
 _SPELLING_BYTES = 400  # of a formatting tag; a longer one is not plain
 _EQUAL_OPEN_MAX = 3  # of equal formatting elements, WHATWG 13.2.4.3
+# Formatting elements without attributes that can be open: three of each kind, and one `a`.
+_PLAIN_REOPENED = 3 * 12 + 1
 _FORMATTING_ATTRIBUTES = re.compile(rb"<(" + _FORMATTING + rb")[\t\n\f\r /][^>]*+", re.IGNORECASE)
 _TAG = re.compile(rb"</?[a-z][^\t\n\f\r />]*+")
 _START = re.compile(rb"<[A-Za-z]")
@@ -60,6 +70,7 @@ _RAW_TEXT = re.compile(
     re.IGNORECASE,
 )
 _ATTRIBUTE = re.compile(rb"""[\s/]*+[^\s/>][^\s/>=]*+(?:\s*+=\s*+(?:"[^"]*+"|'[^']*+'|[^\s>]*+))?+""")
+_BEFORE_VALUE = frozenset(b"=\t\n\f\r ")
 # Elements that never stay open, or that the next of their kind closes.
 _NOT_NESTING = frozenset(
     b"area base br col embed hr img input link meta param source track wbr "
@@ -100,25 +111,24 @@ def judge(content: bytes, config: ExtractConfig) -> Judgement:
     octets = np.frombuffer(content, np.uint8)
     begins = octets == _LESS
     tags = int(np.count_nonzero(begins))
-    long_tag = not _ends_tags(content, config.attributes_max * ATTRIBUTE_BYTES // 2)
-    many_tags = tags > config.inline_tags_max
+    short_tags = _ends_tags(content, config.attributes_max * ATTRIBUTE_BYTES // 2)
+    if short_tags and tags <= TAGS_HARMLESS and size <= ATTRIBUTES_HARMLESS_BYTES:
+        return Judgement.SAFE
+    if not short_tags and _excessive_tag(content, octets, config.attributes_max):
+        return Judgement.EXCESSIVE
+    deep = _may_nest(begins, octets, tags)
     if (
-        many_tags
-        and _unended(begins, octets) > config.depth_max
+        deep
+        and tags - 2 * _end_tags(begins, octets) > config.depth_max
         and open_elements(content) > config.depth_max
     ):
         return Judgement.EXCESSIVE
-    if long_tag and most_attributes(content, config.attributes_max) > config.attributes_max:
-        return Judgement.EXCESSIVE
-    large = size > config.inline_bytes_max
-    if (
-        large
-        or long_tag
-        or many_tags
-        or (size > ATTRIBUTES_HARMLESS_BYTES and _separators(octets) > SEPARATORS_MAX)
-    ):
+    large = size > config.inline_bytes_max or tags > config.inline_tags_max
+    if deep or large or (size > ATTRIBUTES_HARMLESS_BYTES and _may_compare(content, octets)):
         return Judgement.APART
-    return Judgement.STRIP if _may_reopen(content, begins, tags) else Judgement.SAFE
+    if not _may_reopen(content, begins, tags):
+        return Judgement.SAFE
+    return Judgement.STRIP if _PLAIN_REOPENED * tags <= REOPENED_MAX else Judgement.APART
 
 
 def strip(content: bytes) -> bytes:
@@ -134,7 +144,7 @@ def without_formatting_attributes(content: bytes) -> bytes:
 
 
 def _may_reopen(content: bytes, begins: np.ndarray, tags: int) -> bool:
-    """Whether formatting elements might be reopened more than REOPENED_MAX times."""
+    """Whether reopening formatting elements might make more than REOPENED_MAX."""
     if tags <= TAGS_HARMLESS:
         return False
     starts = _formatting_starts(content, begins)
@@ -188,10 +198,20 @@ def most_attributes(content: bytes, enough: int) -> int:
     return most
 
 
-def _unended(begins: np.ndarray, octets: np.ndarray) -> int:
-    """Start tags less end tags."""
-    ends = int(np.count_nonzero(begins[:-1] & (octets[1:] == _SLASH)))
-    return int(np.count_nonzero(begins)) - 2 * ends
+def _excessive_tag(content: bytes, octets: np.ndarray, enough: int) -> bool:
+    """Whether a tag has more than `enough` attributes; text and scripts with few blanks are told at once."""
+    long = _stretches(octets, enough)
+    return any(_separators(part) > enough for part in long) and most_attributes(content, enough) > enough
+
+
+def _end_tags(begins: np.ndarray, octets: np.ndarray) -> int:
+    """How many tags are end tags."""
+    return int(np.count_nonzero(begins[:-1] & (octets[1:] == _SLASH)))
+
+
+def _may_nest(begins: np.ndarray, octets: np.ndarray, tags: int) -> bool:
+    """Whether STEPS_MAX might be exceeded if no start tag is ever closed: an end tag need not close any."""
+    return tags * tags > STEPS_MAX and (tags - _end_tags(begins, octets)) * tags > STEPS_MAX
 
 
 def _ends_tags(content: bytes, step: int) -> bool:
@@ -199,11 +219,54 @@ def _ends_tags(content: bytes, step: int) -> bool:
     return all(content.find(b">", at, at + step) >= 0 for at in range(0, len(content) - step + 1, step))
 
 
+def _may_compare(content: bytes, octets: np.ndarray) -> bool:
+    """Whether the attributes of tags might have to be compared more than ATTRIBUTE_PAIRS_MAX times.
+
+    No tag goes on behind a sure end, so each lies within a stretch between two of them.
+    """
+    pairs = 0
+    for begin, end in pairwise([*_sure_ends(content), len(content)]):
+        most = (end - begin) // ATTRIBUTE_BYTES
+        if most > 2 * _STRETCH_BYTES // ATTRIBUTE_BYTES:
+            most = min(most, _separators(octets[begin:end]))
+        pairs += most * most
+    return pairs > ATTRIBUTE_PAIRS_MAX
+
+
+def _sure_ends(content: bytes) -> Iterator[int]:
+    """0, then every _STRETCH_BYTES or so a `>` that no quoted value hides, wherever tags may begin.
+
+    A quoted value begins behind `=` and goes on until the same quote; so the
+    last quote of either kind before the `>` must not stand behind a `=`.
+    """
+    sure = tries = 0
+    yield sure
+    end = content.find(b">", _STRETCH_BYTES)
+    while end >= 0:
+        if _opens(content, content.rfind(b'"', sure, end)) or _opens(content, content.rfind(b"'", sure, end)):
+            tries += 1
+        else:
+            yield end
+            sure, tries = end, 0
+        end = content.find(b">", end + (1 if 0 < tries < _TRIES_MAX else _STRETCH_BYTES))
+
+
+def _opens(content: bytes, quote: int) -> bool:
+    """Whether a quote (-1: there is none) may begin a value: it stands behind `=`, or behind a blank."""
+    return quote > 0 and content[quote - 1] in _BEFORE_VALUE
+
+
+def _stretches(octets: np.ndarray, least: int) -> list[np.ndarray]:
+    """The parts between two `>` that are longer than `least` bytes."""
+    bounds = np.concatenate(([0], np.flatnonzero(octets == _GREATER), [len(octets)]))
+    return [octets[bounds[i] : bounds[i + 1]] for i in np.flatnonzero(np.diff(bounds) > least).tolist()]
+
+
 def _separators(octets: np.ndarray) -> int:
     """An upper bound of the attributes of any tag: ends of blanks, slashes, pairs of quotes."""
     blank = octets <= 0x20
     quotes = np.count_nonzero(octets == 0x22) + np.count_nonzero(octets == 0x27)
-    return int(np.count_nonzero(blank[:-1] & ~blank[1:]) + np.count_nonzero(octets == 0x2F) + quotes // 2)
+    return int(np.count_nonzero(blank[:-1] > blank[1:]) + np.count_nonzero(octets == 0x2F) + quotes // 2)
 
 
 def _formatting_starts(content: bytes, begins: np.ndarray) -> np.ndarray:

@@ -45,7 +45,8 @@ _CIS = cython.declare(cython.Py_ssize_t, 1)
 _CIS_NU0 = cython.declare(cython.Py_ssize_t, 2)  # believes in no false signal: gamma = lambda Delta
 _NCIS = cython.declare(cython.Py_ssize_t, 3)
 _CIS_PLUS = cython.declare(cython.Py_ssize_t, 4)
-_ALL_TERMS = cython.declare(cython.Py_ssize_t, 100_000)  # the tail is nothing unless Delta/nu < 1e-4
+_ALL_TERMS = cython.declare(cython.Py_ssize_t, 100_000)  # summed one by one; those in closed form come on top
+_MANY = cython.declare(cython.Py_ssize_t, 1 << 40)
 _inf = cython.declare(cython.double, float("inf"))
 
 KINDS = {"greedy": _GREEDY, "cis": _CIS, "cis-nu0": _CIS_NU0, "ncis": _NCIS, "cis+": _CIS_PLUS}
@@ -177,6 +178,44 @@ def _last_term(gamma: cython.double, longest: cython.double) -> cython.double:
 
 @cython.cfunc
 @cython.exceptval(check=False)
+def _settled_terms(
+    limit: cython.Py_ssize_t,
+    alpha: cython.double,
+    gamma: cython.double,
+    beta: cython.double,
+    longest: cython.double,
+    gap: cython.double,
+) -> cython.Py_ssize_t:
+    """How many first terms, at most `limit`, have both residuals 1 to the last digit and nothing to cancel.
+
+    They add up in closed form. Term i has x = longest - i beta; wanted are
+    R^i(gamma x) = 1 (lower Poisson tail below exp(-40)) and
+    alpha x - (i+1) ln(a/gamma) > gap. Both fail from some i on: bisection.
+    """
+    low: cython.Py_ssize_t = 0
+    high: cython.Py_ssize_t = limit
+    middle: cython.Py_ssize_t
+    if longest < 32.0 * beta or gamma * longest < 100.0:
+        return 0
+    if limit >= _ALL_TERMS:
+        high = _MANY
+    if longest < high * beta:
+        high = cython.cast(cython.Py_ssize_t, longest / beta)
+    ratio: cython.double = log1p(alpha / gamma)
+    while low < high:
+        middle = (low + high + 1) // 2
+        x: cython.double = longest - (middle - 1) * beta
+        beyond: cython.double = gamma * x - (middle - 1)
+        settled: cython.bint = beyond > 0.0 and beyond * beyond > 80.0 * gamma * x
+        if settled and alpha * x - middle * ratio > gap:
+            low = middle
+        else:
+            high = middle - 1
+    return low
+
+
+@cython.cfunc
+@cython.exceptval(check=False)
 def _value_of_signals(
     mu: cython.double, gamma: cython.double, b: cython.double, n: cython.Py_ssize_t
 ) -> cython.double:
@@ -248,8 +287,15 @@ def _ncis_of(
     power: cython.double = 1.0
     rest: cython.double = 1.0 / delta  # bounds the sum of all terms still to come
     total: cython.double = 0.0
-    last: cython.double = _last_term(gamma, elapsed + n * beta)
-    for i in range(terms):
+    longest: cython.double = elapsed + n * beta
+    last: cython.double = _last_term(gamma, longest)
+    first: cython.Py_ssize_t = _settled_terms(terms, alpha, gamma, beta, longest, 1.0)
+    if first > 0:
+        fallen: cython.double = first * log1p(delta / nu)
+        total = -expm1(-fallen) / delta - first * exp(-alpha * longest) / gamma
+        power = exp(-first * b)
+        rest *= exp(-fallen)
+    for i in range(first, terms if terms < _ALL_TERMS else first + _ALL_TERMS):
         x: cython.double = elapsed + (n - i) * beta
         if x <= 0.0 or rest < 1e-17 * total or i > last:
             break
@@ -345,8 +391,9 @@ def interval_of(
         return _inf
     beta: cython.double = b / alpha
     last: cython.double = _last_term(gamma, threshold)
-    total: cython.double = 0.0
-    for i in range(terms):
+    first: cython.Py_ssize_t = _settled_terms(terms, alpha, gamma, beta, threshold, -_inf)
+    total: cython.double = first
+    for i in range(first, terms if terms < _ALL_TERMS else first + _ALL_TERMS):
         x: cython.double = threshold - i * beta
         if x <= 0.0 or i > last:
             break
@@ -382,9 +429,11 @@ def fresh_time_of(
         return residual(0, a * threshold) / a
     beta: cython.double = b / alpha
     step: cython.double = nu / a
-    power: cython.double = 1.0 / a
-    total: cython.double = 0.0
-    for i in range(_ALL_TERMS):
+    first: cython.Py_ssize_t = _settled_terms(_ALL_TERMS, alpha, gamma, beta, threshold, -_inf)
+    fallen: cython.double = first * log1p(delta / nu)
+    power: cython.double = exp(-fallen) / a
+    total: cython.double = -expm1(-fallen) / delta
+    for i in range(first, first + _ALL_TERMS):
         x: cython.double = threshold - i * beta
         if x <= 0.0:
             break

@@ -75,7 +75,7 @@ class HostFlag:
     EXCLUDED = 8  # beyond the hosts of its domain: its URLs are parked
 
 
-SILENCED = HostFlag.BLOCKED | HostFlag.REFUSED | HostFlag.GIVEN_UP
+SILENCED = int(HostFlag.BLOCKED | HostFlag.REFUSED | HostFlag.GIVEN_UP)
 
 
 class KeyedTable:

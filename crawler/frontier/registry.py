@@ -76,8 +76,7 @@ class Registry:
         if domain_keys:
             self.domains.fill(np.concatenate(domain_keys), self.hosts)
         self._read_meta()
-        if not clean:
-            self.unclean_at = now
+        self.unclean_at = min(self.unclean_at, now) if clean else now  # a clock set back must stall nobody
         self._set_instants(now)
         self.todo = int(self.hosts.array("todo").sum())
 
@@ -90,7 +89,7 @@ class Registry:
         hosts = self.hosts
         ready, gap = hosts.array("ready"), hosts.array("gap").astype(np.float64)  # instants need all bits
         np.minimum(ready, now + gap, out=ready)
-        np.maximum(ready, min(self.unclean_at, now) + np.maximum(gap, self._delay), out=ready)
+        np.maximum(ready, self.unclean_at + np.maximum(gap, self._delay), out=ready)
         given_up = (hosts.array("flags") & HostFlag.GIVEN_UP) != 0
         for name in ("failures", "silent_since", "cause"):
             hosts.array(name)[given_up] = 0

@@ -84,6 +84,8 @@ def _trace(args: argparse.Namespace, folder: Path | None) -> Trace:
         trace = Trace.open(folder, args.first)
         if not len(trace.links):
             raise UsageError(f"{folder}: the trace is empty")
+        if len(trace.links) >= 1 << 31:
+            raise UsageError(f"{folder}: more than 2^31 links; take some with --first")
         return trace
     parts = link_locality.generate(model_of(args), args.threads, args.links, args.seed)
     info = {"source": "synthetic trace of the link-locality model", "threads": args.threads}

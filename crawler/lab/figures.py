@@ -64,7 +64,7 @@ COLOURS = {
     "cis+": "#CC79A7",
     "ncis": "#009E73",
     "ncis-d": "#56B4E9",
-    "approx-1": "#F0E442",
+    "approx-1": "#A88F00",
     "approx-2": "#CC79A7",
 }
 LABELS = {
@@ -171,7 +171,7 @@ def sheet(width: float, height: float, rows: int = 1, columns: int = 1, **more: 
 def save(figure: Any, path: Path, command: str, caption: str, seed: int | None = None) -> None:
     """Write the PNG with a caption line under it and command, caption and seed in its metadata."""
     note = f"{caption}  [{command}{'' if seed is None else f'; seed {seed}'}]"
-    columns = int(figure.get_figwidth() * 15.5)
+    columns = int(figure.get_figwidth() * 19)
     figure.supxlabel(textwrap.fill(note, columns), fontsize=7, x=0.01, ha="left", color="#444444")
     metadata = {
         "Description": caption,
@@ -189,22 +189,29 @@ def save(figure: Any, path: Path, command: str, caption: str, seed: int | None =
 def rate_map(
     axes: Any, change_rate: np.ndarray, importance: np.ndarray, rates: np.ndarray, level: float
 ) -> None:
-    """Pages by change rate and importance, coloured by rate; those never crawled as crosses, the border as a line."""
+    """Pages by change rate and importance, coloured by rate; crosses: never crawled; line: the border."""
     crawled = rates > 0.0
-    spots = axes.scatter(change_rate[crawled], importance[crawled], c=rates[crawled], s=10, cmap="viridis")
+    wide = _spread(importance) or _spread(change_rate)
+    scale = "log" if wide else None
+    spots = axes.scatter(
+        change_rate[crawled], importance[crawled], c=rates[crawled], s=10, cmap="viridis", norm=scale
+    )
     axes.scatter(change_rate[~crawled], importance[~crawled], marker="x", s=10, c="#888888", linewidths=0.7)
-    top = float(change_rate.max())
-    axes.plot(
-        [0.0, top], [0.0, level * top], color="#D55E00", label=f"importance = {level:.3g} x change rate"
-    )
-    axes.set(
-        xlabel="change rate",
-        ylabel="importance",
-        ylim=(0.0, 1.05 * float(importance.max())),
-        xlim=(0.0, None),
-    )
+    span = np.array([float(change_rate[change_rate > 0.0].min(initial=1.0)), float(change_rate.max())])
+    span = span if wide else np.array([0.0, span[1]])
+    axes.plot(span, level * span, color="#D55E00", label=f"importance = {level:.3g} x change rate")
+    axes.set(xlabel="change rate", ylabel="importance")
+    if wide:
+        axes.set(xscale="log", yscale="log")
+    else:
+        axes.set(ylim=(0.0, 1.05 * float(importance.max())), xlim=(0.0, None))
     axes.figure.colorbar(spots, ax=axes, label="crawl rate")
-    axes.legend(loc="upper left", fontsize=8)
+    axes.legend(loc="upper right", fontsize=8, framealpha=0.95)
+
+
+def _spread(values: np.ndarray) -> bool:
+    """Whether a linear axis would press most values into a corner."""
+    return float(values.max()) > 20.0 * float(np.median(values))
 
 
 def grouped_bars(

@@ -90,7 +90,8 @@ def _drawing(options: Options, naive: bool, title: str) -> Drawing:
     sizes = [float(np.abs(errors[..., which]).mean()) for which in (0, 1)]
     caption = (
         f"Change interval ~ U[2, 20], crawl rate 1/4 to 4 times the change rate, history "
-        f"{HORIZON / 20 if options.quick else HORIZON:g}, {errors.shape[2]} repetitions a cell. Over the grid: mean "
+        f"{HORIZON / 20 if options.quick else HORIZON:g}, {errors.shape[2]} repetitions a cell. Over all: "
+        "mean "
         f"error of precision {means[0][0]:+.5f} (s.e. {means[0][1]:.5f}), of recall {means[1][0]:+.5f} "
         f"(s.e. {means[1][1]:.5f}); mean absolute error {sizes[0]:.4f} and {sizes[1]:.4f}."
     )

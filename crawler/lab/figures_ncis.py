@@ -1,5 +1,6 @@
 """Accuracy figures of Busa-Fekete et al. (2025): 3, 4, 6, 8, 9, 11, 12."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -33,11 +34,15 @@ def _sweep(
 ) -> dict[int, list[dict[str, Result]]]:
     """All policies at all sizes, paired; a fifth of the instances from 5,000 pages on."""
     found = {}
+
+    def drawer(size: int) -> Callable[[np.random.Generator], Pages]:
+        return lambda rng: standard_pages(rng, size, signals)
+
     for size in sizes:
         count = options.count(usual if size < 5000 else max(2, usual // 5))
         found[size] = experiment(
             names,
-            lambda rng, size=size: standard_pages(rng, size, signals),
+            drawer(size),
             Setting(horizon=_horizon(options), **setting),
             count,
             options.seed,
@@ -95,7 +100,9 @@ def _two_panels(rows: list[list[object]], base: str, title: str) -> Any:
         axes.grid(alpha=0.3)
     left.set_ylabel("accuracy: share of requests served fresh")
     right.set_ylabel(f"accuracy minus {base.upper()}, paired")
-    right.legend(fontsize=8)
+    low, high = right.get_ylim()
+    right.set_ylim(low, high + 0.055 * len(names) * (high - low))  # room for the legend
+    right.legend(fontsize=8, loc="upper right")
     figure.suptitle(title)
     return figure
 
@@ -180,19 +187,19 @@ def delayed_signals(options: Options) -> Drawing:
     caption = (
         f"R = 100, T = {_horizon(options):g} without its first fifth, pages as in Figure 6; signals arrive "
         f"Poisson(6) ticks late (read as ticks of 1/R), NCIS-D drops those within 5 ticks after the crawl; "
-        f"{_instances(late)}. {_ERRORS} Same seed: same pages, other draws of delays and signals."
+        f"{_instances(late)}. {_ERRORS} The undelayed runs have the same pages and signals."
     )
     return Drawing(_delay_panels(rows), columns, rows, caption)
 
 
 def _delay_panels(rows: list[list[object]]) -> Any:
-    COLOURS_HERE = {**COLOURS, "prompt": "#0072B2"}
+    colours = {**COLOURS, "prompt": "#0072B2"}
     labels = {**LABELS, "prompt": "GREEDY-NCIS, signals without delay", "ncis": "GREEDY-NCIS, delayed"}
     labels["ncis-d"] = "GREEDY-NCIS-D, delayed"
     figure, (left, right) = sheet(10.0, 4.6, 1, 2)
     for name in ("baseline", "prompt", "ncis", "ncis-d"):
         mine = [row for row in rows if row[1] == name]
-        style = {"color": COLOURS_HERE[name], "label": labels[name], "lw": 1.4, "ms": 5}
+        style = {"color": colours[name], "label": labels[name], "lw": 1.4, "ms": 5}
         style.update(marker=MARKERS.get(name, ""), ls="--" if name in ("baseline", "prompt") else "-")
         left.errorbar([row[0] for row in mine], [row[3] for row in mine], [row[4] for row in mine], **style)
         if name != "baseline":
@@ -240,7 +247,7 @@ def corrupted_signals(options: Options) -> Drawing:
     where = f"pages of {options.pages.name}" if options.pages else _STAND_IN
     caption = (
         f"{size:,} pages, {bandwidth:g} crawls a day, {horizon:g} days without the first fifth, "
-        f"{options.count(5)} instances. {where} Corruption p: (1-p) value + p U(0,1), in precision and recall. "
+        f"{options.count(5)} instances. {where} Corruption p: (1-p) value + p U(0,1), precision and recall. "
         "Error bars: one standard error over instances."
     )
     return Drawing(_bars(rows, names, shares), columns, rows, caption)
@@ -248,8 +255,8 @@ def corrupted_signals(options: Options) -> Drawing:
 
 _STAND_IN = (
     "ASSUMED, in place of the data of Kolobov et al.: Delta log-normal, median 0.1 a day, sigma 1.3, within "
-    "[0.0005, 7]; precision ~ Beta(1.3, 2.83), recall ~ Beta(1.3, 3.75); 5 % labelled pages from the upper 5 % "
-    "of both, with 26.4 % of the weight (exponential importance)."
+    "[0.0005, 7]; precision ~ Beta(1.3, 2.83), recall ~ Beta(1.3, 3.75); 5 % labelled pages from the upper "
+    "5 % of both, with 26.4 % of the weight (exponential importance)."
 )
 
 
@@ -296,7 +303,9 @@ def value_function(options: Options) -> Drawing:
     colours = {"approx-1": "#E69F00", "approx-2": "#CC79A7", "approx-3": "#56B4E9"}
     for name, curve in curves.items():
         dashes = {"ncis": "-", "greedy": ":"}.get(name, "--")
-        label = {"ncis": "V, all terms", "greedy": "GREEDY (no signals)"}.get(name, f"first {name[7:]} terms")
+        label = {"ncis": "V, all terms", "greedy": "GREEDY (no signals)", "approx-1": "first term"}.get(
+            name, f"first {name[7:]} terms"
+        )
         axes.plot(elapsed, curve, ls=dashes, color=colours.get(name, COLOURS.get(name)), label=label)
     axes.axhline(page.ceiling, color="#D55E00", lw=1, label="mu/Delta, asymptote of V")
     for step in range(1, int(30.0 / page.signal_time) + 1):
@@ -309,7 +318,7 @@ def value_function(options: Options) -> Drawing:
     axes.set_title("The crawl value and its approximations (NCIS, Figure 9)")
     caption = (
         f"One page: mu = 1, Delta = {page.change_rate}, lambda = {page.recall}, nu = {page.false_rate}, "
-        f"beta = {page.signal_time:.3f}. The cut sums tend to (mu/Delta)(1 - (nu/(Delta+nu))^J), not to mu/Delta."
+        f"beta = {page.signal_time:.3f}. Cut sums tend to (mu/Delta)(1 - (nu/(Delta+nu))^J), not to mu/Delta."
     )
     rows = [
         list(row) for row in zip(elapsed.tolist(), *(curves[name].tolist() for name in names), strict=True)

@@ -41,6 +41,7 @@ from crawler.lab.traces import Trace, hosts_at_a_time
 from crawler.urls.trace import PAGE
 
 _CHUNK_LINKS = 1 << 20
+FIT_LINKS = 2_000_000  # of a trace are fitted: some ten seconds for each million
 _FIT_SIZES = 2 ** np.arange(21)
 
 
@@ -183,8 +184,9 @@ def lru_rates(words: NDArray[np.uint64]) -> NDArray[np.float64]:
 
 
 def fit(trace: Trace, *, threads: int = 0, seed: int = 1, evaluations: int = 120) -> Fit:
-    """Fit the model to a trace (scipy's simplex; `evaluations` synthetic traces as long as the trace)."""
+    """Fit the model to the first `FIT_LINKS` links of a trace, by `evaluations` synthetic ones as long."""
     optimize = require("scipy.optimize")
+    trace = trace.head(FIT_LINKS)
     start, threads = counted(trace, threads)
     measured = lru_rates(trace.words())
 

@@ -153,7 +153,7 @@ def _mixed(pages: Pages, bandwidth: float, low: float, high: float, by: str) -> 
 
 
 def freshness(pages: Pages, at: np.ndarray, rates: np.ndarray) -> np.ndarray:
-    """w f: the share of time each page is fresh under thresholds `at` that give `rates`; 1 if it never changes."""
+    """w f: share of time each page is fresh under thresholds `at` giving `rates`; 1 if it never changes."""
     fresh = expected_fresh_times(pages, np.where(rates > 0.0, at, 0.0)) * rates
     return np.where(pages.change_rate > 0.0, fresh, 1.0)
 

@@ -46,6 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--delay", type=float, default=0.0, metavar="K", help="signals arrive Poisson(K) ticks late")
     add("--changes", choices=simulate.CHANGES, default="poisson", help="how pages change (poisson)")
     add("--learn", action="store_true", help="policies know only the importance and learn the rest")
+    add("--max-age", type=float, default=float("inf"), metavar="T", help="queue: no page waits longer")
     add(
         "--corrupt",
         type=float,
@@ -75,6 +76,7 @@ def _simulate(args: argparse.Namespace) -> int:
         delay=args.delay,
         changes=args.changes,
         learn=args.learn,
+        max_age=args.max_age,
     )
     given = pages_file.read(args.pages).pages if args.pages else None
     results = simulate.experiment(

@@ -108,7 +108,8 @@ class Setting(msgspec.Struct, frozen=True):
     """What is alike in all instances of an experiment.
 
     `bandwidth` holds (from this time on, crawls per time); `delay` is the mean
-    of the Poisson number of ticks a signal takes to arrive.
+    of the Poisson number of ticks a signal takes to arrive; `max_age` makes the
+    deadline queue crawl every page at least that often.
     """
 
     bandwidth: tuple[tuple[float, float], ...] = ((0.0, 100.0),)
@@ -117,6 +118,7 @@ class Setting(msgspec.Struct, frozen=True):
     delay: float = 0.0
     changes: str = "poisson"
     learn: bool = False
+    max_age: float = float("inf")
     prior: Prior = PER_DAY
 
     @property
@@ -258,6 +260,7 @@ def _scheduler(name: str, believed: Pages, setting: Setting, rng: np.random.Gene
             believed,
             level=_first_level(believed, bandwidth),
             discard_window=window if name == "queue-d" else 0.0,
+            max_age=setting.max_age,
         )
     if name in ("lds", "azar", "random"):
         return Playback(_sequence(name, believed, bandwidth, rng))

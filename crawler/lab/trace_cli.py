@@ -24,6 +24,7 @@ import numpy as np
 from crawler.errors import UsageError
 from crawler.lab import link_locality, traces
 from crawler.lab.traces import Trace
+from crawler.lab.url_caches import Stream
 from crawler.urls.trace import is_cross
 
 
@@ -105,34 +106,37 @@ def _synth(args: argparse.Namespace) -> int:
 def _info(args: argparse.Namespace) -> int:
     trace = Trace.open(args.trace, args.first)
     for name, value in {**trace.info, **_figures_of(trace)}.items():
-        print(f"{name + ':':<22}{value:,}" if isinstance(value, int) else f"{name + ':':<22}{value}")
+        print(f"{name + ':':<22}{_shown(value)}")
     return 0
 
 
+def _shown(value: Any) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {_shown(inner)}" for name, inner in value.items())
+    if isinstance(value, list):
+        return " ".join(map(str, value))
+    return f"{value:,}" if isinstance(value, int) else str(value)
+
+
 def _figures_of(trace: Trace) -> dict[str, Any]:
+    """What can be counted in a trace."""
     sizes = np.diff(trace.starts)
-    if not len(sizes):
-        return {"pages": 0, "links": 0}
-    words = trace.words()
+    links = len(trace.links)
+    if not links:
+        return {"pages": len(sizes), "links": 0}
     model, at_a_time = link_locality.counted(trace)
-    distinct = len(np.unique(words))
+    distinct = Stream(trace.words()).distinct
+    repeats = model.repeat * (links - len(sizes)) / links  # the model's share leaves out first links of pages
     return {
         "pages": len(sizes),
-        "links": len(words),
-        "distinct": f"{distinct:,} ({distinct / len(words):.1%} of the links: what no cache can answer)",
+        "links": links,
+        "distinct": f"{distinct:,} ({distinct / links:.1%} of the links: what no cache can answer)",
         "links a page": f"{sizes.mean():.2f}, median {np.median(sizes):.0f}",
-        "repeats on the page": f"{1 - _unique_on_pages(trace):.1%}, {model.adjacent:.1%} of them at once",
-        "cross": f"{is_cross(words).mean():.1%}",
+        "repeats on the page": f"{repeats:.1%} of the links; {model.adjacent:.1%} of them at once",
+        "cross": f"{is_cross(trace.words()).mean():.1%}",
         "hosts": len(np.unique(trace.pages["host"])),
         "hosts at a time": at_a_time,
     }
-
-
-def _unique_on_pages(trace: Trace) -> float:
-    """The share of links that are not on their page before."""
-    model, _ = link_locality.counted(trace)
-    links, pages = len(trace.links), len(trace.pages)
-    return 1 - model.repeat * (links - pages) / links
 
 
 def _import(args: argparse.Namespace) -> int:

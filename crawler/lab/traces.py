@@ -63,6 +63,11 @@ class Trace:
         words, pages = zip(*parts, strict=True)
         return cls(np.concatenate(words), np.concatenate(pages), info, str(info.get("source", "")))
 
+    def head(self, links: int) -> "Trace":
+        """Its first pages, with at least `links` links if it has as many."""
+        count = min(len(self.pages), int(np.searchsorted(self.starts, links)))
+        return Trace(self.links[: self.starts[count]], self.pages[:count], self.info, self.name)
+
     @property
     def threads(self) -> int:
         """Threads of the crawl: as its info says, else as the pages do, else hosts crawled at a time."""

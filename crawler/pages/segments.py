@@ -22,6 +22,7 @@ import msgspec
 
 from crawler.errors import DamageError, DirectoryError
 from crawler.pages import reading
+from crawler.storage.faults import reach
 from crawler.storage.files import AppendFile, cut, read_range, rename, sync_directory
 
 OPEN_SUFFIX = ".open"
@@ -194,6 +195,7 @@ class SegmentWriter:
         self._name = f"{self._series}-{time}-{self._serial:05d}.warc.gz"
         self._serial += 1
         self._file = AppendFile(self._folder / (self._name + OPEN_SUFFIX))
+        reach("segment begun")
         self._gather(self._opening(self._name, now))
 
     def sync(self) -> None:
@@ -214,6 +216,7 @@ class SegmentWriter:
         self.sync()
         self._file.close()
         rename(self._file.path, self._folder / self._name)
+        reach("segment rolled")
         self._file = None
 
     def __repr__(self) -> str:

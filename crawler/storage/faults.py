@@ -9,24 +9,39 @@ import os
 import signal
 from collections.abc import Mapping
 
+# In the order in which a page, a flush, a compaction and a stop reach them.
 POINTS = (
+    "seeds loading",
     "fetch begun",
+    "segment begun",
+    "segment rolled",
     "record appended",
+    "links written",
+    "links synced",
     "synced",
     "batch written",
     "committed",
     "flush joined",
     "flush written",
+    "flush synced",
+    "flush renamed",
+    "flush named",
+    "flush ran",
+    "flush committed",
+    "flush finished",
     "flush done",
-    "compaction merged",
+    "flush during compaction",
     "compaction written",
+    "compaction synced",
+    "compaction renamed",
+    "compaction named",
+    "compaction ran",
+    "compaction committed",
+    "run unlinked",
     "compaction done",
-    "segment rolled",
-    "seeds loading",
+    "compaction during flush",
     "stopping",
-    "acks sent",
-    "entries sent",
-    "entries accepted",
+    "closing",
 )
 
 

@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from crawler.errors import DamageError, DirectoryError, StoreError
+from crawler.storage.torn_log import cut_torn_tail
 
 VALUE_VERSION = 1
 
@@ -163,23 +164,34 @@ class LevelStore:
 
         self._failed: str = ""
         self._io_error = (plyvel.IOError, plyvel.Error)
+        self.mended = ""  # what had to be cut off to open it
+        options = {
+            "create_if_missing": True,
+            "paranoid_checks": True,
+            "write_buffer_size": write_buffer_bytes,
+            "max_file_size": 64 << 20,  # 2 MiB files cost memory per table
+            "block_size": 16 << 10,
+            "lru_cache_size": block_cache_bytes,
+            "bloom_filter_bits": 10,
+            "max_open_files": 512,
+        }
         try:
             path.mkdir(parents=True, exist_ok=True)
-            self._db = plyvel.DB(
-                str(path),
-                create_if_missing=True,
-                paranoid_checks=True,
-                write_buffer_size=write_buffer_bytes,
-                max_file_size=64 << 20,  # 2 MiB files cost memory per table
-                block_size=16 << 10,
-                lru_cache_size=block_cache_bytes,
-                bloom_filter_bits=10,
-                max_open_files=512,
-            )
+            self._db = self._open(plyvel, path, options)
         except plyvel.CorruptionError as error:
-            raise DamageError(f"store {path}: {error}; run `crawler check --repair`") from error
+            raise DamageError(f"store {path}: {error}") from error
         except (plyvel.Error, OSError) as error:
             raise DirectoryError(f"store {path}: cannot be opened: {error}") from error
+
+    def _open(self, plyvel: Any, path: Path, options: dict[str, Any]) -> Any:
+        """Open it; where only the newest log's torn tail stands in the way, without that tail."""
+        try:
+            return plyvel.DB(str(path), **options)
+        except plyvel.CorruptionError:
+            self.mended = cut_torn_tail(path)
+            if not self.mended:
+                raise
+            return plyvel.DB(str(path), **options)
 
     def get(self, key: bytes) -> bytes | None:
         try:

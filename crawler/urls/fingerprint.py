@@ -19,7 +19,6 @@ import hashlib
 from array import array
 from collections.abc import Callable, Iterable
 from functools import lru_cache
-from importlib.metadata import version
 from typing import Any
 
 import mmh3
@@ -34,6 +33,7 @@ SEED_BYTES = 16
 BUCKET_COUNT = 1 << 16
 CHECK_URL = "http://fingerprint.check/"
 _LOW_48 = (1 << 48) - 1
+_SIXTEEN, _FORTY_EIGHT = np.uint64(16), np.uint64(48)
 _ALL_64 = (1 << 64) - 1
 _HOSTS_MAX = 1 << 16  # hosts whose bucket is remembered: a page has few, a process some 10,000 at hand
 
@@ -47,6 +47,8 @@ def _suffix_list() -> Any:
 
 def suffix_list_version() -> str:
     """The version of the public suffix list; a crawl is pinned to it, since buckets hang on it."""
+    from importlib.metadata import version  # imported here, as it is slow and seldom needed
+
     return version("publicsuffixlist")
 
 
@@ -134,8 +136,12 @@ class Fingerprinter:
 
     @property
     def check_value(self) -> int:
-        """The fingerprint of a fixed URL: equal on two processes only if seed and method are."""
-        return self.fingerprint(CHECK_URL)
+        """The fingerprint of a fixed URL: equal on two processes only if seed and method are.
+
+        Its host is a registrable domain by any list, so none is read for it.
+        """
+        bucket = self.hash(hostname(CHECK_URL).encode("ascii")) & ~_LOW_48
+        return bucket | self._number(duplicate_key(CHECK_URL)) & _LOW_48
 
     def _bits_of_host(self, name: str) -> int:
         """The bucket of a host, shifted to the top of 64 bits; remembered."""
@@ -174,4 +180,4 @@ def _hash_function(method: str, seed: bytes) -> Callable[[bytes], int]:
 def cache_keys(fingerprints: NDArray[np.uint64] | Iterable[int]) -> NDArray[np.uint64]:
     """The CLOCK cache's keys: fingerprints turned left by 16 bits, the URL's own bits before the bucket's."""
     values = np.asarray(fingerprints, np.uint64)
-    return values << np.uint64(16) | values >> np.uint64(48)
+    return values << _SIXTEEN | values >> _FORTY_EIGHT

@@ -7,10 +7,12 @@ n * fanout + 1 ... n * fanout + fanout, so every URL has exactly one in-link:
 a link that is lost stays lost. Bodies are distinct. Each request appends one
 line to the log when it is answered:
 
-    <begin> <end> <address> <path> <status>
+    <begin> <end> <address, or name with --names> <path> <status>
 
 Options make hosts slow (--delay), limit them (--per-minute: 429 beyond, with
-Retry-After) or let them be down between two instants (--down HOST:FROM:TO,
+Retry-After; --window: what counts as a minute), give each a robots.txt (--robots,
+| ends a line; pages then link to /forbidden...), name them hostN.localhost, all on
+one address (--names), or let them be down between two instants (--down HOST:FROM:TO,
 seconds since the start).
 """
 
@@ -46,7 +48,8 @@ class Site:
         if self._is_down(host):
             return 503, b"", b"down"
         if path == "/robots.txt":
-            return 404, b"", b""
+            rules = self.options.robots.replace("|", "\n").encode()
+            return (200, b"", rules) if rules else (404, b"", b"")
         if self.options.per_minute and (wait := self._wait(host)):
             return 429, b"Retry-After: %d\r\n" % wait, b"slow down"
         number = path[1:]
@@ -62,10 +65,11 @@ class Site:
         """Seconds to wait before the host may be asked again; 0 = now."""
         now = time.monotonic()
         recent = self.recent[host]
-        while recent and now - recent[0] >= 60.0:
+        window = self.options.window
+        while recent and now - recent[0] >= window:
             recent.popleft()
         if len(recent) >= self.options.per_minute:
-            return int(60.0 - (now - recent[0])) + 1
+            return int(window - (now - recent[0])) + 1
         recent.append(now)
         return 0
 
@@ -73,10 +77,14 @@ class Site:
         options = self.options
         first = n * options.fanout + 1
         children = range(first, min(first + options.fanout, options.pages))
-        links = "".join(
-            f'<a href="{url(child, options.hosts, options.port)}">{child}</a>' for child in children
-        )
-        return f"<!doctype html><title>{n}</title><p>page {n} of the tree</p>{links}".encode()
+        links = "".join(f'<a href="{self._url(child)}">{child}</a>' for child in children)
+        robots = f'<a href="{self._url(n, "forbidden")}">no</a>' if options.robots else ""
+        return f"<!doctype html><title>{n}</title><p>page {n} of the tree</p>{links}{robots}".encode()
+
+    def _url(self, page: int, folder: str = "") -> str:
+        options = self.options
+        name = f"host{page % options.hosts}.localhost" if options.names else address(page % options.hosts)
+        return f"http://{name}:{options.port}/{folder}{page}"
 
 
 class Connection(asyncio.Protocol):
@@ -88,13 +96,14 @@ class Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport: asyncio.Transport = transport  # type: ignore[assignment]
-        self.host = transport.get_extra_info("sockname")[0]
+        self.address = transport.get_extra_info("sockname")[0]
 
     def data_received(self, data: bytes) -> None:
         self.buffer += data
         while b"\r\n\r\n" in self.buffer:
             head, self.buffer = self.buffer.split(b"\r\n\r\n", 1)
             path = head.split(b" ", 2)[1].decode("latin-1")
+            self.host = _host_of(head) if self.site.options.names else self.address
             begun = time.time()
             if delay := self.site.options.delay:
                 asyncio.get_running_loop().call_later(delay, self._answer, path, begun)
@@ -111,16 +120,24 @@ class Connection(asyncio.Protocol):
         )
 
 
+def _host_of(head: bytes) -> str:
+    """The name in the Host field of a request."""
+    fields = (line.partition(b":") for line in head.split(b"\r\n")[1:])
+    return next(value.strip().split(b":")[0].decode() for name, _, value in fields if name.lower() == b"host")
+
+
 async def serve(options: argparse.Namespace) -> None:
     loop = asyncio.get_running_loop()
     if not options.port:
-        first = await loop.create_server(lambda: Connection(site), address(0), 0)
+        first = await loop.create_server(
+            lambda: Connection(site), "127.0.0.1" if options.names else address(0), 0
+        )
         options.port = first.sockets[0].getsockname()[1]
         taken = 1
     else:
         taken = 0
     site = Site(options)
-    for host in range(taken, options.hosts):
+    for host in range(taken, 1 if options.names else options.hosts):
         await loop.create_server(lambda: Connection(site), address(host), options.port, backlog=512)
     print(options.port, flush=True)
     await loop.run_in_executor(None, sys.stdin.read)  # until our parent has gone
@@ -137,6 +154,9 @@ def main() -> None:
     parser.add_argument("--log", required=True)
     parser.add_argument("--delay", type=float, default=0.0)
     parser.add_argument("--per-minute", type=int, default=0)
+    parser.add_argument("--window", type=float, default=60.0)
+    parser.add_argument("--names", action="store_true")
+    parser.add_argument("--robots", default="")
     parser.add_argument("--down", action="append", default=[])
     asyncio.run(serve(parser.parse_args()))
 

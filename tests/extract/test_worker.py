@@ -25,6 +25,7 @@ from tests.extract.test_guard import ORDINARY, SHAPES
 
 PAGE = Context("http://h.example/dir/page", token="me")
 CONFIG = ExtractConfig(cpu_seconds_max=Seconds(0.3))
+LARGE = ORDINARY * 15_000
 LINK = b"<a href=first>x</a>"
 
 
@@ -65,7 +66,7 @@ def test_a_page_that_takes_too_much_cpu() -> None:
         deep = LINK + b"<div>" * 100_000 + b"</div>" * 100_000
         config_lets_it_through = ExtractConfig(cpu_seconds_max=Seconds(0.2), depth_max=10**9)
         worker = Worker(config_lets_it_through)
-        found, after = await _closing(worker, deep, ORDINARY * 5000)
+        found, after = await _closing(worker, deep, LARGE)
         assert found.parse_limit and found.hrefs == ["first"]
         assert worker.deaths == 1 and worker.starts == 2
         assert _children_cpu() - before < 3.0  # 0.2 s, and the start of two processes
@@ -118,7 +119,7 @@ def test_the_queue_is_bounded() -> None:
 
     async def test() -> None:
         worker = Worker(ExtractConfig(worker_queue_max=2))
-        found = await _closing(worker, *[LINK + ORDINARY * 2000] * 6)
+        found = await _closing(worker, *[LINK + LARGE] * 6)
         assert [page.parse_limit for page in found] == [False, False, False, True, True, True]
         assert worker.refused == 3
         assert all(page.hrefs == ["first", "x"] for page in found)
@@ -129,7 +130,7 @@ def test_the_queue_is_bounded() -> None:
 def test_a_killed_child_is_replaced() -> None:
     async def test() -> None:
         worker = Worker(CONFIG)
-        large = ORDINARY * 2000
+        large = LARGE
         await worker.extract(large, PAGE)
         assert worker._child is not None
         os.kill(worker._child.pid, signal.SIGKILL)
@@ -144,13 +145,13 @@ def test_a_killed_child_is_replaced() -> None:
 def test_a_cancelled_page_leaves_no_answer_behind() -> None:
     async def test() -> None:
         worker = Worker(CONFIG)
-        task = asyncio.create_task(worker.extract(LINK + ORDINARY * 2000, PAGE))
+        task = asyncio.create_task(worker.extract(LINK + LARGE, PAGE))
         while worker._child is None:
             await asyncio.sleep(0)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        (found,) = await _closing(worker, ORDINARY * 2000)
+        (found,) = await _closing(worker, LARGE)
         assert found.hrefs == ["x"]
 
     _run(test())
@@ -160,7 +161,7 @@ def test_a_child_that_cannot_be_started(monkeypatch: pytest.MonkeyPatch) -> None
     async def test() -> None:
         worker = Worker(CONFIG)
         monkeypatch.setattr(worker_module.sys, "executable", "/nonexistent/python")
-        (found,) = await _closing(worker, LINK + ORDINARY * 2000)
+        (found,) = await _closing(worker, LINK + LARGE)
         assert found.parse_limit and found.hrefs == ["first", "x"] and worker.deaths == 1
 
     _run(test())

@@ -5,34 +5,24 @@ pages stored in the WARC files, by FastWARC.
 """
 
 import os
+import random
+import resource
 import signal
 import subprocess
 import sys
+import time
 import zlib
+from bisect import bisect
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+from crawler.storage.faults import POINTS
+from tests.end_to_end.tree_server import url
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 CONCURRENCY = 32
-# Process kills at these points, the n-th time they are reached; between them they touch every step of a commit,
-# of a DUE flush and of a compaction, and a stop.
-POINTS = (
-    "fetch begun",
-    "record appended",
-    "synced",
-    "batch written",
-    "committed",
-    "flush joined",
-    "flush written",
-    "flush done",
-    "compaction merged",
-    "compaction written",
-    "compaction done",
-    "segment rolled",
-    "seeds loading",
-    "stopping",
-)
 
 
 class Judgement(NamedTuple):
@@ -40,14 +30,21 @@ class Judgement(NamedTuple):
 
     lost: pages never answered 200. unstored: pages without a response record.
     stored_twice: pages with more than one. refetched: answers 200 beyond the first.
-    torn: 1 if some WARC file does not read to its end.
+    worst: the most of them that one kill brought about. torn: WARC files that do not read to their end.
     """
 
     lost: int
     unstored: int
     stored_twice: int
     refetched: int
+    worst: int
     torn: int
+
+    @property
+    def flawless(self) -> bool:
+        """Nothing lost, nothing twice, and no kill cost more than was in flight."""
+        wrong = self.lost + self.unstored + self.stored_twice + self.torn
+        return not wrong and self.worst <= CONCURRENCY
 
 
 class TreeWeb:
@@ -56,6 +53,7 @@ class TreeWeb:
     def __init__(self, folder: Path, pages: int, *options: str, hosts: int = 20) -> None:
         self.pages = pages
         self.log = folder / "server.log"
+        self._hosts = hosts
         self._options = ("--pages", str(pages), "--hosts", str(hosts), "--log", str(self.log), *options)
 
     def __enter__(self) -> "TreeWeb":
@@ -73,9 +71,15 @@ class TreeWeb:
     def __exit__(self, *_: object) -> None:
         self._server.communicate()
 
+    def url(self, page: int) -> str:
+        """Where a page lies."""
+        if "--names" in self._options:
+            return f"http://host{page % self._hosts}.localhost:{self.port}/{page}"
+        return url(page, self._hosts, self.port)
+
     @property
     def seed(self) -> str:
-        return f"http://127.1.0.1:{self.port}/0"
+        return self.url(0)
 
     def requests(self) -> list[tuple[float, float, str, str, int]]:
         """(begin, end, address, path, status) of every request so far."""
@@ -84,18 +88,54 @@ class TreeWeb:
 
     def fetched(self) -> Counter[str]:
         """How often each page was answered 200, by path."""
-        return Counter(path for _, _, _, path, status in self.requests() if status == 200 and path != "/robots.txt")
+        return Counter(
+            path for _, _, _, path, status in self.requests() if status == 200 and path != "/robots.txt"
+        )
 
 
-def crawl(
-    directory: Path, *arguments: str, fault: str = "", module: tuple[str, ...] = ("crawler",), timeout: float = 600
-) -> subprocess.CompletedProcess[str]:
-    """Run `crawler crawl` on `directory`; with `fault` it ends itself by SIGKILL there."""
-    environ = {**os.environ, "PYTHONPATH": str(ROOT)}
-    if fault:
-        environ["CRAWLER_FAULT"] = fault
-    command = [sys.executable, "-m", *module, "crawl", "--dir", str(directory), *arguments]
-    return subprocess.run(command, cwd=ROOT, env=environ, capture_output=True, text=True, timeout=timeout)
+def start(
+    directory: Path,
+    *arguments: str,
+    fault: str = "",
+    module: Sequence[str] = ("crawler",),
+    file_bytes_max: int = 0,
+) -> "subprocess.Popen[str]":
+    """Start `crawler crawl` on `directory`; with `fault` ("point:n") it ends itself by SIGKILL there.
+
+    With `file_bytes_max` no file may grow beyond that: writes fail, as on a full disk.
+    """
+    assert not fault or fault.partition(":")[0] in POINTS, fault
+    environ = {**os.environ, "PYTHONPATH": str(ROOT), "CRAWLER_FAULT": fault}
+    process = subprocess.Popen(
+        [sys.executable, "-m", *module, "crawl", "--dir", str(directory), *arguments],
+        cwd=ROOT,
+        env=environ,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    if file_bytes_max:
+        resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (file_bytes_max, resource.RLIM_INFINITY))
+    return process
+
+
+class Ended(NamedTuple):
+    """A crawl's exit code, output and errors."""
+
+    code: int
+    out: str
+    err: str
+
+
+def end(process: "subprocess.Popen[str]", timeout: float = 600) -> Ended:
+    """Wait for the end of a crawl."""
+    out, err = process.communicate(timeout=timeout)
+    return Ended(process.returncode, out, err)
+
+
+def crawl(directory: Path, *arguments: str, **options: Any) -> Ended:
+    """Run `crawler crawl` on `directory` to its end; options as for `start`."""
+    return end(start(directory, *arguments, **options))
 
 
 def settings(*more: str) -> tuple[str, ...]:
@@ -103,22 +143,36 @@ def settings(*more: str) -> tuple[str, ...]:
     return (
         "--scope", "any", "--allow-network", "127.0.0.0/8", "--delay", "0", "--delay-factor", "0",
         "--robots", "ignore", "--depth", "1000", "--pages-per-host", "100000000",
-        "--pages-per-domain", "100000000", "--concurrency", str(CONCURRENCY), "--progress", "none", "-q", *more,
+        "--pages-per-domain", "100000000", "--concurrency", str(CONCURRENCY), "--progress", "none", "-q",
+        *more,
     )  # fmt: skip
 
 
-def judge(web: TreeWeb, directory: Path) -> Judgement:
-    """Compare what was asked and what was stored with the truth."""
+def judge(web: TreeWeb, directory: Path, kills: Sequence[float] = ()) -> Judgement:
+    """Compare what was asked and what was stored with the truth; `kills` are the instants of the kills."""
     truth = {f"/{n}" for n in range(web.pages)}
-    fetched = web.fetched()
+    again = _refetches(web, kills)
     stored, torn = _stored(directory)
     return Judgement(
-        lost=len(truth - fetched.keys()),
+        lost=len(truth - web.fetched().keys()),
         unstored=len(truth - stored.keys()),
         stored_twice=sum(n > 1 for n in stored.values()),
-        refetched=sum(n - 1 for n in fetched.values()),
+        refetched=again.total(),
+        worst=max(again.values(), default=0),
         torn=torn,
     )
+
+
+def _refetches(web: TreeWeb, kills: Sequence[float]) -> Counter[int]:
+    """Answers 200 beyond a page's first, by the number of kills before the one that made it void."""
+    before: dict[str, float] = {}
+    again: Counter[int] = Counter()
+    for _, ended, _, path, status in web.requests():
+        if status == 200 and path != "/robots.txt":
+            if path in before:
+                again[bisect(kills, before[path])] += 1
+            before[path] = ended
+    return again
 
 
 def _stored(directory: Path) -> tuple[Counter[str], int]:
@@ -127,11 +181,12 @@ def _stored(directory: Path) -> tuple[Counter[str], int]:
 
     stored: Counter[str] = Counter()
     torn = 0
-    for path in sorted(directory.glob("*/warc/*.warc.gz*")):
-        with path.open("rb") as file:
+    for segment in sorted(directory.glob("*/warc/*.warc.gz*")):
+        with segment.open("rb") as file:
             for record in ArchiveIterator(file, record_types=WarcRecordType.response):
-                stored["/" + record.headers["WARC-Target-URI"].rsplit("/", 1)[1]] += 1
-        torn += _ends_torn(path)
+                path = "/" + record.headers["WARC-Target-URI"].rsplit("/", 1)[1]
+                stored[path] += path != "/robots.txt"
+        torn += _ends_torn(segment)
     return stored, torn
 
 
@@ -152,13 +207,49 @@ def _ends_torn(path: Path) -> bool:
     return inside
 
 
-def run_with_kills(web: TreeWeb, directory: Path, faults: list[str], module: tuple[str, ...] = ("crawler",)) -> int:
-    """Crawl with one kill per entry of `faults` ("point:n"), then to the end; how many kills happened."""
-    kills = 0
-    for fault in faults:
-        ended = crawl(directory, web.seed, *settings(), fault=fault, module=module)
-        assert ended.returncode in (0, -signal.SIGKILL), ended.stderr
-        kills += ended.returncode == -signal.SIGKILL
-    ended = crawl(directory, web.seed, *settings(), module=module)
-    assert ended.returncode == 0, ended.stderr
+def run_with_kills(
+    web: TreeWeb,
+    directory: Path,
+    faults: Sequence[str],
+    *arguments: str,
+    module: Sequence[str] = ("crawler",),
+) -> list[float]:
+    """Crawl with one kill per entry of `faults`, then to the end; the instants of the kills.
+
+    An entry is "point:n", or "point:n --flag value ..." where that run needs more flags.
+    """
+    kills = []
+    seed = [] if "--seeds" in arguments else [web.seed]
+    for entry in faults:
+        fault, *more = entry.split(" --")
+        flags = [part for flag in more for part in f"--{flag}".split()]
+        ended = crawl(directory, *seed, *settings(*arguments, *flags), fault=fault, module=module)
+        assert ended.code in (0, -signal.SIGKILL), (entry, ended.err)
+        if ended.code:
+            kills.append(time.time())
+    finish(web, directory, *arguments, module=module)
     return kills
+
+
+def run_with_random_kills(
+    web: TreeWeb, directory: Path, count: int, pause: float, rng: random.Random
+) -> list[float]:
+    """Crawl, killed `count` times within `pause` seconds of its start, then to the end."""
+    kills = []
+    for _ in range(count):
+        process = start(directory, web.seed, *settings())
+        try:
+            end(process, timeout=rng.uniform(0.2, pause))
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.communicate()
+            kills.append(time.time())
+    finish(web, directory)
+    return kills
+
+
+def finish(web: TreeWeb, directory: Path, *arguments: str, module: Sequence[str] = ("crawler",)) -> None:
+    """Crawl to the end."""
+    seed = [] if "--seeds" in arguments else [web.seed]
+    ended = crawl(directory, *seed, *settings(*arguments), module=module)
+    assert ended.code == 0, ended.err

@@ -1,15 +1,18 @@
-"""`python -m tests.faults.planted BUG crawl ...`: the crawler with a bug planted, to see the crash tests fail.
+"""`python -m tests.faults.planted BUG crawl ...`: the crawler with a bug planted, to see the tests fail.
 
-    page-before-links    a page's record is committed at once, its links a group later
-    no-truncation        WARC files are not cut to their committed lengths when they are opened
+page-before-links    a page's record is committed at once, its links a group later
+no-truncation        WARC files are not cut to their committed lengths when they are opened
+no-room-for-runs     no bug, but a disk that refuses the first three run files
 """
 
 import sys
+from typing import Any
+
 from crawler.storage import commit
 
 
 def page_before_links() -> None:
-    """Put the links of every change into a change of their own behind it: a crash between the two loses them."""
+    """Put the links of every change into a change of their own behind it: a crash between loses them."""
     add = commit.CommitPoint.add
 
     def add_in_two(self: commit.CommitPoint, change: commit.Change) -> None:
@@ -28,7 +31,28 @@ def no_truncation() -> None:
     segments.cut = lambda path, length: 0  # type: ignore[assignment]
 
 
-BUGS = {"page-before-links": page_before_links, "no-truncation": no_truncation}
+def no_room_for_runs() -> None:
+    """Let the first writes of DUE runs fail."""
+    from crawler.due import runs
+    from crawler.errors import StoreError
+
+    write = runs.DiskRuns.write
+    left = [3]
+
+    def write_or_fail(*arguments: Any, **options: Any) -> Any:
+        if left[0]:
+            left[0] -= 1
+            raise StoreError("run: cannot write: No space left on device")
+        return write(*arguments, **options)
+
+    runs.DiskRuns.write = write_or_fail  # type: ignore[method-assign]
+
+
+BUGS = {
+    "page-before-links": page_before_links,
+    "no-truncation": no_truncation,
+    "no-room-for-runs": no_room_for_runs,
+}
 
 if __name__ == "__main__":
     BUGS[sys.argv[1]]()

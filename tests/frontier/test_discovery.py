@@ -789,3 +789,26 @@ def test_instants_keep_their_precision_over_a_restart() -> None:
     later = Crawl(store=store, now=crawl.now + 1.0, **answer)
     assert later.run() == "done"
     assert 7.25 <= later.requests[0].began - crawl.requests[0].ended < 7.35
+
+
+def test_domain_budgets_count_what_came_before_a_restart() -> None:
+    settings, store = config(crawl={"pages_per_domain": 5}), MemoryStore()
+    crawl = Crawl(settings, store=store)
+    crawl.add([link(f"https://h{n}.a.org/") for n in range(4)])
+    crawl.run()
+    crawl.stop()
+    later = Crawl(settings, store=store, now=crawl.now)
+    later.add([link(f"https://h{n}.a.org/again") for n in range(4)])
+    assert later.frontier.counters()["parked_pages_per_domain"] == 3
+
+
+def test_a_queue_is_not_read_to_its_end_while_more_is_on_the_way() -> None:
+    """Else the end would be seen too early, and what comes would be forgotten until the next start."""
+    crawl = Crawl()
+    crawl.add([link(f"https://a.org/{n}") for n in range(20)])
+    crawl.run(requests=3)
+    crawl.add([link(f"https://a.org/later{n}") for n in range(5)], commit_after=100.0)
+    crawl.run(60.0)
+    assert len(crawl.done) < 20
+    assert crawl.run() == "done"
+    assert len(crawl.done) == 25

@@ -115,3 +115,14 @@ def test_spilling_and_reading_again_loses_nothing(orders: set[int], keep: int, c
             host.busy = None
         assert host.cursor() <= min(orders - set(found), default=NO_ORDER)
     assert sorted(found) == sorted(orders)
+
+
+def test_spilling_again_does_not_jump_over_what_was_never_read() -> None:
+    """A recalled entry may lie beyond `read_to`; entries in between are on disk only."""
+    host = FrontHost(0, 9, "a.org", 0, 10)
+    for order in (1, 2):
+        host.push(order, Todo(f"/{order}", order))
+    host.postpone(5.0, (30, Todo("/30", 30)))
+    host.recall(5.0)
+    host.spill(2)
+    assert host.read_to == 10 and [order for order, _ in host.queue] == [1, 2]

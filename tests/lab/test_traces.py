@@ -55,6 +55,14 @@ def test_neither_fingerprints_nor_hosts_of_the_crawl_are_in_a_trace(tmp_path: Pa
     assert Trace.open(tmp_path / "a").pages["host"][0] != fingerprints[1]
 
 
+def test_names_stay_when_they_were_forgotten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The memo of names is bounded; the key gives the same name again."""
+    monkeypatch.setattr("crawler.urls.trace._NAMES_MAX", 3)
+    rounds = [*range(10), *range(10)]
+    written(tmp_path / "t", [(1, rounds, [False] * 20)])
+    assert Stream(Trace.open(tmp_path / "t").words()).ids.tolist() == rounds
+
+
 def test_nothing_of_a_torn_page_is_read(tmp_path: Path) -> None:
     """A crash may leave links without their page, half a word, or a page whose links are missing."""
     written(tmp_path / "t", PAGES)
@@ -72,6 +80,8 @@ def test_nothing_of_a_torn_page_is_read(tmp_path: Path) -> None:
 def test_first_reads_to_the_end_of_a_page(tmp_path: Path) -> None:
     written(tmp_path / "t", PAGES)
     assert [len(Trace.open(tmp_path / "t", first).links) for first in (1, 4, 5, 6, 100)] == [4, 4, 6, 6, 6]
+    trace = Trace.open(tmp_path / "t")
+    assert [len(trace.head(links).links) for links in (0, 1, 4, 5, 6, 100)] == [0, 4, 4, 6, 6, 6]
 
 
 def test_a_trace_has_a_bound(tmp_path: Path) -> None:

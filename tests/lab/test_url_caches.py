@@ -112,7 +112,7 @@ def s3fifo_by_deques(items: list[int], size: int) -> int:
         while len(small) + len(main) >= size:
             evict()
         uses[item] = 0
-        known = list(ghosts)[len(ghosts) - (size - small_size) :] if size > small_size else []
+        known = list(ghosts)[max(0, len(ghosts) - (size - small_size)) :]
         if item in known:
             ghosts = deque(None if ghost == item else ghost for ghost in ghosts)  # type: ignore[misc]
             main.append(item)

@@ -1,0 +1,143 @@
+"""Thirty kills in one crawl of a tree-shaped web: what was lost, stored twice, fetched again?
+
+    python scripts/bench/crash.py [--pages 30000] [--folder DIR] [--case ROW ...]
+
+The crawler kills itself (SIGKILL) at thirty named points of its write path, is
+started again each time, and at last runs to the end. Every URL of the web has
+exactly one in-link, bodies are distinct, and budgets are lifted, so whatever is
+lost stays lost. The server's log and the WARC files are the judges. Rows:
+
+    named points         every step of a group, a flush, a compaction, a segment roll, a clean stop
+    random instants      killed from outside, whatever it was doing
+    seeds                a list of seeds instead of a tree, killed while it is read
+    planted bugs         a page done before its links; WARC files not truncated: these must show
+
+A kill may cost as many fetches as were in flight (`worst` is the most that one cost).
+"""
+
+import argparse
+import random
+import shutil
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+sys.path.insert(0, str(ROOT))
+
+from tests.faults.harness import (  # noqa: E402
+    CONCURRENCY,
+    Judgement,
+    TreeWeb,
+    judge,
+    run_with_kills,
+    run_with_random_kills,
+)
+
+HOSTS = 200
+# Segments of a few hundred pages; a flush of the DUE after 200 links, so that flushes and merges are many.
+SMALL = ("--set", "pages.segment_bytes=200000", "--set", "due.buffer_entries_max=200")
+FAULTS = [
+    "seeds loading:1",
+    "fetch begun:200",
+    "record appended:20",
+    "synced:20",
+    "batch written:20",
+    "committed:20",
+    "links written:10",
+    "links synced:10",
+    "stopping:1 --max-pages 300",
+    "closing:1 --max-pages 300",
+    "segment begun:2",
+    "segment rolled:1",
+    "flush joined:2",
+    "flush written:2",
+    "flush renamed:2",
+    "flush ran:2",
+    "flush committed:2",
+    "flush done:2",
+    "compaction written:1",
+    "compaction renamed:1",
+    "compaction ran:1",
+    "compaction committed:1",
+    "run unlinked:1",
+    "compaction done:1",
+    "fetch begun:900",
+    "record appended:40",
+    "batch written:40",
+    "committed:40",
+    "flush during compaction:1",
+    "compaction during flush:1",
+]
+PLANTED = {
+    "page-before-links": ["committed:40"] * 5,
+    "no-truncation": ["record appended:40", "synced:40", "record appended:80"],
+}
+
+
+def named_points(folder: Path, pages: int) -> tuple[Judgement, int]:
+    with TreeWeb(folder, pages, "--fanout", "4", hosts=HOSTS) as web:
+        kills = run_with_kills(web, folder / "crawl", FAULTS, *SMALL)
+        assert len(kills) == len(FAULTS), f"{len(kills)} kills: the crawl was over too soon"
+        return judge(web, folder / "crawl", kills), len(kills)
+
+
+def random_instants(folder: Path, pages: int) -> tuple[Judgement, int]:
+    with TreeWeb(folder, pages, hosts=HOSTS) as web:
+        kills = run_with_random_kills(web, folder / "crawl", 15, 4.0, random.Random(1))
+        return judge(web, folder / "crawl", kills), len(kills)
+
+
+def seeds(folder: Path, pages: int) -> tuple[Judgement, int]:
+    """Every page a seed, and no links."""
+    with TreeWeb(folder, pages, "--fanout", "0", hosts=HOSTS) as web:
+        listed = folder / "seeds"
+        listed.write_text("".join(f"{web.url(page)}\n" for page in range(pages)))
+        faults = ["seeds loading:1", "seeds loading:3", "seeds loading:10", "batch written:5", "flush ran:1"]
+        kills = run_with_kills(web, folder / "crawl", faults, "--seeds", str(listed))
+        return judge(web, folder / "crawl", kills), len(kills)
+
+
+def planted(folder: Path, pages: int, bug: str) -> tuple[Judgement, int]:
+    with TreeWeb(folder, pages, hosts=HOSTS) as web:
+        kills = run_with_kills(web, folder / "crawl", PLANTED[bug], module=("tests.faults.planted", bug))
+        return judge(web, folder / "crawl", kills), len(kills)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--pages", type=int, default=30_000)
+    parser.add_argument("--folder", type=Path, default=None, help="where the crawls lie meanwhile")
+    parser.add_argument("--case", action="append", help="only this row; repeatable")
+    args = parser.parse_args()
+    pages, right = args.pages, True
+    print(f"{pages:,} pages on {HOSTS} hosts, {CONCURRENCY} fetches in flight")
+    print(
+        f"{'':24}{'kills':>6}{'lost':>8}{'unstored':>10}{'twice':>7}{'torn':>6}{'refetched':>11}{'worst':>7}{'s':>7}"
+    )
+    cases = {
+        "named points": (named_points, pages),
+        "random instants": (random_instants, pages),
+        "seeds": (seeds, pages // 3),
+        **{bug: (lambda folder, n, bug=bug: planted(folder, n, bug), pages) for bug in PLANTED},
+    }
+    for name in args.case or cases:
+        case, size = cases[name]
+        folder = Path(tempfile.mkdtemp(dir=args.folder))
+        begun = time.monotonic()
+        found, kills = case(folder, size)
+        print(
+            f"{name:24}{kills:6}{found.lost:8,}{found.unstored:10,}{found.stored_twice:7,}{found.torn:6}"
+            f"{found.refetched:11,}{found.worst:7}{time.monotonic() - begun:7.0f}",
+            flush=True,
+        )
+        right &= found.flawless is (name not in PLANTED)
+        shutil.rmtree(folder)
+    raise SystemExit(0 if right else "not as promised")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,125 @@
+"""Politeness as the servers see it: no overlap, no gap too short, nothing forbidden, nothing lost.
+
+The judge is the server's log, which says when each request came and when its
+answer left. Real time passes, so delays are small; a gap may look shorter in
+the log than it was by what scheduling the two processes took (`SLACK`).
+"""
+
+import json
+import time
+from collections import defaultdict
+from datetime import datetime
+from itertools import pairwise
+from pathlib import Path
+
+from tests.faults.harness import TreeWeb, crawl, finish, judge, settings, start
+
+# The server notes the beginning of a request after it came, and the end before the answer left, so a gap
+# can only look longer than the crawler's own; clocks read in two processes are allowed a millisecond.
+SLACK = 0.001
+DELAY = 0.3
+FACTOR = 3.0
+
+
+def polite(*more: str) -> tuple[str, ...]:
+    """Settings of a crawl that keeps gaps: those that come later win."""
+    return settings("--delay", str(DELAY), "--delay-factor", str(FACTOR), "--concurrency", "500", *more)
+
+
+def by_host(web: TreeWeb) -> dict[str, list[tuple[float, float]]]:
+    """(begin, end) of the requests to each host, in order."""
+    hosts = defaultdict(list)
+    for begin, ended, host, _, _ in web.requests():
+        hosts[host].append((begin, ended))
+    return {host: sorted(times) for host, times in hosts.items()}
+
+
+def test_gaps_of_fifty_hosts_over_a_kill(tmp_path: Path) -> None:
+    """Killed on the way and started again at once: still one request at a time, and the gap behind each.
+
+    The gap is longer than a start takes, so it must be kept over the kill.
+    """
+    delay, factor = 1.2, 12.0
+    slow = settings("--delay", str(delay), "--delay-factor", str(factor), "--concurrency", "500")
+    with TreeWeb(tmp_path, 150, "--delay", "0.12", "--fanout", "50", hosts=50) as web:
+        process = start(tmp_path / "crawl", web.seed, *slow)
+        while len(web.requests()) < 60:
+            assert process.poll() is None
+            time.sleep(0.02)
+        process.kill()
+        process.wait()
+        finish(web, tmp_path / "crawl", *slow)
+        hosts = by_host(web)
+        found = judge(web, tmp_path / "crawl")
+    assert len(hosts) == 50 and found.lost == found.stored_twice == 0, found
+    assert found.refetched <= 50
+    for host, times in hosts.items():
+        for (begin, ended), (after, _) in pairwise(times):
+            least = max(delay, factor * (ended - begin) - SLACK) - SLACK
+            assert after - ended >= least, (host, begin, ended, after)
+
+
+def test_gap_of_an_address(tmp_path: Path) -> None:
+    """Twelve names on one address share it: half the least host gap, one request at a time."""
+    with TreeWeb(tmp_path, 40, "--names", hosts=12) as web:
+        ended = crawl(tmp_path / "crawl", web.seed, *polite())
+        requests = sorted((begin, ended) for begin, ended, *_ in web.requests())
+        found = judge(web, tmp_path / "crawl")
+    assert ended.code == 0 and found.lost == 0, ended.err
+    assert all(after - ended >= DELAY / 2 - SLACK for (_, ended), (after, _) in pairwise(requests))
+
+
+def test_robots_txt_is_asked_first_and_obeyed(tmp_path: Path) -> None:
+    """Also its Crawl-delay."""
+    rules = "User-agent: *|Disallow: /forbidden|Crawl-delay: 0.7|"
+    with TreeWeb(tmp_path, 30, "--robots", rules, hosts=8) as web:
+        ended = crawl(tmp_path / "crawl", web.seed, *polite("--robots", "obey"))
+        requests = sorted(web.requests())
+        hosts = by_host(web)
+        found = judge(web, tmp_path / "crawl")
+    assert ended.code == 0 and found.lost == 0, ended.err
+    first = {host: path for _, _, host, path, _ in reversed(requests)}
+    assert set(first.values()) == {"/robots.txt"} and len(first) == 8
+    assert not [path for _, _, _, path, _ in requests if path.startswith("/forbidden")]
+    for times in hosts.values():
+        assert all(after - ended >= 0.7 - SLACK for (_, ended), (after, _) in pairwise(times[1:]))
+
+
+def test_constant_rate(tmp_path: Path) -> None:
+    """Starts are evenly spaced, whatever waits: no window holds more of them than the rate allows."""
+    rate = 50
+    with TreeWeb(tmp_path, 200, "--fanout", "20", hosts=40) as web:
+        ended = crawl(tmp_path / "crawl", web.seed, *settings("--rate", str(rate)))
+    lines = (tmp_path / "crawl" / "pages.jsonl").read_text().splitlines()
+    starts = sorted(datetime.fromisoformat(json.loads(line)["ts"]).timestamp() for line in lines)
+    assert ended.code == 0 and len(starts) == 200
+    for first, last in ((0, 10), (50, 100), (0, 199), (150, 170)):
+        assert starts[last] - starts[first] >= (last - first - 2) / rate - 0.02
+
+
+def test_a_site_that_limits_requests(tmp_path: Path) -> None:
+    """429 beyond so many requests in a while: Retry-After is kept, and no page is lost."""
+    limit = ("--per-minute", "10", "--window", "1.5")
+    with TreeWeb(tmp_path, 45, *limit, hosts=2) as web:
+        quick = ("--set", "politeness.backoff_first=0.1", "--set", "politeness.slowdown_max=2")
+        ended = crawl(tmp_path / "crawl", web.seed, *settings(*quick))
+        requests = sorted(web.requests())
+        found = judge(web, tmp_path / "crawl")
+    assert ended.code == 0 and found.lost == found.unstored == 0, (ended.err, found)
+    hosts = {host for _, _, host, _, status in requests if status == 429}
+    assert hosts
+    for host in hosts:
+        answers = [(begin, ended, status) for begin, ended, other, _, status in requests if other == host]
+        for (_, ended_at, status), (after, _, _) in pairwise(answers):
+            assert status != 429 or after - ended_at >= 1.0 - SLACK  # the least Retry-After it gives
+
+
+def test_a_site_that_is_down_for_a_while(tmp_path: Path) -> None:
+    """503 is charged to the host: it waits, and no page is lost."""
+    with TreeWeb(tmp_path, 60, "--down", "1:0:3", "--down", "3:1:3", hosts=4) as web:
+        quick = ("--set", "politeness.backoff_first=0.3", "--set", "politeness.slowdown_max=2")
+        ended = crawl(tmp_path / "crawl", web.seed, *settings("--delay", "0.05", *quick))
+        down = [row for row in web.requests() if row[4] == 503]
+        found = judge(web, tmp_path / "crawl")
+    assert ended.code == 0 and found.lost == found.unstored == 0, (ended.err, found)
+    assert 1 <= len(down) < 20, down

@@ -1,0 +1,124 @@
+"""A directory at rest: lost and damaged files are found, named, and mended where that loses nothing."""
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.faults.harness import ROOT, TreeWeb, crawl, judge, settings
+
+PAGES = 150
+SMALL = ("--set", "pages.segment_bytes=20000")
+
+
+class Site:
+    """The web, and a finished crawl of it to be copied and damaged."""
+
+    def __init__(self, web: TreeWeb, directory: Path) -> None:
+        self.web = web
+        self.directory = directory
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    folder = tmp_path_factory.mktemp("site")
+    with TreeWeb(folder, PAGES) as web:
+        ended = crawl(folder / "crawl", web.seed, *settings(*SMALL))
+        assert ended.code == 0, ended.err
+        yield Site(web, folder / "crawl")
+
+
+@pytest.fixture
+def directory(site: Site, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(site.directory, tmp_path / "crawl"))
+
+
+def command(*arguments: str | Path) -> "subprocess.CompletedProcess[str]":
+    environ = {**os.environ, "PYTHONPATH": str(ROOT)}
+    words = [sys.executable, "-m", "crawler", *map(str, arguments)]
+    return subprocess.run(
+        words, cwd=ROOT, env=environ, capture_output=True, text=True, timeout=120, check=False
+    )
+
+
+def segments(directory: Path) -> list[Path]:
+    return sorted(directory.glob("p0/warc/*.warc.gz"))
+
+
+def flip(path: Path, place: int) -> None:
+    data = bytearray(path.read_bytes())
+    data[place] ^= 0xFF
+    path.write_bytes(data)
+
+
+def test_a_sound_directory(directory: Path) -> None:
+    checked = command("check", "--dir", directory)
+    assert (checked.returncode, checked.stderr) == (0, ""), checked
+    assert len(segments(directory)) > 3
+
+
+@pytest.mark.parametrize("left", [0, 5000])
+def test_pages_of_a_lost_segment_are_fetched_again(site: Site, directory: Path, left: int) -> None:
+    """Missing or short: `check` says so, opening sends its pages back, the crawl fetches just these again."""
+    path = segments(directory)[1]
+    path.unlink() if not left else os.truncate(path, left)
+    checked = command("check", "--dir", directory)
+    assert checked.returncode == 3 and path.name in checked.stdout, checked
+    before = site.web.fetched()
+    ended = crawl(directory, site.web.seed, *settings(*SMALL))
+    assert ended.code == 0 and "are to be fetched again" in ended.err, ended.err
+    again = site.web.fetched() - before
+    found = judge(site.web, directory)
+    assert 10 < again.total() < PAGES / 2 and max(again.values()) == 1
+    assert found.lost == found.unstored == found.stored_twice == 0, found
+    assert command("check", "--dir", directory).returncode == 0
+
+
+def test_repair_says_what_it_did(directory: Path) -> None:
+    segments(directory)[1].unlink()
+    repaired = command("check", "--dir", directory, "--repair")
+    assert (
+        repaired.returncode == 0 and "pages whose copies are gone are to be fetched again" in repaired.stdout
+    )
+    assert command("check", "--dir", directory).returncode == 0
+
+
+def test_a_missing_run_is_refused(directory: Path) -> None:
+    run = next(directory.glob("p0/due/*.run"))
+    run.unlink()
+    checked = command("check", "--dir", directory)
+    assert checked.returncode == 3 and run.name in checked.stderr and checked.stderr.count("\n") == 1, checked
+
+
+def test_damage_within_files_is_found(directory: Path) -> None:
+    """A byte of a WARC record, and a value of the store."""
+    import plyvel
+
+    flip(segments(directory)[0], segments(directory)[0].stat().st_size // 2)
+    with plyvel.DB(str(directory / "p0" / "store")) as store:
+        key, value = next(store.iterator(prefix=b"u/"))
+        store.put(key, value[:-1] + bytes([value[-1] ^ 1]))
+    checked = command("check", "--dir", directory)
+    assert checked.returncode == 3
+    assert segments(directory)[0].name in checked.stdout
+    assert "fails its checksum" in checked.stdout
+
+
+def test_a_damaged_run_is_found(directory: Path) -> None:
+    run = next(directory.glob("p0/due/*.run"))
+    flip(run, run.stat().st_size // 2)
+    checked = command("check", "--dir", directory)
+    assert checked.returncode == 3 and run.name in checked.stdout + checked.stderr, checked
+
+
+def test_ballast_is_taken_and_freed(site: Site, directory: Path) -> None:
+    ended = crawl(directory, site.web.seed, *settings("--set", "store.ballast_bytes=1MiB"))
+    ballast = directory / "p0" / "ballast"
+    assert ended.code == 0 and ballast.stat().st_blocks * 512 >= 1 << 20
+    repaired = command("check", "--dir", directory, "--repair")
+    assert repaired.returncode == 0 and "freed 1 MiB of ballast" in repaired.stdout
+    assert not ballast.exists()

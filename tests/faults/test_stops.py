@@ -1,0 +1,199 @@
+"""Signals, locks, full disks, a clock that jumps: the crawl ends as promised, and goes on unharmed.
+
+A tree-shaped web and the server's log are the judges, as in `test_crash.py`.
+"""
+
+import asyncio
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from crawler import process as process_module
+from crawler.api import Crawl, configure
+from tests.faults.harness import CONCURRENCY, TreeWeb, crawl, end, finish, judge, settings, start
+
+PAGES = 300
+
+
+@pytest.fixture
+def web(tmp_path: Path) -> Iterator[TreeWeb]:
+    with TreeWeb(tmp_path, PAGES, "--delay", "0.02") as web:
+        yield web
+
+
+def wait_for(condition: Callable[[], bool], process: "subprocess.Popen[str]") -> None:
+    """Until something has happened that the crawl itself takes its time for."""
+    give_up = time.monotonic() + 60
+    while not condition():
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < give_up
+        time.sleep(0.01)
+
+
+def begin(web: TreeWeb, directory: Path, *arguments: str, pages: int = 40) -> "subprocess.Popen[str]":
+    """A crawl that has fetched some pages and is far from its end."""
+    before = web.fetched().total()
+    process = start(directory, web.seed, *settings("--concurrency", "5", *arguments))
+    wait_for(lambda: web.fetched().total() >= before + pages, process)
+    return process
+
+
+def test_first_signal_stops_in_order(web: TreeWeb, tmp_path: Path) -> None:
+    """SIGINT, then SIGTERM in the next run: exit 0, how to go on is said, nothing is fetched again."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        process = begin(web, tmp_path / "crawl")
+        process.send_signal(number)
+        ended = end(process)
+        assert ended.code == 0 and "go on later with" in ended.err, ended
+    finish(web, tmp_path / "crawl")
+    found = judge(web, tmp_path / "crawl")
+    assert found.flawless and found.refetched == 0, found
+
+
+def test_second_signal_stops_at_once(tmp_path: Path) -> None:
+    with TreeWeb(tmp_path, PAGES, "--delay", "0.3") as web:
+        process = begin(web, tmp_path / "crawl", pages=3)
+        process.send_signal(signal.SIGINT)
+        assert process.stderr is not None and "go on later with" in process.stderr.readline()
+        process.send_signal(signal.SIGINT)
+        killed = time.time()
+        assert end(process).code == 130
+    with TreeWeb(tmp_path, PAGES, "--port", str(web.port)) as web:
+        finish(web, tmp_path / "crawl")
+        assert judge(web, tmp_path / "crawl", [killed]).flawless
+
+
+def test_stopped_for_a_while(web: TreeWeb, tmp_path: Path) -> None:
+    """SIGSTOP is no reason to lose or repeat anything."""
+    process = begin(web, tmp_path / "crawl")
+    process.send_signal(signal.SIGSTOP)
+    time.sleep(0.5)  # the stop itself
+    process.send_signal(signal.SIGCONT)
+    assert end(process).code == 0
+    found = judge(web, tmp_path / "crawl")
+    assert found.flawless and found.refetched == 0, found
+
+
+def test_the_parser_is_killed(web: TreeWeb, tmp_path: Path) -> None:
+    """Its page gets a plain scan and the next one a new parser."""
+    process = begin(web, tmp_path / "crawl", "--set", "extract.inline_bytes_max=1")
+    for _ in range(3):
+        _kill_parser(process)
+    assert end(process).code == 0
+    found = judge(web, tmp_path / "crawl")
+    assert found.flawless and found.refetched == 0, found
+
+
+def _kill_parser(process: "subprocess.Popen[str]") -> None:
+    wait_for(lambda: bool(_parsers(process.pid)), process)
+    victim = _parsers(process.pid)[0]
+    os.kill(victim, signal.SIGKILL)
+    wait_for(lambda: victim not in _parsers(process.pid), process)
+
+
+def _parsers(pid: int) -> list[int]:
+    """Child processes that run the parser."""
+    children = map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split())
+    return [child for child in children if b"extract.child" in Path(f"/proc/{child}/cmdline").read_bytes()]
+
+
+def test_second_process_on_a_directory(tmp_path: Path) -> None:
+    with TreeWeb(tmp_path, PAGES, "--delay", "0.5") as web:
+        process = begin(web, tmp_path / "crawl", pages=1)
+        second = crawl(tmp_path / "crawl", web.seed, *settings())
+        process.send_signal(signal.SIGTERM)
+        assert end(process).code == 0
+    assert second.code == 3
+    assert f"in use by process p0 (pid {process.pid}" in second.err and second.err.count("\n") == 1, (
+        second.err
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "size", "named"),
+    [
+        ((), 60_000, ".warc.gz.open"),
+        (("--set", "pages.segment_bytes=20000"), 110_000, "store: write failed"),
+    ],
+)
+def test_no_room(web: TreeWeb, tmp_path: Path, arguments: tuple[str, ...], size: int, named: str) -> None:
+    """A write of WARC or store fails: exit 75, one line, and with room again all is there."""
+    full = crawl(tmp_path / "crawl", web.seed, *settings(*arguments), file_bytes_max=size)
+    killed = time.time()
+    assert full.code == 75 and full.err.count("\n") == 1 and named in full.err, full
+    finish(web, tmp_path / "crawl", *arguments)
+    found = judge(web, tmp_path / "crawl", [killed])
+    assert found.flawless and found.refetched <= CONCURRENCY, found
+
+
+def test_no_room_for_runs(web: TreeWeb, tmp_path: Path) -> None:
+    """Nothing rests on a run yet: the crawl goes on and writes it later."""
+    module = ("tests.faults.planted", "no-room-for-runs")
+    ended = crawl(tmp_path / "crawl", web.seed, *settings("--set", "due.max_wait=0.1"), module=module)
+    assert ended.code == 0 and ended.err.count("No space left") == 3, ended
+    found = judge(web, tmp_path / "crawl")
+    assert found.flawless and found.refetched == 0, found
+
+
+def _config(**sections: dict[str, object]) -> dict[str, object]:
+    free = {"delay": 0.0, "delay_factor": 0.0}
+    network = {"allow_networks": ["127.0.0.0/8"]}
+    return {"crawl": {"scope": "any"}, "politeness": free, "network": network, **sections}
+
+
+def _crawl_here(config: dict[str, object], web: TreeWeb, directory: Path) -> dict[str, object]:
+    """Crawl in this process; the report."""
+
+    async def run() -> dict[str, object]:
+        async with Crawl(configure(config), directory=directory, seeds=[web.seed]) as crawling:
+            return await crawling.run()
+
+    return asyncio.run(run())
+
+
+def test_low_water(web: TreeWeb, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While little room is left nothing is fetched; when there is room again the crawl goes on."""
+    free = iter([1 << 30] * 3)
+    looks: list[int] = []
+
+    def free_bytes(_: Path) -> int:
+        looks.append(web.fetched().total())
+        return next(free, 1 << 50)
+
+    monkeypatch.setattr(process_module, "free_bytes", free_bytes)
+    monkeypatch.setattr(process_module, "total_bytes", lambda _: 1 << 50)
+    monkeypatch.setattr(process_module, "WATCH_INTERVAL", 0.1)
+    report = _crawl_here(_config(), web, tmp_path / "crawl")
+    assert report["stopped_by"] == "done"
+    assert looks[:4] == [0, 0, 0, 0]
+    assert judge(web, tmp_path / "crawl").flawless
+
+
+def test_stop_water(web: TreeWeb, tmp_path: Path) -> None:
+    """Below the last mark the crawl stops in order, and loses nothing."""
+    report = _crawl_here(_config(store={"stop_water_bytes": 1 << 60}), web, tmp_path / "crawl")
+    assert (report["stopped_by"], report["conservation"]) == ("disk", "holds")
+    report = _crawl_here(_config(), web, tmp_path / "crawl")
+    assert report["stopped_by"] == "done"
+    assert judge(web, tmp_path / "crawl").flawless
+
+
+@pytest.mark.parametrize("jump", [-3600.0, 3600.0, -(86_400.0 * 365)])
+def test_a_clock_that_jumps(
+    web: TreeWeb, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, jump: float
+) -> None:
+    """Between two runs the wall clock moves: no host waits for it, and nothing is lost."""
+    assert crawl(tmp_path / "crawl", web.seed, *settings("--max-pages", "50")).code == 0
+    wall = time.time
+    monkeypatch.setattr(time, "time", lambda: wall() + jump)
+    begun = time.monotonic()
+    report = _crawl_here(_config(crawl={"scope": "any", "depth": 1000}), web, tmp_path / "crawl")
+    assert report["stopped_by"] == "done" and report["conservation"] == "holds"
+    assert time.monotonic() - begun < 60.0
+    found = judge(web, tmp_path / "crawl")
+    assert found.flawless and found.refetched == 0, found

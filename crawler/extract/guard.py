@@ -17,7 +17,7 @@ without these attributes (`without_formatting_attributes`), which bounds it.
 `judge` looks at every page, already as UTF-8, at some 10 us for 45 kB (more above 1,500 tags or 64 KiB):
 
     SAFE        parse here: what the page can cost is bounded by its tags and separators, in the worst case
-                (a deep page of 18,000 tags, a page that hides one long tag behind `>` in quoted values) at 0.8 s
+                (18,000 tags, half of them open; 20,000 attributes behind `>` in quoted values) at 0.8 s
     STRIP       parse here, without the attributes of formatting elements
     APART       parse in the worker, under its CPU and memory limit: large, or suspicious
     EXCESSIVE   more open elements, or attributes on a tag, than allowed: only a plain scan
@@ -28,7 +28,9 @@ end tag closes only the parser knows - so the worker's limits stand behind it.
 """
 
 import re
+from collections.abc import Iterator
 from enum import Enum
+from itertools import pairwise
 
 import numpy as np
 
@@ -44,8 +46,9 @@ ATTRIBUTE_BYTES = 3
 ATTRIBUTES_HARMLESS_BYTES = 64 << 10
 # Pairs of attributes on one tag that may have to be compared, at 2 ns: 0.8 s.
 ATTRIBUTE_PAIRS_MAX = 400_000_000
-# Shorter tags are harmless in any number: 1 MiB of them costs 0.15 s.
-_SHORT_TAG_BYTES = 600
+# How often to look for the end of whatever tag there may be: 1 MiB of tags so long stays below these pairs.
+_STRETCH_BYTES = 3 << 10
+_TRIES_MAX = 16  # ends of tags looked at in a row, before going on to the next stretch
 # Open elements times tags, each of which may have to look at all of them, at 5 ns at worst: 0.8 s.
 STEPS_MAX = 160_000_000
 
@@ -67,8 +70,7 @@ _RAW_TEXT = re.compile(
     re.IGNORECASE,
 )
 _ATTRIBUTE = re.compile(rb"""[\s/]*+[^\s/>][^\s/>=]*+(?:\s*+=\s*+(?:"[^"]*+"|'[^']*+'|[^\s>]*+))?+""")
-# A quoted value that may hold a `>`, whatever the quotes before it belong to.
-_HIDING = re.compile(rb"""=[\t\n\f\r ]*+(?:"[^">]*+>|'[^'>]*+>)""")
+_BEFORE_VALUE = frozenset(b"=\t\n\f\r ")
 # Elements that never stay open, or that the next of their kind closes.
 _NOT_NESTING = frozenset(
     b"area base br col embed hr img input link meta param source track wbr "
@@ -208,7 +210,7 @@ def _end_tags(begins: np.ndarray, octets: np.ndarray) -> int:
 
 
 def _may_nest(begins: np.ndarray, octets: np.ndarray, tags: int) -> bool:
-    """Whether STEPS_MAX might be exceeded, were every start tag an open element: an end tag need not close any."""
+    """Whether STEPS_MAX might be exceeded if no start tag is ever closed: an end tag need not close any."""
     return tags * tags > STEPS_MAX and (tags - _end_tags(begins, octets)) * tags > STEPS_MAX
 
 
@@ -220,13 +222,38 @@ def _ends_tags(content: bytes, step: int) -> bool:
 def _may_compare(content: bytes, octets: np.ndarray) -> bool:
     """Whether the attributes of tags might have to be compared more than ATTRIBUTE_PAIRS_MAX times.
 
-    A tag ends at the first `>` that no quoted value hides, so it lies within a stretch between two `>`.
+    No tag goes on behind a sure end, so each lies within a stretch between two of them.
     """
-    if _separators(octets) ** 2 <= ATTRIBUTE_PAIRS_MAX:
-        return False
-    if _HIDING.search(content):
-        return True
-    return sum(_separators(part) ** 2 for part in _stretches(octets, _SHORT_TAG_BYTES)) > ATTRIBUTE_PAIRS_MAX
+    pairs = 0
+    for begin, end in pairwise([*_sure_ends(content), len(content)]):
+        most = (end - begin) // ATTRIBUTE_BYTES
+        if most > 2 * _STRETCH_BYTES // ATTRIBUTE_BYTES:
+            most = min(most, _separators(octets[begin:end]))
+        pairs += most * most
+    return pairs > ATTRIBUTE_PAIRS_MAX
+
+
+def _sure_ends(content: bytes) -> Iterator[int]:
+    """0, then every _STRETCH_BYTES or so a `>` that no quoted value hides, wherever tags may begin.
+
+    A quoted value begins behind `=` and goes on until the same quote; so the
+    last quote of either kind before the `>` must not stand behind a `=`.
+    """
+    sure = tries = 0
+    yield sure
+    end = content.find(b">", _STRETCH_BYTES)
+    while end >= 0:
+        if _opens(content, content.rfind(b'"', sure, end)) or _opens(content, content.rfind(b"'", sure, end)):
+            tries += 1
+        else:
+            yield end
+            sure, tries = end, 0
+        end = content.find(b">", end + (1 if 0 < tries < _TRIES_MAX else _STRETCH_BYTES))
+
+
+def _opens(content: bytes, quote: int) -> bool:
+    """Whether a quote (-1: there is none) may begin a value: it stands behind `=`, or behind a blank."""
+    return quote > 0 and content[quote - 1] in _BEFORE_VALUE
 
 
 def _stretches(octets: np.ndarray, least: int) -> list[np.ndarray]:

@@ -55,6 +55,10 @@ SHAPES = {
     "end tags in comments": (b"<div><!--</div>-->" * 10_000, Judgement.EXCESSIVE),
     "options": (b"<select>" + b"<option>" * 20_000, Judgement.APART),
     "quoted end": (b"<p " + b"".join(b'a%d=">" ' % number for number in range(11_000)), Judgement.APART),
+    "quoted end behind blanks": (
+        b"<p " + b"".join(b"a%d = '>' " % number for number in range(11_000)),
+        Judgement.APART,
+    ),
     # harmless
     "small": (b"<div>" * 1000, Judgement.SAFE),
     "ordinary": (ORDINARY * 500, Judgement.SAFE),

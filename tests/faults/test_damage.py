@@ -122,3 +122,23 @@ def test_ballast_is_taken_and_freed(site: Site, directory: Path) -> None:
     repaired = command("check", "--dir", directory, "--repair")
     assert repaired.returncode == 0 and "freed 1 MiB of ballast" in repaired.stdout
     assert not ballast.exists()
+
+
+def newest_log(directory: Path) -> Path:
+    return max(directory.glob("p0/store/*.log"))
+
+
+def test_a_torn_tail_of_the_store_is_cut(site: Site, directory: Path) -> None:
+    """What a power cut leaves behind the last whole record: reported, and the crawl goes on."""
+    log = newest_log(directory)
+    log.write_bytes(log.read_bytes() + bytes(range(256)) * 20)
+    ended = crawl(directory, site.web.seed, *settings(*SMALL))
+    assert ended.code == 0 and "5120 bytes of a torn tail cut off" in ended.err, ended.err
+    assert command("check", "--dir", directory).returncode == 0
+
+
+def test_damage_in_the_middle_of_the_store_is_refused(site: Site, directory: Path) -> None:
+    log = newest_log(directory)
+    flip(log, log.stat().st_size // 3)
+    ended = crawl(directory, site.web.seed, *settings(*SMALL))
+    assert ended.code == 3 and "store" in ended.err and ended.err.count("\n") == 1, ended

@@ -30,18 +30,18 @@ from crawler.clock import SystemClock
 from crawler.config import Config, convert
 from crawler.directory import CrawlDirectory
 from crawler.errands import Sink
-from crawler.errors import ConfigError, NoSeedError
+from crawler.errors import ConfigError, NoSeedError, UsageError
+from crawler.exchange import Member
 from crawler.identity import Seeds, check_identity
 from crawler.process import Process
 from crawler.reader import Extractor
 from crawler.records import Errand, Extracted, Fetch
 from crawler.stages import Stages
+from crawler.topology import check_processes, topology
 
 log = logging.getLogger("crawler")
 
 HOSTS_IN_REPORT = 100
-REASONS_SHOWN = 5  # hosts named where not one page could be fetched
-_SUCCESSES = ("pages.fetched", "pages.empty", "pages.unchanged", "pages.truncated")
 PAGES_WAITING_MAX = 64  # pages kept for a slow consumer of `pages()`; then the crawl waits for it
 
 
@@ -117,7 +117,7 @@ def _named(group: str, name: str) -> Any:
 
 
 class Crawl:
-    """One crawl directory, crawled by this process.
+    """One crawl directory, crawled by this process; with `member`, as one of several.
 
     Entering opens the directory (DirectoryError if it is locked or damaged);
     leaving stops the crawl and closes it. `report` is
@@ -129,15 +129,17 @@ class Crawl:
         config: Config | Mapping[str, Any] | None = None,
         *,
         directory: str | Path = "crawl",
-        seeds: Iterable[str] = (),
+        seeds: Iterable[Any] = (),
         url_filter: UrlFilterHook | None = None,
         link_extractor: LinkExtractorHook | None = None,
         page_sink: PageSinkHook | None = None,
+        member: Member | None = None,
     ) -> None:
         self.config = config if isinstance(config, Config) else configure(config)
         self.directory = CrawlDirectory(Path(directory))
         self.report: dict[str, Any] = {}
         self.hooks = Hooks.of(self.config, Hooks(url_filter, link_extractor, page_sink))
+        self._member = member
         self._seeds = seeds
         self._running: asyncio.Task[Any] | None = None
 
@@ -146,11 +148,18 @@ class Crawl:
     async def __aenter__(self) -> Self:
         check_identity(self.config)
         self.directory.create()
+        name = "p0" if self._member is None else self._member.name
+        place = topology(self.config, self.directory.path, name)
+        if self._member is None and place.peers:
+            raise UsageError("crawler.Crawl is one process; `crawler crawl --processes N` starts several")
+        check_processes(self.config, self.directory)
         self.stages = Stages(
             self.config,
-            self.directory.process("p0"),
+            self.directory.process(name),
             self.directory.seed(),
             clock=SystemClock(),
+            name=name,
+            topology=place,
             url_filter=self.hooks.url_filter,
         )
         try:
@@ -164,7 +173,8 @@ class Crawl:
         """Make what needs the stages."""
         try:
             self.stages.reserve_ballast()
-            self.directory.save_config(self.config)
+            if not self._supervised:
+                self.directory.save_config(self.config)
         except BaseException:
             self.stages.close(clean=False)
             raise
@@ -173,20 +183,31 @@ class Crawl:
         self.process = Process(
             self.stages,
             pages_file=self.directory.pages_file,
-            seeds=self._seed_urls,
+            seeds=self._pieces(),
             sink=None if sink is None else lambda *fetched: _call(sink, _page(*fetched)),
             extractor=self._extractor(),
+            member=self._member,
         )
+        if self.process.exchange is not None:
+            await self.process.exchange.start()
         self._control = ControlServer(self.stages.directory, self._command)
         await self._control.start()
 
     async def __aexit__(self, *_: object) -> None:
         await self._control.close()
+        if self.process.exchange is not None:
+            await self.process.exchange.close()
         if self._running is not None and not self._running.done():  # an iteration of `pages` was left early
             self.stop("closed")
             await asyncio.wait({self._running})
         self.process.close()
         self.stages.close(clean=self.process.failure is None)
+
+    def _pieces(self) -> Iterable[list[str]]:
+        """The seeds in pieces; a supervisor has looked at them already."""
+        if self._supervised:
+            return self._seeds
+        return self._seed_urls
 
     def _extractor(self) -> Extractor | None:
         hook = self.hooks.link_extractor
@@ -207,22 +228,13 @@ class Crawl:
             await self.process.run()
         finally:
             self.report = self._build_report()
-            self.directory.save_report(self.report)
-        counters = self.stages.point.counters
-        if not self.process.stopped_on_purpose() and not any(counters[name] for name in _SUCCESSES):
-            raise NoSeedError(f"not one page could be fetched: {self._why_nothing()}")
+            if not self._supervised:
+                self.directory.save_report(self.report)
+        alone = self.process.exchange is None  # others may have fetched what this one could not
+        if alone and not self.process.stopped_on_purpose() and not report.any_success(self.report):
+            reasons = report.why_nothing(self.report, self._seed_urls.refused)
+            raise NoSeedError(f"not one page could be fetched: {reasons}")
         return self.report
-
-    def _why_nothing(self) -> str:
-        """What stood in the way of the seeds, in a few words."""
-        reasons = [f"{self._seed_urls.refused} seeds are no http(s) URLs"] if self._seed_urls.refused else []
-        for host in self.report["hosts"][:REASONS_SHOWN]:
-            cause = host["cause"].replace("_", " ") or ("no answer" if host["failures"] else "")
-            hint = " (--allow-network opens one)" if host["cause"] == "address_denied" else ""
-            reasons += [f"{host['host']}: {cause}{hint}"] if cause else []
-        outcomes = self.report["run"].get("pages", {})
-        reasons += [f"{name.replace('_', ' ')} {n}" for name, n in outcomes.items() if name != "retried"]
-        return "; ".join(reasons) or "nothing is left to do; `crawler status` tells more"
 
     async def pages(self) -> AsyncIterator[Page]:
         """Crawl, yielding each page once it is durable; the crawl waits for a slow consumer."""
@@ -244,6 +256,13 @@ class Crawl:
     def stop(self, reason: str = "stopped") -> None:
         """End the run soon: nothing new is taken, what is in flight is committed."""
         self.process.stop(reason)
+
+    @property
+    def _supervised(self) -> bool:
+        return self._member is not None and self._member.supervised
+
+    def kill(self) -> None:
+        """Nothing runs outside this process that would have to be ended."""
 
     def status(self) -> dict[str, Any]:
         """What is going on, as plain data."""
@@ -270,6 +289,7 @@ class Crawl:
                 "frontier": stages.frontier_counts(),
                 "hosts": list(stages.frontier.hosts(stages.clock.now(), HOSTS_IN_REPORT)),
                 "due": stages.due_counts(),
+                **({"splitter": stages.splitter_counts()} if stages.topology.peers else {}),
                 "why_slow": stages.frontier.why_slow(),
             },
             problems=stages.problems() if whole else ["not checked: the run failed"],

@@ -31,6 +31,7 @@ from crawler.pages.page_cache import PageCache
 from crawler.records import Errand, Extracted, Fetch, Link, LinkFlag, Outcome
 from crawler.report import iso_time
 from crawler.robots.cache import RobotsCache
+from crawler.splitter.inbox import Received
 from crawler.splitter.partition import Partition
 from crawler.storage.commit import Change
 from crawler.storage.kv import seal
@@ -55,6 +56,7 @@ _NO_FAILURE = {
     Outcome.GONE,
     Outcome.ROBOTS_DENIED,
 }
+_LOW_48 = (1 << 48) - 1
 _SITEMAP = int(LinkFlag.SITEMAP)  # plain, as the flags of an errand are: an IntFlag costs 1 us a test
 _KEPT_BY_REDIRECTS = LinkFlag.SEED | LinkFlag.SITEMAP | LinkFlag.FEED | LinkFlag.REQUISITE
 
@@ -97,8 +99,8 @@ class Harvest:
         pages: PageCache,
         robots: RobotsCache,
         partition: Partition | None = None,
-        outbox_caches: Sequence[ClockCache] = (),
-        own_index: int = 0,
+        outbox_cache: ClockCache | None = None,
+        me: str = "",
         trace: TraceWriter | None = None,
     ) -> None:
         self._config = config
@@ -112,8 +114,9 @@ class Harvest:
         self._pages = pages
         self._robots = robots
         self._partition = partition
-        self._outbox_caches = outbox_caches
-        self._own_index = own_index
+        self._outbox_cache = outbox_cache
+        self._me = me
+        self._peers = [] if partition is None else [name for name in partition.names if name != me]
         self._same_content = SameContent()
         self._trace = trace
 
@@ -251,7 +254,8 @@ class Harvest:
             for raw_url in extracted.repeats or extracted.hrefs
         )
         fingerprints = np.array([link.fingerprint for link in judged if not link.rule], np.uint64)
-        own = True if self._partition is None else self._partition.owners(fingerprints) == self._own_index
+        partition = self._partition
+        own = True if partition is None else partition.owners(fingerprints) == partition.index(self._me)
         trace.write_page(errand.host, fingerprints, np.logical_not(own))
 
     def _is_copy(self, errand: Errand, digest: bytes) -> bool:
@@ -311,21 +315,39 @@ class Harvest:
 
     def _widen(self, change: Change, base: str, location: str, flags: int) -> None:
         """Take a seed or its target into the scope, and keep the scope with the change."""
-        if self._intake.seed(location, flags, base=base).rule:
+        revision = self._intake.filter.revision
+        judged = self._intake.seed(location, flags, base=base)
+        if self._intake.filter.revision == revision:
             return
+        self._tell_scope(change, [judged.url])
         change.put(SCOPE_KEY, seal(_encode_json(self._intake.filter.scope.state())))
 
     def seeds(self, urls: Sequence[str]) -> Change:
         """The change for URLs given by the user (request forms)."""
         change = Change()
-        before = len(self._intake.filter.scope)
-        for url in urls:
-            self._intake.filter.widen(url)
-        if len(self._intake.filter.scope) > before:
-            change.put(SCOPE_KEY, seal(_encode_json(self._intake.filter.scope.state())))
+        self._tell_scope(change, self.widen(change, urls))
         change.count("urls.seeds", len(urls))
         self.links(change, urls[0], urls, "utf-8", 0, 0, int(LinkFlag.SEED))
         return change
+
+    def widen(self, change: Change, urls: Sequence[str]) -> list[str]:
+        """Take URLs into the scope, and keep it with the change; return those that made a difference."""
+        widening = [url for url in urls if self._intake.filter.widen(url)]
+        if widening:
+            change.put(SCOPE_KEY, seal(_encode_json(self._intake.filter.scope.state())))
+        return widening
+
+    def _tell_scope(self, change: Change, urls: Sequence[str]) -> None:
+        """Let all other processes know what the scope has grown by: through the outbox, as no link may be lost."""
+        if not urls or not self._peers:
+            return
+        notices = [
+            # Not the fingerprint of the link itself, else a compaction would keep one of the two.
+            Link(self._fingerprinter.fingerprint(url) ^ _LOW_48, url, flags=int(LinkFlag.SCOPE))
+            for url in urls
+        ]
+        change.foreign += [(peer, notices) for peer in self._peers]
+        change.count("splitter.scope_told", len(notices) * len(self._peers))
 
     def _admit(
         self, change: Change, accepted: Accepted, depth: int, via: int, flags: int, redirects: int
@@ -338,14 +360,13 @@ class Harvest:
         if self._partition is None:
             self._own(change, accepted.urls, fingerprints, depth, via, flags, redirects)
             return n
-        owners = self._partition.owners(fingerprints)
-        for owner in np.unique(owners).tolist():
-            of_owner = np.flatnonzero(owners == owner)
-            urls = [accepted.urls[i] for i in of_owner.tolist()]
-            if owner == self._own_index:
-                self._own(change, urls, fingerprints[of_owner], depth, via, flags, redirects)
+        for owner, places in self._partition.split(fingerprints).items():
+            urls = accepted.urls if len(places) == n else [accepted.urls[i] for i in places]
+            of_owner = fingerprints if len(places) == n else fingerprints[places]
+            if owner == self._me:
+                self._own(change, urls, of_owner, depth, via, flags, redirects)
             else:
-                self._foreign(change, owner, urls, fingerprints[of_owner], depth, via, flags, redirects)
+                self._foreign(change, owner, urls, of_owner, depth, via, flags, redirects)
         return n
 
     def _own(
@@ -375,7 +396,7 @@ class Harvest:
     def _foreign(
         self,
         change: Change,
-        owner: int,
+        owner: str,
         urls: Sequence[str],
         fingerprints: np.ndarray,
         depth: int,
@@ -383,24 +404,48 @@ class Harvest:
         flags: int,
         redirects: int,
     ) -> None:
-        missed = list(compress(count(), self._outbox_caches[owner].add_many(cache_keys(fingerprints))))
+        assert self._outbox_cache is not None
+        missed = list(compress(count(), self._outbox_cache.add_many(cache_keys(fingerprints))))
         change.count("urls.cache_hits", len(urls) - len(missed))
         change.count("urls.to_outbox", len(missed))
+        change.count("splitter.foreign", len(urls))
+        change.count("splitter.cache_hits", len(urls) - len(missed))
         if missed:
             values = fingerprints.tolist()
             links = [Link(values[i], urls[i], depth, via, redirects, flags) for i in missed]
             change.foreign.append((owner, links))
 
-    def received(self, links: Sequence[Link]) -> Change:
-        """The change for links that another process found on our hosts."""
+    def forget_sent(self) -> None:
+        """A peer has lost what it had: links that were sent to it must be sent again when they are met."""
+        if self._outbox_cache is not None:
+            self._outbox_cache.clear()
+
+    def received(self, received: Received) -> Change:
+        """The change for an entry of links that another process found on our hosts."""
         change = Change()
+        change.received = received
+        links = self._take_notices(change, received.links)
+        if not links:
+            return change
         change.count("urls.received", len(links))
+        if self._equivalences.proven:  # the sender may not know that two authorities are one
+            key = self._fingerprinter.fingerprint
+            links = [msgspec.structs.replace(link, fingerprint=key(link.url)) for link in links]
         fingerprints = np.array([link.fingerprint for link in links], np.uint64)
         missed = self._missed(fingerprints)
         change.count("urls.cache_hits", len(links) - len(missed))
         change.count("urls.to_due", len(missed))
         change.links += [links[i] for i in missed]
         return change
+
+    def _take_notices(self, change: Change, links: list[Link]) -> list[Link]:
+        """Widen the scope as an entry tells; return its links."""
+        notices = [link.url for link in links if link.flags & LinkFlag.SCOPE]
+        if not notices:
+            return links
+        self.widen(change, notices)
+        change.count("splitter.scope_heard", len(notices))
+        return [link for link in links if not link.flags & LinkFlag.SCOPE]
 
 
 def _line(errand: Errand, fetch: Fetch, extracted: Extracted | None, decision: Decision) -> bytes:

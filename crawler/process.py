@@ -23,6 +23,7 @@ from typing import Any
 from crawler.commands import Commands
 from crawler.errands import Errands, Sink
 from crawler.errors import StoreError
+from crawler.exchange import Exchange, Loops, Member
 from crawler.fetcher.client import Client
 from crawler.fetcher.guard import Guard
 from crawler.fetcher.resolver import Resolver
@@ -49,6 +50,7 @@ class Process:
         seeds: Iterable[list[str]] = (),
         sink: Sink | None = None,
         extractor: Extractor | None = None,
+        member: Member | None = None,
     ) -> None:
         self.stages = stages
         self.config = config = stages.config
@@ -82,6 +84,20 @@ class Process:
             wake=self._news.set,
             sink=sink,
         )
+        self.exchange = None if member is None else Exchange(stages, member, self._loops())
+
+    def _loops(self) -> Loops:
+        """These loops as the exchange with other processes sees them."""
+        return Loops(
+            queue=self.queue,
+            wake=self._news.set,
+            fail=self._fail,
+            idle=lambda: not self.busy() and bool(self.frontier.finished(self.clock.now())),
+            in_flight=lambda: len(self._tasks),
+            pages_ended=lambda: self.errands.pages_ended,
+            in_background=self._in_background,
+            worker=self._merger,
+        )
 
     # -- running -------------------------------------------------------------
 
@@ -98,6 +114,8 @@ class Process:
         try:
             await self._schedule()
             await self._drain()
+            if self.exchange is not None and self.failure is None:
+                await self.exchange.part(self.stopped_by)
         finally:
             watcher.cancel()
             committer.cancel()
@@ -159,6 +177,8 @@ class Process:
     def _room(self) -> int:
         """How many errands may begin now."""
         room = self.config.crawl.concurrency - len(self._tasks)
+        if self.exchange is not None:
+            return self.exchange.room(room)
         if limit := self.config.crawl.max_pages:
             room = min(room, limit - self.errands.pages_ended - len(self._tasks))
         return room
@@ -176,6 +196,8 @@ class Process:
 
     def _finished(self, now: float) -> str:
         """Why the crawl is over, "" while it is not."""
+        if self.exchange is not None:
+            return self.exchange.limit_reached or ("done" if self.exchange.ended and not self.busy() else "")
         limit = self.config.crawl.max_pages
         if limit and self.errands.pages_ended >= limit:
             return "max_pages"
@@ -192,6 +214,8 @@ class Process:
     async def _drain(self) -> None:
         """Let what is in flight end, for a while; then commit what there is."""
         reach("stopping")
+        if self.exchange is not None and not self.exchange.ended:
+            self.exchange.close_doors()
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=STOP_GRACE)
         for task in self._tasks:
@@ -210,7 +234,7 @@ class Process:
             if crawl.max_time and self.clock.now() - self.started >= crawl.max_time:
                 self.stop("max_time")
             wire = self.point.counters["bytes.wire"] - self.stages.counters_before["bytes.wire"]
-            if crawl.max_bytes and wire >= crawl.max_bytes:
+            if self.exchange is None and crawl.max_bytes and wire >= crawl.max_bytes:
                 self.stop("max_bytes")
 
     def _look_at_disk(self) -> None:
@@ -260,6 +284,8 @@ class Process:
             return False
         await self._in_writer(self._write_group, group)
         self.point.committed(group)
+        if self.exchange is not None:
+            self.exchange.committed()
         self._news.set()
         return True
 

@@ -29,6 +29,7 @@ class LinkFlag(IntFlag):
     REQUISITE = 8  # needed to show a page (image, style, script); its own links are not taken
     REDIRECT = 16  # the target of a redirect; `redirects` counts the chain so far
     REFRESH = 32  # a known page fetched again
+    SCOPE = 64  # no link, but word to another process that the scope has grown by this URL
 
 
 class Link(msgspec.Struct, frozen=True, gc=False, array_like=True):

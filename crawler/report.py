@@ -21,6 +21,26 @@ from typing import Any
 from crawler import __version__
 
 _NO_COUNTERS: dict[str, Any] = {"pages": {}, "bytes": {}, "urls": {}, "robots": {}}  # sections that are always there
+SUCCESSES = ("fetched", "empty", "unchanged", "truncated")  # outcomes that show that something could be fetched
+
+REASONS_SHOWN = 5  # hosts named where not one page could be fetched
+
+
+def any_success(report: Mapping[str, Any]) -> bool:
+    """Whether the crawl of a report has ever fetched a page."""
+    return any(report.get("pages", {}).get(name) for name in SUCCESSES)
+
+
+def why_nothing(report: Mapping[str, Any], refused: int) -> str:
+    """What stood in the way of the seeds, in a few words; `refused` of them were no URLs."""
+    reasons = [f"{refused} seeds are no http(s) URLs"] if refused else []
+    for host in report.get("hosts", [])[:REASONS_SHOWN]:
+        cause = host["cause"].replace("_", " ") or ("no answer" if host["failures"] else "")
+        hint = " (--allow-network opens one)" if host["cause"] == "address_denied" else ""
+        reasons += [f"{host['host']}: {cause}{hint}"] if cause else []
+    outcomes = report.get("run", {}).get("pages", {})
+    reasons += [f"{name.replace('_', ' ')} {n}" for name, n in outcomes.items() if name != "retried"]
+    return "; ".join(reasons) or "nothing is left to do; `crawler status` tells more"
 
 
 def iso_time(instant: float) -> str:
@@ -47,6 +67,24 @@ def conservation(counters: Mapping[str, int], due: Mapping[str, int], todo: int,
             due["pending"] + due["known"] + due["new"],
         ),
         "new = done + todo + parked": (due["new"], c("urls.done", 0) + todo + parked),
+    }
+    return [f"{law}: {left} != {right}" for law, (left, right) in laws.items() if left != right]
+
+
+def splitter_conservation(counters: Mapping[str, int], splitter: Mapping[str, int]) -> list[str]:
+    """The laws of the links between processes that do not hold; `splitter` is empty in a crawl of one process."""
+    if not splitter:
+        return []
+    c = counters.get
+    laws = {
+        "to_outbox + scope_told = sent + waiting + repeated": (
+            c("urls.to_outbox", 0) + splitter["scope_told"],
+            splitter["sent"] + splitter["waiting"] + splitter["repeated"],
+        ),
+        "received + scope_heard = applied": (
+            c("urls.received", 0) + splitter["scope_heard"],
+            splitter["applied"],
+        ),
     }
     return [f"{law}: {left} != {right}" for law, (left, right) in laws.items() if left != right]
 

@@ -25,12 +25,16 @@ from crawler.harvest import EQUIVALENCES_KEY, SCOPE_KEY, Harvest
 from crawler.pages.captures import record_key
 from crawler.pages.page_cache import PageCache
 from crawler.records import Link
-from crawler.report import conservation
+from crawler.report import conservation, splitter_conservation
 from crawler.robots.cache import RobotsCache
+from crawler.splitter.inbox import Inbox
+from crawler.splitter.outbox import Outbox
+from crawler.splitter.partition import Partition
 from crawler.storage.commit import Change, CommitPoint
 from crawler.storage.faults import reach
 from crawler.storage.files import Lock, reserve
 from crawler.storage.kv import KeyValue, LevelStore, scan_prefix, unseal
+from crawler.topology import Topology, keep_table
 from crawler.urlfilter.intake import Intake
 from crawler.urlfilter.rules import Scope, UrlFilter
 from crawler.urls.clock_cache import ClockCache
@@ -47,8 +51,9 @@ CLEAN_KEY = b"m/clean"  # present from a clean end until the next opening
 class Stages:
     """Everything that lies in `DIR/<name>`, under its lock.
 
-    `seed` is the crawl's 16 secret bytes. With `restore`, pages whose stored
-    copy turns out to be gone become URLs to do again.
+    `seed` is the crawl's 16 secret bytes, `topology` says who else crawls (None:
+    nobody). With `restore`, pages whose stored copy turns out to be gone become
+    URLs to do again.
 
     Raises:
         DirectoryError: the folder is locked, damaged, or of another seed.
@@ -62,6 +67,7 @@ class Stages:
         *,
         clock: Clock,
         name: str = "p0",
+        topology: Topology | None = None,
         url_filter: Callable[[str], bool] | None = None,
         restore: bool = True,
     ) -> None:
@@ -69,6 +75,7 @@ class Stages:
         self.directory = directory
         self.clock = clock
         self.name = name
+        self.topology = topology or Topology(name, Partition.equal_ranges([name]))
         directory.mkdir(parents=True, exist_ok=True)
         self.lock = Lock(directory / "node.lock", name)
         try:
@@ -86,6 +93,7 @@ class Stages:
         )
         if store.mended:
             log.error("store: %s", store.mended)
+        keep_table(store, self.topology.partition)
         urls = config.urls
         self.equivalences = Equivalences(load_json(store, EQUIVALENCES_KEY))
         self.fingerprinter = Fingerprinter(
@@ -124,12 +132,17 @@ class Stages:
             registrable_domain=registrable_domain,
             concurrency=config.crawl.concurrency,
             rng=random.Random(),
+            processes=len(self.topology.names),
         )
-        self.frontier.open(clock.now(), clean=self._note_opening())
+        clean = self._note_opening()
+        self.frontier.open(clock.now(), clean=clean)
+        self._open_splitter(clean or config.store.durability == "power")
         self.point = CommitPoint(
             store,
             pages=self.pages,
             due=self.due,
+            outbox=self.outbox,
+            inbox=self.inbox,
             group_entries_max=config.store.group_entries_max,
             sync=config.store.durability == "power",
         )
@@ -158,8 +171,20 @@ class Stages:
             frontier=self.frontier,
             pages=self.pages,
             robots=self.robots,
+            partition=self.topology.partition if self.topology.peers else None,
+            outbox_cache=ClockCache(config.cache.bits) if self.topology.peers else None,
+            me=self.name,
             trace=self.trace,
         )
+
+    def _open_splitter(self, whole: bool) -> None:
+        """Open the queues to and from other processes. `whole` is False if the tail of the outbox may be lost."""
+        topology, splitter = self.topology, self.config.splitter
+        self.outbox: Outbox | None = None
+        self.inbox: Inbox | None = None
+        if topology.peers:
+            self.outbox = Outbox(self.store, topology.peers, splitter, random.SystemRandom(), clean=whole)
+            self.inbox = Inbox(self.store, topology.partition, topology.me, topology.peers, splitter)
 
     def _open_trace(self) -> TraceWriter:
         """A new trace in the process's folder: links as they enter the host splitter."""
@@ -280,13 +305,39 @@ class Stages:
     def problems(self) -> list[str]:
         """Laws of counting that do not hold, [] if all do. Only when nothing is in flight."""
         frontier = self.frontier_counts()
-        return conservation(self.point.counters, self.due_counts(), frontier["todo"], frontier["parked"])
+        counters = self.point.counters
+        problems = conservation(counters, self.due_counts(), frontier["todo"], frontier["parked"])
+        return problems + splitter_conservation(counters, self.splitter_counts())
 
     def frontier_counts(self) -> dict[str, int]:
         """URLs to do (those in flight among them), parked in all and by rule, hosts by state."""
         counts = self.frontier.counters()
         parked = sum(n for name, n in counts.items() if name.startswith("parked_"))
         return counts | {"todo": counts["todo"] + counts["in_flight"], "parked": parked}
+
+    def splitter_counts(self) -> dict[str, Any]:
+        """What crossed between processes since the crawl began; empty for a crawl of one process.
+
+        `sent`, `waiting` and `repeated` (left out of a long queue) add up to all
+        links ever put into the outbox; `batches` and `bytes` were confirmed.
+        """
+        if self.outbox is None or self.inbox is None:
+            return {}
+        outbox, count = self.outbox, self.point.counters
+        foreign, accepted = count["splitter.foreign"], count["urls.accepted"]
+        return {
+            "sent": outbox.sent,
+            "waiting": outbox.links,
+            "repeated": outbox.repeated,
+            "batches": outbox.sent_entries,
+            "bytes": outbox.sent_bytes,
+            "applied": self.inbox.applied,
+            "local": accepted - foreign,
+            "foreign": foreign,
+            "cache_hits": count["splitter.cache_hits"],
+            "scope_told": count["splitter.scope_told"],
+            "scope_heard": count["splitter.scope_heard"],
+        }
 
     def due_counts(self) -> dict[str, Any]:
         """What the DUE has seen since the crawl began, and its estimate of URLs lost to collisions."""

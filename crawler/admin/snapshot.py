@@ -18,7 +18,7 @@ def rates(before: Mapping[str, int], after: Mapping[str, int], seconds: float) -
 
 
 def merge(parts: list[Mapping[str, Any]]) -> dict[str, Any]:
-    """Add up mappings of the same shape: numbers are summed, other values taken from the first that has them."""
+    """Add up mappings of the same shape: numbers are summed, lists joined, other values taken from the first."""
     merged: dict[str, Any] = {}
     for part in parts:
         for name, value in part.items():
@@ -26,6 +26,8 @@ def merge(parts: list[Mapping[str, Any]]) -> dict[str, Any]:
                 merged[name] = merge([merged.get(name, {}), value])
             elif isinstance(value, int | float) and not isinstance(value, bool):
                 merged[name] = merged.get(name, 0) + value
+            elif isinstance(value, list):
+                merged[name] = [*merged.get(name, []), *value]
             else:
                 merged.setdefault(name, value)
     return merged

@@ -65,7 +65,7 @@ def _seeds(args: argparse.Namespace) -> Iterator[str]:
 def run(config: Config, args: argparse.Namespace, seeds: Iterator[str]) -> dict[str, Any]:
     """Crawl in this process, or under a supervisor if several are asked for; return the report."""
     try:
-        return _run_one(config, args, seeds)
+        return (_supervise if config.crawl.processes > 1 else _run_one)(config, args, seeds)
     finally:
         if args.report is not None:
             _copy_report(CrawlDirectory(args.dir).report_file, args.report)
@@ -99,6 +99,27 @@ def _run_one(config: Config, args: argparse.Namespace, seeds: Iterator[str]) -> 
     return uvloop.run(_crawl(config, args, seeds))
 
 
+def _supervise(config: Config, args: argparse.Namespace, seeds: Iterator[str]) -> dict[str, Any]:
+    from crawler.supervisor import Supervisor
+
+    level, json_log = options.log_level(args), args.log_format == "json"
+    return asyncio.run(_watch(Supervisor(config, args.dir, seeds, level=level, json_log=json_log), args))
+
+
+async def _watch(supervisor: Any, args: argparse.Namespace) -> dict[str, Any]:
+    from crawler.cli.progress import show
+
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, _Stopper(supervisor, args.dir))
+    shown = asyncio.create_task(show(supervisor, "none" if args.quiet else args.progress))
+    try:
+        return await supervisor.run()
+    finally:
+        shown.cancel()
+        await asyncio.gather(shown, return_exceptions=True)
+
+
 async def _crawl(config: Config, args: argparse.Namespace, seeds: Iterator[str]) -> dict[str, Any]:
     from crawler.api import Crawl
     from crawler.cli.progress import show
@@ -127,6 +148,7 @@ class _Stopper:
         if self._asked:
             import os
 
+            self._crawl.kill()
             os._exit(130)
         self._asked = True
         print(f"stopping; go on later with: crawler crawl --dir {self._directory}", file=sys.stderr)

@@ -118,14 +118,25 @@ class _JsonFormatter(logging.Formatter):
 
 def set_up_log(args: argparse.Namespace, log_file: Path | None = None) -> None:
     """Send the log to standard error, and to `log_file` whatever the verbosity."""
-    plain = logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s")
+    send_log(log_level(args), log_file, json=args.log_format == "json")
+
+
+def log_level(args: argparse.Namespace) -> int:
+    """What is shown of the log on standard error."""
+    return logging.ERROR if args.quiet else logging.DEBUG if args.verbose else logging.WARNING
+
+
+def send_log(level: int, log_file: Path | None = None, *, json: bool = False, process: str = "") -> None:
+    """Send the log from `level` on to standard error, and to `log_file`; `process` names one of several."""
+    name = f" {process}" if process else ""
+    plain = logging.Formatter(f"%(asctime)s{name} %(levelname)s %(name)s: %(message)s")
     shown = logging.StreamHandler(sys.stderr)
-    shown.setFormatter(_JsonFormatter() if args.log_format == "json" else plain)
-    shown.setLevel(logging.ERROR if args.quiet else logging.DEBUG if args.verbose else logging.WARNING)
+    shown.setFormatter(_JsonFormatter() if json else plain)
+    shown.setLevel(level)
     root = logging.getLogger("crawler")
     root.handlers = [shown]
     root.propagate = False
-    root.setLevel(logging.DEBUG if args.verbose else logging.INFO)
+    root.setLevel(min(level, logging.INFO))
     if log_file is not None:
         kept = logging.FileHandler(log_file, encoding="utf-8", delay=True)
         kept.setFormatter(plain)

@@ -2,17 +2,23 @@
 
 import asyncio
 import sys
-from typing import Any
+import time
+from typing import Any, Protocol
 
 from crawler.admin import snapshot
-from crawler.api import Crawl
 
 LIVE_INTERVAL = 0.5
 PLAIN_INTERVAL = 5.0
 HOSTS_SHOWN = 12
 
 
-async def show(crawl: Crawl, mode: str) -> None:
+class Shown(Protocol):
+    """A crawl, or the supervisor of one."""
+
+    def status(self) -> dict[str, Any]: ...
+
+
+async def show(crawl: Shown, mode: str) -> None:
     """Show progress until cancelled. `mode` is auto, plain or none."""
     if mode == "none":
         return
@@ -25,23 +31,31 @@ async def show(crawl: Crawl, mode: str) -> None:
 class _Rates:
     """Pages and bytes per second since the last look."""
 
-    def __init__(self, crawl: Crawl) -> None:
+    def __init__(self, crawl: Shown) -> None:
         self._crawl = crawl
-        self._at = crawl.stages.clock.now()
-        self._counters = dict(crawl.stages.point.counters)
+        self._at = time.monotonic()
+        self._counters = _counters(crawl.status())
 
-    def take(self) -> dict[str, float]:
-        now, counters = self._crawl.stages.clock.now(), dict(self._crawl.stages.point.counters)
+    def take(self, status: dict[str, Any]) -> dict[str, float]:
+        now, counters = time.monotonic(), _counters(status)
         made = snapshot.rates(self._counters, counters, now - self._at)
         self._at, self._counters = now, counters
         return made
 
 
-async def _plain(crawl: Crawl) -> None:
+def _counters(status: dict[str, Any]) -> dict[str, int]:
+    return {
+        "pages.fetched": status.get("pages", {}).get("fetched", 0),
+        "bytes.wire": status.get("bytes", {}).get("wire", 0),
+    }
+
+
+async def _plain(crawl: Shown) -> None:
     rates = _Rates(crawl)
     while True:
         await asyncio.sleep(PLAIN_INTERVAL)
-        print(line(crawl.status(), rates.take()), file=sys.stderr, flush=True)
+        status = crawl.status()
+        print(line(status, rates.take(status)), file=sys.stderr, flush=True)
 
 
 def line(status: dict[str, Any], rates: dict[str, float]) -> str:
@@ -55,15 +69,16 @@ def line(status: dict[str, Any], rates: dict[str, float]) -> str:
     )
 
 
-async def _live(crawl: Crawl) -> None:
+async def _live(crawl: Shown) -> None:
     from rich.console import Console
     from rich.live import Live
 
-    rates = _Rates(crawl)
+    rates, started = _Rates(crawl), time.monotonic()
     console = Console(stderr=True)
     with Live(console=console, auto_refresh=False, transient=True) as live:
         while True:
-            live.update(screen(crawl.status(), rates.take(), crawl.stages.clock.now() - crawl.process.started), refresh=True)
+            status = crawl.status()
+            live.update(screen(status, rates.take(status), time.monotonic() - started), refresh=True)
             await asyncio.sleep(LIVE_INTERVAL)
 
 

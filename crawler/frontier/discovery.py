@@ -464,6 +464,11 @@ class Frontier:
             return "done"
         return "patience" if instant > now + self._config.crawl.patience else ""
 
+    def hosts_with_work(self) -> int:
+        """Hosts that have something to do and are not silenced (2 ms for a million hosts)."""
+        hosts = self._hosts
+        return int(((hosts.array("todo") > 0) & ((hosts.array("flags") & SILENCED) == 0)).sum())
+
     def set_rate(self, rate: float) -> None:
         """This process's share of the rate from now on, in starts per second; 0 = no limit."""
         self._rate.rate = rate

@@ -234,14 +234,14 @@ class Rate:
     """Even spacing of starts; 0 means no limit."""
 
     def __init__(self, rate: float) -> None:
-        self.rate = rate
-        self._next = 0.0
+        self.rate = rate  # may change at any time; what is next follows at once
+        self._spent_at = 0.0  # the latest start, as if all had been evenly spaced
 
     def ready_at(self) -> float:
         """The instant from which the next start is allowed."""
-        return self._next if self.rate else 0.0
+        return self._spent_at + 1.0 / self.rate if self.rate and self._spent_at else 0.0
 
     def spend(self, now: float) -> None:
         """One request starts."""
         if self.rate:
-            self._next = max(self._next, now - RATE_SLACK) + 1.0 / self.rate
+            self._spent_at = max(self.ready_at(), now - RATE_SLACK)

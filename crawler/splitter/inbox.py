@@ -28,7 +28,7 @@ from msgspec import Meta
 
 from crawler.config import SplitterConfig
 from crawler.errors import DamageError
-from crawler.records import Link
+from crawler.records import Link, LinkFlag
 from crawler.splitter.partition import Partition
 from crawler.splitter.wire import NotOwnedError, ProtocolError, decode_entry
 from crawler.storage.kv import Batch, KeyValue, seal, unseal
@@ -140,8 +140,9 @@ class Inbox:
 
     def _refuse_foreign(self, peer: str, links: list[Link]) -> None:
         fingerprints = np.array([link.fingerprint for link in links], dtype=np.uint64)
-        foreign = np.flatnonzero(self._partition.owners(fingerprints) != self._me)
-        if len(foreign):
+        foreign = np.flatnonzero(self._partition.owners(fingerprints) != self._me).tolist()
+        foreign = [place for place in foreign if not links[place].flags & LinkFlag.SCOPE]  # these go to all
+        if foreign:
             raise NotOwnedError(
                 f"splitter: {peer} sends {links[foreign[0]].url!r:.200}, which is not owned here"
             )

@@ -29,6 +29,7 @@ from crawler.config import SplitterConfig
 from crawler.errors import ConfigError, CrawlerError
 from crawler.splitter.partition import check_name
 from crawler.splitter.session import Backoff, Common, Dialler, Doorkeeper, Listener, State
+from crawler.storage.faults import reach
 
 logger = logging.getLogger(__name__)
 
@@ -181,6 +182,7 @@ class _Connection(asyncio.Protocol):
         try:
             if data and not transport.is_closing():
                 transport.write(data)
+                self._reached()
             if self.session.ending is not None:
                 self._close(transport)
                 return
@@ -189,6 +191,12 @@ class _Connection(asyncio.Protocol):
             transport.abort()
             return
         self._set_timer()
+
+    def _reached(self) -> None:
+        """A crash test may end the process here."""
+        if step := self.session.step:
+            self.session.step = ""
+            reach(step)
 
     def _close(self, transport: asyncio.Transport) -> None:
         """Close once the last words are out; a peer that does not take them is cut off."""

@@ -56,6 +56,7 @@ from crawler.splitter.wire import (
     Welcome,
     encode_frame,
 )
+from crawler.storage.faults import reach
 
 _BATCH_BYTES = 64 << 10  # of entries in one frame: a few, so that frames cost little and none is long
 
@@ -153,6 +154,7 @@ class _Session:
         self._out = bytearray()
         self._heard_at = now
         self._told_at = now  # when counters were last sent
+        self.step = ""  # what the bytes to send begin or end, as a fault point of `storage.faults`
         self._deadline = now + common.config.handshake_timeout  # of the handshake; infinity after it
 
     # -- input ------------------------------------------------------------------------------------
@@ -341,6 +343,7 @@ class Dialler(_Session):
                 size += len(entries[count])
                 count += 1
             self._send(Entries(first, entries[:count]))
+            self.step = "entries sent"
             first, entries = first + count, entries[count:]
 
     def _ended(self) -> None:
@@ -414,6 +417,7 @@ class Listener(_Session):
                 return
             if verdict is Verdict.QUEUED:
                 self._resyncing = False
+                reach("entries accepted")
 
     def _ask_again(self) -> None:
         """Ask once; what was on the way meanwhile has the same gap."""
@@ -440,6 +444,8 @@ class Listener(_Session):
             super()._tell(now)
             return
         self._told_at = now
+        if self.common.inbox.durable(self.peer) > self._durable_told:
+            self.step = "acks sent"
         self._durable_told = self.common.inbox.durable(self.peer)
         self._send(Ack(self._durable_told, self.common.crawlwide.counters_for(self.peer)))
 

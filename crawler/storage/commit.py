@@ -16,7 +16,7 @@ was acknowledged, and all of it is done again from the last commit.
 """
 
 from collections import Counter, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Protocol
 
 import msgspec
@@ -53,23 +53,39 @@ class LinksLog(Participant, Protocol):
     def sync(self) -> None: ...
 
 
+class Outgoing(Participant, Protocol):
+    """The outbox: links for other processes."""
+
+    def write(self, items: Iterable[tuple[str, Sequence[Link]]]) -> None: ...
+
+
+class Incoming(Participant, Protocol):
+    """The inbox: what other processes have sent."""
+
+    def write(self, items: Iterable[Any]) -> None: ...
+
+
 class Change:
     """What one result asks to be written; itself a batch, so stages can put keys into it.
 
     `captures` go to the page cache, `links` to the DUE (they missed the CLOCK
-    cache), `foreign` to the outbox of a peer. `counts` are added to the
+    cache), `foreign` to the outbox of a peer; `received` is the entry of a
+    peer that the change applies. `counts` are added to the
     durable counters, `after` is called once all is durable. `sync` asks for a
     synced batch even where the crawl's durability does without.
     """
 
-    __slots__ = ("after", "captures", "counts", "foreign", "line", "links", "operations", "sync")
+    __slots__ = (
+        "after", "captures", "counts", "foreign", "line", "links", "operations", "received", "sync",
+    )  # fmt: skip
 
     def __init__(self, *, sync: bool = False) -> None:
         self.sync = sync
         self.operations: list[tuple[bytes, bytes | None]] = []
         self.captures: list[Any] = []
         self.links: list[Link] = []
-        self.foreign: list[tuple[int, list[Link]]] = []
+        self.foreign: list[tuple[str, list[Link]]] = []
+        self.received: Any = None
         self.counts: dict[str, int] = {}
         self.line: bytes = b""
         self.after: list[Callable[[], None]] = []
@@ -98,8 +114,8 @@ class CommitPoint:
         *,
         pages: Archive,
         due: LinksLog,
-        outbox: Participant | None = None,
-        inbox: Participant | None = None,
+        outbox: Outgoing | None = None,
+        inbox: Incoming | None = None,
         group_entries_max: int,
         sync: bool,
     ) -> None:
@@ -146,6 +162,10 @@ class CommitPoint:
             if self._sync:
                 self._due.sync()
         reach("synced")
+        if self._outbox is not None:
+            self._outbox.write([foreign for change in group for foreign in change.foreign])
+        if self._inbox is not None:
+            self._inbox.write([change.received for change in group if change.received is not None])
 
     def _write_batch(self, group: Sequence[Change]) -> None:
         batch = self._store.batch(sync=self._sync or any(change.sync for change in group))

@@ -1,0 +1,180 @@
+"""One process of `crawler crawl --processes N`, as the supervisor's child.
+
+    python -m crawler.worker FD
+
+FD is one end of a socket pair. The supervisor writes one JSON object a line:
+first `Start`, then {"addresses": {name: port}} whenever ports become known,
+{"stop": reason}; the end of the stream means that the supervisor is gone. The
+child writes {"port": n}, {"ended": true} when it knows of the end of the crawl,
+{"status": ...} every `STATUS_INTERVAL`, and at last {"report": ...}.
+"""
+
+import asyncio
+import itertools
+import logging
+import signal
+import socket
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from crawler.config import convert
+from crawler.errors import CrawlerError
+from crawler.exchange import Member
+from crawler.identity import SEEDS_AT_ONCE
+from crawler.storage.commit import Change
+
+STATUS_INTERVAL = 0.5  # seconds between two words on progress
+MESSAGE_BYTES_MAX = 64 << 20
+LOOPBACK = "127.0.0.1"
+
+
+class Start(msgspec.Struct):
+    """What a child is told first. `seeds_file` holds canonical seeds of this run, one a line; "" = none."""
+
+    config: dict[str, Any]
+    directory: str
+    name: str
+    crawl: str
+    run: str
+    ports: dict[str, int]
+    seeds_file: str = ""
+    ended: bool = False
+    level: int = logging.WARNING
+    json_log: bool = False
+
+
+def main(argv: list[str]) -> int:
+    """Crawl as the supervisor says; the exit codes are those of `crawler crawl`."""
+    import gc
+
+    import uvloop
+
+    gc.freeze()
+    gc.set_threshold(100_000, 20, 50)  # many short-lived objects, few cycles
+    try:
+        return uvloop.run(_work(socket.socket(fileno=int(argv[0]))))
+    except CrawlerError as error:
+        print(f"crawler: {' '.join(str(error).split())}", file=sys.stderr)
+        return error.exit_code
+
+
+async def _work(link: socket.socket) -> int:
+    reader, writer = await asyncio.open_connection(sock=link, limit=MESSAGE_BYTES_MAX)
+    start = msgspec.json.decode(await reader.readline(), type=Start)
+    await _Child(start, reader, writer).run()
+    return 0
+
+
+class _Child:
+    """The crawl of one process, and what is said about it."""
+
+    def __init__(self, start: Start, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        from crawler.cli.options import send_log
+
+        self._start = start
+        self._reader, self._writer = reader, writer
+        directory = Path(start.directory)
+        send_log(start.level, directory / "crawler.log", json=start.json_log, process=start.name)
+        self._config = convert(start.config)
+
+    async def run(self) -> None:
+        from crawler.api import Crawl
+
+        start = self._start
+        member = Member(
+            name=start.name,
+            crawl=start.crawl,
+            addresses=_addresses(start),
+            run=start.run,
+            ended=start.ended,
+            supervised=True,
+        )
+        seeds = OwnSeeds(Path(start.seeds_file)) if start.seeds_file else None
+        async with Crawl(self._config, directory=start.directory, seeds=seeds or (), member=member) as crawl:
+            if seeds is not None:
+                seeds.enter(crawl)
+            asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, crawl.stop, "signal")
+            asyncio.get_running_loop().add_signal_handler(signal.SIGINT, crawl.stop, "signal")
+            self._exchange = crawl.process.exchange
+            self._say({"port": self._exchange.address[1]})
+            tasks = [asyncio.create_task(self._listen(crawl)), asyncio.create_task(self._tell(crawl))]
+            try:
+                report = await crawl.run()
+            finally:
+                for task in tasks:
+                    task.cancel()
+                await asyncio.gather(*tasks, return_exceptions=True)
+        self._say({"report": report})
+        self._writer.close()
+        await self._writer.wait_closed()
+
+    def _say(self, message: dict[str, Any]) -> None:
+        self._writer.write(msgspec.json.encode(message) + b"\n")
+
+    async def _listen(self, crawl: Any) -> None:
+        """Do what the supervisor says until it is gone."""
+        while line := await self._reader.readline():
+            message = msgspec.json.decode(line)
+            for name, port in message.get("addresses", {}).items():
+                if name != self._start.name:
+                    self._exchange.peers.set_address(name, (LOOPBACK, port))
+            if reason := message.get("stop"):
+                crawl.stop(reason)
+        crawl.stop("supervisor gone")
+
+    async def _tell(self, crawl: Any) -> None:
+        """Say how it goes, and when the crawl is over."""
+        told = False
+        while True:
+            if self._exchange.ended and not told:
+                told = True
+                self._say({"ended": True})
+            self._say({"status": crawl.status()})
+            await self._writer.drain()
+            await asyncio.sleep(STATUS_INTERVAL)
+
+
+def _addresses(start: Start) -> dict[str, tuple[str, int]]:
+    from crawler.topology import process_names
+
+    names = process_names(convert(start.config))
+    return {name: (LOOPBACK, start.ports.get(name, 0)) for name in names if name != start.name}
+
+
+class OwnSeeds:
+    """The seeds of a run that this process owns, in pieces; the scope learns all of them, as it is one for all."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._crawl: Any = None
+
+    def enter(self, crawl: Any) -> None:
+        """Let the scope of `crawl` span all seeds before anything is fetched, else links would be dropped."""
+        self._crawl = crawl
+        if crawl.config.crawl.scope == "any":
+            return
+        for urls in self._pieces():
+            change = Change()
+            crawl.stages.harvest.widen(change, urls)
+            crawl.process.queue(change)
+
+    def __iter__(self) -> Iterator[list[str]]:
+        stages = self._crawl.stages
+        for urls in self._pieces():
+            own = stages.topology.partition.split(stages.fingerprinter.fingerprints(urls)).get(
+                stages.name, []
+            )
+            yield [urls[place] for place in own]
+
+    def _pieces(self) -> Iterator[list[str]]:
+        with self._path.open(encoding="ascii") as file:
+            while piece := list(itertools.islice(file, SEEDS_AT_ONCE)):
+                yield [line.rstrip("\n") for line in piece]
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))

@@ -1,4 +1,4 @@
-"""`crawler check`: everything of one process read and compared, and the repairs that lose nothing silently."""
+"""`crawler check`: everything of one process read and compared, and what opening it mended."""
 
 from pathlib import Path
 

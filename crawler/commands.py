@@ -82,6 +82,7 @@ class Commands:
             answer["captures"] = [_plain_capture(capture) for capture in stages.pages.captures(fingerprint)]
         answer["known"] = record is not None or stages.due.contains(fingerprint)
         if record is None:
+            answer |= stages.frontier.entry(request_form)
             answer["waiting"] = stages.frontier.explain(request_form, stages.clock.now())
         return answer
 

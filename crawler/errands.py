@@ -132,7 +132,9 @@ class Errands:
             log.exception("cannot read %s; its links are lost. Please report this page", errand.url)
             return None
 
-    async def _deliver(self, change: Change, errand: Errand, fetch: Fetch, extracted: Extracted | None) -> None:
+    async def _deliver(
+        self, change: Change, errand: Errand, fetch: Fetch, extracted: Extracted | None
+    ) -> None:
         """Give the page to the sink once it is durable."""
         assert self.sink is not None
         committed = asyncio.get_running_loop().create_future()
@@ -220,7 +222,9 @@ class Errands:
         request = Request(
             url=errand.url,
             addresses=(errand.address,) if errand.address else (),
-            keep_alive=min(self._frontier.gap(errand) + config.fetch.keep_alive_extra, config.fetch.keep_alive_max),
+            keep_alive=min(
+                self._frontier.gap(errand) + config.fetch.keep_alive_extra, config.fetch.keep_alive_max
+            ),
         )
         if self._overrides:
             self._override(request, errand)

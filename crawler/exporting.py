@@ -33,7 +33,9 @@ def write(
     if form == "mirror":
         mirror.write_mirror(archives, path, select, report=problems.append)
     elif form == "wacz":
-        now = max((capture.fetched_at for archive in archives for _, capture in archive.all_captures()), default=0.0)
+        now = max(
+            (capture.fetched_at for archive in archives for _, capture in archive.all_captures()), default=0.0
+        )
         wacz.write_wacz(archives, path, select, now=now, report=problems.append)
     elif form == "parquet":
         export.write_parquet(archives, path)

@@ -185,6 +185,8 @@ class Process:
 
     def _errand_done(self, task: "asyncio.Task[None]") -> None:
         self._tasks.discard(task)
+        if self.errands.sink is not None:  # it ends behind its commit, whose news has gone already
+            self._news.set()
         if not task.cancelled() and (error := task.exception()) is not None:
             self._fail(error)
 

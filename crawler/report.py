@@ -20,8 +20,8 @@ from typing import Any
 
 from crawler import __version__
 
+_NO_COUNTERS: dict[str, Any] = {"pages": {}, "bytes": {}, "urls": {}, "robots": {}}  # sections that are always there
 SUCCESSES = ("fetched", "empty", "unchanged", "truncated")  # outcomes that show that something could be fetched
-
 
 REASONS_SHOWN = 5  # hosts named where not one page could be fetched
 
@@ -135,8 +135,9 @@ def build(
         "seconds": round(ended - started, 3),
         "stopped_by": stopped_by,
         "processes": processes,
+        **_NO_COUNTERS,
         **nested(counters),
-        "run": nested(run_counters),
+        "run": {**_NO_COUNTERS, **nested(run_counters)},
         **sections,
         "cpu_seconds": round(cpu_seconds(), 3),
         "peak_rss_bytes": peak_rss_bytes(),

@@ -23,6 +23,8 @@ REQUEST_BYTES_MAX = 1 << 20
 ANSWER_BYTES_MAX = 64 << 20
 TIMEOUT = 30.0  # seconds; every answer is made from memory or a few reads
 
+NOBODY = object()  # the answer where no process runs
+
 Handler = Callable[[dict[str, Any]], Awaitable[Any]]
 
 
@@ -77,8 +79,8 @@ class ControlServer:
             return msgspec.json.encode({"ok": False, "error": str(error), "code": code})
 
 
-def ask(folder: Path, command: str, **arguments: Any) -> Any | None:
-    """Ask the process that runs in `folder`; None if none answers there.
+def ask(folder: Path, command: str, **arguments: Any) -> Any:
+    """Ask the process that runs in `folder`; NOBODY if none answers there.
 
     Raises:
         CrawlerError: the process refused, with its reason.
@@ -92,11 +94,11 @@ def ask(folder: Path, command: str, **arguments: Any) -> Any | None:
             with link.makefile("rb") as answers:
                 line = answers.readline(ANSWER_BYTES_MAX)
     except (FileNotFoundError, ConnectionError, NotADirectoryError):
-        return None
+        return NOBODY
     except TimeoutError as error:
         raise DirectoryError(f"{folder}: the running process does not answer") from error
     if not line:
-        return None
+        return NOBODY
     answer = msgspec.json.decode(line)
     if not answer["ok"]:
         failure = CrawlerError(answer["error"])

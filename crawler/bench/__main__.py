@@ -1,14 +1,15 @@
 """`python -m crawler.bench cache|due`."""
 
-import argparse
 import sys
 
 from crawler.bench import cache, due
+from crawler.cli.parsing import Parser
+from crawler.errors import CrawlerError
 
 
 def main(_command: str, argv: list[str]) -> int:
     """Run the benchmark that `argv` names and return its exit code."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="crawler bench", description="measure a part against its references"
     )
     commands = parser.add_subparsers(dest="command", required=True)
@@ -21,4 +22,8 @@ def main(_command: str, argv: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    raise SystemExit(main("bench", sys.argv[1:]))
+    try:
+        sys.exit(main("bench", sys.argv[1:]))
+    except CrawlerError as error:
+        print(f"crawler: {error}", file=sys.stderr)
+        sys.exit(error.exit_code)

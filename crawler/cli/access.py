@@ -16,10 +16,10 @@ def ask(path: Path, request: dict[str, Any]) -> list[Any]:
 
 
 def _ask_one(directory: CrawlDirectory, name: str, request: dict[str, Any]) -> Any:
-    from crawler.admin.control import ask
+    from crawler.admin.control import NOBODY, ask
 
     answer = ask(directory.process(name), **request)
-    if answer is not None:
+    if answer is not NOBODY:
         return answer
     from crawler.commands import Commands
 

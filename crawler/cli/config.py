@@ -30,7 +30,7 @@ def _check(file: Path | None) -> int:
     return 0
 
 
-def _show(args) -> int:  # noqa: ANN001
+def _show(args) -> int:
     layers = options.layers(args, CrawlDirectory(args.dir))
     config = layers.config()
     for section in msgspec.structs.fields(Config):

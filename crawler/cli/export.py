@@ -47,15 +47,15 @@ def _export(args: argparse.Namespace) -> list[str]:
 
 def _write(args: argparse.Namespace, path: Path) -> list[str]:
     """Have the running process write, or open the directory and write here."""
-    from crawler.admin.control import ask
+    from crawler.admin.control import NOBODY, ask
 
     directory = CrawlDirectory(args.dir)
     directory.require()
     request: dict[str, Any] = {"format": args.format, "path": str(path), "with_noarchive": args.with_noarchive}
     names = directory.process_names()
     answers = [ask(directory.process(name), "export", **request) for name in names]
-    if any(answer is not None for answer in answers):
-        return [problem for answer in answers if answer is not None for problem in answer["problems"]]
+    if any(answer is not NOBODY for answer in answers):
+        return [problem for answer in answers if answer is not NOBODY for problem in answer["problems"]]
     return _write_at_rest(directory, names, args, path)
 
 

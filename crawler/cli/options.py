@@ -9,8 +9,9 @@ import argparse
 import logging
 import sys
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
+from crawler.cli.parsing import Parser
 from crawler.config import Config, Layers, environment_overrides, read_file
 from crawler.directory import CrawlDirectory
 from crawler.errors import UsageError
@@ -43,16 +44,9 @@ FLAGS: tuple[tuple[str, str, str | None, str], ...] = (
 )
 
 
-class _Parser(argparse.ArgumentParser):
-    """A parser whose errors are one line, as those of all else."""
-
-    def error(self, message: str) -> NoReturn:
-        raise UsageError(f"{message}; `{self.prog} --help` lists the flags")
-
-
 def parser(command: str, description: str, example: str) -> argparse.ArgumentParser:
     """A parser with the common flags and an example at its end."""
-    made = _Parser(
+    made = Parser(
         prog=f"crawler {command}",
         description=description,
         epilog=f"example:\n  {example}",

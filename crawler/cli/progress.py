@@ -9,6 +9,7 @@ from crawler.admin import snapshot
 
 LIVE_INTERVAL = 0.5
 PLAIN_INTERVAL = 5.0
+HOSTS_SHOWN = 12
 
 
 class Shown(Protocol):
@@ -82,20 +83,49 @@ async def _live(crawl: Shown) -> None:
 
 
 def screen(status: dict[str, Any], rates: dict[str, float], elapsed: float) -> Any:
-    """The live screen: totals above, hosts with what they wait for below."""
+    """The live screen: totals above, hosts with what they wait for below; 20 lines of 80 columns at most."""
     from rich.console import Group
-    from rich.table import Table
     from rich.text import Text
 
+    head = Text(no_wrap=True, overflow="ellipsis")
+    head.append(f"{_clock(elapsed)}  {rates['pages']:,.1f} pages/s  {rates['bytes'] / 1e6:.2f} MB/s", style="bold")
+    return Group(head, _totals(status), Text(), _hosts(status["waiting"]))
+
+
+def _clock(elapsed: float) -> str:
     minutes, seconds = divmod(int(elapsed), 60)
-    head = Text(f"{minutes:d}:{seconds:02d}  {line(status, rates)}", style="bold")
-    outcomes = ", ".join(f"{name} {n:,}" for name, n in sorted(status.get("pages", {}).items()))
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{seconds:02d}" if hours else f"{minutes}:{seconds:02d}"
+
+
+def _totals(status: dict[str, Any]) -> Any:
+    from rich.table import Table
+
+    pages, urls, frontier = status.get("pages", {}), status.get("urls", {}), status["frontier"]
+    others = sorted(((n, name) for name, n in pages.items() if name != "fetched" and n), reverse=True)
+    rows = {
+        "fetched": f"{pages.get('fetched', 0):,} pages, {status.get('bytes', {}).get('wire', 0) / 1e6:,.1f} MB",
+        "others": ", ".join(f"{name.replace('_', ' ')} {n:,}" for n, name in others) or "none",
+        "links": f"{urls.get('links', 0):,} found, {status['due']['new']:,} new URLs",
+        "to do": f"{frontier['todo']:,} on {frontier['hosts']:,} hosts, "
+        f"{frontier['in_flight']:,} in flight, {frontier['parked']:,} parked",
+    }
+    table = Table.grid(padding=(0, 2))
+    table.add_column(style="dim", no_wrap=True)
+    table.add_column(no_wrap=True, overflow="ellipsis")
+    for name, text in rows.items():
+        table.add_row(name, text)
+    return table
+
+
+def _hosts(hosts: list[dict[str, Any]]) -> Any:
+    """The hosts with most to do."""
+    from rich.table import Table
+
     table = Table(box=None, pad_edge=False, header_style="dim")
-    table.add_column("host", no_wrap=True)
-    table.add_column("to do", justify="right", no_wrap=True)
-    table.add_column("state", no_wrap=True)
-    table.add_column("ready in", justify="right", no_wrap=True)
-    for host in status["waiting"][:12]:
-        wait = host["wait"]
-        table.add_row(host["host"], f"{host['todo']:,}", host["state"], f"{wait:.1f} s" if wait > 0 else "now")
-    return Group(head, Text(outcomes, style="dim"), table)
+    for title, justify in (("host", "left"), ("to do", "right"), ("state", "left"), ("ready in", "right")):
+        table.add_column(title, justify=justify, no_wrap=True, overflow="ellipsis")  # type: ignore[arg-type]
+    for host in sorted(hosts, key=lambda host: -host["todo"])[:HOSTS_SHOWN]:
+        ready = f"{host['wait']:.1f} s" if host["todo"] and host["wait"] > 0 else ""
+        table.add_row(host["host"], f"{host['todo']:,}", host["state"].replace("_", " "), ready)
+    return table

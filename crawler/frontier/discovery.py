@@ -26,6 +26,7 @@ back-off, the commit of its last result. What a URL must, the URL does: its own
 retry instant. `next_wakeup` names the next instant at which `take` may succeed.
 """
 
+import itertools
 import random
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -35,6 +36,7 @@ import numpy as np
 
 from crawler.config import Config, Overrides
 from crawler.frontier import queues
+from crawler.frontier.budget import RULES
 from crawler.frontier.host_queue import FrontHost
 from crawler.frontier.hosts import NO_ORDER, SILENCED, HostFlag, Place
 from crawler.frontier.intake import Intake
@@ -46,6 +48,8 @@ from crawler.frontier.visits import ASK_AGAIN, Visits
 from crawler.frontier.workbench import Workbench
 from crawler.records import Errand, Fetch, Link, Task
 from crawler.storage.kv import Batch, KeyValue
+
+EXPLAINED_MAX = 100_000  # entries of a queue that are read for one explanation
 
 # Kinds of a verdict of robots.txt.
 ALLOWED, DENIED, FETCH, WAIT = "allowed", "denied", "fetch", "wait"
@@ -506,6 +510,23 @@ class Frontier:
     def explain(self, url: str, now: float) -> dict[str, Any]:
         """What a URL's host waits for."""
         return self._report.explain(url, now)
+
+    def entry(self, url: str) -> dict[str, Any]:
+        """How a URL stands in its host's queues; {} if it is in none, or behind the first `EXPLAINED_MAX`."""
+        name, tail = queues.split_url(url)
+        key = self._registry.host_key(name).to_bytes(8, "big")
+        for queue, prefix in (("to do", queues.TODO_PREFIX), ("parked", queues.PARKED_PREFIX)):
+            found = queues.read_queue(self._store, prefix + key, 0)
+            for order, entry in itertools.islice(found, EXPLAINED_MAX):
+                if entry.tail == tail:
+                    return {
+                        "queue": queue,
+                        "parked_by": RULES[entry.rule],
+                        "depth": queues.order_depth(order),
+                        "tries": entry.attempt,
+                        "retry_at": entry.retry_at,
+                    }
+        return {}
 
     def hosts(self, now: float, limit: int) -> Iterator[dict[str, Any]]:
         """Up to `limit` hosts for the status, those of the front first."""

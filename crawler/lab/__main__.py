@@ -8,7 +8,8 @@ import argparse
 import importlib
 import sys
 
-from crawler.errors import CrawlerError
+from crawler.cli.parsing import Parser
+from crawler.errors import CrawlerError, UsageError
 
 # Command -> (module, one line).
 COMMANDS = {
@@ -32,10 +33,9 @@ def main(_command: str, argv: list[str]) -> int:
         print(_usage())
         return 0
     if argv[0] not in COMMANDS:
-        print(f"crawler: no lab command {argv[0]!r}\n\n{_usage()}", file=sys.stderr)
-        return 2
+        raise UsageError(f"no lab command {argv[0]!r}; `crawler lab --help` lists them")
     module = importlib.import_module(COMMANDS[argv[0]][0])
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog=f"crawler lab {argv[0]}",
         description=module.__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,

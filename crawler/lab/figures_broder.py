@@ -28,7 +28,7 @@ SYNTHETIC = "synthetic trace of the link-locality model"
 LINKS, LINKS_QUICK = 10_000_000, 1_000_000
 
 STYLES: dict[str, dict[str, Any]] = {
-    "INFINITE": {"color": "#999999", "ls": "--"},
+    "INFINITE": {"color": "#999999", "ls": "--", "zorder": 5},
     "MIN": {"color": "#000000"},
     "LRU": {"color": "#0072B2", "marker": "o"},
     "CLOCK": {"color": "#D55E00", "marker": "^"},
@@ -183,8 +183,8 @@ def relative_miss_rates(stuff: Material, kind: str, number: int) -> Drawing:
         ["policy", "bits", "relative_miss_rate"],
         _rows(policies, BITS, curves),
         stuff.caption(threads, kind)
-        + f", {threads} threads. STATIC is not charged for loading, so it falls below 1"
-        " and out of the picture.",
+        + f", {threads} threads. STATIC leaves the picture above 2; it falls below 1"
+        " since loading it is free.",
     )
 
 
@@ -320,7 +320,7 @@ def caches_a_thread(stuff: Material, kind: str = "full") -> Drawing:
 def fitted_model(stuff: Material) -> Drawing:
     """Section 7, third question: the link-locality model fitted to a trace."""
     threads = stuff.threads[0]
-    trace = stuff.trace(threads)
+    trace = stuff.trace(threads).head(link_locality.FIT_LINKS)
     fit = link_locality.fit(trace, threads=0 if stuff.own else threads, seed=stuff.seed + 1)
     names, curves = ["trace", "fitted model"], [fit.measured, fit.fitted]
     bits = range(len(fit.measured))
@@ -337,7 +337,7 @@ def fitted_model(stuff: Material) -> Drawing:
         figure,
         ["curve", "bits", "miss_rate"],
         _rows(names, bits, curves),
-        f"{stuff.caption(threads, 'full')}, {fit.threads} threads. Fitted: {fit.describe()}.",
+        f"{trace.name}, {len(trace.links):,} requests, {fit.threads} threads. Fitted: {fit.describe()}.",
     )
 
 

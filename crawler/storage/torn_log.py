@@ -96,7 +96,7 @@ def _damaged_at(data: bytes) -> int:
 
 
 def record_begins_after(data: bytes, damage: int) -> bool:
-    """Whether a right FULL or FIRST fragment stands anywhere in the block of `damage` behind it, or in a later block."""
+    """Whether a right FULL or FIRST fragment stands behind `damage`, in its block or a later one."""
     block_end = min(len(data), (damage // BLOCK_BYTES + 1) * BLOCK_BYTES)
     if any(_begins(data, offset) for offset in range(damage + 1, block_end)):
         return True
@@ -117,7 +117,7 @@ def _block_holds_one(data: bytes, offset: int) -> bool:
 
 
 def cut_torn_tail(store: Path) -> str:
-    """Cut the tail of the newest log of a LevelDB that refuses to open; what was done, "" if that is not the trouble.
+    """Cut the torn tail of the newest log of a LevelDB; what was done, "" if it has none.
 
     Raises:
         StoreError: the disk failed.

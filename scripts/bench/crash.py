@@ -36,38 +36,39 @@ from tests.faults.harness import (  # noqa: E402
 )
 
 HOSTS = 200
-SEGMENT_BYTES = 200_000  # a few hundred pages
+# Segments of a few hundred pages; a flush of the DUE after 200 links, so that flushes and merges are many.
+SMALL = ("--set", "pages.segment_bytes=200000", "--set", "due.buffer_entries_max=200")
 FAULTS = [
     "seeds loading:1",
     "fetch begun:200",
-    "record appended:30",
-    "segment begun:2",
-    "synced:40",
-    "batch written:40",
-    "committed:40",
+    "record appended:20",
+    "synced:20",
+    "batch written:20",
+    "committed:20",
     "links written:10",
     "links synced:10",
-    "flush joined:4",
-    "flush written:4",
-    "flush renamed:4",
-    "flush ran:4",
-    "flush committed:4",
-    "flush done:4",
+    "stopping:1 --max-pages 300",
+    "closing:1 --max-pages 300",
+    "segment begun:2",
+    "segment rolled:1",
+    "flush joined:2",
+    "flush written:2",
+    "flush renamed:2",
+    "flush ran:2",
+    "flush committed:2",
+    "flush done:2",
     "compaction written:1",
     "compaction renamed:1",
-    "compaction ran:2",
+    "compaction ran:1",
     "compaction committed:1",
-    "run unlinked:2",
+    "run unlinked:1",
     "compaction done:1",
+    "fetch begun:900",
+    "record appended:40",
+    "batch written:40",
+    "committed:40",
     "flush during compaction:1",
     "compaction during flush:1",
-    "segment rolled:2",
-    "stopping:1 --max-pages 500",
-    "closing:1 --max-pages 500",
-    "fetch begun:1500",
-    "record appended:90",
-    "batch written:90",
-    "committed:90",
 ]
 PLANTED = {
     "page-before-links": ["committed:40"] * 5,
@@ -76,9 +77,9 @@ PLANTED = {
 
 
 def named_points(folder: Path, pages: int) -> tuple[Judgement, int]:
-    segments = ("--set", f"pages.segment_bytes={SEGMENT_BYTES}")
-    with TreeWeb(folder, pages, hosts=HOSTS) as web:
-        kills = run_with_kills(web, folder / "crawl", FAULTS, *segments)
+    with TreeWeb(folder, pages, "--fanout", "4", hosts=HOSTS) as web:
+        kills = run_with_kills(web, folder / "crawl", FAULTS, *SMALL)
+        assert len(kills) == len(FAULTS), f"{len(kills)} kills: the crawl was over too soon"
         return judge(web, folder / "crawl", kills), len(kills)
 
 

@@ -18,7 +18,9 @@ def test_scopes(tmp_path: Path) -> None:
         for scope in ("prefix", "host", "domain", "any"):
             web.asked.clear()
             crawl(tmp_path / scope, web.url("/dir/", "a.localhost"), "--scope", scope)
-            spans[scope] = {(asked.host, asked.path) for asked in web.asked if asked.path.endswith(("in", "out"))}
+            spans[scope] = {
+                (asked.host, asked.path) for asked in web.asked if asked.path.endswith(("in", "out"))
+            }
     assert spans["prefix"] == {("a.localhost", "/dir/in")}
     assert spans["host"] == {(host, path) for host in hosts[:2] for path in ("/dir/in", "/out")}
     assert spans["domain"] == {(host, path) for host in hosts[:3] for path in ("/dir/in", "/out")}
@@ -27,7 +29,9 @@ def test_scopes(tmp_path: Path) -> None:
 
 def test_redirects_of_a_seed_widen_the_scope(tmp_path: Path) -> None:
     """The crawl goes where the user's URL leads; a redirect of another page widens nothing."""
-    with Web({"b.localhost/": page("/more", "/away"), "b.localhost/away": redirect("http://c.localhost/")}) as web:
+    with Web(
+        {"b.localhost/": page("/more", "/away"), "b.localhost/away": redirect("http://c.localhost/")}
+    ) as web:
         web.routes["a.localhost/"] = redirect(web.url("/", "b.localhost"), 301)
         web.routes["b.localhost/away"] = redirect(web.url("/", "c.localhost"))
         crawl(tmp_path, web.url("/", "a.localhost"))
@@ -73,8 +77,15 @@ def test_refreshes_feeds_and_robots_directives(tmp_path: Path) -> None:
             "/": page("/nofollow", "/noindex", "/noarchive", "/feed"),
             "/nofollow": page("/hidden", head="<meta name=robots content=nofollow>"),
             "/noindex": (200, {"X-Robots-Tag": "noindex"}, page("/found", text="noindex")),
-            "/noarchive": page("/", head='<meta name="crawler" content="noarchive"><meta http-equiv=refresh content="0;url=/next">'),
-            "/feed": (200, {"Content-Type": "application/rss+xml"}, "<rss><item><link>/item</link></item></rss>"),
+            "/noarchive": page(
+                "/",
+                head='<meta name="crawler" content="noarchive"><meta http-equiv=refresh content="0;url=/next">',
+            ),
+            "/feed": (
+                200,
+                {"Content-Type": "application/rss+xml"},
+                "<rss><item><link>/item</link></item></rss>",
+            ),
         }
     ) as web:
         crawl(tmp_path, web.url())
@@ -159,7 +170,11 @@ def test_overrides_reach_the_request(tmp_path: Path) -> None:
         '[[override]]\nmatch = "*.localhost"\ntotal_timeout = 30\ndepth = 1\n'
     )
     with Web({"/robots.txt": "User-agent: *\nDisallow: /private"}) as web:
-        web.routes |= {"/": page("/private"), "/private": page(text="x" * 5000), "/long": page(text="x" * 5000)}
+        web.routes |= {
+            "/": page("/private"),
+            "/private": page(text="x" * 5000),
+            "/long": page(text="x" * 5000),
+        }
         seeds = [web.url(path, host) for host in ("a.localhost", "b.localhost") for path in ("/", "/long")]
         crawl(tmp_path / "crawl", "--config", config, *seeds)
         assert "/private" in web.paths("b.localhost") and "/private" not in web.paths("a.localhost")

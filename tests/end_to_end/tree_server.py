@@ -10,7 +10,9 @@ line to the log when it is answered:
     <begin> <end> <address, or name with --names> <path> <status>
 
 Options make hosts slow (--delay), limit them (--per-minute: 429 beyond, with
-Retry-After) or let them be down between two instants (--down HOST:FROM:TO,
+Retry-After; --window: what counts as a minute), give each a robots.txt (--robots,
+| ends a line; pages then link to /forbidden...), name them hostN.localhost, all on
+one address (--names), or let them be down between two instants (--down HOST:FROM:TO,
 seconds since the start).
 """
 
@@ -77,8 +79,7 @@ class Site:
         children = range(first, min(first + options.fanout, options.pages))
         links = "".join(f'<a href="{self._url(child)}">{child}</a>' for child in children)
         robots = f'<a href="{self._url(n, "forbidden")}">no</a>' if options.robots else ""
-        padding = " " * options.padding
-        return f"<!doctype html><title>{n}</title><p>page {n} of the tree</p>{links}{robots}{padding}".encode()
+        return f"<!doctype html><title>{n}</title><p>page {n} of the tree</p>{links}{robots}".encode()
 
     def _url(self, page: int, folder: str = "") -> str:
         options = self.options
@@ -128,7 +129,9 @@ def _host_of(head: bytes) -> str:
 async def serve(options: argparse.Namespace) -> None:
     loop = asyncio.get_running_loop()
     if not options.port:
-        first = await loop.create_server(lambda: Connection(site), "127.0.0.1" if options.names else address(0), 0)
+        first = await loop.create_server(
+            lambda: Connection(site), "127.0.0.1" if options.names else address(0), 0
+        )
         options.port = first.sockets[0].getsockname()[1]
         taken = 1
     else:
@@ -141,7 +144,9 @@ async def serve(options: argparse.Namespace) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--pages", type=int, required=True)
     parser.add_argument("--hosts", type=int, default=5)
     parser.add_argument("--fanout", type=int, default=10)
@@ -149,10 +154,9 @@ def main() -> None:
     parser.add_argument("--log", required=True)
     parser.add_argument("--delay", type=float, default=0.0)
     parser.add_argument("--per-minute", type=int, default=0)
-    parser.add_argument("--window", type=float, default=60.0, help="seconds that --per-minute takes for a minute")
-    parser.add_argument("--names", action="store_true", help="links name hostN.localhost, all on 127.0.0.1")
-    parser.add_argument("--robots", default="", help="body of every robots.txt, | for a line's end; pages link to /forbiddenN")
-    parser.add_argument("--padding", type=int, default=0, help="bytes added to every page")
+    parser.add_argument("--window", type=float, default=60.0)
+    parser.add_argument("--names", action="store_true")
+    parser.add_argument("--robots", default="")
     parser.add_argument("--down", action="append", default=[])
     asyncio.run(serve(parser.parse_args()))
 

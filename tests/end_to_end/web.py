@@ -42,7 +42,7 @@ class Web:
         class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
 
-            def do_GET(self) -> None:  # noqa: N802
+            def do_GET(self) -> None:
                 web._answer(self)
 
             def log_message(self, *_: Any) -> None:
@@ -53,7 +53,9 @@ class Web:
         self.port = self._server.server_address[1]
 
     def __enter__(self) -> "Web":
-        threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
+        threading.Thread(
+            target=self._server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True
+        ).start()
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -65,7 +67,9 @@ class Web:
 
     def paths(self, host: str = "") -> list[str]:
         """What was asked but robots.txt, in order, of one host or all."""
-        return [asked.path for asked in self.asked if asked.path != "/robots.txt" and host in ("", asked.host)]
+        return [
+            asked.path for asked in self.asked if asked.path != "/robots.txt" and host in ("", asked.host)
+        ]
 
     def _answer(self, handler: BaseHTTPRequestHandler) -> None:
         path = handler.path

@@ -6,6 +6,7 @@ pages stored in the WARC files, by FastWARC.
 
 import os
 import random
+import resource
 import signal
 import subprocess
 import sys
@@ -97,21 +98,25 @@ def start(
     *arguments: str,
     fault: str = "",
     module: Sequence[str] = ("crawler",),
-    preexec: Any = None,
+    file_bytes_max: int = 0,
 ) -> "subprocess.Popen[str]":
-    """Start `crawler crawl` on `directory`; with `fault` ("point:n") it ends itself by SIGKILL there."""
+    """Start `crawler crawl` on `directory`; with `fault` ("point:n") it ends itself by SIGKILL there.
+
+    With `file_bytes_max` no file may grow beyond that: writes fail, as on a full disk.
+    """
     assert not fault or fault.partition(":")[0] in POINTS, fault
     environ = {**os.environ, "PYTHONPATH": str(ROOT), "CRAWLER_FAULT": fault}
-    command = [sys.executable, "-m", *module, "crawl", "--dir", str(directory), *arguments]
-    return subprocess.Popen(
-        command,
+    process = subprocess.Popen(
+        [sys.executable, "-m", *module, "crawl", "--dir", str(directory), *arguments],
         cwd=ROOT,
         env=environ,
-        preexec_fn=preexec,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
     )
+    if file_bytes_max:
+        resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (file_bytes_max, resource.RLIM_INFINITY))
+    return process
 
 
 class Ended(NamedTuple):
@@ -138,12 +143,13 @@ def settings(*more: str) -> tuple[str, ...]:
     return (
         "--scope", "any", "--allow-network", "127.0.0.0/8", "--delay", "0", "--delay-factor", "0",
         "--robots", "ignore", "--depth", "1000", "--pages-per-host", "100000000",
-        "--pages-per-domain", "100000000", "--concurrency", str(CONCURRENCY), "--progress", "none", "-q", *more,
+        "--pages-per-domain", "100000000", "--concurrency", str(CONCURRENCY), "--progress", "none", "-q",
+        *more,
     )  # fmt: skip
 
 
 def judge(web: TreeWeb, directory: Path, kills: Sequence[float] = ()) -> Judgement:
-    """Compare what was asked and what was stored with the truth; `kills` are the instants of the kills, in order."""
+    """Compare what was asked and what was stored with the truth; `kills` are the instants of the kills."""
     truth = {f"/{n}" for n in range(web.pages)}
     again = _refetches(web, kills)
     stored, torn = _stored(directory)
@@ -228,7 +234,7 @@ def run_with_kills(
 def run_with_random_kills(
     web: TreeWeb, directory: Path, count: int, pause: float, rng: random.Random
 ) -> list[float]:
-    """Crawl, killed `count` times at random instants at most `pause` seconds after its start, then to the end."""
+    """Crawl, killed `count` times within `pause` seconds of its start, then to the end."""
     kills = []
     for _ in range(count):
         process = start(directory, web.seed, *settings())

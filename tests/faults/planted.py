@@ -1,7 +1,8 @@
-"""`python -m tests.faults.planted BUG crawl ...`: the crawler with a bug planted, to see the crash tests fail.
+"""`python -m tests.faults.planted BUG crawl ...`: the crawler with a bug planted, to see the tests fail.
 
 page-before-links    a page's record is committed at once, its links a group later
 no-truncation        WARC files are not cut to their committed lengths when they are opened
+no-room-for-runs     no bug, but a disk that refuses the first three run files
 """
 
 import sys
@@ -11,7 +12,7 @@ from crawler.storage import commit
 
 
 def page_before_links() -> None:
-    """Put the links of every change into a change of their own behind it: a crash between the two loses them."""
+    """Put the links of every change into a change of their own behind it: a crash between loses them."""
     add = commit.CommitPoint.add
 
     def add_in_two(self: commit.CommitPoint, change: commit.Change) -> None:

@@ -1,4 +1,4 @@
-"""What a directory at rest may suffer: lost and damaged files are found, named, and mended where that loses nothing."""
+"""A directory at rest: lost and damaged files are found, named, and mended where that loses nothing."""
 
 import os
 import shutil
@@ -40,7 +40,9 @@ def directory(site: Site, tmp_path: Path) -> Path:
 def command(*arguments: str | Path) -> "subprocess.CompletedProcess[str]":
     environ = {**os.environ, "PYTHONPATH": str(ROOT)}
     words = [sys.executable, "-m", "crawler", *map(str, arguments)]
-    return subprocess.run(words, cwd=ROOT, env=environ, capture_output=True, text=True, timeout=120)
+    return subprocess.run(
+        words, cwd=ROOT, env=environ, capture_output=True, text=True, timeout=120, check=False
+    )
 
 
 def segments(directory: Path) -> list[Path]:
@@ -79,7 +81,9 @@ def test_pages_of_a_lost_segment_are_fetched_again(site: Site, directory: Path, 
 def test_repair_says_what_it_did(directory: Path) -> None:
     segments(directory)[1].unlink()
     repaired = command("check", "--dir", directory, "--repair")
-    assert repaired.returncode == 0 and "pages whose copies are gone are to be fetched again" in repaired.stdout
+    assert (
+        repaired.returncode == 0 and "pages whose copies are gone are to be fetched again" in repaired.stdout
+    )
     assert command("check", "--dir", directory).returncode == 0
 
 
@@ -118,3 +122,23 @@ def test_ballast_is_taken_and_freed(site: Site, directory: Path) -> None:
     repaired = command("check", "--dir", directory, "--repair")
     assert repaired.returncode == 0 and "freed 1 MiB of ballast" in repaired.stdout
     assert not ballast.exists()
+
+
+def newest_log(directory: Path) -> Path:
+    return max(directory.glob("p0/store/*.log"))
+
+
+def test_a_torn_tail_of_the_store_is_cut(site: Site, directory: Path) -> None:
+    """What a power cut leaves behind the last whole record: reported, and the crawl goes on."""
+    log = newest_log(directory)
+    log.write_bytes(log.read_bytes() + bytes(range(256)) * 20)
+    ended = crawl(directory, site.web.seed, *settings(*SMALL))
+    assert ended.code == 0 and "5120 bytes of a torn tail cut off" in ended.err, ended.err
+    assert command("check", "--dir", directory).returncode == 0
+
+
+def test_damage_in_the_middle_of_the_store_is_refused(site: Site, directory: Path) -> None:
+    log = newest_log(directory)
+    flip(log, log.stat().st_size // 3)
+    ended = crawl(directory, site.web.seed, *settings(*SMALL))
+    assert ended.code == 3 and "store" in ended.err and ended.err.count("\n") == 1, ended

@@ -15,7 +15,7 @@ RECORDS = 40
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """A store of 40 synced batches of up to 9 kB, so that some cross a block's end; it was not closed in order."""
+    """A store of 40 synced batches of up to 9 kB, so that some cross a block's end."""
     store = LevelStore(tmp_path / "store")
     for number in range(RECORDS):
         batch = store.batch(sync=True)

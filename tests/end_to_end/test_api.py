@@ -1,0 +1,154 @@
+"""`crawler.Crawl`: a crawl as a Python object, with its hooks."""
+
+import asyncio
+import subprocess
+import sys
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import crawler
+from crawler.errors import ConfigError, DirectoryError, NoSeedError
+from tests.end_to_end.web import SETTINGS, Web, outcomes, page, run
+
+SITE = {"/": page("/a", "/b", "/c"), "/a": page("/d", text="a"), "/b": page(text="b"), "/c": page(text="c")}
+SITE |= {"/d": page(text="d")}
+
+
+def collect(web: Web, directory: Path, **hooks: Any) -> tuple[list[crawler.Page], dict[str, Any]]:
+    """All pages of a crawl, and its report."""
+
+    async def crawl() -> tuple[list[crawler.Page], dict[str, Any]]:
+        async with crawler.Crawl(SETTINGS, directory=directory, seeds=[web.url()], **hooks) as crawling:
+            pages = [found async for found in crawling.pages()]
+            return pages, crawling.report
+
+    return asyncio.run(crawl())
+
+
+def test_pages_come_with_content_links_and_title(tmp_path: Path) -> None:
+    with Web(SITE) as web:
+        pages, report = collect(web, tmp_path)
+    found = {page.url: page for page in pages}
+    assert set(found) == {web.url(path) for path in SITE}
+    assert found[web.url("/a")].content.decode() == SITE["/a"]
+    assert found[web.url("/a")].links == ("/d",) and found[web.url("/a")].title == "a"
+    assert [found[web.url(path)].depth for path in ("/", "/a", "/d")] == [0, 1, 2]
+    assert report["conservation"] == "holds" and report["stopped_by"] == "done"
+
+
+def test_an_iteration_may_be_left_early_and_taken_up_later(tmp_path: Path) -> None:
+    """Leaving the loop stops the crawl in order; nothing is fetched twice by the next one."""
+
+    async def first(web: Web) -> str:
+        async with crawler.Crawl(SETTINGS, directory=tmp_path, seeds=[web.url()]) as crawling:
+            async for found in crawling.pages():
+                return found.url
+        raise AssertionError
+
+    with Web(SITE | {"/d": page(*(f"/{n}" for n in range(200)))}) as web:
+        assert asyncio.run(first(web)) == web.url()
+        asked = len(web.paths())
+        assert asked < 5
+        pages, report = collect(web, tmp_path)
+        assert len(web.paths()) == len(set(web.paths()))
+        assert report["conservation"] == "holds" and report["pages"]["fetched"] == 5
+
+
+def test_a_kept_iterator_does_not_hold_the_crawl(tmp_path: Path) -> None:
+    async def crawl(web: Web) -> None:
+        async with crawler.Crawl(SETTINGS, directory=tmp_path, seeds=[web.url()]) as crawling:
+            pages = crawling.pages()
+            await anext(pages)
+        assert crawling.report["stopped_by"] == "closed"
+
+    with Web(SITE) as web:
+        asyncio.run(crawl(web))
+
+
+@pytest.mark.parametrize("coroutine", [False, True])
+def test_hooks(tmp_path: Path, coroutine: bool) -> None:
+    """The filter rejects, the extractor replaces ours, the sink gets each durable page, plain or as a coroutine."""
+    sunk: list[str] = []
+
+    def plain(found: crawler.Page) -> None:
+        sunk.append(found.url)
+
+    async def slow(found: crawler.Page) -> None:
+        await asyncio.sleep(0)
+        sunk.append(found.url)
+
+    with Web(SITE | {"/extra": page()}) as web:
+        _, report = collect(
+            web,
+            tmp_path,
+            url_filter=lambda url: not url.endswith("/b"),
+            link_extractor=lambda found: [*found.content.decode().split('"')[1::2], "/extra"],
+            page_sink=slow if coroutine else plain,
+        )
+        assert sorted(sunk) == sorted(web.url(path) for path in ("/", "/a", "/c", "/d", "/extra"))
+    assert report["urls"]["filtered"]["hook"] == 1
+
+
+def test_hooks_by_entry_point(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Offered:
+        def load(self) -> Any:
+            return lambda url: url.endswith("/")
+
+    monkeypatch.setattr(metadata, "entry_points", lambda group, name: [Offered()] if name == "roots" else [])
+    with Web(SITE) as web:
+        configured = SETTINGS | {"hooks": {"url_filter": "roots"}}
+
+        async def crawl() -> None:
+            async with crawler.Crawl(configured, directory=tmp_path, seeds=[web.url()]) as crawling:
+                await crawling.run()
+
+        asyncio.run(crawl())
+        assert web.paths() == ["/"]
+    with pytest.raises(ConfigError, match="no entry point 'nothing'"):
+        crawler.Crawl({"hooks": {"page_sink": "nothing"}})
+
+
+def test_a_hook_that_fails_ends_the_crawl_with_its_error(tmp_path: Path) -> None:
+    """Nothing is lost: without the hook the crawl goes on."""
+
+    def sink(_: crawler.Page) -> None:
+        raise ZeroDivisionError
+
+    with Web(SITE) as web:
+        with pytest.raises(ZeroDivisionError):
+            collect(web, tmp_path, page_sink=sink)
+        collect(web, tmp_path)
+        assert set(outcomes(tmp_path)) == set(SITE)
+        assert run("check", "--dir", tmp_path).code == 0
+
+
+def test_errors(tmp_path: Path) -> None:
+    async def locked() -> None:
+        async with crawler.Crawl(directory=tmp_path), crawler.Crawl(directory=tmp_path):
+            pass
+
+    async def unreachable() -> None:
+        seeds = ["http://127.0.0.1:1/", "ftp://x/"]
+        async with crawler.Crawl(directory=tmp_path, seeds=seeds) as crawling:
+            await crawling.run()
+
+    with pytest.raises(ConfigError, match="crawl.patiense: there is no such key"):
+        crawler.configure({"crawl": {"patiense": 1}})
+    with pytest.raises(DirectoryError, match="in use"):
+        asyncio.run(locked())
+    with pytest.raises(NoSeedError, match="1 seeds are no.*127.0.0.1: address denied"):
+        asyncio.run(unreachable())
+
+
+def test_importing_the_package_is_light() -> None:
+    """`import crawler` loads neither aiohttp nor numpy; the API does when it is asked for."""
+    code = "import crawler, sys; print('aiohttp' in sys.modules or 'numpy' in sys.modules); crawler.Crawl"
+    assert (
+        subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+        == "False\n"
+    )
+    with pytest.raises(AttributeError):
+        _ = crawler.nonsense

@@ -1,0 +1,319 @@
+"""The command line is a contract: commands, exit codes, files, report (`interface.md`)."""
+
+import io
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from tests.end_to_end.web import FAST, Asked, Web, crawl, lines, outcomes, page, redirect, run
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+SITE = {
+    "/": page("/a", "/b", "/gone", "/moved"),
+    "/a": page("/b", text="a"),
+    "/b": page("/a", text="b"),
+    "/moved": redirect("/a"),
+}
+
+
+@pytest.fixture(scope="module")
+def crawled(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Web]:
+    """A small site, crawled; its server still answers."""
+    directory = tmp_path_factory.mktemp("crawled")
+    with Web(SITE) as web:
+        crawl(directory, web.url(), "--report", directory / "copy.json")
+        yield directory, web
+
+
+def test_report(crawled: tuple[Path, Web]) -> None:
+    """The report has the sections that the contract names, and the law of conservation holds."""
+    report = msgspec.json.decode((crawled[0] / "report.json").read_bytes())
+    assert (crawled[0] / "copy.json").read_bytes() == (crawled[0] / "report.json").read_bytes()
+    assert report["stopped_by"] == "done" and report["processes"] == 1
+    assert report["pages"] == {"fetched": 3, "gone": 1, "redirect": 1}
+    assert report["urls"]["links"] == 8 and report["urls"]["done"] == 5
+    assert report["bytes"]["wire"] > 0 and report["cpu_seconds"] > 0 and report["peak_rss_bytes"] > 1 << 20
+    assert {"version", "started", "ended", "robots", "hosts", "due", "why_slow", "frontier"} <= report.keys()
+    assert report["due"]["new"] == 5 and report["frontier"]["todo"] == 0
+
+
+def test_files_of_the_directory(crawled: tuple[Path, Web]) -> None:
+    directory = crawled[0]
+    assert (directory / "seed").stat().st_mode & 0o777 == 0o600
+    assert {"crawl.toml", "report.json", "pages.jsonl"} <= {path.name for path in directory.iterdir()}
+    assert {"warc", "store", "due", "links"} <= {path.name for path in (directory / "p0").iterdir()}
+    assert outcomes(directory) == {
+        "/": "fetched",
+        "/a": "fetched",
+        "/b": "fetched",
+        "/gone": "gone",
+        "/moved": "redirect",
+    }
+    assert all(
+        {"id", "url", "ts", "status", "mime", "took", "depth"} <= line.keys() for line in lines(directory)
+    )
+
+
+def test_looking_at_a_directory_at_rest(crawled: tuple[Path, Web]) -> None:
+    directory, web = crawled
+    at = ("--dir", directory)
+    assert "fetched 3" in run("status", *at).text
+    assert msgspec.json.decode(run("status", *at, "--json").out)["pages"]["fetched"] == 3
+    why = msgspec.json.decode(run("why", web.url("/gone"), *at, "--json").out)
+    assert why["record"]["state"] == "gone" and why["filter"] == "accepted"
+    assert "scope" in run("why", "http://elsewhere.localhost/", *at).text
+    assert run("get", web.url("/a"), *at).text == SITE["/a"]
+    assert run("get", web.url("/a"), *at, "--headers").text.startswith("HTTP 200")
+    assert run("check", *at).text.endswith("all is well\n")
+    assert run("config", "show", *at).code == 0
+    assert run("config", "check", directory / "crawl.toml").code == 0
+
+
+def test_every_export(crawled: tuple[Path, Web], tmp_path: Path) -> None:
+    directory, web = crawled
+    made = {
+        form: run("export", "--dir", directory, "--format", form).out
+        for form in ("warc", "cdxj", "jsonl", "links")
+    }
+    assert made["warc"].startswith(b"\x1f\x8b") and made["cdxj"].count(b"\n") >= 4
+    assert {msgspec.json.decode(line)["url"] for line in made["jsonl"].splitlines()} >= {web.url("/a")}
+    assert f"{web.url('/a')}\t{web.url('/b')}".encode() in made["links"].splitlines()
+    assert run("export", "--dir", directory, "--format", "mirror", "-o", tmp_path / "mirror").code == 0
+    assert any(path.is_file() and path.read_text() == SITE["/a"] for path in (tmp_path / "mirror").rglob("*"))
+    assert run("export", "--dir", directory, "--format", "wacz", "-o", tmp_path / "all.wacz").code == 0
+    assert "datapackage.json" in zipfile.ZipFile(tmp_path / "all.wacz").namelist()
+
+
+def test_other_tools_read_the_archive(crawled: tuple[Path, Web]) -> None:
+    """warcio's own check passes; FastWARC and a look-up by CDXJ find the page with its bytes."""
+    from fastwarc.warc import ArchiveIterator, WarcRecordType
+
+    directory, web = crawled
+    (segment,) = (directory / "p0" / "warc").glob("*.warc.gz*")
+    checked = subprocess.run(
+        [sys.executable, "-c", "from warcio.cli import main; main()", "check", str(segment)],
+        capture_output=True,
+    )
+    assert checked.returncode == 0, checked.stdout
+    with segment.open("rb") as file:
+        found = {
+            record.headers["WARC-Target-URI"]: record.reader.read()
+            for record in ArchiveIterator(file, record_types=WarcRecordType.response)
+        }
+    assert found[web.url("/a")].decode() == SITE["/a"]
+    rows = run("export", "--dir", directory, "--format", "cdxj").text.splitlines()
+    row = msgspec.json.decode(next(row for row in rows if web.url("/a") in row).split(" ", 2)[2])
+    data = segment.read_bytes()[int(row["offset"]) : int(row["offset"]) + int(row["length"])]
+    assert [record.reader.read().decode() for record in ArchiveIterator(io.BytesIO(data))] == [SITE["/a"]]
+
+
+def test_a_live_crawl_answers_on_its_socket(tmp_path: Path) -> None:
+    """status, why, get, export, seed, block, unblock and retire while the crawl runs, then an orderly stop by a signal."""
+    held = threading.Event()
+
+    def slow(_: Asked) -> str:
+        held.wait(30)
+        return page(text="slow")
+
+    with Web(
+        {"/": page("/a", "/slow", "/never/1", "/never/2"), "/a": page(), "/slow": slow, "/seeded": page()}
+    ) as web:
+        at = ("--dir", tmp_path)
+        crawling = subprocess.Popen(
+            [sys.executable, "-m", "crawler", "crawl", web.url(), "--dir", str(tmp_path), *FAST],
+            cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        try:
+            _wait_until(lambda: "/slow" in web.paths(), crawling)
+            status = msgspec.json.decode(run("status", *at, "--json").out)
+            assert status["frontier"]["in_flight"] == 1 and status["pages"]["fetched"] == 2
+            assert "in_flight" in run("why", web.url("/slow"), *at).text
+            assert run("get", web.url("/a"), *at).text == page()
+            assert web.url("/a") in run("export", *at, "--format", "cdxj").text
+            assert run("seed", web.url("/seeded", "b.localhost"), *at).text == "1 queued\n"
+            assert run("retire", "/never/", *at).text == "2 URLs retired\n"
+            assert run("block", "b.localhost", *at).code == 0
+            assert run("unblock", "b.localhost", *at).code == 0
+            assert run("get", web.url("/nothing"), *at).code == 1
+            assert run("crawl", *at).code == 3  # locked
+            _wait_until(lambda: "/seeded" in web.paths("b.localhost"), crawling)
+            crawling.send_signal(signal.SIGINT)
+            _wait_until(lambda: "stopping" in crawling.stderr.readline(), crawling)
+        finally:
+            held.set()
+        out, _ = crawling.communicate(timeout=60)
+        assert crawling.returncode == 0 and out.startswith("signal after"), out
+        assert not [path for path in web.paths() if path.startswith("/never")]
+
+
+def _wait_until(true: Callable[[], bool], process: subprocess.Popen[str]) -> None:
+    deadline = time.monotonic() + 60
+    while not true():
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def test_a_second_signal_ends_at_once(tmp_path: Path) -> None:
+    """Exit code 130; the same command goes on without loss."""
+    held = threading.Event()
+    slow = {"now": True}
+
+    def hang(_: Asked) -> str:
+        if slow["now"]:
+            held.wait(30)
+        return page()
+
+    with Web({"/": page("/hang"), "/hang": hang}) as web:
+        crawling = subprocess.Popen(
+            [sys.executable, "-m", "crawler", "crawl", web.url(), "--dir", str(tmp_path), *FAST],
+            cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        try:
+            _wait_until(lambda: "/hang" in web.paths(), crawling)
+            crawling.send_signal(signal.SIGTERM)
+            assert "go on later with" in crawling.stderr.readline()
+            crawling.send_signal(signal.SIGTERM)
+            crawling.communicate(timeout=30)
+            assert crawling.returncode == 130
+        finally:
+            slow["now"] = False
+            held.set()
+        crawl(tmp_path)
+        assert outcomes(tmp_path) == {"/": "fetched", "/hang": "fetched"}
+        assert web.paths().count("/") == 1
+
+
+def test_limits_of_a_run_and_going_on(tmp_path: Path) -> None:
+    """--max-pages, --max-bytes and --max-time end a run in order; the same command goes on where it stopped."""
+    with Web(
+        {"/": page(*(f"/{n}" for n in range(20)))} | {f"/{n}": page(text=str(n) * 2000) for n in range(20)}
+    ) as web:
+        assert crawl(tmp_path, web.url(), "--max-pages", "5")["stopped_by"] == "max_pages"
+        assert len(web.paths()) == 5
+        assert crawl(tmp_path, "--max-pages", "5")["stopped_by"] == "max_pages"
+        assert len(web.paths()) == 10
+        by_bytes = crawl(tmp_path, "--max-bytes", "1 kB", "--rate", "5")
+        assert by_bytes["stopped_by"] == "max_bytes"
+        by_time = crawl(tmp_path, "--max-time", "500 ms", "--rate", "2")
+        assert by_time["stopped_by"] == "max_time"
+        assert crawl(tmp_path, "--rate", "0")["stopped_by"] == "done"
+        assert sorted(web.paths()) == sorted(["/", *(f"/{n}" for n in range(20))])
+        assert crawl(tmp_path)["run"]["pages"] == {}
+
+
+def test_depth_parks_and_gives_back(tmp_path: Path) -> None:
+    with Web({f"/{n}": page(f"/{n + 1}") for n in range(6)}) as web:
+        parked = crawl(tmp_path, web.url("/0"), "--depth", "2")
+        assert web.paths() == ["/0", "/1", "/2"] and parked["frontier"]["parked"] == 1
+        assert (
+            "queue: parked\nparked_by: depth\ndepth: 3" in run("why", web.url("/3"), "--dir", tmp_path).text
+        )
+        raised = crawl(tmp_path, "--depth", "4")
+        assert web.paths() == ["/0", "/1", "/2", "/3", "/4"] and raised["frontier"]["parked"] == 1
+
+
+def test_include_exclude_and_seeds_from_standard_input(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Web({"/": page("/keep/1", "/keep/2", "/drop")}) as web:
+        monkeypatch.setattr(sys, "stdin", io.StringIO(f"# seeds\n\n{web.url()}\n"))
+        report = crawl(tmp_path, "--seeds", "-", "--include", "/keep/", "--exclude", "2$")
+        assert web.paths() == ["/", "/keep/1"]
+    assert report["urls"]["filtered"] == {"exclude": 1, "include": 1}
+
+
+def test_changing_a_crawl_at_rest(tmp_path: Path) -> None:
+    """Seeds added, a host blocked and URLs retired between two runs bind in the next."""
+    with Web({"/": page("/x", "/y")}) as web:
+        crawl(tmp_path, web.url(), "--max-pages", "1")
+        assert run("seed", web.url("/", "b.localhost"), "no url", "--dir", tmp_path).text.startswith(
+            "1 queued\nrefused"
+        )
+        assert run("block", "b.localhost", "--dir", tmp_path).text == "b.localhost: blocked\n"
+        assert run("retire", "/y$", "--dir", tmp_path).text == "1 URLs retired\n"
+        crawl(tmp_path)
+        assert web.paths() == ["/", "/x"]
+        run("unblock", "b.localhost", "--dir", tmp_path)
+        crawl(tmp_path)
+        assert web.paths("b.localhost") == ["/", "/x", "/y"]  # retired was what was to do at that time
+
+
+@pytest.mark.parametrize(
+    ("code", "arguments"),
+    [
+        (2, ("nonsense",)),
+        (2, ("crawl",)),
+        (2, ("crawl", "--nonsense")),
+        (2, ("crawl", "http://localhost/", "--set", "crawl.nonsense=1")),
+        (2, ("crawl", "http://localhost/", "--set", "nonsense")),
+        (2, ("crawl", "http://localhost/", "--max-time", "3 parsecs")),
+        (2, ("crawl", "http://localhost/", "--max-pages", "many")),
+        (2, ("crawl", "http://localhost/", "--max-pages", "-1")),
+        (2, ("crawl", "http://localhost/", "--concurrency", "0")),
+        (2, ("crawl", "http://localhost/", "--scope", "galaxy")),
+        (2, ("crawl", "http://localhost/", "--robots", "maybe")),
+        (2, ("crawl", "http://localhost/", "--set", "cache.bits=77")),
+        (2, ("crawl", "http://localhost/", "--set", "fetch.total_timeout=nan")),
+        (2, ("crawl", "http://localhost/", "--include", "(")),
+        (2, ("crawl", "http://localhost/", "--header", "nonsense")),
+        (2, ("crawl", "http://localhost/", "--proxy", "nonsense")),
+        (2, ("crawl", "http://localhost/", "--allow-network", "nonsense")),
+        (2, ("crawl", "http://localhost/", "--token", "a b")),
+        (2, ("crawl", "http://localhost/", "--config", "/nonexistent")),
+        (2, ("crawl", "http://localhost/", "--report", "/nonexistent/report")),
+        (2, ("crawl", "--seeds", "/nonexistent")),
+        (2, ("crawl", "http://example.org/", "--scope", "any")),
+        (2, ("export",)),
+        (2, ("why",)),
+        (2, ("config", "check", "/nonexistent")),
+        (2, ("bench", "nonsense")),
+        (2, ("lab", "nonsense")),
+        (3, ("status",)),
+        (3, ("check",)),
+        (3, ("seed", "http://localhost/")),
+        (4, ("crawl", "ftp://localhost/")),
+        (4, ("crawl", "http://127.0.0.1:1/")),
+    ],
+)  # fmt: skip
+def test_a_mistake_is_one_line_and_an_exit_code(
+    tmp_path: Path, code: int, arguments: tuple[str, ...]
+) -> None:
+    more = (
+        ("--dir", tmp_path / "d", "--progress", "none")
+        if arguments[0] == "crawl"
+        else ("--dir", tmp_path / "d")
+    )
+    if arguments[0] in ("nonsense", "bench", "lab"):
+        more = ()
+    ran = run(*arguments, *more)
+    assert ran.code == code, ran
+    assert ran.err.splitlines()[-1].startswith("crawler: ") and len(ran.err.splitlines()) <= 2, ran.err
+    assert "Traceback" not in ran.err and ran.out == b""
+
+
+def test_a_directory_of_another_seed_is_refused(crawled: tuple[Path, Web], tmp_path: Path) -> None:
+    """The key of the fingerprints was lost or changed: nothing in the store would be found again."""
+    copy = tmp_path / "copy"
+    shutil.copytree(crawled[0], copy)
+    (copy / "seed").write_text("00" * 16 + "\n")
+    assert run("status", "--dir", copy).code == 3
+    (copy / "seed").write_text("nonsense")
+    assert run("crawl", "--dir", copy).code == 3
+
+
+def test_help_of_every_command() -> None:
+    from crawler.cli import COMMANDS
+
+    assert all(f"  {name} " in run("--help").text for name in COMMANDS)
+    for name in COMMANDS:
+        assert run(name, "--help").text.startswith("usage: crawler"), name

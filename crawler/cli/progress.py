@@ -63,7 +63,10 @@ async def _live(crawl: Crawl) -> None:
     console = Console(stderr=True)
     with Live(console=console, auto_refresh=False, transient=True) as live:
         while True:
-            live.update(screen(crawl.status(), rates.take(), crawl.stages.clock.now() - crawl.process.started), refresh=True)
+            live.update(
+                screen(crawl.status(), rates.take(), crawl.stages.clock.now() - crawl.process.started),
+                refresh=True,
+            )
             await asyncio.sleep(LIVE_INTERVAL)
 
 
@@ -73,7 +76,9 @@ def screen(status: dict[str, Any], rates: dict[str, float], elapsed: float) -> A
     from rich.text import Text
 
     head = Text(no_wrap=True, overflow="ellipsis")
-    head.append(f"{_clock(elapsed)}  {rates['pages']:,.1f} pages/s  {rates['bytes'] / 1e6:.2f} MB/s", style="bold")
+    head.append(
+        f"{_clock(elapsed)}  {rates['pages']:,.1f} pages/s  {rates['bytes'] / 1e6:.2f} MB/s", style="bold"
+    )
     return Group(head, _totals(status), Text(), _hosts(status["waiting"]))
 
 

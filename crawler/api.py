@@ -186,7 +186,7 @@ class Crawl:
             seeds=self._pieces(),
             sink=None if sink is None else lambda *fetched: _call(sink, _page(*fetched)),
             extractor=self._extractor(),
-            member=self._member,
+            member=self._member if self.stages.topology.peers else None,
         )
         if self.process.exchange is not None:
             await self.process.exchange.start()

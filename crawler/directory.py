@@ -63,14 +63,20 @@ class CrawlDirectory:
         if not self.exists():
             raise DirectoryError(f"{self.path}: no crawl here; name one with --dir, or start one with `crawler crawl`")
 
-    def create(self) -> None:
-        """Make the directory and its secret seed unless they are there."""
+    def create(self, seed: bytes = b"") -> None:
+        """Make the directory and its secret seed, `seed` or a random one, unless they are there.
+
+        Raises:
+            DirectoryError: it cannot be made, or its seed is another one.
+        """
         try:
             self.path.mkdir(parents=True, exist_ok=True)
             if not self.exists():
-                self._write_secret(self.path / "seed", os.urandom(SEED_BYTES).hex())
+                self._write_secret(self.path / "seed", (seed or os.urandom(SEED_BYTES)).hex())
         except OSError as error:
             raise DirectoryError(f"{self.path}: cannot be made: {error.strerror}") from error
+        if seed and self.seed() != seed:
+            raise DirectoryError(f"{self.path}: the crawl in it was begun under another secret")
 
     @staticmethod
     def _write_secret(path: Path, text: str) -> None:

@@ -32,7 +32,7 @@ from crawler.urls.canonical import SESSION_IDS_VERSION
 from crawler.urls.fingerprint import suffix_list_version
 
 RUN_KEY = b"m/run"  # the run under way and what had been fetched before it
-LAST_WORDS = 2  # heartbeats that a process which has reached a limit stays, so that the others hear it
+LAST_WORDS = 2  # heartbeats that a process stays after the end or a limit, so that the others hear of it
 _WORK_AGE_MAX = 0.5  # seconds for which the number of hosts with work is remembered
 
 
@@ -79,6 +79,7 @@ class Exchange:
         self._before = Counter(_run_before(stages, member.run))
         self._pages_before = pages_of(stages.counters_before) - pages_of(self._before)
         self._work, self._work_at = 0, float("-inf")
+        self._supervised = member.supervised
         self._urgent = False
         self._taking = True
         self._has_share = True
@@ -133,11 +134,13 @@ class Exchange:
     async def part(self, stopped_by: str) -> None:
         """Stay as long as others rest on this process: until all know of the end, or heard of a limit."""
         heartbeat = self._config.heartbeat
+        if self._supervised:
+            return  # the supervisor tells all, and knows it when one has died
         if self.crawlwide.ended:
             patience = self._clock.now() + self._config.silence_max
             while not self.crawlwide.all_know and self._clock.now() < patience:
                 await asyncio.sleep(heartbeat / 4)
-            await asyncio.sleep(heartbeat / 4)  # the last one has still to hear from us
+            await asyncio.sleep(LAST_WORDS * heartbeat)  # the last one has still to hear from us
         elif stopped_by.startswith("max_"):
             await asyncio.sleep(LAST_WORDS * heartbeat)
 
@@ -199,6 +202,11 @@ class Exchange:
             return 0
         left = self.crawlwide.pages_left(self._clock.now())
         return places if left is None else min(places, left)
+
+    def learn_end(self) -> None:
+        """Somebody has found out that nothing is left to do anywhere."""
+        self.crawlwide.ended = True
+        self._loops.wake()
 
     @property
     def ended(self) -> bool:

@@ -153,6 +153,12 @@ class Supervisor:
         self.ports[name] = port
         self._tell({"addresses": self.ports})
 
+    def learn_end(self) -> None:
+        """One process has found out that nothing is left to do anywhere: no other need wait for its silence."""
+        if not self.ended:
+            self.ended = True
+            self._tell({"ended": True})
+
     def stop(self, reason: str = "stopped") -> None:
         """Let all children take no new work, commit and end."""
         self.stopped_by = self.stopped_by or reason
@@ -256,9 +262,10 @@ class _Child:
             message = msgspec.json.decode(line)
             if "port" in message:
                 self._supervisor.listening(self.name, message["port"])
-            self._supervisor.ended = self._supervisor.ended or "ended" in message
             self.status = message.get("status", self.status)
             self.report = message.get("report", self.report)
+            if self.report.get("stopped_by") == "done":
+                self._supervisor.learn_end()
 
     def tell(self, message: dict[str, Any]) -> None:
         """Say something to the process if it runs."""

@@ -4,9 +4,10 @@
 
 FD is one end of a socket pair. The supervisor writes one JSON object a line:
 first `Start`, then {"addresses": {name: port}} whenever ports become known,
-{"stop": reason}; the end of the stream means that the supervisor is gone. The
-child writes {"port": n}, {"ended": true} when it knows of the end of the crawl,
-{"status": ...} every `STATUS_INTERVAL`, and at last {"report": ...}.
+{"ended": true} when one process has found out that the crawl has ended, {"stop":
+reason}; the end of the stream means that the supervisor is gone. The child
+writes {"port": n}, {"status": ...} every `STATUS_INTERVAL`, and at last
+{"report": ...}.
 """
 
 import asyncio
@@ -122,17 +123,15 @@ class _Child:
             for name, port in message.get("addresses", {}).items():
                 if name != self._start.name:
                     self._exchange.peers.set_address(name, (LOOPBACK, port))
+            if "ended" in message:
+                self._exchange.learn_end()
             if reason := message.get("stop"):
                 crawl.stop(reason)
         crawl.stop("supervisor gone")
 
     async def _tell(self, crawl: Any) -> None:
-        """Say how it goes, and when the crawl is over."""
-        told = False
+        """Say how it goes."""
         while True:
-            if self._exchange.ended and not told:
-                told = True
-                self._say({"ended": True})
             self._say({"status": crawl.status()})
             await self._writer.drain()
             await asyncio.sleep(STATUS_INTERVAL)

@@ -8,12 +8,15 @@ import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from crawler.cli import options
 from crawler.config import Config
 from crawler.directory import CrawlDirectory
 from crawler.errors import UsageError
+
+if TYPE_CHECKING:
+    from crawler.exchange import Member
 
 
 def main(_command: str, argv: list[str]) -> int:
@@ -26,7 +29,7 @@ def main(_command: str, argv: list[str]) -> int:
     _check_report(args.report)
     directory.create()
     options.set_up_log(args, directory.log_file)
-    report = run(config, args, _seeds(args))
+    report = run(config, args, seeds(args))
     if not args.quiet:
         print(summary(report, args.dir))
     return 0
@@ -46,7 +49,7 @@ def _parse(argv: list[str]) -> argparse.Namespace:
     return parser.parse_args(argv)
 
 
-def _seeds(args: argparse.Namespace) -> Iterator[str]:
+def seeds(args: argparse.Namespace) -> Iterator[str]:
     """The seeds of the command line, then those of the file, line by line."""
     yield from args.urls
     if args.seeds is None:
@@ -62,10 +65,14 @@ def _seeds(args: argparse.Namespace) -> Iterator[str]:
                 yield url
 
 
-def run(config: Config, args: argparse.Namespace, seeds: Iterator[str]) -> dict[str, Any]:
-    """Crawl in this process, or under a supervisor if several are asked for; return the report."""
+def run(
+    config: Config, args: argparse.Namespace, seeds: Iterator[str], member: "Member | None" = None
+) -> dict[str, Any]:
+    """Crawl in this process (as `member` of several), or under a supervisor; return the report."""
     try:
-        return (_supervise if config.crawl.processes > 1 else _run_one)(config, args, seeds)
+        if config.crawl.processes > 1:
+            return _supervise(config, args, seeds)
+        return _run_one(config, args, seeds, member)
     finally:
         if args.report is not None:
             _copy_report(CrawlDirectory(args.dir).report_file, args.report)
@@ -86,7 +93,9 @@ def _check_report(path: Path | None) -> None:
         raise UsageError(f"--report {path}: {error.strerror}") from error
 
 
-def _run_one(config: Config, args: argparse.Namespace, seeds: Iterator[str]) -> dict[str, Any]:
+def _run_one(
+    config: Config, args: argparse.Namespace, seeds: Iterator[str], member: "Member | None"
+) -> dict[str, Any]:
     import gc
 
     # The crawl makes many short-lived objects and few cycles: collect rarely, and never what was imported.
@@ -96,7 +105,7 @@ def _run_one(config: Config, args: argparse.Namespace, seeds: Iterator[str]) -> 
     import crawler.api  # noqa: F401
 
     gc.freeze()
-    return uvloop.run(_crawl(config, args, seeds))
+    return uvloop.run(_crawl(config, args, seeds, member))
 
 
 def _supervise(config: Config, args: argparse.Namespace, seeds: Iterator[str]) -> dict[str, Any]:
@@ -120,11 +129,13 @@ async def _watch(supervisor: Any, args: argparse.Namespace) -> dict[str, Any]:
         await asyncio.gather(shown, return_exceptions=True)
 
 
-async def _crawl(config: Config, args: argparse.Namespace, seeds: Iterator[str]) -> dict[str, Any]:
+async def _crawl(
+    config: Config, args: argparse.Namespace, seeds: Iterator[str], member: "Member | None"
+) -> dict[str, Any]:
     from crawler.api import Crawl
     from crawler.cli.progress import show
 
-    async with Crawl(config, directory=args.dir, seeds=seeds) as crawl:
+    async with Crawl(config, directory=args.dir, seeds=seeds, member=member) as crawl:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, _Stopper(crawl, args.dir))
@@ -171,7 +182,7 @@ def summary(report: dict[str, Any], directory: Path) -> str:
         lines.append("not fetched: " + ", ".join(f"{name} {n:,}" for name, n in failed.items()))
     if report["conservation"] != "holds":
         lines += [f"counting error: {problem}" for problem in report["conservation"]]
-    lines.append(f"pages: {directory}/p0/warc   log of fetches: {directory}/pages.jsonl   report: {directory}/report.json")
+    lines.append(f"pages: {directory}/*/warc   log of fetches: {directory}/pages.jsonl   report: {directory}/report.json")
     if frontier["todo"]:
         lines.append(f"go on with: crawler crawl --dir {directory}")
     return "\n".join(lines)

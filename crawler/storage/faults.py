@@ -40,6 +40,9 @@ POINTS = (
     "run unlinked",
     "compaction done",
     "compaction during flush",
+    "entries accepted",
+    "acks sent",
+    "entries sent",
     "stopping",
     "closing",
 )

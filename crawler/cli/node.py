@@ -1,0 +1,97 @@
+"""`crawler node`: one process of a crawl of many machines."""
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from crawler.cli import crawl, options
+from crawler.config import Config, Layers
+from crawler.directory import CrawlDirectory
+from crawler.errors import ConfigError, UsageError
+
+# flag, key, metavar, help: what the splitter of this process needs; the rows of `options.FLAGS` bind too.
+FLAGS = (
+    ("--name", "splitter.name", "NAME", "which of the peers this process is"),
+    ("--peer", "splitter.peers", "NAME=HOST:PORT", "a process of the crawl, this one among them; repeatable"),
+    ("--listen", "splitter.listen", "HOST:PORT", "where to listen (default: the port of this process's entry)"),
+    ("--table", "splitter.table_file", "FILE", "bucket table; equal ranges over the sorted names without one"),
+    ("--secret-file", "splitter.secret_file", "FILE", "the secret that all processes share"),
+)
+
+
+def main(_command: str, argv: list[str]) -> int:
+    """Crawl as one of several; exit code 0 when the crawl has ended or this process was stopped."""
+    args = _parse(argv)
+    directory = CrawlDirectory(args.dir)
+    config = _completed(options.load(args, directory))
+    member = _member(config, directory)
+    options.set_up_log(args, directory.log_file)
+    report = crawl.run(config, args, crawl.seeds(args), member)
+    if not args.quiet:
+        print(crawl.summary(report, args.dir))
+    return 0
+
+
+def _parse(argv: list[str]) -> argparse.Namespace:
+    parser = options.parser(
+        "node",
+        "One process of a crawl of many machines: its peers, table and secret come from the configuration, the "
+        "environment (CRAWLER_SPLITTER__PEERS) or flags. A peer that is missing stops nobody: its links wait here.",
+        "crawler node --dir crawl --name a --peer a=10.0.0.1:7077 --peer b=10.0.0.2:7077 --secret-file secret",
+    )
+    parser.add_argument("urls", nargs="*", metavar="URL", help="seeds; each reaches the process that owns it")
+    parser.add_argument("--seeds", metavar="FILE", help="one URL a line, # comments, - = standard input")
+    for flag, key, metavar, text in FLAGS:
+        action = "append" if flag == "--peer" else "store"
+        parser.add_argument(flag, dest=key, action=action, metavar=metavar, help=text)
+    options.add_config_flags(parser)
+    parser.add_argument("--report", type=Path, metavar="FILE", help="JSON summary (always in DIR too)")
+    parser.add_argument("--progress", choices=("auto", "plain", "none"), default="auto", help="progress display")
+    return parser.parse_args(argv)
+
+
+def _completed(config: Config) -> Config:
+    """The configuration with what follows from it: where to listen, room kept for a full disk."""
+    from crawler.splitter.peers import parse_address, parse_peers
+
+    if config.crawl.processes > 1:
+        raise UsageError("crawl.processes is for `crawler crawl`; the processes of a node crawl are splitter.peers")
+    peers, name = parse_peers(config.splitter.peers), config.splitter.name
+    if not peers:
+        raise UsageError("splitter.peers: no process is named; give --peer NAME=HOST:PORT for each")
+    if name not in peers:
+        raise ConfigError(f"splitter.name {name!r} is not among the peers {', '.join(sorted(peers))}")
+    layers = Layers()
+    if parse_address(config.splitter.listen)[1] == 0:
+        layers.set("node", "splitter.listen", "{}:{}".format(*peers[name]))
+    if not config.store.ballast_bytes:
+        layers.set("node", "store.ballast_bytes", "64 MiB")
+    return _with(config, layers)
+
+
+def _with(config: Config, layers: Layers) -> Config:
+    """`config` under the values of `layers`."""
+    import msgspec
+
+    made = Layers()
+    made.add("configuration", msgspec.to_builtins(config, enc_hook=lambda value: value + 0))
+    for path in layers.sources:
+        section, key = path.split(".")
+        made.set("node", path, layers.tree[section][key])
+    return made.config()
+
+
+def _member(config: Config, directory: CrawlDirectory) -> Any:
+    """This process's place; makes the directory, whose seed comes from the shared secret if there is one."""
+    from crawler.exchange import Member
+    from crawler.splitter.peers import listen_address, parse_peers
+    from crawler.splitter.secret import crawl_name, fingerprint_seed, read_secret
+
+    splitter = config.splitter
+    secret = read_secret(Path(splitter.secret_file)) if splitter.secret_file else b""
+    listen_address(splitter, secret)
+    directory.create(fingerprint_seed(secret) if secret else b"")
+    addresses = parse_peers(splitter.peers)
+    addresses.pop(splitter.name)
+    name = splitter.crawl or (crawl_name(secret) if secret else directory.crawl_id())
+    return Member(name=splitter.name, crawl=name, addresses=addresses, secret=secret)

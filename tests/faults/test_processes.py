@@ -1,0 +1,98 @@
+"""kill -9 of processes of a crawl of three: no link on its way between them is lost, none is applied twice.
+
+Goal: the promise of `durability.md`, section 2. Method: real processes under the
+supervisor, on a tree-shaped web, where every URL has one in-link and two links
+of three cross between processes. They are killed at random instants from
+outside, or end themselves at the steps of the exchange; the server's log and
+the WARC files are compared with the truth.
+"""
+
+import os
+import random
+import signal
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from tests.faults.harness import TreeWeb, end, judge, settings, start
+
+PAGES = 1500
+PROCESSES = 3
+FLAGS = ("--processes", str(PROCESSES), "--set", "splitter.heartbeat=0.2", "--set", "splitter.backoff_max=0.3")
+
+
+def pids(directory: Path) -> list[int]:
+    """The processes of the crawl that hold their folders."""
+    found = []
+    for lock in sorted(directory.glob("p*/node.lock")):
+        fields = lock.read_text().split()
+        if len(fields) == 3 and Path(f"/proc/{fields[1]}").exists():
+            found.append(int(fields[1]))
+    return found
+
+
+def kill_one(directory: Path, rng: random.Random) -> list[float]:
+    """Kill one of the processes; the instant, [] if none runs."""
+    running = pids(directory)
+    if not running:
+        return []
+    os.kill(rng.choice(running), signal.SIGKILL)
+    return [time.time()]
+
+
+def crawl_and_kill(web: TreeWeb, directory: Path, kills: int, rng: random.Random) -> list[float]:
+    """Crawl to the end, one process killed every now and then; the instants of the kills."""
+    process = start(directory, web.seed, *settings(*FLAGS))
+    instants: list[float] = []
+    fetched = 0
+    while process.poll() is None and len(instants) < kills:
+        now = sum(web.fetched().values())
+        if now - fetched >= PAGES // (kills + 2):
+            instants += kill_one(directory, rng)
+            fetched = now
+        time.sleep(0.02)
+    ended = end(process)
+    assert ended.code == 0, ended.err
+    return instants
+
+
+def books(directory: Path) -> object:
+    return msgspec.json.decode((directory / "report.json").read_bytes())["conservation"]
+
+
+def test_kills_of_random_processes_lose_nothing(tmp_path: Path) -> None:
+    with TreeWeb(tmp_path, PAGES, "--fanout", "3") as web:
+        kills = crawl_and_kill(web, tmp_path / "crawl", 6, random.Random(4))
+        found = judge(web, tmp_path / "crawl", kills)
+    assert len(kills) >= 4
+    assert found.flawless, found
+    assert books(tmp_path / "crawl") == "holds"
+
+
+def crawl_with_fault(web: TreeWeb, directory: Path, fault: str, module: Sequence[str] = ("crawler",)) -> None:
+    ended = end(start(directory, web.seed, *settings(*FLAGS), fault=fault, module=module))
+    assert ended.code == 0, ended.err
+
+
+@pytest.mark.parametrize("fault", ["entries sent:3", "entries accepted:3", "acks sent:3"])
+def test_kills_at_the_steps_of_the_exchange_lose_nothing(tmp_path: Path, fault: str) -> None:
+    """Every process ends itself there once."""
+    with TreeWeb(tmp_path, PAGES // 3, "--fanout", "3") as web:
+        crawl_with_fault(web, tmp_path / "crawl", fault)
+        found = judge(web, tmp_path / "crawl")
+    assert found.lost == found.unstored == found.stored_twice == found.torn == 0, found
+    assert books(tmp_path / "crawl") == "holds"
+
+
+@pytest.mark.parametrize(
+    ("bug", "fault"), [("ack-before-commit", "acks sent:3"), ("outbox-in-memory", "batch written:12")]
+)
+def test_the_judge_sees_a_planted_bug(tmp_path: Path, bug: str, fault: str) -> None:
+    """A crash test that cannot fail proves nothing."""
+    with TreeWeb(tmp_path, PAGES // 3, "--fanout", "3") as web:
+        crawl_with_fault(web, tmp_path / "crawl", fault, ("tests.faults.planted_exchange", bug))
+        found = judge(web, tmp_path / "crawl")
+    assert found.lost > 0, found

@@ -289,7 +289,7 @@ class Crawl:
                 "frontier": stages.frontier_counts(),
                 "hosts": list(stages.frontier.hosts(stages.clock.now(), HOSTS_IN_REPORT)),
                 "due": stages.due_counts(),
-                **({"splitter": stages.splitter_counts()} if stages.topology.peers else {}),
+                **({"splitter": report.with_share(stages.splitter_counts())} if stages.topology.peers else {}),
                 "why_slow": stages.frontier.why_slow(),
             },
             problems=stages.problems() if whole else ["not checked: the run failed"],

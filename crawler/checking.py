@@ -3,11 +3,13 @@
 from pathlib import Path
 
 from crawler.errors import DamageError
+from crawler.splitter.partition import BUCKETS
 from crawler.stages import BALLAST, Stages
 from crawler.storage.kv import unseal
 
 # Keys whose values are sealed and can be read without knowing their stage.
-_SEALED = (b"u/", b"c/", b"g/", b"t/", b"p/", b"h/", b"d/", b"r/")
+_SEALED = (b"u/", b"c/", b"g/", b"t/", b"p/", b"h/", b"d/", b"r/", b"i/", b"o/", b"m/outbox/")
+_BY_BUCKET = (b"u/", b"c/", b"t/", b"p/", b"h/")  # two bytes of bucket follow
 PROBLEMS_MAX = 1000  # lines of one report
 
 
@@ -15,6 +17,7 @@ def check(stages: Stages) -> list[str]:
     """What is wrong, a line each; [] if all is well. Reads every value, run and WARC record."""
     problems = list(stages.problems())
     problems += _damaged_values(stages)
+    problems += _foreign_keys(stages)
     problems += stages.due.check()
     problems += [f"{problem.where}: {problem.message}" for problem in stages.pages.check()]
     return problems[:PROBLEMS_MAX]
@@ -28,6 +31,21 @@ def _damaged_values(stages: Stages) -> list[str]:
                 unseal(key, value)
             except DamageError as error:
                 problems.append(str(error))
+    return problems
+
+
+def _foreign_keys(stages: Stages) -> list[str]:
+    """Records of hosts that other processes own: both would ask them."""
+    partition = stages.topology.partition
+    problems = []
+    for name, first, end in partition.ranges():
+        if name == stages.name:
+            continue
+        for prefix in _BY_BUCKET:
+            stop = prefix + end.to_bytes(2, "big") if end < BUCKETS else prefix[:-1] + b"0"
+            n = sum(1 for _ in stages.store.scan(prefix + first.to_bytes(2, "big"), stop))
+            if n:
+                problems.append(f"store: {n} keys {prefix.decode()} of buckets {first} to {end}, which {name} owns")
     return problems
 
 

@@ -62,6 +62,7 @@ class Commands:
             now=now,
             frontier=stages.frontier_counts(),
             due=stages.due_counts(),
+            splitter=stages.splitter_counts(),
             waiting=list(stages.frontier.hosts(now, hosts)),
         )
 
@@ -74,6 +75,8 @@ class Commands:
             return answer | {"verdict": "no usable http(s) URL"}
         fingerprint = stages.fingerprinter.fingerprint(request_form)
         answer |= {"url": request_form, "fingerprint": f"{fingerprint:016x}"}
+        if stages.topology.peers:
+            answer |= {"process": stages.name, "owner": stages.topology.partition.owner(fingerprint)}
         explanation = stages.intake.explain(request_form)
         answer |= {"filter": explanation.rule or "accepted", "reason": explanation.reason}
         record = stages.pages.record(fingerprint)

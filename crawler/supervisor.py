@@ -314,6 +314,7 @@ def merged_report(reports: list[dict[str, Any]], supervisor: Supervisor) -> dict
         "seconds": round(ended - supervisor.started, 3),
         "stopped_by": stopped_by if isinstance(stopped_by, str) else stopped_by[0],
         "cpu_seconds": round(report.cpu_seconds(), 3),
+        "splitter": report.with_share(merged.get("splitter", {})),
         "conservation": problems or "holds",
     }
 

@@ -1,26 +1,59 @@
 """How a command reaches a crawl: through the control socket of a running process, else on the directory itself."""
 
 import contextlib
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from crawler.directory import CrawlDirectory
+from crawler.errors import DirectoryError
+
+RESTART_WAIT = 10.0  # seconds for which a process may be missing while its siblings answer
 
 
 def ask(path: Path, request: dict[str, Any]) -> list[Any]:
     """Put one request to every process of the crawl in `path`; the answers in the order of the processes."""
     directory = CrawlDirectory(path)
     directory.require()
-    return [_ask_one(directory, name, request) for name in directory.process_names()]
+    answers: list[Any] = []
+    running = False
+    for name in directory.process_names():
+        found, answer = _ask_running(directory, name, request, wait=running)
+        running = running or found
+        answers.append(answer if found else _ask_at_rest(directory, name, request))
+    return answers
 
 
-def _ask_one(directory: CrawlDirectory, name: str, request: dict[str, Any]) -> Any:
+def ask_first(path: Path, request: dict[str, Any]) -> Any:
+    """Put a request to one process, which lets the others know; its answer."""
+    directory = CrawlDirectory(path)
+    directory.require()
+    name = directory.process_names()[0]
+    found, answer = _ask_running(directory, name, request)
+    return answer if found else _ask_at_rest(directory, name, request)
+
+
+def _ask_running(
+    directory: CrawlDirectory, name: str, request: dict[str, Any], *, wait: bool = False
+) -> tuple[bool, Any]:
+    """(whether the process runs, its answer); with `wait`, one that may be on its way up is given time.
+
+    A directory must not be opened from here while its supervisor is about to start the process again.
+    """
     from crawler.admin.control import NOBODY, ask
 
-    answer = ask(directory.process(name), **request)
-    if answer is not NOBODY:
-        return answer
+    give_up = time.monotonic() + RESTART_WAIT
+    while (answer := ask(directory.process(name), **request)) is NOBODY:
+        if not wait:
+            return False, None
+        if time.monotonic() > give_up:
+            raise DirectoryError(f"{directory.process(name)}: not running, while others of the crawl are; try again")
+        time.sleep(0.1)
+    return True, answer
+
+
+def _ask_at_rest(directory: CrawlDirectory, name: str, request: dict[str, Any]) -> Any:
     from crawler.commands import Commands
 
     with at_rest(directory, name) as stages:
@@ -35,11 +68,13 @@ def at_rest(directory: CrawlDirectory, name: str, *, restore: bool = True) -> It
     from crawler.clock import SystemClock
     from crawler.config import convert
     from crawler.stages import Stages
+    from crawler.topology import topology
 
     config = convert(directory.saved_config())
     config = replace(config, crawl=replace(config.crawl, trace=False))  # nothing is crawled here
     folder, seed = directory.process(name), directory.seed()
-    stages = Stages(config, folder, seed, clock=SystemClock(), name=name, restore=restore)
+    place = topology(config, directory.path, name)
+    stages = Stages(config, folder, seed, clock=SystemClock(), name=name, topology=place, restore=restore)
     clean = False
     try:
         yield stages

@@ -20,7 +20,9 @@ def main(command: str, argv: list[str]) -> int:
     parser = options.parser(command, description, example)
     parser.add_argument("arguments", nargs="+" if command == "seed" else 1, metavar=metavar)
     args = parser.parse_args(argv)
-    answers = access.ask(args.dir, _request(command, args))
+    request = _request(command, args)
+    # A seed goes from one process to its owner; the other commands are for whichever has the host.
+    answers = [access.ask_first(args.dir, request)] if command == "seed" else access.ask(args.dir, request)
     print(_said(command, answers))
     return 0
 

@@ -3,6 +3,7 @@
 import sys
 from typing import Any
 
+from crawler import report
 from crawler.cli import access, options
 from crawler.errors import CrawlerError
 
@@ -35,8 +36,12 @@ def _status(argv: list[str]) -> int:
 
 def _status_text(status: dict[str, Any], hosts: int) -> str:
     lines = []
-    for section in ("pages", "urls", "bytes", "frontier", "due"):
+    for section in ("pages", "urls", "bytes", "frontier", "due", "splitter"):
         values = status.get(section) or {}
+        if section == "splitter":
+            if not values:
+                continue
+            values = report.with_share(values)
         shown = ", ".join(f"{name} {_number(value)}" for name, value in values.items())
         lines.append(f"{section + ':':<10}{shown or 'nothing yet'}")
     for host in status.get("waiting", [])[:hosts]:
@@ -61,12 +66,17 @@ def _why(argv: list[str]) -> int:
     parser.add_argument("--json", action="store_true", help="as JSON")
     args = parser.parse_args(argv)
     answers = access.ask(args.dir, {"command": "why", "url": args.url})
-    answer = next((found for found in answers if found.get("known")), answers[0] if answers else {})
+    answer = next((found for found in answers if _knows_best(found)), answers[0] if answers else {})
     if args.json:
         _print_json(answer)
     else:
         print(_why_text(answer))
     return 0
+
+
+def _knows_best(answer: dict[str, Any]) -> bool:
+    """Whether the answer is that of the process that owns the URL."""
+    return answer["owner"] == answer["process"] if "owner" in answer else answer.get("known", False)
 
 
 def _why_text(answer: dict[str, Any], indent: str = "") -> str:

@@ -1,0 +1,102 @@
+"""Crawls of two and three real processes: complete, disjoint, ended by themselves, and one crawl to those who ask."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from fastwarc.warc import ArchiveIterator, WarcRecordType
+
+from tests.faults.harness import ROOT, Ended, TreeWeb, crawl, end, judge, settings, start
+
+PAGES = 400
+QUICK = ("--set", "splitter.heartbeat=0.2", "--set", "splitter.backoff_max=0.3")
+
+
+def report_of(directory: Path) -> dict[str, Any]:
+    return msgspec.json.decode((directory / "report.json").read_bytes())
+
+
+def stored_by(folder: Path) -> set[str]:
+    """The URLs whose responses lie in a process's archive."""
+    urls = set()
+    for segment in folder.glob("warc/*.warc.gz*"):
+        with segment.open("rb") as file:
+            for record in ArchiveIterator(file, record_types=WarcRecordType.response):
+                urls.add(record.headers["WARC-Target-URI"])
+    return urls
+
+
+def command(directory: Path, name: str, *arguments: str) -> Ended:
+    """Run another command on a crawl directory."""
+    environ = {**os.environ, "PYTHONPATH": str(ROOT)}
+    line = [sys.executable, "-m", "crawler", name, *arguments, "--dir", str(directory)]
+    done = subprocess.run(line, env=environ, capture_output=True, text=True, cwd=ROOT, timeout=60)
+    return Ended(done.returncode, done.stdout, done.stderr)
+
+
+@pytest.mark.parametrize("processes", [2, 3])
+def test_processes_share_a_crawl(tmp_path: Path, processes: int) -> None:
+    directory = tmp_path / "crawl"
+    with TreeWeb(tmp_path, PAGES, "--fanout", "3") as web:
+        ended = crawl(directory, web.seed, *settings("--processes", str(processes), *QUICK))
+        assert ended.code == 0, ended.err
+        found = judge(web, directory)
+        url = web.url(17)
+    assert found == type(found)(0, 0, 0, 0, 0, 0)
+    shares = [stored_by(directory / f"p{n}") for n in range(processes)]
+    assert all(shares) and sum(map(len, shares)) == PAGES
+    report = report_of(directory)
+    splitter = report["splitter"]
+    assert report["conservation"] == "holds" and report["stopped_by"] == "done"
+    assert report["processes"] == processes and report["pages"]["fetched"] == PAGES
+    assert splitter["sent"] == splitter["applied"] == splitter["foreign"] > 0
+    assert len((directory / "pages.jsonl").read_text().splitlines()) == PAGES
+    why = msgspec.json.decode(command(directory, "why", url, "--json").out)
+    assert why["process"] == why["owner"] and url in stored_by(directory / why["owner"])
+    assert command(directory, "check").code == 0
+
+
+def test_another_number_of_processes_is_refused(tmp_path: Path) -> None:
+    directory = tmp_path / "crawl"
+    with TreeWeb(tmp_path, 20, "--fanout", "3") as web:
+        assert crawl(directory, web.seed, *settings("--processes", "2", *QUICK)).code == 0
+        for other in ("1", "3"):
+            ended = crawl(directory, web.seed, *settings("--processes", other))
+            assert ended.code == 2 and "crawler reshard" in ended.err, ended
+        again = crawl(directory, *settings(*QUICK))  # the number is kept with the crawl
+        assert again.code == 0, again.err
+    assert report_of(directory)["processes"] == 2
+
+
+def test_the_limit_of_pages_holds_over_all_processes(tmp_path: Path) -> None:
+    """It may overshoot by what all can begin within a heartbeat."""
+    directory = tmp_path / "crawl"
+    with TreeWeb(tmp_path, 3000, "--fanout", "3", "--delay", "0.05") as web:
+        ended = crawl(directory, web.seed, *settings("--processes", "2", "--max-pages", "100", *QUICK))
+        assert ended.code == 0, ended.err
+        fetched = web.fetched().total()
+    report = report_of(directory)
+    assert report["stopped_by"] == "max_pages" and report["conservation"] == "holds"
+    assert 100 <= fetched <= 300
+
+
+def test_a_signal_stops_all_in_order_and_the_crawl_goes_on_later(tmp_path: Path) -> None:
+    directory = tmp_path / "crawl"
+    with TreeWeb(tmp_path, PAGES, "--fanout", "3", "--delay", "0.1") as web:
+        process = start(directory, web.seed, *settings("--processes", "2", *QUICK, "--concurrency", "4"))
+        while web.fetched().total() < 50:
+            assert process.poll() is None
+        process.send_signal(signal.SIGTERM)
+        stopped = end(process)
+        assert stopped.code == 0, stopped.err
+        assert report_of(directory)["stopped_by"] == "signal"
+        assert web.fetched().total() < PAGES
+        ended = crawl(directory, *settings(*QUICK, "--concurrency", "32"))
+        assert ended.code == 0, ended.err
+        assert judge(web, directory).flawless
+        assert judge(web, directory).refetched == 0

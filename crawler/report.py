@@ -21,7 +21,12 @@ from typing import Any
 from crawler import __version__
 
 _NO_COUNTERS: dict[str, Any] = {"pages": {}, "bytes": {}, "urls": {}, "robots": {}}  # always there
-SUCCESSES = ("fetched", "empty", "unchanged", "truncated")  # outcomes that show that something could be fetched
+SUCCESSES = (
+    "fetched",
+    "empty",
+    "unchanged",
+    "truncated",
+)  # outcomes that show that something could be fetched
 
 REASONS_SHOWN = 5  # hosts named where not one page could be fetched
 

@@ -289,14 +289,10 @@ def _cause(code: int) -> str:
 
 def _failure(name: str, code: int) -> CrawlerError:
     """The error with which the whole crawl ends for that of one process."""
-    failure = (
-        StoreError(f"{name}: the store failed; start again when it is mended")
-        if code == StoreError.exit_code
-        else None
-    )
-    if failure is None:
-        failure = CrawlerError(f"{name}: ended with {_cause(code)}; its own message stands above")
-        failure.exit_code = code if 0 < code < 128 else 1
+    if code == StoreError.exit_code:
+        return StoreError(f"{name}: the store failed; start again when it is mended")
+    failure = CrawlerError(f"{name}: ended with {_cause(code)}; its own message stands above")
+    failure.exit_code = code if 0 < code < 128 else 1
     return failure
 
 

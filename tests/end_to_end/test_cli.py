@@ -101,7 +101,8 @@ def test_other_tools_read_the_archive(crawled: tuple[Path, Web]) -> None:
     (segment,) = (directory / "p0" / "warc").glob("*.warc.gz*")
     checked = subprocess.run(
         [sys.executable, "-c", "from warcio.cli import main; main()", "check", str(segment)],
-        check=False, capture_output=True,
+        check=False,
+        capture_output=True,
     )
     assert checked.returncode == 0, checked.stdout
     with segment.open("rb") as file:

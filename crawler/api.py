@@ -252,7 +252,6 @@ class Crawl:
                 await _next(queue, running)
             await running
 
-
     def stop(self, reason: str = "stopped") -> None:
         """End the run soon: nothing new is taken, what is in flight is committed."""
         self.process.stop(reason)
@@ -289,7 +288,9 @@ class Crawl:
                 "frontier": stages.frontier_counts(),
                 "hosts": list(stages.frontier.hosts(stages.clock.now(), HOSTS_IN_REPORT)),
                 "due": stages.due_counts(),
-                **({"splitter": report.with_share(stages.splitter_counts())} if stages.topology.peers else {}),
+                **(
+                    {"splitter": report.with_share(stages.splitter_counts())} if stages.topology.peers else {}
+                ),
                 "why_slow": stages.frontier.why_slow(),
             },
             problems=stages.problems() if whole else ["not checked: the run failed"],

@@ -45,7 +45,9 @@ def _foreign_keys(stages: Stages) -> list[str]:
             stop = prefix + end.to_bytes(2, "big") if end < BUCKETS else prefix[:-1] + b"0"
             n = sum(1 for _ in stages.store.scan(prefix + first.to_bytes(2, "big"), stop))
             if n:
-                problems.append(f"store: {n} keys {prefix.decode()} of buckets {first} to {end}, which {name} owns")
+                problems.append(
+                    f"store: {n} keys {prefix.decode()} of buckets {first} to {end}, which {name} owns"
+                )
     return problems
 
 

@@ -111,7 +111,9 @@ class Commands:
         """Write what is committed to the file (or, for a mirror, the folder) `path`."""
         from crawler import exporting  # imported here: a crawl seldom exports
 
-        written = exporting.write([self._stages.pages], self._stages.config, format, Path(path), with_noarchive)
+        written = exporting.write(
+            [self._stages.pages], self._stages.config, format, Path(path), with_noarchive
+        )
         return {"problems": written}
 
     def seed(self, urls: list[str]) -> dict[str, Any]:

@@ -436,7 +436,8 @@ def _readable(message: str) -> str:
     if unknown := re.fullmatch(r"Object contains unknown field `(.*)`", what):
         key = f"{path}.{unknown[1]}" if path else unknown[1]
         return f"{key}: there is no such key; config/default.toml lists all"
-    for kind, name in (("int", "a whole number"), ("float", "a number"), ("str", "text"), ("bool", "true or false")):
+    names = {"int": "a whole number", "float": "a number", "str": "text", "bool": "true or false"}
+    for kind, name in names.items():
         what = re.sub(rf"`{kind}(?: \| null)?`", name, what)
     what = what.replace("`array`", "a list").replace("`object`", "a section")
     return f"{path}: {what[:1].lower()}{what[1:]}" if path else what

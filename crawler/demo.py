@@ -1,10 +1,10 @@
 """The web of `crawler demo`: five small hosts on loopback, each with a habit of the real web.
 
-    manual    127.0.0.11    a manual: chapters, sections, one navigation on every page, gzip
-    shop      127.0.0.12    redirects, dead links, session ids; robots.txt forbids /cart; a sitemap
-    news      127.0.0.13    a feed, meta refresh, pages in windows-1252
-    busy      127.0.0.14    answers 429 with Retry-After when asked too fast
-    endless   127.0.0.15    a calendar without end, which only a depth limit stops
+manual    127.0.0.11    a manual: chapters, sections, one navigation on every page, gzip
+shop      127.0.0.12    redirects, dead links, session ids; robots.txt forbids /cart; a sitemap
+news      127.0.0.13    a feed, meta refresh, pages in windows-1252
+busy      127.0.0.14    answers 429 with Retry-After when asked too fast
+endless   127.0.0.15    a calendar without end, which only a depth limit stops
 """
 
 import gzip
@@ -97,7 +97,12 @@ class DemoWeb:
         elif f"/{parts[0]}/" not in chapters or len(parts) > 2:
             return web.Response(status=404)
         elif len(parts) == 1:
-            text = page(f"Chapter {parts[0][7:]}", "/", *chapters, *(f"section{n}.html" for n in range(1, SECTIONS + 1)))
+            text = page(
+                f"Chapter {parts[0][7:]}",
+                "/",
+                *chapters,
+                *(f"section{n}.html" for n in range(1, SECTIONS + 1)),
+            )
         else:
             text = page(f"{parts[0]}, {parts[1]}", "./", "/", *chapters)
         body = gzip.compress(text.encode(), 1)
@@ -105,7 +110,9 @@ class DemoWeb:
 
     def _shop(self, request: web.Request) -> web.Response:
         if request.path == "/robots.txt":
-            return web.Response(text=f"User-agent: *\nDisallow: /cart\nSitemap: {self.url('shop', '/sitemap.xml')}\n")
+            return web.Response(
+                text=f"User-agent: *\nDisallow: /cart\nSitemap: {self.url('shop', '/sitemap.xml')}\n"
+            )
         if request.path == "/sitemap.xml":
             urls = "".join(f"<url><loc>{self.url('shop', f'/hidden/{n}')}</loc></url>" for n in range(10))
             return web.Response(text=f"<urlset>{urls}</urlset>", content_type="application/xml")
@@ -123,11 +130,17 @@ class DemoWeb:
             text = '<!doctype html><title>News</title><link rel="alternate" type="application/rss+xml" href="/feed.xml">'
             return self._html(text + '<meta http-equiv="refresh" content="60; url=/today">')
         if request.path == "/feed.xml":
-            items = "".join(f"<item><link>{self.url('news', f'/article/{n}')}</link></item>" for n in range(ARTICLES))
-            return web.Response(text=f"<rss><channel>{items}</channel></rss>", content_type="application/rss+xml")
+            items = "".join(
+                f"<item><link>{self.url('news', f'/article/{n}')}</link></item>" for n in range(ARTICLES)
+            )
+            return web.Response(
+                text=f"<rss><channel>{items}</channel></rss>", content_type="application/rss+xml"
+            )
         if request.path == "/today" or request.path.startswith("/article/"):
             text = page(f"Article {request.path}", "/", text="Caf\xe9 cr\xe8me. " * 60)
-            return web.Response(body=text.encode("cp1252"), headers={"Content-Type": "text/html; charset=windows-1252"})
+            return web.Response(
+                body=text.encode("cp1252"), headers={"Content-Type": "text/html; charset=windows-1252"}
+            )
         return web.Response(status=404)
 
     def _busy_host(self, request: web.Request) -> web.Response:

@@ -61,7 +61,9 @@ class CrawlDirectory:
     def require(self) -> None:
         """Raises DirectoryError if there is no crawl here."""
         if not self.exists():
-            raise DirectoryError(f"{self.path}: no crawl here; name one with --dir, or start one with `crawler crawl`")
+            raise DirectoryError(
+                f"{self.path}: no crawl here; name one with --dir, or start one with `crawler crawl`"
+            )
 
     def create(self, seed: bytes = b"") -> None:
         """Make the directory and its secret seed, `seed` or a random one, unless they are there.

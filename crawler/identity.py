@@ -62,5 +62,7 @@ class Seeds:
     def _no_contact(self) -> None:
         if self._scope == "any":
             raise UsageError("scope any on public hosts needs a way to reach you: --contact URL-or-mail")
-        log.warning("no contact in the User-Agent: give --contact URL-or-mail, so that site owners can reach you")
+        log.warning(
+            "no contact in the User-Agent: give --contact URL-or-mail, so that site owners can reach you"
+        )
         self._warned = True

@@ -21,8 +21,13 @@ from typing import Any
 
 from crawler import __version__
 
-_NO_COUNTERS: dict[str, Any] = {"pages": {}, "bytes": {}, "urls": {}, "robots": {}}  # sections that are always there
-SUCCESSES = ("fetched", "empty", "unchanged", "truncated")  # outcomes that show that something could be fetched
+_NO_COUNTERS: dict[str, Any] = {"pages": {}, "bytes": {}, "urls": {}, "robots": {}}  # always there
+SUCCESSES = (
+    "fetched",
+    "empty",
+    "unchanged",
+    "truncated",
+)  # outcomes that show that something could be fetched
 
 REASONS_SHOWN = 5  # hosts named where not one page could be fetched
 

@@ -7,7 +7,16 @@ from typing import Any
 import msgspec
 import pytest
 
-from crawler.config import ByteCount, Config, Layers, Seconds, convert, environment_overrides, read_file, to_toml
+from crawler.config import (
+    ByteCount,
+    Config,
+    Layers,
+    Seconds,
+    convert,
+    environment_overrides,
+    read_file,
+    to_toml,
+)
 from crawler.errors import ConfigError
 
 DEFAULT = Path(__file__).resolve().parent.parent / "config" / "default.toml"

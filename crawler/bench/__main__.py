@@ -9,9 +9,7 @@ from crawler.errors import CrawlerError
 
 def main(_command: str, argv: list[str]) -> int:
     """Run the benchmark that `argv` names and return its exit code."""
-    parser = Parser(
-        prog="crawler bench", description="measure a part against its references"
-    )
+    parser = Parser(prog="crawler bench", description="measure a part against its references")
     commands = parser.add_subparsers(dest="command", required=True)
     for name, module in (("cache", cache), ("due", due)):
         command = commands.add_parser(name, help=(module.__doc__ or "").split("\n")[0])

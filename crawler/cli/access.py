@@ -48,7 +48,9 @@ def _ask_running(
         if not wait:
             return False, None
         if time.monotonic() > give_up:
-            raise DirectoryError(f"{directory.process(name)}: not running, while others of the crawl are; try again")
+            raise DirectoryError(
+                f"{directory.process(name)}: not running, while others of the crawl are; try again"
+            )
         time.sleep(0.1)
     return True, answer
 

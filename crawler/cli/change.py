@@ -10,7 +10,11 @@ _TEXTS = {
     "seed": ("Add seeds.", "URL", "crawler seed https://example.org/new/ --dir example"),
     "block": ("Ask nothing more of a host.", "HOST", "crawler block slow.example.org --dir example"),
     "unblock": ("Take a host up again.", "HOST", "crawler unblock slow.example.org --dir example"),
-    "retire": ("Drop the to-do URLs that match a regular expression.", "REGEX", r"crawler retire '/calendar/' --dir example"),
+    "retire": (
+        "Drop the to-do URLs that match a regular expression.",
+        "REGEX",
+        r"crawler retire '/calendar/' --dir example",
+    ),
 }
 
 
@@ -44,7 +48,9 @@ def _request(command: str, args: argparse.Namespace) -> dict[str, Any]:
 def _said(command: str, answers: list[Any]) -> str:
     if command == "seed":
         refused = answers[0]["refused"]
-        return "\n".join([f"{answers[0]['queued']} queued", *(f"refused, no http(s) URL: {url}" for url in refused)])
+        return "\n".join(
+            [f"{answers[0]['queued']} queued", *(f"refused, no http(s) URL: {url}" for url in refused)]
+        )
     if command == "retire":
         return f"{sum(answer['retired'] for answer in answers):,} URLs retired"
     return f"{answers[0]['host']}: {command}ed"

@@ -14,7 +14,9 @@ def main(_command: str, argv: list[str]) -> int:
         "Verify counters, store, DUE runs and WARC records of a crawl that is not running.",
         "crawler check --dir example --repair",
     )
-    parser.add_argument("--repair", action="store_true", help="mend what can be mended, and say what was done")
+    parser.add_argument(
+        "--repair", action="store_true", help="mend what can be mended, and say what was done"
+    )
     args = parser.parse_args(argv)
     directory = CrawlDirectory(args.dir)
     directory.require()

@@ -12,7 +12,9 @@ from crawler.directory import CrawlDirectory
 def main(_command: str, argv: list[str]) -> int:
     """Print the configuration in force with the source of each value, or check a file."""
     parser = options.parser(
-        "config", "Show the configuration in force, or check a file.", "crawler config show --set crawl.depth=3"
+        "config",
+        "Show the configuration in force, or check a file.",
+        "crawler config show --set crawl.depth=3",
     )
     parser.add_argument("action", choices=("show", "check"), help="what to do")
     parser.add_argument("file", nargs="?", type=Path, help="the file to check (config check FILE)")

@@ -45,7 +45,9 @@ def _parse(argv: list[str]) -> argparse.Namespace:
     parser.add_argument("--seeds", metavar="FILE", help="one URL a line, # comments, - = standard input")
     options.add_config_flags(parser)
     parser.add_argument("--report", type=Path, metavar="FILE", help="JSON summary (always in DIR too)")
-    parser.add_argument("--progress", choices=("auto", "plain", "none"), default="auto", help="progress display")
+    parser.add_argument(
+        "--progress", choices=("auto", "plain", "none"), default="auto", help="progress display"
+    )
     return parser.parse_args(argv)
 
 
@@ -57,7 +59,11 @@ def seeds(args: argparse.Namespace) -> Iterator[str]:
     with contextlib.ExitStack() as stack:
         try:
             path = args.seeds
-            file = sys.stdin if path == "-" else stack.enter_context(open(path, encoding="utf-8", errors="replace"))
+            file = (
+                sys.stdin
+                if path == "-"
+                else stack.enter_context(open(path, encoding="utf-8", errors="replace"))
+            )
         except OSError as error:
             raise UsageError(f"--seeds {args.seeds}: {error.strerror}") from error
         for line in file:
@@ -182,7 +188,9 @@ def summary(report: dict[str, Any], directory: Path) -> str:
         lines.append("not fetched: " + ", ".join(f"{name} {n:,}" for name, n in failed.items()))
     if report["conservation"] != "holds":
         lines += [f"counting error: {problem}" for problem in report["conservation"]]
-    lines.append(f"pages: {directory}/*/warc   log of fetches: {directory}/pages.jsonl   report: {directory}/report.json")
+    lines.append(
+        f"pages: {directory}/*/warc   log of fetches: {directory}/pages.jsonl   report: {directory}/report.json"
+    )
     if frontier["todo"]:
         lines.append(f"go on with: crawler crawl --dir {directory}")
     return "\n".join(lines)

@@ -23,7 +23,9 @@ def main(_command: str, argv: list[str]) -> int:
         "demo", "Crawl a small web on loopback, five hosts with the habits of the real one.", "crawler demo"
     )
     parser.set_defaults(dir=Path("crawl-demo"))
-    parser.add_argument("--progress", choices=("auto", "plain", "none"), default="auto", help="progress display")
+    parser.add_argument(
+        "--progress", choices=("auto", "plain", "none"), default="auto", help="progress display"
+    )
     args = parser.parse_args(argv)
     directory = CrawlDirectory(args.dir)
     directory.create()

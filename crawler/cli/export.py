@@ -23,8 +23,12 @@ def main(_command: str, argv: list[str]) -> int:
         "crawler export --dir example --format cdxj > example.cdxj",
     )
     parser.add_argument("--format", required=True, choices=FORMATS, help="what to write")
-    parser.add_argument("-o", "--output", type=Path, metavar="PATH", help="file, or folder of a mirror (standard output)")
-    parser.add_argument("--with-noarchive", action="store_true", help="also pages that ask not to be archived")
+    parser.add_argument(
+        "-o", "--output", type=Path, metavar="PATH", help="file, or folder of a mirror (standard output)"
+    )
+    parser.add_argument(
+        "--with-noarchive", action="store_true", help="also pages that ask not to be archived"
+    )
     args = parser.parse_args(argv)
     if args.output is None and args.format in _TO_FILE:
         raise UsageError(f"export --format {args.format} needs -o PATH")
@@ -51,7 +55,11 @@ def _write(args: argparse.Namespace, path: Path) -> list[str]:
 
     directory = CrawlDirectory(args.dir)
     directory.require()
-    request: dict[str, Any] = {"format": args.format, "path": str(path), "with_noarchive": args.with_noarchive}
+    request: dict[str, Any] = {
+        "format": args.format,
+        "path": str(path),
+        "with_noarchive": args.with_noarchive,
+    }
     names = directory.process_names()
     answers = [ask(directory.process(name), "export", **request) for name in names]
     if any(answer is not NOBODY for answer in answers):
@@ -59,7 +67,9 @@ def _write(args: argparse.Namespace, path: Path) -> list[str]:
     return _write_at_rest(directory, names, args, path)
 
 
-def _write_at_rest(directory: CrawlDirectory, names: list[str], args: argparse.Namespace, path: Path) -> list[str]:
+def _write_at_rest(
+    directory: CrawlDirectory, names: list[str], args: argparse.Namespace, path: Path
+) -> list[str]:
     import contextlib
 
     from crawler import exporting

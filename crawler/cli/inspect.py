@@ -94,11 +94,15 @@ def _why_text(answer: dict[str, Any], indent: str = "") -> str:
 
 def _get(argv: list[str]) -> int:
     parser = options.parser(
-        "get", "Print a stored page: its decoded body, or its headers.", "crawler get https://example.org/ --headers"
+        "get",
+        "Print a stored page: its decoded body, or its headers.",
+        "crawler get https://example.org/ --headers",
     )
     parser.add_argument("url", metavar="URL")
     parser.add_argument("--headers", action="store_true", help="status line and headers instead of the body")
-    parser.add_argument("--with-noarchive", action="store_true", help="also pages that ask not to be archived")
+    parser.add_argument(
+        "--with-noarchive", action="store_true", help="also pages that ask not to be archived"
+    )
     args = parser.parse_args(argv)
     page = _first_copy(args)
     if args.headers:

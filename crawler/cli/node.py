@@ -13,8 +13,18 @@ from crawler.errors import ConfigError, UsageError
 FLAGS = (
     ("--name", "splitter.name", "NAME", "which of the peers this process is"),
     ("--peer", "splitter.peers", "NAME=HOST:PORT", "a process of the crawl, this one among them; repeatable"),
-    ("--listen", "splitter.listen", "HOST:PORT", "where to listen (default: the port of this process's entry)"),
-    ("--table", "splitter.table_file", "FILE", "bucket table; equal ranges over the sorted names without one"),
+    (
+        "--listen",
+        "splitter.listen",
+        "HOST:PORT",
+        "where to listen (default: the port of this process's entry)",
+    ),
+    (
+        "--table",
+        "splitter.table_file",
+        "FILE",
+        "bucket table; equal ranges over the sorted names without one",
+    ),
     ("--secret-file", "splitter.secret_file", "FILE", "the secret that all processes share"),
 )
 
@@ -46,7 +56,9 @@ def _parse(argv: list[str]) -> argparse.Namespace:
         parser.add_argument(flag, dest=key, action=action, metavar=metavar, help=text)
     options.add_config_flags(parser)
     parser.add_argument("--report", type=Path, metavar="FILE", help="JSON summary (always in DIR too)")
-    parser.add_argument("--progress", choices=("auto", "plain", "none"), default="auto", help="progress display")
+    parser.add_argument(
+        "--progress", choices=("auto", "plain", "none"), default="auto", help="progress display"
+    )
     return parser.parse_args(argv)
 
 
@@ -55,7 +67,9 @@ def _completed(config: Config) -> Config:
     from crawler.splitter.peers import parse_address, parse_peers
 
     if config.crawl.processes > 1:
-        raise UsageError("crawl.processes is for `crawler crawl`; the processes of a node crawl are splitter.peers")
+        raise UsageError(
+            "crawl.processes is for `crawler crawl`; the processes of a node crawl are splitter.peers"
+        )
     peers, name = parse_peers(config.splitter.peers), config.splitter.name
     if not peers:
         raise UsageError("splitter.peers: no process is named; give --peer NAME=HOST:PORT for each")

@@ -53,12 +53,18 @@ def parser(command: str, description: str, example: str) -> argparse.ArgumentPar
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
-    made.add_argument("--dir", type=Path, default=Path("crawl"), metavar="DIR", help="crawl directory (./crawl)")
-    made.add_argument("--config", type=Path, metavar="FILE", help="TOML file; config/default.toml lists every key")
+    made.add_argument(
+        "--dir", type=Path, default=Path("crawl"), metavar="DIR", help="crawl directory (./crawl)"
+    )
+    made.add_argument(
+        "--config", type=Path, metavar="FILE", help="TOML file; config/default.toml lists every key"
+    )
     made.add_argument(
         "--set", action="append", default=[], metavar="SECTION.KEY=VALUE", help="override one key; repeatable"
     )
-    made.add_argument("--log-format", choices=("text", "json"), default="text", help="form of the log on stderr")
+    made.add_argument(
+        "--log-format", choices=("text", "json"), default="text", help="form of the log on stderr"
+    )
     made.add_argument("-v", "--verbose", action="count", default=0, help="log more")
     made.add_argument("-q", "--quiet", action="store_true", help="log errors only")
     return made

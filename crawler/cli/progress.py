@@ -88,7 +88,9 @@ def screen(status: dict[str, Any], rates: dict[str, float], elapsed: float) -> A
     from rich.text import Text
 
     head = Text(no_wrap=True, overflow="ellipsis")
-    head.append(f"{_clock(elapsed)}  {rates['pages']:,.1f} pages/s  {rates['bytes'] / 1e6:.2f} MB/s", style="bold")
+    head.append(
+        f"{_clock(elapsed)}  {rates['pages']:,.1f} pages/s  {rates['bytes'] / 1e6:.2f} MB/s", style="bold"
+    )
     return Group(head, _totals(status), Text(), _hosts(status["waiting"]))
 
 

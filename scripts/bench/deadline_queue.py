@@ -71,18 +71,14 @@ def main(size: int, picks: int) -> None:
     plain = drive(PlainHeap(size), pages, begin, picks, rng)
     print(f"queue      {picks / took:,.0f} picks per CPU second, {took / picks * 1e6:.1f} us a pick")
     print(f"plain heap {picks / plain:,.0f} picks per CPU second, {plain / picks * 1e6:.1f} us a pick")
-    print(
-        f"ratio {took / plain:.2f}; {(queue.solutions - solved) / picks:.2f} solved a pick; {queue}"
-    )
+    print(f"ratio {took / plain:.2f}; {(queue.solutions - solved) / picks:.2f} solved a pick; {queue}")
     setting = Setting(bandwidth=((0.0, 200.0),), horizon=200.0, bins=20)
     names = ["ncis", "queue", "baseline"]
     found = experiment(names, lambda rng: standard_pages(rng, 2000), setting, 6, 1)
     for name in names:
         mean, error = mean_and_error([result[name].settled for result in found])
         paired = mean_and_error([result[name].settled - result["ncis"].settled for result in found])
-        print(
-            f"2,000 pages, {name:<8} {mean:.4f} +- {error:.4f}; - ncis {paired[0]:+.5f} +- {paired[1]:.5f}"
-        )
+        print(f"2,000 pages, {name:<8} {mean:.4f} +- {error:.4f}; - ncis {paired[0]:+.5f} +- {paired[1]:.5f}")
 
 
 if __name__ == "__main__":

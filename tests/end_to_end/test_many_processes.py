@@ -35,7 +35,9 @@ def command(directory: Path, name: str, *arguments: str) -> Ended:
     """Run another command on a crawl directory."""
     environ = {**os.environ, "PYTHONPATH": str(ROOT)}
     line = [sys.executable, "-m", "crawler", name, *arguments, "--dir", str(directory)]
-    done = subprocess.run(line, env=environ, capture_output=True, text=True, cwd=ROOT, timeout=60)
+    done = subprocess.run(
+        line, env=environ, capture_output=True, text=True, cwd=ROOT, timeout=60, check=False
+    )
     return Ended(done.returncode, done.stdout, done.stderr)
 
 

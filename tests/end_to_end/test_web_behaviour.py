@@ -166,7 +166,8 @@ def test_overrides_reach_the_request(tmp_path: Path) -> None:
     """Headers, body limit and robots of an [[override]] bind where it matches, and nowhere else."""
     config = tmp_path / "config.toml"
     config.write_text(
-        '[[override]]\nmatch = "b.localhost"\nheaders = ["X-Part: b"]\nbody_bytes_max = 100\nrobots = "ignore"\n'
+        '[[override]]\nmatch = "b.localhost"\nheaders = ["X-Part: b"]\n'
+        'body_bytes_max = 100\nrobots = "ignore"\n'
         '[[override]]\nmatch = "*.localhost"\ntotal_timeout = 30\ndepth = 1\n'
     )
     with Web({"/robots.txt": "User-agent: *\nDisallow: /private"}) as web:

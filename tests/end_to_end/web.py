@@ -102,7 +102,8 @@ def redirect(location: str, status: int = 302, **headers: str) -> Answer:
 FAST = (
     "--allow-network", "127.0.0.0/8", "--delay", "0", "--delay-factor", "0", "--progress", "none",
     "--patience", "5", "--concurrency", "8",
-    "--set", "due.max_wait=0.05", "--set", "politeness.backoff_first=0.05", "--set", "frontier.retry_delays=[0.05]",
+    "--set", "due.max_wait=0.05",
+    "--set", "politeness.backoff_first=0.05", "--set", "frontier.retry_delays=[0.05]",
 )  # fmt: skip
 SETTINGS: dict[str, Any] = {
     "network": {"allow_networks": ["127.0.0.0/8"]},

@@ -21,7 +21,14 @@ from tests.faults.harness import TreeWeb, end, judge, settings, start
 
 PAGES = 1500
 PROCESSES = 3
-FLAGS = ("--processes", str(PROCESSES), "--set", "splitter.heartbeat=0.2", "--set", "splitter.backoff_max=0.3")
+FLAGS = (
+    "--processes",
+    str(PROCESSES),
+    "--set",
+    "splitter.heartbeat=0.2",
+    "--set",
+    "splitter.backoff_max=0.3",
+)
 
 
 def pids(directory: Path) -> list[int]:

@@ -106,9 +106,7 @@ def test_counters_go_on_after_reopening() -> None:
     point, store, steps = make()
     point.add(change("a", steps))
     point.write(point.take())
-    again = CommitPoint(
-        store, pages=Recorder("p", []), due=Recorder("d", []), group_entries_max=1, sync=True
-    )
+    again = CommitPoint(store, pages=Recorder("p", []), due=Recorder("d", []), group_entries_max=1, sync=True)
     assert again.counters == {"pages.fetched": 1}
 
 

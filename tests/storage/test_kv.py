@@ -23,13 +23,15 @@ def apply(store: KeyValue, batches: list[list[tuple[bytes, bytes | None]]]) -> N
 
 @settings(max_examples=60, deadline=None)
 @given(batches=OPERATIONS, start=st.binary(max_size=2), stop=st.none() | st.binary(min_size=1, max_size=2))
-def test_both_stores_agree_with_a_dict(tmp_path_factory, batches, start, stop) -> None:  # noqa: ANN001
+def test_both_stores_agree_with_a_dict(tmp_path_factory, batches, start, stop) -> None:
     """Same batches, same contents, same scans in both directions."""
     model: dict[bytes, bytes] = {}
     for operations in batches:
         for key, value in operations:
             model.pop(key, None) if value is None else model.__setitem__(key, value)
-    expected = [item for item in sorted(model.items()) if start <= item[0] and (stop is None or item[0] < stop)]
+    expected = [
+        item for item in sorted(model.items()) if start <= item[0] and (stop is None or item[0] < stop)
+    ]
     level = LevelStore(tmp_path_factory.mktemp("store"))
     for store in (level, MemoryStore()):
         apply(store, batches)

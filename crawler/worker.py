@@ -102,7 +102,6 @@ class _Child:
             asyncio.get_running_loop().add_signal_handler(signal.SIGINT, crawl.stop, "signal")
             assert crawl.process.exchange is not None
             self._exchange = crawl.process.exchange
-            assert self._exchange is not None, "a worker has peers"
             self._say({"port": self._exchange.address[1]})
             tasks = [asyncio.create_task(self._listen(crawl)), asyncio.create_task(self._tell(crawl))]
             try:

@@ -1,0 +1,176 @@
+"""`crawler reshard` and `recover` on real crawls: nothing is lost, fetched again or unreachable, whatever is cut off."""
+
+import os
+import shutil
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from crawler.cli.access import at_rest
+from crawler.directory import CrawlDirectory
+from crawler.storage.faults import POINTS
+from tests.end_to_end.test_many_processes import QUICK, command, report_of
+from tests.faults.harness import TreeWeb, crawl, end, settings, start
+
+PAGES = 400
+STEPS = ("reshard built:1", "reshard decided:1", "reshard replaced:1", "reshard renamed:1", "reshard renamed:2")
+
+
+def stored(directory: Path) -> list[str]:
+    """The paths of all pages with a copy that can be read, over all processes."""
+    paths = []
+    crawl_directory = CrawlDirectory(directory)
+    for name in crawl_directory.process_names():
+        with at_rest(crawl_directory, name) as stages:
+            for _, capture in stages.pages.newest_captures():
+                assert stages.pages.read(capture).payload
+                paths.append("/" + capture.url.rsplit("/", 1)[1])
+    return paths
+
+
+def reshard(directory: Path, to: str) -> None:
+    ended = command(directory, "reshard", "--to", to)
+    assert ended.code == 0, ended.err
+    checked = command(directory, "check")
+    assert checked.code == 0, checked.out
+
+
+def finish_and_compare(web: TreeWeb, directory: Path) -> None:
+    """Crawl to the end: every page fetched once and stored once."""
+    ended = crawl(directory, *settings(*QUICK))
+    assert ended.code == 0, ended.err
+    fetched = web.fetched()
+    assert len(fetched) == fetched.total() == PAGES
+    assert sorted(stored(directory)) == sorted(fetched)
+    assert report_of(directory)["conservation"] == "holds"
+
+
+def begin(web: TreeWeb, directory: Path, processes: int) -> None:
+    """Crawl a part of the web."""
+    flags = ("--processes", str(processes), "--max-pages", "100", *QUICK)
+    ended = crawl(directory, web.seed, *settings(*flags, "--concurrency", "8"))
+    assert ended.code == 0, ended.err
+    assert web.fetched().total() < PAGES
+
+
+def test_a_crawl_goes_on_with_other_processes(tmp_path: Path) -> None:
+    directory = tmp_path / "crawl"
+    with TreeWeb(tmp_path, PAGES, "--fanout", "3", "--delay", "0.05") as web:
+        begin(web, directory, 1)
+        reshard(directory, "3")
+        assert CrawlDirectory(directory).process_names() == ["p0", "p1", "p2"]
+        ended = crawl(directory, *settings("--max-pages", "50", *QUICK, "--concurrency", "8"))
+        assert ended.code == 0, ended.err
+        reshard(directory, "2")
+        finish_and_compare(web, directory)
+
+
+def test_a_table_file_says_who_gets_what(tmp_path: Path) -> None:
+    directory, table = tmp_path / "crawl", tmp_path / "table.json"
+    ranges = [["p1", 0, 10_000], ["p0", 10_000, 30_000], ["p1", 30_000, 1 << 16]]
+    with TreeWeb(tmp_path, PAGES, "--fanout", "3", "--delay", "0.05") as web:
+        begin(web, directory, 1)
+        table.write_bytes(msgspec.json.encode({"epoch": 1, "ranges": ranges}))
+        refused = command(directory, "reshard", "--to", str(table))
+        assert refused.code == 2 and "epoch" in refused.err
+        table.write_bytes(msgspec.json.encode({"epoch": 7, "ranges": ranges}))
+        reshard(directory, str(table))
+        finish_and_compare(web, directory)
+
+
+@pytest.mark.parametrize("fault", STEPS)
+def test_a_reshard_that_is_cut_off_is_finished_or_void(tmp_path: Path, fault: str) -> None:
+    assert fault.partition(":")[0] in POINTS
+    directory = tmp_path / "crawl"
+    with TreeWeb(tmp_path, PAGES, "--fanout", "3", "--delay", "0.05") as web:
+        begin(web, directory, 2)
+        os.environ["CRAWLER_FAULT"] = fault
+        try:
+            assert command(directory, "reshard", "--to", "3").code == -signal.SIGKILL
+        finally:
+            del os.environ["CRAWLER_FAULT"]
+        decided = not fault.startswith("reshard built")
+        refused = command(directory, "status")
+        assert (refused.code == 3 and "crawler reshard" in refused.err) == decided, refused
+        reshard(directory, "3")
+        finish_and_compare(web, directory)
+
+
+def test_a_live_directory_is_refused(tmp_path: Path) -> None:
+    directory = tmp_path / "crawl"
+    with TreeWeb(tmp_path, PAGES, "--fanout", "3", "--delay", "0.2") as web:
+        process = start(directory, web.seed, *settings("--processes", "2", *QUICK, "--concurrency", "2"))
+        while web.fetched().total() < 5:
+            assert process.poll() is None
+        refused = command(directory, "reshard", "--to", "3")
+        assert refused.code == 3 and "in use" in refused.err
+        process.send_signal(signal.SIGTERM)
+        assert end(process).code == 0
+
+
+def test_a_lost_process_is_rebuilt_from_the_others(tmp_path: Path) -> None:
+    """What it had from others is found in their archives, what only its own pages link to by fetching those again."""
+    directory = tmp_path / "crawl"
+    with TreeWeb(tmp_path, PAGES, "--fanout", "3") as web:
+        ended = crawl(directory, web.seed, *settings("--processes", "2", *QUICK))
+        assert ended.code == 0, ended.err
+        why = msgspec.json.decode(command(directory, "why", web.seed, "--json").out)
+        lost = next(name for name in ("p0", "p1") if name != why["owner"])
+        shutil.rmtree(directory / lost)
+        recovered = command(directory, "recover", lost)
+        assert recovered.code == 0, recovered.err
+        again = crawl(directory, *settings(*QUICK))
+        assert again.code == 0, again.err
+        assert sorted(stored(directory)) == sorted(web.fetched())
+        assert len(web.fetched()) == PAGES
+
+
+class _Copies(BaseHTTPRequestHandler):
+    """A site on each address: the root links to the next addresses' roots and to a page that is the same everywhere."""
+
+    protocol_version = "HTTP/1.1"
+
+    def do_GET(self) -> None:
+        host, _, port = self.headers["Host"].partition(":")
+        number = int(host.rpartition(".")[2])
+        body = b"the same everywhere, without a link"
+        if self.path == "/":
+            body = f'<a href="/same.html">{number}</a><a href="http://127.2.0.{number % 8 + 1}:{port}/">on</a>'.encode()
+        self.send_response(200)
+        self.send_header("Content-Type", "text/html")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@contextmanager
+def copies() -> Iterator[int]:
+    """Serve eight sites with a page in common; the port."""
+    with ThreadingHTTPServer(("0.0.0.0", 0), _Copies) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        try:
+            yield server.server_address[1]
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def test_revisits_find_what_they_repeat_in_another_process(tmp_path: Path) -> None:
+    """The copies are stored once, wherever they were met first; the rest are revisits of that."""
+    directory = tmp_path / "crawl"
+    with copies() as port:
+        ended = crawl(directory, f"http://127.2.0.1:{port}/", *settings())
+        assert ended.code == 0, ended.err
+    for to in ("4", "2", "3"):
+        reshard(directory, to)
+        assert sorted(stored(directory)) == sorted(["/"] * 8 + ["/same.html"] * 8)

@@ -1,6 +1,5 @@
 """`crawler reshard` and `recover` on real crawls: nothing is lost, fetched again or unreachable, whatever is cut off."""
 
-import os
 import shutil
 import signal
 import threading
@@ -12,9 +11,12 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from crawler.cli import main
 from crawler.cli.access import at_rest
 from crawler.directory import CrawlDirectory
+from crawler.errors import DirectoryError
 from crawler.storage.faults import POINTS
+from crawler.storage.kv import scan_prefix
 from tests.end_to_end.test_many_processes import QUICK, command, report_of
 from tests.faults.harness import TreeWeb, crawl, end, settings, start
 
@@ -35,10 +37,8 @@ def stored(directory: Path) -> list[str]:
 
 
 def reshard(directory: Path, to: str) -> None:
-    ended = command(directory, "reshard", "--to", to)
-    assert ended.code == 0, ended.err
-    checked = command(directory, "check")
-    assert checked.code == 0, checked.out
+    assert main(["reshard", "--to", to, "--dir", str(directory), "-q"]) == 0
+    assert main(["check", "--dir", str(directory)]) == 0
 
 
 def finish_and_compare(web: TreeWeb, directory: Path) -> None:
@@ -84,22 +84,47 @@ def test_a_table_file_says_who_gets_what(tmp_path: Path) -> None:
         finish_and_compare(web, directory)
 
 
+@pytest.fixture(scope="module")
+def half_done(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A crawl of two processes that was stopped in the middle."""
+    folder = tmp_path_factory.mktemp("half_done")
+    with TreeWeb(folder, PAGES, "--fanout", "3", "--delay", "0.05") as web:
+        begin(web, folder / "crawl", 2)
+    return folder / "crawl"
+
+
+def content(directory: Path) -> tuple[list[str], list[bytes], int]:
+    """(paths stored, keys of URLs to do, known URLs) over all processes."""
+    todo, known = [], 0
+    crawl_directory = CrawlDirectory(directory)
+    for name in crawl_directory.process_names():
+        with at_rest(crawl_directory, name) as stages:
+            todo += [key for key, _ in scan_prefix(stages.store, b"t/")]
+            known += stages.due.new
+    return sorted(stored(directory)), sorted(todo), known
+
+
 @pytest.mark.parametrize("fault", STEPS)
-def test_a_reshard_that_is_cut_off_is_finished_or_void(tmp_path: Path, fault: str) -> None:
+def test_a_reshard_that_is_cut_off_is_finished_or_void(
+    half_done: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: str
+) -> None:
     assert fault.partition(":")[0] in POINTS
     directory = tmp_path / "crawl"
-    with TreeWeb(tmp_path, PAGES, "--fanout", "3", "--delay", "0.05") as web:
-        begin(web, directory, 2)
-        os.environ["CRAWLER_FAULT"] = fault
-        try:
-            assert command(directory, "reshard", "--to", "3").code == -signal.SIGKILL
-        finally:
-            del os.environ["CRAWLER_FAULT"]
-        decided = not fault.startswith("reshard built")
-        refused = command(directory, "status")
-        assert (refused.code == 3 and "crawler reshard" in refused.err) == decided, refused
-        reshard(directory, "3")
-        finish_and_compare(web, directory)
+    shutil.copytree(half_done, directory, ignore=shutil.ignore_patterns("*.sock"))
+    reshard(directory, "2")  # what was on its way is applied
+    before = content(directory)
+    monkeypatch.setenv("CRAWLER_FAULT", fault)
+    assert command(directory, "reshard", "--to", "3").code == -signal.SIGKILL
+    monkeypatch.delenv("CRAWLER_FAULT")
+    if fault == "reshard built:1":
+        assert content(directory) == before
+    else:
+        with pytest.raises(DirectoryError, match="crawler reshard"):
+            content(directory)
+    assert main(["reshard", "--to", "3", "--dir", str(directory), "-q"]) == 0
+    assert main(["check", "--dir", str(directory)]) == 0
+    assert content(directory) == before
+    assert not [path for path in directory.iterdir() if "reshard" in path.name]
 
 
 def test_a_live_directory_is_refused(tmp_path: Path) -> None:

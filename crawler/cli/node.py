@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from crawler.cli import crawl, options
-from crawler.config import Config, Layers
+from crawler.config import Config, Layers, SplitterConfig
 from crawler.directory import CrawlDirectory
 from crawler.errors import ConfigError, UsageError
 
@@ -76,8 +76,11 @@ def _completed(config: Config) -> Config:
     if name not in peers:
         raise ConfigError(f"splitter.name {name!r} is not among the peers {', '.join(sorted(peers))}")
     layers = Layers()
-    if parse_address(config.splitter.listen)[1] == 0:
-        layers.set("node", "splitter.listen", "{}:{}".format(*peers[name]))
+    host, port = parse_address(config.splitter.listen)
+    if port == 0:  # the port of this process's entry; its host too, unless another one is given
+        own_host, port = peers[name]
+        given = config.splitter.listen != SplitterConfig().listen
+        layers.set("node", "splitter.listen", f"{host if given else own_host}:{port}")
     if not config.store.ballast_bytes:
         layers.set("node", "store.ballast_bytes", "64 MiB")
     return _with(config, layers)

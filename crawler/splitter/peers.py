@@ -208,7 +208,7 @@ class _Connection(asyncio.Protocol):
 
     def pump(self) -> None:
         """A commit may have left something to send."""
-        if self._guarded(lambda: self.session.pump(self._peers.now())):
+        if self._guarded(lambda: self.session.pump(self._peers.now())) and self.session.has_news:
             self.flush()
 
     def _guarded(self, step: Callable[[], None]) -> bool:

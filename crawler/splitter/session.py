@@ -217,6 +217,11 @@ class _Session:
         self._out.clear()
         return data
 
+    @property
+    def has_news(self) -> bool:
+        """Whether there is something to send, or the session has ended."""
+        return bool(self._out) or self.ending is not None
+
     def _send(self, message: Message) -> None:
         self._out += encode_frame(message, self._tagger)
 

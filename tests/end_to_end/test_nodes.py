@@ -1,0 +1,159 @@
+"""`crawler node`: processes with a directory each, as on machines of their own, and what they agree on."""
+
+import os
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from tests.end_to_end.test_many_processes import QUICK, report_of, stored_by
+from tests.faults.harness import ROOT, Ended, TreeWeb, crawl, end, settings
+
+PAGES = 300
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports that nobody listens on just now."""
+    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    ports = [each.getsockname()[1] for each in sockets]
+    for each in sockets:
+        each.close()
+    return ports
+
+
+class Nodes:
+    """The flags that all nodes of a crawl share, and their directories in `folder`."""
+
+    def __init__(self, folder: Path, names: str) -> None:
+        self.folder = folder
+        ports = free_ports(len(names))
+        peers = [f"{name}=127.0.0.1:{port}" for name, port in zip(names, ports, strict=True)]
+        self.secret = folder / "secret"
+        self.secret.write_text("0123456789abcdef0123456789abcdef")
+        self.secret.chmod(0o600)
+        self._flags = [part for peer in peers for part in ("--peer", peer)]
+
+    def start(self, name: str, *arguments: str, secret: Path | None = None) -> "subprocess.Popen[str]":
+        common = (*self._flags, "--secret-file", str(secret or self.secret), *settings(*QUICK))
+        line = ["node", "--dir", str(self.folder / name), "--name", name, *common, *arguments]
+        return subprocess.Popen(
+            [sys.executable, "-m", "crawler", *line],
+            cwd=ROOT,
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+
+def test_nodes_share_a_crawl_and_a_late_one_is_waited_for(tmp_path: Path) -> None:
+    nodes = Nodes(tmp_path, "abc")
+    with TreeWeb(tmp_path, PAGES, "--fanout", "3") as web:
+        first = [nodes.start("a", web.seed), nodes.start("b")]
+        while not (tmp_path / "a" / "a" / "store").exists() or not (tmp_path / "b" / "b" / "store").exists():
+            assert all(node.poll() is None for node in first)
+        last = nodes.start("c")
+        ended = [end(node) for node in [*first, last]]
+        assert [each.code for each in ended] == [0, 0, 0], ended
+        assert len(web.fetched()) == web.fetched().total() == PAGES
+    shares = [stored_by(tmp_path / name / name) for name in "abc"]
+    assert all(shares) and sum(map(len, shares)) == PAGES
+    reports = [report_of(tmp_path / name) for name in "abc"]
+    assert all(report["conservation"] == "holds" and report["stopped_by"] == "done" for report in reports)
+    assert sum(report["splitter"]["sent"] for report in reports) == sum(
+        report["splitter"]["applied"] for report in reports
+    )
+
+
+def run(nodes: Nodes, name: str, *arguments: str, secret: Path | None = None) -> Ended:
+    return end(nodes.start(name, *arguments, secret=secret), timeout=60)
+
+
+def test_a_node_with_another_secret_is_refused_with_the_reason(tmp_path: Path) -> None:
+    nodes = Nodes(tmp_path, "ab")
+    other = tmp_path / "other"
+    other.write_text("another secret of some length")
+    other.chmod(0o600)
+    good = nodes.start("a", "--max-time", "6")
+    ended = run(nodes, "b", "--max-time", "3", secret=other)
+    assert ended.code == 0
+    log = (tmp_path / "b" / "crawler.log").read_text() + (tmp_path / "a" / "crawler.log").read_text()
+    assert "secret" in log
+    assert end(good).code == 0
+    again = run(nodes, "b", "--max-time", "1")
+    assert again.code == 3 and "another secret" in again.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--listen", "0.0.0.0:0", "--secret-file", ""), "secret_file"),
+        (("--name", "z"), "not among the peers"),
+        (("--processes", "2"), "crawl.processes"),
+    ],
+)
+def test_wrong_settings_are_refused_in_one_line(
+    tmp_path: Path, arguments: tuple[str, ...], words: str
+) -> None:
+    ended = run(Nodes(tmp_path, "ab"), "a", *arguments)
+    assert ended.code == 2 and words in ended.err and ended.err.count("\n") == 1, ended
+
+
+class _Moved(BaseHTTPRequestHandler):
+    """Sites 1 to 8 have moved to sites 11 to 18, whose roots link to pages of their own and of all others."""
+
+    protocol_version = "HTTP/1.1"
+    asked: list[str]
+
+    def do_GET(self) -> None:
+        host, _, port = self.headers["Host"].partition(":")
+        number = int(host.rpartition(".")[2])
+        type(self).asked.append(host + self.path)
+        moved = number <= 8
+        links = "".join(f'<a href="http://127.3.0.{n}:{port}/from{number}">x</a>' for n in range(11, 19))
+        body = f"{links} {number}".encode() if self.path == "/" and not moved else self.path.encode()
+        self.send_response(301 if moved else 200)
+        self.send_header("Location", f"http://127.3.0.{number + 10}:{port}/")
+        self.send_header("Content-Type", "text/html")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@contextmanager
+def moved_sites() -> Iterator[int]:
+    """Serve the sites; the port."""
+    _Moved.asked = []
+    with ThreadingHTTPServer(("0.0.0.0", 0), _Moved) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        try:
+            yield server.server_address[1]
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def test_the_scope_grows_in_all_processes_when_a_seed_redirects(tmp_path: Path) -> None:
+    """In scope `host`, links into where a seed moved to are followed by whichever process meets them."""
+    directory = tmp_path / "crawl"
+    with moved_sites() as port:
+        seeds = [f"http://127.3.0.{n}:{port}/" for n in range(1, 9)]
+        flags = settings("--processes", "3", *QUICK, "--scope", "host")
+        ended = crawl(directory, *seeds, *flags)
+        assert ended.code == 0, ended.err
+    report = report_of(directory)
+    assert report["splitter"]["scope_told"] == report["splitter"]["scope_heard"] > 0
+    assert report["conservation"] == "holds"
+    own = {f"127.3.0.{n}/from{n}" for n in range(11, 19)}
+    assert own <= set(_Moved.asked)
+    assert len(_Moved.asked) == len(set(_Moved.asked))

@@ -337,17 +337,22 @@ class Harvest:
             change.put(SCOPE_KEY, seal(_encode_json(self._intake.filter.scope.state())))
         return widening
 
-    def _tell_scope(self, change: Change, urls: Sequence[str]) -> None:
-        """Let all other processes know what the scope has grown by: through the outbox, as no link may be lost."""
-        if not urls or not self._peers:
+    def tell_scope(self, change: Change, peers: Sequence[str]) -> None:
+        """Let some processes know all that the scope spans."""
+        self._tell_scope(change, self._intake.filter.scope.urls(), peers)
+
+    def _tell_scope(self, change: Change, urls: Sequence[str], peers: Sequence[str] | None = None) -> None:
+        """Let other processes know what the scope has grown by: through the outbox, as no link may be lost."""
+        peers = self._peers if peers is None else peers
+        if not urls or not peers:
             return
         notices = [
             # Not the fingerprint of the link itself, else a compaction would keep one of the two.
             Link(self._fingerprinter.fingerprint(url) ^ _LOW_48, url, flags=int(LinkFlag.SCOPE))
             for url in urls
         ]
-        change.foreign += [(peer, notices) for peer in self._peers]
-        change.count("splitter.scope_told", len(notices) * len(self._peers))
+        change.foreign += [(peer, list(notices)) for peer in peers]
+        change.count("splitter.scope_told", len(notices) * len(peers))
 
     def _admit(
         self, change: Change, accepted: Accepted, depth: int, via: int, flags: int, redirects: int

@@ -2,11 +2,12 @@
 
 `conservation` checks the laws of `durability.md`, section 4:
 
-    accepted + received = cache_hits + to_outbox + to_due
+    accepted + received + resharded = cache_hits + to_outbox + to_due
     to_due              = pending + known + new
     new                 = done + todo + parked          (what is in flight is still to do)
 
-Seeds are links like any other and pass the DUE. Where a cache hit is, the
+`resharded` makes the books of a process whole after hosts have moved to or
+from it (`resharding.py`). Seeds are links like any other and pass the DUE. Where a cache hit is, the
 CLOCK cache or the DUE's set of pending fingerprints said that the link is old.
 """
 
@@ -63,8 +64,8 @@ def conservation(counters: Mapping[str, int], due: Mapping[str, int], todo: int,
     """The laws that do not hold, a line each; [] if all do."""
     c = counters.get
     laws = {
-        "accepted + received = cache_hits + to_outbox + to_due": (
-            c("urls.accepted", 0) + c("urls.received", 0),
+        "accepted + received + resharded = cache_hits + to_outbox + to_due": (
+            c("urls.accepted", 0) + c("urls.received", 0) + c("urls.resharded", 0),
             c("urls.cache_hits", 0) + c("urls.to_outbox", 0) + c("urls.to_due", 0),
         ),
         "to_due = pending + known + new": (

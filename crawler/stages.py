@@ -234,7 +234,7 @@ class Stages:
         self.frontier.add(links, change, self.clock.now())
         change.count("urls.done", -len(links))
         change.after.append(lambda: self.frontier.committed(change, self.clock.now()))
-        self._commit(change)
+        self.commit(change)
         segments = ", ".join(self.pages.recovery.damaged)
         log.error("%s missing or short: %d pages are to be fetched again", segments, len(links))
         return len(links)
@@ -291,12 +291,13 @@ class Stages:
 
     def commit_now(self, change: Change) -> None:
         """Commit one change and flush the DUE, in this thread; for a directory at rest."""
-        self._commit(change)
+        self.commit(change)
         while (plan := self.flush_begin(dry=True)) is not None:
             plan.run()
-            self._commit(self.flush_change(plan))
+            self.commit(self.flush_change(plan))
 
-    def _commit(self, change: Change) -> None:
+    def commit(self, change: Change) -> None:
+        """Commit one change in this thread; for a directory at rest."""
         self.point.add(change)
         group = self.point.take()
         self.point.write(group)

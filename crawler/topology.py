@@ -22,6 +22,7 @@ from crawler.storage.kv import KeyValue
 
 TABLE_KEY = b"m/buckets"
 TABLE_FILE = "buckets.json"
+JOURNAL = "reshard.json"  # there while a reshard switches from the old processes to the new
 
 
 class Topology(msgspec.Struct, frozen=True):
@@ -52,7 +53,10 @@ def topology(config: Config, directory: Path, me: str) -> Topology:
 
     Raises:
         ConfigError: the table cannot be read, or it does not hold these processes.
+        DirectoryError: a reshard was cut off.
     """
+    if (directory / JOURNAL).exists():
+        raise DirectoryError(f"{directory}: a reshard was cut off; `crawler reshard` with the same --to finishes it")
     names = process_names(config)
     table = Path(config.splitter.table_file) if config.splitter.table_file else directory / TABLE_FILE
     if config.splitter.table_file or table.exists():

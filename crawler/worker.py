@@ -100,6 +100,7 @@ class _Child:
                 seeds.enter(crawl)
             asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, crawl.stop, "signal")
             asyncio.get_running_loop().add_signal_handler(signal.SIGINT, crawl.stop, "signal")
+            assert crawl.process.exchange is not None
             self._exchange = crawl.process.exchange
             assert self._exchange is not None, "a worker has peers"
             self._say({"port": self._exchange.address[1]})

@@ -28,7 +28,7 @@ class HostHash(Protocol):
     def host_key(self, hostname: str) -> int: ...
 
 
-class _Meta(msgspec.Struct):
+class Meta(msgspec.Struct):
     """The value of `m/frontier`.
 
     The last sequence number, the parked URLs by rule, the limits that parked
@@ -104,7 +104,7 @@ class Registry:
                 raise DamageError(f"store: it has hosts, but no {META_KEY!r}")
             return
         try:
-            meta = msgspec.msgpack.decode(unseal(META_KEY, value), type=_Meta)
+            meta = msgspec.msgpack.decode(unseal(META_KEY, value), type=Meta)
             for rule, count in meta.parked.items():
                 self.parked[RULES.index(rule)] = count
         except (msgspec.DecodeError, ValueError) as error:
@@ -114,7 +114,7 @@ class Registry:
     def put_meta(self, batch: Batch) -> None:
         """Put the crawl-wide numbers."""
         parked = {rule: count for rule, count in zip(RULES, self.parked, strict=True) if count}
-        meta = _Meta(self.sequence, parked, self.budget.describe(), self.unclean_at)
+        meta = Meta(self.sequence, parked, self.budget.describe(), self.unclean_at)
         batch.put(META_KEY, seal(msgspec.msgpack.encode(meta)))
 
     def host_key(self, name: str) -> int:

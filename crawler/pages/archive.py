@@ -24,6 +24,9 @@ from crawler.storage.files import read_range
 from crawler.storage.kv import KeyValue, scan_prefix, unseal
 
 
+ELSEWHERE_PREFIX = b"v/"  # captures that another process has, and revisits here repeat
+
+
 class Archive:
     """Committed captures of one process: `store`, and segments in `folder`."""
 
@@ -74,8 +77,8 @@ class Archive:
             yield int.from_bytes(key[2:], "big"), unpack_record(key, value)
 
     def capture_at(self, key: bytes) -> Capture | None:
-        """The committed capture with this `c/` key."""
-        value = self.store.get(key)
+        """The committed capture with this `c/` key, be it of a process that shared the crawl before a reshard."""
+        value = self.store.get(key) or self.store.get(ELSEWHERE_PREFIX + key[2:])
         return None if value is None else unpack_capture(key, value)
 
     # -- bytes

@@ -43,6 +43,10 @@ POINTS = (
     "entries accepted",
     "acks sent",
     "entries sent",
+    "reshard built",
+    "reshard decided",
+    "reshard replaced",
+    "reshard renamed",
     "stopping",
     "closing",
 )

@@ -124,6 +124,10 @@ class Scope:
         """What a restart needs, as plain values: {"kind": str, "entries": [str]}."""
         return {"kind": self.kind, "entries": sorted(self._entries)}
 
+    def urls(self) -> list[str]:
+        """URLs by which another scope of the same kind grows to this one."""
+        return ["http://" + entry if "/" in entry else f"http://{entry}/" for entry in sorted(self._entries)]
+
     @classmethod
     def from_state(cls, kind: str, state: Mapping[str, Any]) -> "Scope":
         """The scope of an earlier run, read as `kind`: the same or a wider one.

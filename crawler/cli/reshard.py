@@ -1,0 +1,108 @@
+"""`crawler reshard`, `crawler recover`: moving a crawl to other processes, rebuilding what a lost disk held."""
+
+import argparse
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from crawler.cli import access, options
+from crawler.config import Config
+from crawler.directory import CrawlDirectory
+from crawler.errors import DirectoryError, UsageError
+
+if TYPE_CHECKING:
+    from crawler.splitter.partition import Partition
+
+
+def main(command: str, argv: list[str]) -> int:
+    """Run one of the two commands."""
+    return {"reshard": _reshard, "recover": _recover}[command](argv)
+
+
+def _reshard(argv: list[str]) -> int:
+    parser = options.parser(
+        "reshard",
+        "Move a crawl that is not running to another bucket table: another number of processes on this machine, or "
+        "the processes of a table file. The folders of all its processes must lie in DIR. What is built is verified "
+        "before it takes the place of the old; a reshard that was cut off is finished by the next one.",
+        "crawler reshard --dir example --to 4",
+    )
+    parser.add_argument(
+        "--to", required=True, metavar="N|TABLE", help="number of processes, or a table file (JSON)"
+    )
+    args = parser.parse_args(argv)
+    from crawler.clock import SystemClock
+    from crawler.moving import Move, finish
+
+    directory = CrawlDirectory(args.dir)
+    directory.require()
+    if finish(directory):
+        _say(args, "finished the reshard that was cut off")
+    options.set_up_log(args, directory.log_file)
+    config, target = _target(args, directory)
+    Move(directory, config, target, SystemClock(), lambda text: _say(args, text)).run()
+    print(f"{args.dir}: {', '.join(target.names)} share the crawl now, table epoch {target.epoch}")
+    return 0
+
+
+def _say(args: argparse.Namespace, text: str) -> None:
+    if not args.quiet:
+        print(text, file=sys.stderr)
+
+
+def _target(args: argparse.Namespace, directory: CrawlDirectory) -> "tuple[Config, Partition]":
+    """The configuration and the table after the move."""
+    from msgspec.structs import replace
+
+    from crawler.config import convert
+    from crawler.splitter.partition import PROCESSES_MAX, Partition
+    from crawler.topology import process_names, topology
+
+    saved = convert(directory.saved_config())
+    old = topology(saved, directory.path, process_names(saved)[0]).partition
+    config = options.load(args, directory)
+    if args.to.isascii() and args.to.isdigit():
+        count = int(args.to)
+        if not 1 <= count <= PROCESSES_MAX:
+            raise UsageError(f"--to {args.to}: expected 1 to {PROCESSES_MAX} processes")
+        config = replace(
+            config, crawl=replace(config.crawl, processes=count), splitter=replace(config.splitter, peers=())
+        )
+        return config, Partition.equal_ranges(process_names(config), epoch=old.epoch + 1)
+    target = Partition.read(Path(args.to))
+    if list(target.names) == sorted(f"p{n}" for n in range(len(target.names))) and not config.splitter.peers:
+        config = replace(config, crawl=replace(config.crawl, processes=len(target.names)))
+    if set(process_names(config)) != set(target.names):
+        raise UsageError(
+            f"--to {args.to}: the table names {', '.join(target.names)}, splitter.peers "
+            f"{', '.join(process_names(config))}; set splitter.peers too"
+        )
+    return config, target
+
+
+def _recover(argv: list[str]) -> int:
+    parser = options.parser(
+        "recover",
+        "After the disk of a process is lost: find in the archives of the processes that are here every link that it "
+        "owned, and queue it for that process, which fetches again what it had. Start its empty successor afterwards.",
+        "crawler recover p1 --dir example",
+    )
+    parser.add_argument("name", metavar="NAME", help="the process whose disk is lost")
+    args = parser.parse_args(argv)
+    from crawler.recovering import recover
+
+    directory = CrawlDirectory(args.dir)
+    directory.require()
+    names = directory.process_names()
+    if args.name in names:
+        raise DirectoryError(f"{directory.process(args.name)}: it is here; move it away if it is lost")
+    options.set_up_log(args, directory.log_file)
+    total = 0
+    for name in names:
+        with access.at_rest(directory, name) as stages:
+            queued, unread = recover(stages, args.name)
+        total += queued
+        for problem in unread:
+            print(f"crawler: {problem}", file=sys.stderr)
+    print(f"{args.dir}: {total:,} links wait for {args.name}")
+    return 0

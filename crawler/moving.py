@@ -8,7 +8,6 @@ DIR/.resharded/       old processes, until they are removed
 import contextlib
 import shutil
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import msgspec

@@ -23,7 +23,6 @@ from crawler.records import Capture, PageRecord
 from crawler.storage.files import read_range
 from crawler.storage.kv import KeyValue, scan_prefix, unseal
 
-
 ELSEWHERE_PREFIX = b"v/"  # captures that another process has, and revisits here repeat
 
 

@@ -180,9 +180,10 @@ def _maximise(
 ) -> tuple[float, float, Curvature]:
     """Newton for (alpha, b) within bounds; returns them and the curvature there.
 
-    A step is halved while the slope at its end is about as steep downhill as it
-    was uphill at its start, which for a concave function ensures progress, and a parameter shrinks at most tenfold a step,
-    because the likelihood ends at x = 0. Usually 6 steps; 60 at most.
+    A step is halved while the slope at its end is about as steep downhill as
+    it was uphill at its start, which for a concave function ensures progress,
+    and a parameter shrinks at most tenfold a step, because the likelihood ends
+    at x = 0. Usually 6 steps; 60 at most.
     """
     low, high = bounds
     alpha, b = min(max(start[0], low, 1e-12), high), start[1]

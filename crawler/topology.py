@@ -56,7 +56,9 @@ def topology(config: Config, directory: Path, me: str) -> Topology:
         DirectoryError: a reshard was cut off.
     """
     if (directory / JOURNAL).exists():
-        raise DirectoryError(f"{directory}: a reshard was cut off; `crawler reshard` with the same --to finishes it")
+        raise DirectoryError(
+            f"{directory}: a reshard was cut off; `crawler reshard` with the same --to finishes it"
+        )
     names = process_names(config)
     table = Path(config.splitter.table_file) if config.splitter.table_file else directory / TABLE_FILE
     if config.splitter.table_file or table.exists():

@@ -26,7 +26,10 @@ COMMANDS = {
     "export": ("crawler.cli.export", "write the page cache as WARC, CDXJ, JSON lines, links, text or files"),
     "check": ("crawler.cli.check", "verify a crawl directory; --repair mends what can be mended"),
     "reshard": ("crawler.cli.reshard", "move a crawl to other processes"),
-    "recover": ("crawler.cli.reshard", "rebuild what the lost disk of a process held from the others' archives"),
+    "recover": (
+        "crawler.cli.reshard",
+        "rebuild what the lost disk of a process held from the others' archives",
+    ),
     "config": ("crawler.cli.config", "show the configuration in force, or check a file"),
     "lab": ("crawler.lab.__main__", "the experiments of the papers"),
     "bench": ("crawler.bench.__main__", "the built-in benchmarks, with their references"),

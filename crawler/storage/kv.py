@@ -19,6 +19,7 @@ Values that are decoded again carry a version byte and a crc32 (`seal`,
 """
 
 import bisect
+import itertools
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -219,7 +220,11 @@ class LevelStore:
     def scan(
         self, start: bytes, stop: bytes | None = None, *, reverse: bool = False
     ) -> Iterator[tuple[bytes, bytes]]:
-        return self._db.iterator(start=start, stop=stop, reverse=reverse)
+        if not reverse:
+            return self._db.iterator(start=start, stop=stop)
+        # Backwards plyvel misses a last key that equals `start`.
+        backwards = self._db.iterator(stop=stop, reverse=True)
+        return itertools.takewhile(lambda item: item[0] >= start, backwards)
 
     def property(self, name: bytes) -> bytes | None:
         """A LevelDB property such as b"leveldb.stats"."""

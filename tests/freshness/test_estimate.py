@@ -77,6 +77,15 @@ def test_naive_estimates_are_biased_and_the_likelihood_is_not() -> None:
     assert naive_change_rate(tau, z) < 0.7 * (alpha + gamma * precision)
 
 
+def test_long_histories_converge() -> None:
+    """Cause: steps damped by the Newton decrement crept when the likelihood was sharp."""
+    rng = np.random.default_rng(12)
+    tau, n, z = _intervals(rng, 80_000, 0.06, 3.0, 0.2, 0.8)
+    got = fit(tau, n, z)
+    assert abs(got.signal_weight - 3.0) < 5 * got.signal_weight_error
+    assert abs(got.silent_rate - 0.06) < 5 * got.silent_rate_error
+
+
 def test_all_or_none_changed_end_at_the_bounds_of_the_prior() -> None:
     tau, n = np.full(50, 3.0), np.ones(50)
     always = fit(tau, n, np.ones(50, bool), prior=PER_DAY)

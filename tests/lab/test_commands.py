@@ -28,7 +28,8 @@ def _rows(path: Path) -> list[dict[str, str]]:
 def test_usage(capsys: pytest.CaptureFixture[str]) -> None:
     assert main("lab", []) == 0
     assert "refresh" in capsys.readouterr().out
-    assert main("lab", ["nonsense"]) == 2
+    with pytest.raises(UsageError, match="nonsense"):
+        main("lab", ["nonsense"])
 
 
 def test_simulation_prints_a_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

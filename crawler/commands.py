@@ -121,12 +121,14 @@ class Commands:
         good = [form for url in urls if (form := canonical(url)) is not None]
         bad = [url for url in urls if canonical(url) is None]
         if good:
+            self._stages.point.make()
             self._commit(self._stages.harvest.seeds(good))
         return {"queued": len(good), "refused": bad}
 
     def block(self, host: str) -> dict[str, Any]:
         """Ask nothing more of a host."""
         name = _host_name(host)
+        self._stages.point.make()
         self._stages.frontier.block(name)
         self._commit(Change())
         return {"host": name}
@@ -134,6 +136,7 @@ class Commands:
     def unblock(self, host: str) -> dict[str, Any]:
         """Take a host up again."""
         name = _host_name(host)
+        self._stages.point.make()
         self._stages.frontier.unblock(name, self._stages.clock.now())
         self._commit(Change())
         return {"host": name}
@@ -141,6 +144,7 @@ class Commands:
     def retire(self, pattern: str) -> dict[str, Any]:
         """Drop the to-do URLs that match a regular expression."""
         change = Change()
+        self._stages.point.make()
         retired = self._stages.harvest.retire(pattern, change)
         self._commit(change)
         return {"retired": retired}

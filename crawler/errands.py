@@ -27,7 +27,7 @@ from crawler.frontier.discovery import Frontier
 from crawler.harvest import Harvest
 from crawler.reader import Reader
 from crawler.records import Errand, Extracted, Fetch, LinkFlag, Outcome, Task
-from crawler.storage.commit import Change
+from crawler.storage.commit import Change, Maker
 from crawler.storage.faults import reach
 from crawler.urls.canonical import hostname, resolve
 
@@ -56,7 +56,7 @@ class Errands:
         reader: Reader,
         harvest: Harvest,
         key: Callable[[str], bytes],
-        queue: Callable[[Change], None],
+        queue: Callable[[Change | Maker], None],
         wake: Callable[[], None],
         sink: Sink | None = None,
     ) -> None:
@@ -102,27 +102,41 @@ class Errands:
         if found.addresses:
             self._frontier.resolved(errand, found.addresses, found.expires, now)
             return self._wake()
-        self._queue(self._harvest.unresolved(errand, _no_address(errand.url, found), now))
+        self._queue(lambda: self._harvest.unresolved(errand, _no_address(errand.url, found), now))
 
     async def _denied(self, errand: Errand) -> None:
-        self._queue(self._harvest.denied(errand, self._clock.now()))
+        now = self._clock.now()
+        self._queue(lambda: self._harvest.denied(errand, now))
 
     async def _robots_txt(self, errand: Errand) -> None:
         fetch, hops = await self._follow(errand, self._request(errand, robots=True), self._robots_hop)
         now = self._clock.now()
-        change = self._harvest.robots(errand, fetch, hops, now)
-        self._queue(change)
+        self._queue(lambda: self._harvest.robots(errand, fetch, hops, now))
 
     async def _page(self, errand: Errand) -> None:
         reach("fetch begun")
         fetch, _ = await self._follow(errand, self._request(errand), self._own_key_hop)
         extracted = await self._read(errand, fetch)
         self.pages_ended += 1
-        change = self._harvest.page(errand, fetch, extracted, self._clock.now())
-        if self.sink is None:
-            self._queue(change)
-        else:
-            await self._deliver(change, errand, fetch, extracted)
+        now = self._clock.now()
+        committed = None if self.sink is None else asyncio.get_running_loop().create_future()
+        self._queue(lambda: self._harvested(errand, fetch, extracted, now, committed))
+        if committed is not None and self.sink is not None:
+            await committed
+            await self.sink(errand, fetch, extracted)
+
+    def _harvested(
+        self,
+        errand: Errand,
+        fetch: Fetch,
+        extracted: Extracted | None,
+        now: float,
+        committed: "asyncio.Future[None] | None",
+    ) -> Change:
+        change = self._harvest.page(errand, fetch, extracted, now)
+        if committed is not None:  # a page goes to the sink once it is durable
+            change.after.append(lambda: committed.set_result(None))
+        return change
 
     async def _read(self, errand: Errand, fetch: Fetch) -> Extracted | None:
         """What the answer holds. A bug of ours that one page brings out must not end a crawl of millions."""
@@ -131,17 +145,6 @@ class Errands:
         except Exception:
             log.exception("cannot read %s; its links are lost. Please report this page", errand.url)
             return None
-
-    async def _deliver(
-        self, change: Change, errand: Errand, fetch: Fetch, extracted: Extracted | None
-    ) -> None:
-        """Give the page to the sink once it is durable."""
-        assert self.sink is not None
-        committed = asyncio.get_running_loop().create_future()
-        change.after.append(lambda: committed.set_result(None))
-        self._queue(change)
-        await committed
-        await self.sink(errand, fetch, extracted)
 
     # -- hops -----------------------------------------------------------------
 

@@ -16,6 +16,7 @@ import random
 from collections import Counter
 from collections.abc import Callable, Coroutine, Mapping
 from concurrent.futures import Executor
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -26,7 +27,7 @@ from crawler.splitter.crawlwide import CrawlWide, Progress
 from crawler.splitter.peers import Address, Peers
 from crawler.splitter.session import Common, Identity
 from crawler.stages import Stages
-from crawler.storage.commit import Change
+from crawler.storage.commit import Change, Maker
 from crawler.storage.kv import seal, unseal
 from crawler.urls.canonical import SESSION_IDS_VERSION
 from crawler.urls.fingerprint import suffix_list_version
@@ -57,7 +58,7 @@ class Member(msgspec.Struct, frozen=True):
 class Loops(msgspec.Struct, frozen=True):
     """What the exchange needs of the loops of its process."""
 
-    queue: Callable[[Change], None]
+    queue: Callable[[Change | Maker], None]
     wake: Callable[[], None]
     fail: Callable[[BaseException], None]
     idle: Callable[[], bool]
@@ -151,7 +152,7 @@ class Exchange:
         if not self._taking:
             return
         for received in self._inbox.take():
-            self._loops.queue(self._stages.harvest.received(received))
+            self._loops.queue(partial(self._stages.harvest.received, received))
         if self._outbox.urgent and not self._urgent:
             self._urgent = True
             change = Change(sync=True)

@@ -453,24 +453,43 @@ class Harvest:
         return [link for link in links if not link.flags & LinkFlag.SCOPE]
 
 
+class _Line(msgspec.Struct, omit_defaults=True, gc=False):
+    """A line of pages.jsonl."""
+
+    id: str
+    url: str
+    ts: str
+    outcome: str
+    status: int
+    mime: str
+    bytes: int
+    took: float
+    depth: int
+    attempt: int
+    decision: str
+    title: str = ""
+    truncated: str = ""
+    location: str = ""
+    error: str = ""
+
+
 def _line(errand: Errand, fetch: Fetch, extracted: Extracted | None, decision: Decision) -> bytes:
     """The line of pages.jsonl for a fetch."""
-    line = {
-        "id": f"{errand.fingerprint:016x}",
-        "url": errand.url,
-        "ts": iso_time(fetch.began),
-        "outcome": fetch.outcome,
-        "status": fetch.status,
-        "mime": fetch.content_type,
-        "bytes": len(fetch.body),
-        "took": round(fetch.took, 4),
-        "depth": errand.depth,
-        "attempt": errand.attempt + 1,
-        "decision": decision.end,
-    }
-    if extracted is not None and extracted.title:
-        line["title"] = extracted.title
-    for name in ("truncated", "location", "error"):
-        if value := getattr(fetch, name):
-            line[name] = value
+    line = _Line(
+        f"{errand.fingerprint:016x}",
+        errand.url,
+        iso_time(fetch.began),
+        fetch.outcome,
+        fetch.status,
+        fetch.content_type,
+        len(fetch.body),
+        round(fetch.took, 4),
+        errand.depth,
+        errand.attempt + 1,
+        decision.end,
+        extracted.title if extracted is not None else "",
+        fetch.truncated,
+        fetch.location,
+        fetch.error,
+    )
     return _encode_json(line) + b"\n"

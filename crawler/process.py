@@ -17,10 +17,12 @@ import logging
 import math
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from crawler.commands import Commands
+from crawler.due.plans import CompactionPlan, FlushPlan
 from crawler.errands import Errands, Sink
 from crawler.errors import StoreError
 from crawler.exchange import Exchange, Loops, Member
@@ -29,7 +31,7 @@ from crawler.fetcher.guard import Guard
 from crawler.fetcher.resolver import Resolver
 from crawler.reader import Extractor, Reader
 from crawler.stages import Stages
-from crawler.storage.commit import Change
+from crawler.storage.commit import Change, Maker
 from crawler.storage.faults import reach
 from crawler.storage.files import free_bytes, total_bytes, write_all
 
@@ -37,6 +39,7 @@ log = logging.getLogger("crawler")
 
 STOP_GRACE = 5.0  # seconds that fetches in flight are given after a stop
 WATCH_INTERVAL = 1.0  # seconds between looks at limits and disk space
+SIBLINGS = 4  # errands in flight above which a commit waits for more results
 
 
 class Process:
@@ -64,6 +67,7 @@ class Process:
         self._background: set[asyncio.Task[None]] = set()
         self._news = asyncio.Event()
         self._commit_news = asyncio.Event()
+        self._few_in_flight = asyncio.Event()
         self._seeds = seeds
         self._seeding = True
         self._committing = False
@@ -137,7 +141,7 @@ class Process:
             if self.stopped_by:
                 break
             if urls:
-                self.queue(self.stages.harvest.seeds(urls))
+                self.queue(partial(self.stages.harvest.seeds, urls))
                 reach("seeds loading")
             while len(self.point) > 2 and not self.stopped_by:
                 await asyncio.sleep(0.01)
@@ -148,6 +152,7 @@ class Process:
         """Take no new work; `run` ends once what is in flight is committed."""
         self.stopped_by = self.stopped_by or reason
         self._news.set()
+        self._few_in_flight.set()
 
     async def _schedule(self) -> None:
         loop = asyncio.get_running_loop()
@@ -185,6 +190,8 @@ class Process:
 
     def _errand_done(self, task: "asyncio.Task[None]") -> None:
         self._tasks.discard(task)
+        if len(self._tasks) <= SIBLINGS:
+            self._few_in_flight.set()
         if self.errands.sink is not None:  # it ends behind its commit, whose news has gone already
             self._news.set()
         if not task.cancelled() and (error := task.exception()) is not None:
@@ -250,8 +257,8 @@ class Process:
 
     # -- committing ----------------------------------------------------------
 
-    def queue(self, change: Change) -> None:
-        """Hand a change to the commit point."""
+    def queue(self, change: Change | Maker) -> None:
+        """Hand a change, or what makes it, to the commit point."""
         self.point.add(change)
         self._commit_news.set()
 
@@ -263,8 +270,9 @@ class Process:
             while True:
                 await self._commit_news_or_flush_time()
                 self._committing = True
+                await self._gather()
                 while await self._commit_group() or await self._flush():
-                    pass
+                    await self._gather()
                 self._committing = False
                 self._news.set()
         except Exception as error:  # a failed write: nothing more may be acknowledged
@@ -277,6 +285,15 @@ class Process:
             async with asyncio.timeout(delay):
                 await self._commit_news.wait()
         self._commit_news.clear()
+
+    async def _gather(self) -> None:
+        """Let a group grow while enough errands are in flight: a commit of thirty pages costs as much as one of one."""
+        if len(self._tasks) <= SIBLINGS or self.stopped_by:
+            return
+        self._few_in_flight.clear()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(self.config.store.commit_delay):
+                await self._few_in_flight.wait()
 
     async def _commit_group(self) -> bool:
         group = self.point.take()
@@ -310,10 +327,13 @@ class Process:
             log.error("DUE: %s; trying again later", error)
             self.due.flush_failed(plan, self.clock.now())
             return False
+        self.point.add(partial(self._flushed, plan))
+        return True
+
+    def _flushed(self, plan: FlushPlan) -> Change:
         change = self.stages.flush_change(plan)
         change.after.append(self._compact)
-        self.point.add(change)
-        return True
+        return change
 
     def _compact(self) -> None:
         """Begin merging runs in the merger thread unless a merge is under way."""
@@ -327,7 +347,7 @@ class Process:
         self._background.add(task)
         task.add_done_callback(self._background_done)
 
-    async def _merge(self, plan: Any) -> None:
+    async def _merge(self, plan: CompactionPlan) -> None:
         try:
             await asyncio.get_running_loop().run_in_executor(self._merger, plan.run)
             if self.due.flushing:
@@ -337,9 +357,12 @@ class Process:
             self.due.compaction_failed(plan)
             self._compacting = False
             return
+        self.queue(partial(self._compacted, plan))
+
+    def _compacted(self, plan: CompactionPlan) -> Change:
         change = self.stages.compaction_change(plan)
         change.after.append(self._merged)
-        self.queue(change)
+        return change
 
     def _merged(self) -> None:
         self._compacting = False

@@ -14,6 +14,7 @@ as they are: the parser replaces broken bytes where it reads them.
 """
 
 import re
+from functools import lru_cache
 
 import webencodings
 
@@ -84,8 +85,25 @@ def _guess(content: bytes) -> str:
 
 
 def _prescan(content: bytes) -> str:
-    """The encoding that a `<meta>` declares, "" if none does; the early ones decide."""
-    return _prescan_part(content[:PRESCAN_BYTES]) or _prescan_part(content[:LATE_PRESCAN_BYTES])
+    """The encoding that a `<meta>` declares, "" if none does; the early ones decide.
+
+    Pages of a site begin alike up to their declaration, which decides for all
+    that begin so.
+    """
+    head = content[:PRESCAN_BYTES]
+    end = head.find(b">", head.find(b"charset")) + 1
+    return (
+        (_prescan_beginning(head[:end]) if end else "")
+        or _prescan_part(head)
+        or _prescan_part(content[:LATE_PRESCAN_BYTES])
+    )
+
+
+@lru_cache(maxsize=256)
+def _prescan_beginning(beginning: bytes) -> str:
+    """The encoding that is declared whatever follows; "" if that hangs on a quote that may be closed later."""
+    found = {_prescan_part(beginning + end) for end in (b"", b'">', b"'>")}
+    return found.pop() if len(found) == 1 else ""
 
 
 def _prescan_part(head: bytes) -> str:

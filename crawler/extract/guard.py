@@ -60,6 +60,14 @@ _SPELLING_BYTES = 400  # of a formatting tag; a longer one is not plain
 _EQUAL_OPEN_MAX = 3  # of equal formatting elements, WHATWG 13.2.4.3
 # Formatting elements without attributes that can be open: three of each kind, and one `a`.
 _PLAIN_REOPENED = 3 * 12 + 1
+_FORMATTING_NAME = re.compile(rb"(?:" + b"|".join(FORMATTING_NAMES) + rb")(?=[\t\n\f\r /])", re.IGNORECASE)
+_TAG = re.compile(
+    rb"""[^\s"'=/<>]+(?:[\s/]+(?:[^\s"'=/<>]+(?:\s*=\s*(?:"[^"]*"|'[^']*'|[^\s"'=<>]+))?)?)*+""", re.DOTALL
+)
+_SPELLING_BYTES = 400  # of a formatting tag; a longer one is not plain
+_EQUAL_OPEN_MAX = 3  # of equal formatting elements, WHATWG 13.2.4.3
+# Formatting elements without attributes that can be open: three of each kind, and one `a`.
+_PLAIN_REOPENED = 3 * 12 + 1
 _FORMATTING_ATTRIBUTES = re.compile(
     rb"<(" + b"|".join(FORMATTING_NAMES) + rb")[\t\n\f\r /][^>]*+", re.IGNORECASE
 )
@@ -112,9 +120,23 @@ def judge(content: bytes, config: ExtractConfig) -> Judgement:
     return Judgement.STRIP if _PLAIN_REOPENED * tags <= REOPENED_MAX else Judgement.APART
 
 
+def strip(content: bytes) -> bytes:
+    """`content` without the attributes of formatting elements (but `a`), if it may have many."""
+    tags, _, formatting = survey(content)
+    return without_formatting_attributes(content) if len(formatting) * tags > REOPENED_MAX else content
+
+
 def without_formatting_attributes(content: bytes) -> bytes:
     """The page with no attribute on any formatting element but `a`."""
-    return _FORMATTING_ATTRIBUTES.sub(rb"<\1", content)
+    kept = []
+    at = 0
+    for start in survey(content)[2]:
+        if start > at and (name := _FORMATTING_NAME.match(content, start)):
+            kept.append(content[at : name.end()])
+            at = content.find(b">", name.end())
+            if at < 0:
+                return b"".join(kept)
+    return b"".join([*kept, content[at:]])
 
 
 def _may_reopen(content: bytes, tags: int, formatting: list[int]) -> bool:

@@ -38,8 +38,8 @@ def _tag_ids(*names: str) -> list[int]:
     return [document.create_node(name).tag_id for name in names]
 
 
-_A, _AREA, _LINK, _META, _IFRAME, _FRAME, _BASE = _tag_ids(
-    "a", "area", "link", "meta", "iframe", "frame", "base"
+_A, _AREA, _LINK, _META, _IFRAME, _FRAME, _BASE, _TITLE = _tag_ids(
+    "a", "area", "link", "meta", "iframe", "frame", "base", "title"
 )
 _OTHERS = frozenset((_AREA, _LINK, _META, _IFRAME, _FRAME, _BASE))
 # Relations and names that most pages have and that are no links and no directives: a quick way past them.
@@ -161,8 +161,9 @@ def _take_meta(node: LexborNode, found: Findings) -> None:
 
 def _title(tree: LexborHTMLParser) -> str:
     """The text of the first title, blanks made one, at most 1,000 characters."""
-    head = tree.head
-    node = head.css_first("title") if head is not None else None
+    node = tree.head.first_child if tree.head is not None else None
+    while node is not None and node.tag_id != _TITLE:
+        node = node.next
     if node is None:
         return ""
     return " ".join(node.text()[: 4 * TITLE_CHARACTERS_MAX].split())[:TITLE_CHARACTERS_MAX]

@@ -135,8 +135,11 @@ def body_of(head: Head) -> tuple[Body, int]:
     codings = [coding for coding in head.tokens(b"transfer-encoding") if coding != b"identity"]
     if codings:
         return (Body.CHUNKED, 0) if codings[-1] == b"chunked" else (Body.CLOSE, 0)
-    if b"content-length" not in head.known:
+    only = head.known.get(b"content-length")
+    if only is None:
         return Body.CLOSE, 0
+    if _LENGTH.fullmatch(only):
+        return (Body.LENGTH, int(only)) if int(only) else (Body.NONE, 0)
     lengths = {
         element.strip(b" \t") for value in head.values(b"content-length") for element in value.split(b",")
     }

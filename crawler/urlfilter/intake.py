@@ -54,9 +54,7 @@ _ENTRY_BYTES = 300  # of an entry beside its characters: slot, tuple, integer an
 _TABLE_BYTES = 1000  # of a table beside its entries and the characters of its ancestors
 
 # A base that is a request form already, as nearly all are: no need to parse it.
-_REQUEST_FORM = re.compile(
-    r"https?://[a-z0-9.-]+(?::[0-9]+)?/[^\x00-\x20\"#<>?\\^`{}\x7f-\U0010ffff]*(?:\?[^\x00-\x20\"#<>\x7f-\U0010ffff]*)?"
-)
+_REQUEST_FORM = re.compile(r"https?://[a-z0-9.-]+(?::[0-9]+)?/[!$-;=@-\[\]_a-z|~]*(?:\?[!$-;=?-~]*)?")
 
 
 class Accepted(NamedTuple):
@@ -137,14 +135,7 @@ class Intake:
         `encoding` is the page's; `depth` is that of the links (hops from a
         seed), and `flags` are theirs. Never raises for what stands on a page.
         """
-        # The mark of the fragment stays where a blank stands before it, which the parser would trim else.
-        raw = dict.fromkeys(
-            [
-                href[: end + (href[end - 1] <= " ")] if end > 0 else href
-                for href in hrefs
-                if (end := href.find("#"))
-            ]
-        )
+        raw = _without_fragments(hrefs)
         base: str | None = base_url
         if not _REQUEST_FORM.fullmatch(base_url):
             base = (parse(base_url) or "").partition("#")[0] or None
@@ -246,12 +237,28 @@ class Intake:
         return f"Intake({memo}, {self.links} links, {self.misses} misses)"
 
 
+def _without_fragments(hrefs: Iterable[str]) -> dict[str, None]:
+    """The hrefs as keys, each once, without their fragments.
+
+    The mark of the fragment stays where a blank stands before it, which the
+    parser would trim else.
+    """
+    raw = dict.fromkeys(hrefs)
+    if "#" not in "".join(raw):
+        return raw
+    return dict.fromkeys(
+        [href[: end + (href[end - 1] <= " ")] if end > 0 else href for href in raw if (end := href.find("#"))]
+    )
+
+
 def _sort_out(results: list, depth: int, flags: int) -> Accepted:
     """Accepted links, unique by fingerprint, in their first spelling; the rules of the others, counted."""
     links = [entry for entry in results if entry.__class__ is tuple]
     unique: dict[int, str] = dict(links)
     if len(unique) < len(links):
         unique.update(reversed(links))
-    rules = [entry for entry in results if entry.__class__ is str] if len(links) < len(results) else []
+    rejected: dict[str, int] = {}
+    if len(links) < len(results):
+        rejected = dict(Counter([entry for entry in results if entry.__class__ is str]))
     fingerprints = np.frombuffer(array("Q", unique), np.uint64)
-    return Accepted(list(unique.values()), fingerprints, dict(Counter(rules)), depth, flags)
+    return Accepted(list(unique.values()), fingerprints, rejected, depth, flags)

@@ -1,6 +1,7 @@
 """Pages that would hold the process are told from those that only look unusual."""
 
 import random
+import re
 
 import pytest
 from hypothesis import given, settings
@@ -15,11 +16,16 @@ from crawler.extract.guard import (
     judge,
     most_attributes,
     open_elements,
+    strip,
     without_formatting_attributes,
 )
 from crawler.extract.links import extract_page
+from crawler.extract.survey import FORMATTING_NAMES
 from tests.extract.test_links import _tag
 
+_ATTRIBUTES_OF_FORMATTING = re.compile(
+    rb"<(" + b"|".join(FORMATTING_NAMES) + rb")[\t\n\f\r /][^>]*+", re.IGNORECASE
+)
 CONFIG = ExtractConfig()
 PAGE = Context("http://h.example/")
 
@@ -110,8 +116,10 @@ def test_stripping_changes_no_link(tags: list[tuple[str, str | None]], upper: bo
     )
 )
 def test_no_formatting_attribute_survives_stripping(pieces: list[bytes]) -> None:
-    """Method: strip, then look as the tokenizer does: no name is followed by a blank or a slash."""
-    stripped = without_formatting_attributes(b"".join(pieces))
+    """Model: one regular expression. Then as the tokenizer looks: no name is followed by a blank or a slash."""
+    content = b"".join(pieces)
+    stripped = without_formatting_attributes(content)
+    assert stripped == _ATTRIBUTES_OF_FORMATTING.sub(rb"<\1", content)
     assert without_formatting_attributes(stripped) == stripped
     for tag in (b"<b", b"<B", b"<font"):
         at = stripped.find(tag)
@@ -120,7 +128,14 @@ def test_no_formatting_attribute_survives_stripping(pieces: list[bytes]) -> None
             at = stripped.find(tag, at + 1)
 
 
-@settings(max_examples=30)
+def test_strip_leaves_pages_alone_that_do_not_need_it() -> None:
+    page = ORDINARY * 500
+    assert strip(page) is page
+    ladder = SHAPES["reopened, few"][0]
+    assert b" a1" not in strip(ladder)
+
+
+@settings(max_examples=30, deadline=None)
 @given(st.integers(0, 2**32 - 1))
 def test_what_is_safe_is_quick(seed: int) -> None:
     """Random ladders of the elements that interact; what is called safe or stripped makes few elements.

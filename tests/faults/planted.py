@@ -6,6 +6,8 @@ no-room-for-runs     no bug, but a disk that refuses the first three run files
 """
 
 import sys
+from functools import partial
+from operator import attrgetter
 from typing import Any
 
 from crawler.storage import commit
@@ -13,15 +15,17 @@ from crawler.storage import commit
 
 def page_before_links() -> None:
     """Put the links of every change into a change of their own behind it: a crash between loses them."""
-    add = commit.CommitPoint.add
+    take = commit.CommitPoint.take
 
-    def add_in_two(self: commit.CommitPoint, change: commit.Change) -> None:
-        links = commit.Change()
-        links.links, change.links = change.links, []
-        change.after.append(lambda: add(self, links))
-        add(self, change)
+    def take_half(self: commit.CommitPoint) -> list[commit.Change]:
+        group = take(self)
+        for change in filter(attrgetter("links"), group):
+            links = commit.Change()
+            links.links, change.links = change.links, []
+            change.after.append(partial(self.add, links))
+        return group
 
-    commit.CommitPoint.add = add_in_two  # type: ignore[method-assign]
+    commit.CommitPoint.take = take_half  # type: ignore[method-assign]
 
 
 def no_truncation() -> None:

@@ -1,6 +1,6 @@
 """The commit point: one batch decides, in FIFO order, and nothing is acknowledged before it."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -100,6 +100,31 @@ def test_groups_are_bounded_and_first_in_first_out() -> None:
         point.add(change(name, steps))
     taken = [[made.captures[0] for made in point.take()] for _ in range(4)]
     assert taken == [["a", "b"], ["c", "d"], ["e"], []]
+
+
+def test_what_makes_a_change_is_called_in_its_turn() -> None:
+    """Decisions are made in the order of the queue, none before its group is taken."""
+    point, _, steps = make(group_entries_max=2)
+    made: list[str] = []
+
+    def maker(name: str) -> Callable[[], Change]:
+        def make_change() -> Change:
+            made.append(name)
+            return change(name, steps)
+
+        return make_change
+
+    point.add(maker("a"))
+    point.add(change("b", steps))
+    point.add(maker("c"))
+    assert made == []
+    assert [taken.captures[0] for taken in point.take()] == ["a", "b"]
+    assert made == ["a"]
+    point.add(maker("d"))
+    point.make()
+    assert made == ["a", "c", "d"]
+    assert [taken.captures[0] for taken in point.take()] == ["c", "d"]
+    assert made == ["a", "c", "d"]
 
 
 def test_counters_go_on_after_reopening() -> None:

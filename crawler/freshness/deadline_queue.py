@@ -325,6 +325,10 @@ class DeadlineQueue:
     @cython.cfunc
     def _solve(self, row: cython.double[::1]) -> cython.void:
         alpha: cython.double = row[CHANGE_RATE] if row[BETA] == 0.0 else row[SILENT_RATE]
+        guess: cython.double = row[ANCHOR]
+        if row[SLOPE] > 0.0:
+            guess += (self.level - row[ANCHOR_LEVEL]) / row[SLOPE]
+            guess = min(max(guess, 0.5 * row[ANCHOR]), 2.0 * row[ANCHOR])
         at: cython.double = threshold_of(
             NCIS,
             TERMS,
@@ -335,7 +339,7 @@ class DeadlineQueue:
             row[FALSE_RATE],
             row[SIGNAL_WEIGHT],
             self.level,
-            row[ANCHOR],
+            guess,
             1e-4,
         )
         self.solutions += 1

@@ -48,6 +48,13 @@ _CIS_PLUS = cython.declare(cython.Py_ssize_t, 4)
 _ALL_TERMS = cython.declare(cython.Py_ssize_t, 100_000)  # summed one by one; those in closed form come on top
 _MANY = cython.declare(cython.Py_ssize_t, 1 << 40)
 _inf = cython.declare(cython.double, float("inf"))
+_EXACT = cython.declare(cython.double, 1e-17)  # sums go on until what is left is below the last digit
+
+# 1/j, because a division is what the loops below would wait for.
+_INVERSES = cython.declare(cython.Py_ssize_t, 512)
+_inverse = cython.declare(cython.double[512])
+for _j in range(1, _INVERSES):
+    _inverse[_j] = 1.0 / _j
 
 KINDS = {"greedy": _GREEDY, "cis": _CIS, "cis-nu0": _CIS_NU0, "ncis": _NCIS, "cis+": _CIS_PLUS}
 ALL_TERMS = int(_ALL_TERMS)
@@ -58,6 +65,14 @@ ALL_TERMS = int(_ALL_TERMS)
 
 
 @cython.cfunc
+@cython.inline
+@cython.exceptval(check=False)
+def _over(j: cython.Py_ssize_t) -> cython.double:
+    """1/j."""
+    return _inverse[j] if j < _INVERSES else 1.0 / j
+
+
+@cython.cfunc
 @cython.exceptval(check=False)
 def _poisson(k: cython.Py_ssize_t, x: cython.double, y: cython.double) -> cython.double:
     """exp(-y) x^k / k! for x <= y: the probability of k, thinned by exp(x - y)."""
@@ -65,7 +80,7 @@ def _poisson(k: cython.Py_ssize_t, x: cython.double, y: cython.double) -> cython
     if k <= 40 and y < 600.0:  # exact to the last digits, and no lgamma
         p: cython.double = exp(-y)
         for j in range(1, k + 1):
-            p *= x / j
+            p *= x * _over(j)
         return p
     if x <= 0.0:
         return 0.0 if k > 0 else exp(-y)
@@ -88,7 +103,7 @@ def residual(i: cython.Py_ssize_t, x: cython.double) -> cython.double:
         total = p
         k = i + 2
         while p > 1e-17 * total:
-            p *= x / k
+            p *= x * _over(k)
             total += p
             k += 1
         return total
@@ -107,7 +122,11 @@ def residual(i: cython.Py_ssize_t, x: cython.double) -> cython.double:
 @cython.cfunc
 @cython.exceptval(check=False)
 def _gain(
-    i: cython.Py_ssize_t, x: cython.double, alpha: cython.double, gamma: cython.double
+    i: cython.Py_ssize_t,
+    x: cython.double,
+    alpha: cython.double,
+    gamma: cython.double,
+    precision: cython.double,
 ) -> cython.double:
     """D_i(x) for x > 0 and gamma > 0, by the first of three forms that has no cancellation.
 
@@ -126,11 +145,11 @@ def _gain(
         total: cython.double = term
         j = i + 3
         while True:
-            term = (ax * term + lx * power) / j
-            power *= gx / j
+            term = (ax * term + lx * power) * _over(j)
+            power *= gx * _over(j)
             total += term
             j += 1
-            if term <= 1e-17 * total:
+            if term <= precision * total:
                 return _poisson(i + 1, gx, ax) * total
     ratio: cython.double = log1p(alpha / gamma)  # ln(a / gamma)
     log_first: cython.double = -(i + 1) * ratio
@@ -253,7 +272,7 @@ def _no_signal_value(
     """The term i = 0: the value while no signal has come, if one would be believed."""
     if gamma < 1e-200:
         return greedy_of(mu, delta, elapsed)
-    return mu / gamma * _gain(0, elapsed, alpha, gamma) if elapsed > 0.0 else 0.0
+    return mu / gamma * _gain(0, elapsed, alpha, gamma, _EXACT) if elapsed > 0.0 else 0.0
 
 
 @cython.cfunc
@@ -268,8 +287,9 @@ def _ncis_of(
     b: cython.double,
     elapsed: cython.double,
     n: cython.Py_ssize_t,
+    precision: cython.double,
 ) -> cython.double:
-    """V of the state (elapsed, n), up to `terms` terms."""
+    """V of the state (elapsed, n), up to `terms` terms, to a relative `precision`."""
     i: cython.Py_ssize_t
     if delta <= 0.0:
         return 0.0
@@ -297,11 +317,11 @@ def _ncis_of(
         rest *= exp(-fallen)
     for i in range(first, terms if terms < _ALL_TERMS else first + _ALL_TERMS):
         x: cython.double = elapsed + (n - i) * beta
-        if x <= 0.0 or rest < 1e-17 * total or i > last:
+        if x <= 0.0 or rest < precision * total or i > last:
             break
-        term: cython.double = power * _gain(i, x, alpha, gamma) / gamma
+        term: cython.double = power * _gain(i, x, alpha, gamma, precision) / gamma
         total += term
-        if term < 1e-17 * total and i > (alpha + gamma) * x:
+        if term < precision * total and i > (alpha + gamma) * x:
             break  # from there on the terms fall faster than geometrically
         power *= q
         rest *= step
@@ -359,7 +379,7 @@ def value_of(
     if kind == _CIS_PLUS:
         kind = plain_kind(kind, delta, alpha, gamma, b)
     if kind == _NCIS:
-        return _ncis_of(terms, mu, delta, alpha, gamma, nu, b, elapsed, n)
+        return _ncis_of(terms, mu, delta, alpha, gamma, nu, b, elapsed, n, _EXACT)
     if kind == _GREEDY or delta <= 0.0:
         return greedy_of(mu, delta, elapsed)
     if n > 0:
@@ -514,9 +534,11 @@ def threshold_of(
     positive `guess` (such as the threshold of a nearby level) saves steps.
     Newton with V' = mu alpha exp(-alpha iota) psi on sqrt(-ln(1 - V/ceiling)),
     which is nearly linear at both ends, kept in a bracket; `tolerance` is
-    relative.
+    relative. A Newton step leaves an error of about its own square, so the last
+    one is not followed by another evaluation.
     """
     _step: cython.Py_ssize_t
+    newton: cython.bint
     if level <= 0.0:
         return 0.0
     if kind == _CIS_PLUS:
@@ -544,8 +566,9 @@ def threshold_of(
     )
     low: cython.double = 0.0
     high: cython.double = _inf
+    precision: cython.double = max(1e-3 * tolerance, _EXACT)
     for _step in range(200):
-        value: cython.double = _ncis_of(terms, mu, delta, alpha, gamma, nu, b, x, 0)
+        value: cython.double = _ncis_of(terms, mu, delta, alpha, gamma, nu, b, x, 0, precision)
         if value < level:
             low = x
         else:
@@ -556,9 +579,11 @@ def threshold_of(
             slope: cython.double = mu * alpha * exp(-alpha * x) * interval_of(terms, alpha, gamma, nu, b, x)
             if got > 0.0 and slope > 0.0:
                 follow = x + (wanted - got) * 2.0 * got * (top - value) / slope
-        if not low < follow < high:
+        newton = low < follow < high
+        if not newton:
             follow = 2.0 * x if high == _inf else 0.5 * (low + high)
-        if follow - x <= tolerance * x and x - follow <= tolerance * x:
+        step: cython.double = follow - x
+        if step * step <= (0.1 * tolerance if newton else tolerance * tolerance) * x * x:
             return follow
         x = follow
     return x

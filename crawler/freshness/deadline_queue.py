@@ -198,7 +198,8 @@ class DeadlineQueue:
         if row[BETA] == 0.0 or row[THRESHOLD] == INFINITY:
             return
         if row[BETA] == -1.0:
-            self._schedule(number, now)
+            if row[SIGNALS] >= row[THRESHOLD] or self.level < 0.98 * row[KEY_LEVEL]:
+                self._schedule(number, now)
             return
         key: cython.double = max(_deadline(row), now)
         if key < self._due.key_of(number):

@@ -19,7 +19,8 @@ term as mu/gamma sum_i q^i D_i(x_i), q = nu/gamma, where each
 
 comes from a series or from complements, whichever has no cancellation (see
 `_gain`). V of a state (tau, n) uses x_i = tau + (n - i) beta, which stays exact
-when beta is huge. Nothing ever overflows: no exp(+x), x^i or i! stands alone.
+when beta is huge. For iota of many beta psi is a straight line (`_many`) and V
+follows from V' in closed form. Nothing ever overflows: no exp(+x), x^i or i! stands alone.
 
 The limits, each with a rule of its own:
 
@@ -234,6 +235,28 @@ def _settled_terms(
 
 
 @cython.cfunc
+@cython.inline
+@cython.exceptval(check=False)
+def _many(c: cython.double) -> cython.double:
+    """The threshold, in units of beta, from which psi is a straight line to the last digit; c = gamma beta.
+
+    psi has the Laplace transform 1/(s (s + gamma (1 - exp(-s beta)))). Its pole
+    at 0 gives (iota + gamma beta^2 / (2 (1+c))) / (1+c); the next ones, at
+    s beta = W_k(c e^c) - c (Lambert), decay like exp(-1.5 iota/beta) for c = 1,
+    faster for smaller c, and like exp(-2 pi^2 iota / (c^2 beta)) for large c.
+    """
+    return 30.0 + 2.0 * c * c
+
+
+@cython.cfunc
+@cython.inline
+@cython.exceptval(check=False)
+def _line(c: cython.double, beta: cython.double, threshold: cython.double) -> cython.double:
+    """psi beyond `_many`."""
+    return (threshold + 0.5 * c * beta / (1.0 + c)) / (1.0 + c)
+
+
+@cython.cfunc
 @cython.exceptval(check=False)
 def _value_of_signals(
     mu: cython.double, gamma: cython.double, b: cython.double, n: cython.Py_ssize_t
@@ -295,6 +318,8 @@ def _ncis_of(
         return 0.0
     if b < 1e-9:
         return greedy_of(mu, delta, elapsed)
+    if elapsed == _inf:
+        return ceiling_of(_NCIS, terms, mu, delta, alpha, gamma, nu, b) if alpha > 0.0 else mu / delta
     if nu <= 0.0 or b > 700.0:
         return mu / delta if n > 0 else _no_signal_value(mu, delta, alpha, gamma, elapsed)
     if gamma < 1e-200:
@@ -308,6 +333,11 @@ def _ncis_of(
     rest: cython.double = 1.0 / delta  # bounds the sum of all terms still to come
     total: cython.double = 0.0
     longest: cython.double = elapsed + n * beta
+    c: cython.double = gamma * beta
+    if terms >= _ALL_TERMS and longest > beta * _many(c):
+        missing: cython.double = exp(-alpha * longest) * (1.0 / (alpha * (1.0 + c)) + _line(c, beta, longest))
+        if 2.0 * delta * missing < 1.0:
+            return mu * (1.0 / delta - missing)
     last: cython.double = _last_term(gamma, longest)
     first: cython.Py_ssize_t = _settled_terms(terms, alpha, gamma, beta, longest, 1.0)
     if first > 0:
@@ -410,6 +440,8 @@ def interval_of(
     if threshold == _inf:
         return _inf
     beta: cython.double = b / alpha
+    if terms >= _ALL_TERMS and threshold > beta * _many(gamma * beta):
+        return _line(gamma * beta, beta, threshold)
     last: cython.double = _last_term(gamma, threshold)
     first: cython.Py_ssize_t = _settled_terms(terms, alpha, gamma, beta, threshold, -_inf)
     total: cython.double = first
@@ -448,6 +480,10 @@ def fresh_time_of(
     if nu <= 0.0 or b > 700.0:
         return residual(0, a * threshold) / a
     beta: cython.double = b / alpha
+    if threshold > beta * _many(gamma * beta):
+        missing: cython.double = exp(-alpha * threshold) / (alpha * (1.0 + gamma * beta))
+        if 2.0 * delta * missing < 1.0:
+            return 1.0 / delta - missing
     step: cython.double = nu / a
     first: cython.Py_ssize_t = _settled_terms(_ALL_TERMS, alpha, gamma, beta, threshold, -_inf)
     fallen: cython.double = first * log1p(delta / nu)
@@ -500,17 +536,29 @@ def ceiling_of(
 def _signals_needed(
     mu: cython.double, gamma: cython.double, b: cython.double, level: cython.double
 ) -> cython.double:
-    """The smallest n with V_n >= level, at most ALL_TERMS, else infinity."""
+    """The smallest n with V_n >= level, for a level below mu/Delta.
+
+    Term by term at first, then by bisection of (mu/gamma) [(1-q^n)/(1-q) - n q^n],
+    which loses only 1/(n b) of its digits.
+    """
     n: cython.Py_ssize_t
     q: cython.double = exp(-b)
     step: cython.double = mu / gamma * -expm1(-b)
     total: cython.double = 0.0
-    for n in range(1, _ALL_TERMS):
+    for n in range(1, 1000):
         total += n * step
         if total >= level:
             return n
         step *= q
-    return _inf
+    low: cython.Py_ssize_t = 999
+    high: cython.Py_ssize_t = _MANY
+    while high - low > 1:
+        n = (low + high) // 2
+        if mu / gamma * (expm1(-n * b) / expm1(-b) - n * exp(-n * b)) >= level:
+            high = n
+        else:
+            low = n
+    return high
 
 
 @cython.ccall

@@ -22,9 +22,11 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from crawler.clock import SystemClock
 from crawler.errors import UsageError
 from crawler.lab import pages_file
 from crawler.lab.extras import require
+from crawler.lab.progress import Progress, Report, silent
 
 _NCIS = "crawler.lab.figures_ncis"
 _SCATTER = "crawler.lab.figures_rates"
@@ -97,6 +99,7 @@ class Options(msgspec.Struct, frozen=True):
     instances: int = 0
     quick: bool = False
     pages: Path | None = None
+    report: Report = silent
 
     def count(self, usual: int) -> int:
         return self.instances or (2 if self.quick else usual)
@@ -147,6 +150,7 @@ def draw(name: str, options: Options, folder: Path, command: str) -> None:
     """Draw one figure into `folder`: NAME.png and NAME.csv."""
     require("matplotlib")
     module, function = FIGURES[name]
+    options = msgspec.structs.replace(options, report=Progress(name, SystemClock()))
     drawing: Drawing = getattr(importlib.import_module(module), function)(options)
     comments = (f"command: {command}", f"seed: {options.seed}", f"figure {name}: {drawing.caption}")
     pages_file.write_rows(folder / f"{name}.csv", drawing.columns, drawing.rows, iter(comments))

@@ -52,6 +52,7 @@ def _errors(options: Options, naive: bool) -> tuple[np.ndarray, np.ndarray]:
                     estimate = fit(tau, n, z)
                     got = (estimate.precision, estimate.recall)
                 out[i, j, k] = got[0] - precision, got[1] - recall
+            options.report((i + (j + 1) / len(values)) / len(values))
     return values, out
 
 

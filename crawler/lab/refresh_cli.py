@@ -14,10 +14,12 @@ from pathlib import Path
 
 import numpy as np
 
+from crawler.clock import SystemClock
 from crawler.errors import UsageError
 from crawler.freshness.params import Pages
 from crawler.lab import pages_file, policies, simulate
 from crawler.lab.extras import require
+from crawler.lab.progress import Progress
 
 SIZE_MAX = 5_000_000
 
@@ -86,6 +88,7 @@ def _simulate(args: argparse.Namespace) -> int:
         args.instances,
         args.seed,
         corrupt=args.corrupt,
+        report=Progress("simulation", SystemClock()),
     )
     rows = _table(names, results)
     print(f"{'policy':<10} {'accuracy':>9} {'error':>7} {'settled':>9} {'- ' + names[0]:>11} {'error':>7}")

@@ -33,6 +33,7 @@ from crawler.freshness.estimate import PER_DAY, Prior, RunningEstimate
 from crawler.freshness.params import Pages
 from crawler.lab import policies
 from crawler.lab.exact_greedy import ExactGreedy
+from crawler.lab.progress import Report, silent
 from crawler.lab.replay import ARRIVED, CHANGED, EMITTED, Replay
 
 DISCARD_TICKS = 5.0  # T_DELAY = 5/R (their Appendix C)
@@ -350,6 +351,7 @@ def experiment(
     seed: int,
     *,
     corrupt: float = 0.0,
+    report: Report = silent,
 ) -> list[dict[str, Result]]:
     """All policies on the same drawn instances: one dict of results an instance.
 
@@ -370,6 +372,7 @@ def experiment(
                 for name in names
             }
         )
+        report((k + 1) / instances)
     return found
 
 

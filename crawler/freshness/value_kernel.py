@@ -108,7 +108,7 @@ def residual(i: cython.Py_ssize_t, x: cython.double) -> cython.double:
             total += p
             k += 1
         return total
-    if (x - i) * (x - i) > 80.0 * x:  # the lower tail is below exp(-40)
+    if x == _inf or (x - i) * (x - i) > 80.0 * x:  # the lower tail is below exp(-40)
         return 1.0
     p = _poisson(i, x, x)
     total = p
@@ -259,19 +259,19 @@ def _line(c: cython.double, beta: cython.double, threshold: cython.double) -> cy
 @cython.cfunc
 @cython.exceptval(check=False)
 def _value_of_signals(
-    mu: cython.double, gamma: cython.double, b: cython.double, n: cython.Py_ssize_t
+    mu: cython.double, gamma: cython.double, b: cython.double, n: cython.double
 ) -> cython.double:
-    """V_n of a page that never changes silently: (mu/gamma) (1-q) sum_{k<n} (k+1) q^k."""
-    k: cython.Py_ssize_t
-    q: cython.double = exp(-b)
-    power: cython.double = 1.0
-    total: cython.double = 0.0
-    for k in range(1, n + 1):
-        total += k * power
-        power *= q
-        if k * power < 1e-18 * total * -expm1(-b):
-            break
-    return mu / gamma * -expm1(-b) * total
+    """V_n of a page that never changes silently: (mu/gamma) sum_{i<n} (q^i - q^n).
+
+    That is mu/(gamma b) [R^1(x) + (g - 1) (1 - e^-x)] with x = n b and
+    g = b / (1 - e^-b), where nothing cancels.
+    """
+    excess: cython.double
+    if b < 0.02:
+        excess = b * (0.5 + b * (1.0 / 12.0 - b * b / 720.0))
+    else:
+        excess = (b + expm1(-b)) / -expm1(-b)
+    return mu / (gamma * b) * (residual(1, n * b) - excess * expm1(-n * b))
 
 
 @cython.ccall
@@ -365,7 +365,7 @@ def _cut_value_of_signals(
 ) -> cython.double:
     """(mu/gamma) sum_{i < min(n, terms)} (q^i - q^n)."""
     i: cython.Py_ssize_t
-    if n <= terms:
+    if n <= terms or terms >= _ALL_TERMS:
         return _value_of_signals(mu, gamma, b, n)
     total: cython.double = 0.0
     for i in range(terms):
@@ -536,25 +536,16 @@ def ceiling_of(
 def _signals_needed(
     mu: cython.double, gamma: cython.double, b: cython.double, level: cython.double
 ) -> cython.double:
-    """The smallest n with V_n >= level, for a level below mu/Delta.
-
-    Term by term at first, then by bisection of (mu/gamma) [(1-q^n)/(1-q) - n q^n],
-    which loses only 1/(n b) of its digits.
-    """
+    """The smallest n with V_n >= level, for a level below mu/Delta; by bisection."""
     n: cython.Py_ssize_t
-    q: cython.double = exp(-b)
-    step: cython.double = mu / gamma * -expm1(-b)
-    total: cython.double = 0.0
-    for n in range(1, 1000):
-        total += n * step
-        if total >= level:
-            return n
-        step *= q
-    low: cython.Py_ssize_t = 999
-    high: cython.Py_ssize_t = _MANY
+    low: cython.Py_ssize_t = 0
+    high: cython.Py_ssize_t = 1
+    while high < _MANY and _value_of_signals(mu, gamma, b, high) < level:
+        low = high
+        high *= 2
     while high - low > 1:
         n = (low + high) // 2
-        if mu / gamma * (expm1(-n * b) / expm1(-b) - n * exp(-n * b)) >= level:
+        if _value_of_signals(mu, gamma, b, n) >= level:
             high = n
         else:
             low = n

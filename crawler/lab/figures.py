@@ -5,7 +5,8 @@
 
 ncis-3 to ncis-14 are those of Busa-Fekete et al. (2025), azar-1 and azar-2 those
 of Azar et al. (2018), broder-2 to broder-11 those of Broder, Najork, Wiener
-(2003), with four more on the same traces. Seed and command stand in the caption, in the PNG's
+(2003), with four more on the same traces; estimators compares naive, batch and
+running estimates of signal quality. Seed and command stand in the caption, in the PNG's
 metadata and in the CSV's first lines. --quick draws few, short runs; the other
 sizes are the papers' own unless the caption says so.
 
@@ -47,6 +48,7 @@ FIGURES = {
     "ncis-12": (_NCIS, "changing_bandwidth"),
     "ncis-13": (_BIAS, "naive_bias"),
     "ncis-14": (_BIAS, "likelihood_bias"),
+    "estimators": (_BIAS, "estimators_compared"),
     "azar-1": (_AZAR, "policies_compared"),
     "azar-2": (_AZAR, "optimal_solution"),
     **{f"broder-{number}": (_BRODER, f"broder_{number}") for number in range(2, 12)},
@@ -140,7 +142,9 @@ def run(args: argparse.Namespace) -> int:
     unknown = [name for name in names if name not in FIGURES]
     if unknown:
         raise UsageError(f"no figure {', '.join(unknown)}; there are {', '.join(FIGURES)}")
-    options = Options(args.seed, max(args.instances, 0), args.quick, args.pages)
+    if args.seed < 0 or args.instances < 0:
+        raise UsageError("--seed and --instances must be 0 or more")
+    options = Options(args.seed, args.instances, args.quick, args.pages)
     for name in names:
         draw(name, options, args.out, args.command_line)
     return 0

@@ -111,7 +111,7 @@ def likelihood_bias(options: Options) -> Drawing:
     return _drawing(options, False, "Bias of the maximum-likelihood estimates (NCIS, Figure 14)")
 
 
-LENGTHS = (300.0, 1_000.0, 3_000.0, 10_000.0, 100_000.0)
+LENGTHS = (1_000.0, 3_000.0, 10_000.0, 100_000.0)
 ESTIMATORS = {
     "naive counts": "#D55E00",
     "batch maximum likelihood": "#009E73",
@@ -158,7 +158,7 @@ def estimators_compared(options: Options) -> Drawing:
 def _grid_errors(options: Options, length: float) -> tuple[np.ndarray, float]:
     """Errors (histories, estimators, measures) over the grid, and the mean number of crawls."""
     values = np.linspace(0.2, 0.95, 4 if options.quick else 6)
-    count = options.count(4 if length > 30_000.0 else 20)
+    count = options.count(2 if length > 30_000.0 else 20)
     errors, crawls = [], []
     for i, precision in enumerate(values.tolist()):
         for j, recall in enumerate(values.tolist()):

@@ -137,6 +137,7 @@ def estimators_compared(options: Options) -> Drawing:
             size = float(np.abs(apart).mean())
             row = [length, crawls, "running minus batch", measure, len(errors), *mean_and_error(apart), size]
             rows.append(row)
+    counts = ", ".join(f"{row[4]} of length {row[0]:g}" for row in rows[:: 3 * (len(ESTIMATORS) + 1)])
     columns = [
         "history",
         "mean_crawls",
@@ -149,8 +150,8 @@ def estimators_compared(options: Options) -> Drawing:
     ]
     caption = (
         f"Precision and recall on a grid in [0.2, 0.95], change interval ~ U[2, 20], crawl rate 1/4 to 4 times the "
-        f"change rate, {len(errors)} histories a length, the same for all three. Lines: mean error with one standard "
-        "error; dotted: mean absolute error of one estimate. All with the prior of the crawler."
+        f"change rate, {counts} histories, the same for all three. Lines: mean error with one standard "
+        "error; dotted: mean absolute error of one estimate. Likelihoods with the prior of the crawler."
     )
     return Drawing(_estimator_panels(rows), columns, rows, caption)
 
@@ -202,7 +203,7 @@ def _estimator_panels(rows: list[list[Any]]) -> Any:
             axes.plot(lengths, [row[7] for row in mine], color=colour, ls=":", lw=1)
         axes.set_xscale("log")
         axes.axhline(0.0, color="k", lw=0.6)
-        axes.set(xlabel="length of the history (change interval 2 to 20)", ylabel=f"error of the {measure}")
+        axes.set(xlabel="length of the history", ylabel=f"error of the {measure}")
         axes.grid(alpha=0.3)
     grid[1].legend(fontsize=8)
     figure.suptitle("Three estimates of signal quality and change rate (NCIS, Appendix E)")

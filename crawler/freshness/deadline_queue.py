@@ -198,7 +198,8 @@ class DeadlineQueue:
         if row[BETA] == 0.0 or row[THRESHOLD] == INFINITY:
             return
         if row[BETA] == -1.0:
-            self._schedule(number, now)
+            if row[SIGNALS] >= row[THRESHOLD] or self.level < 0.98 * row[KEY_LEVEL]:
+                self._schedule(number, now)
             return
         key: cython.double = max(_deadline(row), now)
         if key < self._due.key_of(number):
@@ -325,6 +326,10 @@ class DeadlineQueue:
     @cython.cfunc
     def _solve(self, row: cython.double[::1]) -> cython.void:
         alpha: cython.double = row[CHANGE_RATE] if row[BETA] == 0.0 else row[SILENT_RATE]
+        guess: cython.double = row[ANCHOR]
+        if row[SLOPE] > 0.0:
+            guess += (self.level - row[ANCHOR_LEVEL]) / row[SLOPE]
+            guess = min(max(guess, 0.5 * row[ANCHOR]), 2.0 * row[ANCHOR])
         at: cython.double = threshold_of(
             NCIS,
             TERMS,
@@ -335,7 +340,7 @@ class DeadlineQueue:
             row[FALSE_RATE],
             row[SIGNAL_WEIGHT],
             self.level,
-            row[ANCHOR],
+            guess,
             1e-4,
         )
         self.solutions += 1

@@ -19,7 +19,8 @@ term as mu/gamma sum_i q^i D_i(x_i), q = nu/gamma, where each
 
 comes from a series or from complements, whichever has no cancellation (see
 `_gain`). V of a state (tau, n) uses x_i = tau + (n - i) beta, which stays exact
-when beta is huge. Nothing ever overflows: no exp(+x), x^i or i! stands alone.
+when beta is huge. For iota of many beta psi is a straight line (`_many`) and V
+follows from V' in closed form. Nothing ever overflows: no exp(+x), x^i or i! stands alone.
 
 The limits, each with a rule of its own:
 
@@ -48,6 +49,13 @@ _CIS_PLUS = cython.declare(cython.Py_ssize_t, 4)
 _ALL_TERMS = cython.declare(cython.Py_ssize_t, 100_000)  # summed one by one; those in closed form come on top
 _MANY = cython.declare(cython.Py_ssize_t, 1 << 40)
 _inf = cython.declare(cython.double, float("inf"))
+_EXACT = cython.declare(cython.double, 1e-17)  # sums go on until what is left is below the last digit
+
+# 1/j, because a division is what the loops below would wait for.
+_INVERSES = cython.declare(cython.Py_ssize_t, 512)
+_inverse = cython.declare(cython.double[512])
+for _j in range(1, _INVERSES):
+    _inverse[_j] = 1.0 / _j
 
 KINDS = {"greedy": _GREEDY, "cis": _CIS, "cis-nu0": _CIS_NU0, "ncis": _NCIS, "cis+": _CIS_PLUS}
 ALL_TERMS = int(_ALL_TERMS)
@@ -58,6 +66,14 @@ ALL_TERMS = int(_ALL_TERMS)
 
 
 @cython.cfunc
+@cython.inline
+@cython.exceptval(check=False)
+def _over(j: cython.Py_ssize_t) -> cython.double:
+    """1/j."""
+    return _inverse[j] if j < _INVERSES else 1.0 / j
+
+
+@cython.cfunc
 @cython.exceptval(check=False)
 def _poisson(k: cython.Py_ssize_t, x: cython.double, y: cython.double) -> cython.double:
     """exp(-y) x^k / k! for x <= y: the probability of k, thinned by exp(x - y)."""
@@ -65,7 +81,7 @@ def _poisson(k: cython.Py_ssize_t, x: cython.double, y: cython.double) -> cython
     if k <= 40 and y < 600.0:  # exact to the last digits, and no lgamma
         p: cython.double = exp(-y)
         for j in range(1, k + 1):
-            p *= x / j
+            p *= x * _over(j)
         return p
     if x <= 0.0:
         return 0.0 if k > 0 else exp(-y)
@@ -88,11 +104,11 @@ def residual(i: cython.Py_ssize_t, x: cython.double) -> cython.double:
         total = p
         k = i + 2
         while p > 1e-17 * total:
-            p *= x / k
+            p *= x * _over(k)
             total += p
             k += 1
         return total
-    if (x - i) * (x - i) > 80.0 * x:  # the lower tail is below exp(-40)
+    if x == _inf or (x - i) * (x - i) > 80.0 * x:  # the lower tail is below exp(-40)
         return 1.0
     p = _poisson(i, x, x)
     total = p
@@ -107,7 +123,11 @@ def residual(i: cython.Py_ssize_t, x: cython.double) -> cython.double:
 @cython.cfunc
 @cython.exceptval(check=False)
 def _gain(
-    i: cython.Py_ssize_t, x: cython.double, alpha: cython.double, gamma: cython.double
+    i: cython.Py_ssize_t,
+    x: cython.double,
+    alpha: cython.double,
+    gamma: cython.double,
+    precision: cython.double,
 ) -> cython.double:
     """D_i(x) for x > 0 and gamma > 0, by the first of three forms that has no cancellation.
 
@@ -126,11 +146,11 @@ def _gain(
         total: cython.double = term
         j = i + 3
         while True:
-            term = (ax * term + lx * power) / j
-            power *= gx / j
+            term = (ax * term + lx * power) * _over(j)
+            power *= gx * _over(j)
             total += term
             j += 1
-            if term <= 1e-17 * total:
+            if term <= precision * total:
                 return _poisson(i + 1, gx, ax) * total
     ratio: cython.double = log1p(alpha / gamma)  # ln(a / gamma)
     log_first: cython.double = -(i + 1) * ratio
@@ -215,21 +235,43 @@ def _settled_terms(
 
 
 @cython.cfunc
+@cython.inline
+@cython.exceptval(check=False)
+def _many(c: cython.double) -> cython.double:
+    """The threshold, in units of beta, from which psi is a straight line to the last digit; c = gamma beta.
+
+    psi has the Laplace transform 1/(s (s + gamma (1 - exp(-s beta)))). Its pole
+    at 0 gives (iota + gamma beta^2 / (2 (1+c))) / (1+c); the next ones, at
+    s beta = W_k(c e^c) - c (Lambert), decay like exp(-1.5 iota/beta) for c = 1,
+    faster for smaller c, and like exp(-2 pi^2 iota / (c^2 beta)) for large c.
+    """
+    return 30.0 + 2.0 * c * c
+
+
+@cython.cfunc
+@cython.inline
+@cython.exceptval(check=False)
+def _line(c: cython.double, beta: cython.double, threshold: cython.double) -> cython.double:
+    """psi beyond `_many`."""
+    return (threshold + 0.5 * c * beta / (1.0 + c)) / (1.0 + c)
+
+
+@cython.cfunc
 @cython.exceptval(check=False)
 def _value_of_signals(
-    mu: cython.double, gamma: cython.double, b: cython.double, n: cython.Py_ssize_t
+    mu: cython.double, gamma: cython.double, b: cython.double, n: cython.double
 ) -> cython.double:
-    """V_n of a page that never changes silently: (mu/gamma) (1-q) sum_{k<n} (k+1) q^k."""
-    k: cython.Py_ssize_t
-    q: cython.double = exp(-b)
-    power: cython.double = 1.0
-    total: cython.double = 0.0
-    for k in range(1, n + 1):
-        total += k * power
-        power *= q
-        if k * power < 1e-18 * total * -expm1(-b):
-            break
-    return mu / gamma * -expm1(-b) * total
+    """V_n of a page that never changes silently: (mu/gamma) sum_{i<n} (q^i - q^n).
+
+    That is mu/(gamma b) [R^1(x) + (g - 1) (1 - e^-x)] with x = n b and
+    g = b / (1 - e^-b), where nothing cancels.
+    """
+    excess: cython.double
+    if b < 0.02:
+        excess = b * (0.5 + b * (1.0 / 12.0 - b * b / 720.0))
+    else:
+        excess = (b + expm1(-b)) / -expm1(-b)
+    return mu / (gamma * b) * (residual(1, n * b) - excess * expm1(-n * b))
 
 
 @cython.ccall
@@ -253,7 +295,7 @@ def _no_signal_value(
     """The term i = 0: the value while no signal has come, if one would be believed."""
     if gamma < 1e-200:
         return greedy_of(mu, delta, elapsed)
-    return mu / gamma * _gain(0, elapsed, alpha, gamma) if elapsed > 0.0 else 0.0
+    return mu / gamma * _gain(0, elapsed, alpha, gamma, _EXACT) if elapsed > 0.0 else 0.0
 
 
 @cython.cfunc
@@ -268,13 +310,16 @@ def _ncis_of(
     b: cython.double,
     elapsed: cython.double,
     n: cython.Py_ssize_t,
+    precision: cython.double,
 ) -> cython.double:
-    """V of the state (elapsed, n), up to `terms` terms."""
+    """V of the state (elapsed, n), up to `terms` terms, to a relative `precision`."""
     i: cython.Py_ssize_t
     if delta <= 0.0:
         return 0.0
     if b < 1e-9:
         return greedy_of(mu, delta, elapsed)
+    if elapsed == _inf:
+        return ceiling_of(_NCIS, terms, mu, delta, alpha, gamma, nu, b) if alpha > 0.0 else mu / delta
     if nu <= 0.0 or b > 700.0:
         return mu / delta if n > 0 else _no_signal_value(mu, delta, alpha, gamma, elapsed)
     if gamma < 1e-200:
@@ -288,6 +333,11 @@ def _ncis_of(
     rest: cython.double = 1.0 / delta  # bounds the sum of all terms still to come
     total: cython.double = 0.0
     longest: cython.double = elapsed + n * beta
+    c: cython.double = gamma * beta
+    if terms >= _ALL_TERMS and longest > beta * _many(c):
+        missing: cython.double = exp(-alpha * longest) * (1.0 / (alpha * (1.0 + c)) + _line(c, beta, longest))
+        if 2.0 * delta * missing < 1.0:
+            return mu * (1.0 / delta - missing)
     last: cython.double = _last_term(gamma, longest)
     first: cython.Py_ssize_t = _settled_terms(terms, alpha, gamma, beta, longest, 1.0)
     if first > 0:
@@ -297,11 +347,11 @@ def _ncis_of(
         rest *= exp(-fallen)
     for i in range(first, terms if terms < _ALL_TERMS else first + _ALL_TERMS):
         x: cython.double = elapsed + (n - i) * beta
-        if x <= 0.0 or rest < 1e-17 * total or i > last:
+        if x <= 0.0 or rest < precision * total or i > last:
             break
-        term: cython.double = power * _gain(i, x, alpha, gamma) / gamma
+        term: cython.double = power * _gain(i, x, alpha, gamma, precision) / gamma
         total += term
-        if term < 1e-17 * total and i > (alpha + gamma) * x:
+        if term < precision * total and i > (alpha + gamma) * x:
             break  # from there on the terms fall faster than geometrically
         power *= q
         rest *= step
@@ -315,7 +365,7 @@ def _cut_value_of_signals(
 ) -> cython.double:
     """(mu/gamma) sum_{i < min(n, terms)} (q^i - q^n)."""
     i: cython.Py_ssize_t
-    if n <= terms:
+    if n <= terms or terms >= _ALL_TERMS:
         return _value_of_signals(mu, gamma, b, n)
     total: cython.double = 0.0
     for i in range(terms):
@@ -359,7 +409,7 @@ def value_of(
     if kind == _CIS_PLUS:
         kind = plain_kind(kind, delta, alpha, gamma, b)
     if kind == _NCIS:
-        return _ncis_of(terms, mu, delta, alpha, gamma, nu, b, elapsed, n)
+        return _ncis_of(terms, mu, delta, alpha, gamma, nu, b, elapsed, n, _EXACT)
     if kind == _GREEDY or delta <= 0.0:
         return greedy_of(mu, delta, elapsed)
     if n > 0:
@@ -390,6 +440,8 @@ def interval_of(
     if threshold == _inf:
         return _inf
     beta: cython.double = b / alpha
+    if terms >= _ALL_TERMS and threshold > beta * _many(gamma * beta):
+        return _line(gamma * beta, beta, threshold)
     last: cython.double = _last_term(gamma, threshold)
     first: cython.Py_ssize_t = _settled_terms(terms, alpha, gamma, beta, threshold, -_inf)
     total: cython.double = first
@@ -428,6 +480,10 @@ def fresh_time_of(
     if nu <= 0.0 or b > 700.0:
         return residual(0, a * threshold) / a
     beta: cython.double = b / alpha
+    if threshold > beta * _many(gamma * beta):
+        missing: cython.double = exp(-alpha * threshold) / (alpha * (1.0 + gamma * beta))
+        if 2.0 * delta * missing < 1.0:
+            return 1.0 / delta - missing
     step: cython.double = nu / a
     first: cython.Py_ssize_t = _settled_terms(_ALL_TERMS, alpha, gamma, beta, threshold, -_inf)
     fallen: cython.double = first * log1p(delta / nu)
@@ -480,17 +536,20 @@ def ceiling_of(
 def _signals_needed(
     mu: cython.double, gamma: cython.double, b: cython.double, level: cython.double
 ) -> cython.double:
-    """The smallest n with V_n >= level, at most ALL_TERMS, else infinity."""
+    """The smallest n with V_n >= level, for a level below mu/Delta; by bisection."""
     n: cython.Py_ssize_t
-    q: cython.double = exp(-b)
-    step: cython.double = mu / gamma * -expm1(-b)
-    total: cython.double = 0.0
-    for n in range(1, _ALL_TERMS):
-        total += n * step
-        if total >= level:
-            return n
-        step *= q
-    return _inf
+    low: cython.Py_ssize_t = 0
+    high: cython.Py_ssize_t = 1
+    while high < _MANY and _value_of_signals(mu, gamma, b, high) < level:
+        low = high
+        high *= 2
+    while high - low > 1:
+        n = (low + high) // 2
+        if _value_of_signals(mu, gamma, b, n) >= level:
+            high = n
+        else:
+            low = n
+    return high
 
 
 @cython.ccall
@@ -514,9 +573,11 @@ def threshold_of(
     positive `guess` (such as the threshold of a nearby level) saves steps.
     Newton with V' = mu alpha exp(-alpha iota) psi on sqrt(-ln(1 - V/ceiling)),
     which is nearly linear at both ends, kept in a bracket; `tolerance` is
-    relative.
+    relative. A Newton step leaves an error of about its own square, so the last
+    one is not followed by another evaluation.
     """
     _step: cython.Py_ssize_t
+    newton: cython.bint
     if level <= 0.0:
         return 0.0
     if kind == _CIS_PLUS:
@@ -544,8 +605,9 @@ def threshold_of(
     )
     low: cython.double = 0.0
     high: cython.double = _inf
+    precision: cython.double = max(1e-3 * tolerance, _EXACT)
     for _step in range(200):
-        value: cython.double = _ncis_of(terms, mu, delta, alpha, gamma, nu, b, x, 0)
+        value: cython.double = _ncis_of(terms, mu, delta, alpha, gamma, nu, b, x, 0, precision)
         if value < level:
             low = x
         else:
@@ -556,9 +618,11 @@ def threshold_of(
             slope: cython.double = mu * alpha * exp(-alpha * x) * interval_of(terms, alpha, gamma, nu, b, x)
             if got > 0.0 and slope > 0.0:
                 follow = x + (wanted - got) * 2.0 * got * (top - value) / slope
-        if not low < follow < high:
+        newton = low < follow < high
+        if not newton:
             follow = 2.0 * x if high == _inf else 0.5 * (low + high)
-        if follow - x <= tolerance * x and x - follow <= tolerance * x:
+        step: cython.double = follow - x
+        if step * step <= (0.1 * tolerance if newton else tolerance * tolerance) * x * x:
             return follow
         x = follow
     return x

@@ -9,13 +9,20 @@ after its value crossed the level; the crossing time is known in advance and
 moves only with the page's own crawl and signals. So:
 
     waiting      heap by crossing time
-    candidates   pages that have crossed; each with the value, slope and
-                 interval of its last evaluation
+    candidates   pages that have crossed; each with bounds of its value, its
+                 slope and its interval when it crossed or was last evaluated
 
-At a tick the crossed pages join the candidates. V only grows, and
-V(iota + s) <= V + s mu alpha exp(-alpha iota) (psi + s), so a candidate is
-evaluated again only if that bound beats the best value known. If the winner is
-below the level, the level was too high: it is lowered, all crossings are made
+At a tick the crossed pages join the candidates. V only grows, and as
+V' = mu alpha exp(-alpha iota) psi(iota) and psi' <= 1,
+
+    V(iota + s) <= V + mu alpha exp(-alpha iota) int_0^s (psi + u) exp(-alpha u) du,
+
+so a candidate is evaluated again only if that bound (with the first terms of
+the exponential) beats the best value known; a signal is a step s = beta. Nor
+are all candidates looked at: every `_STRIDE` ticks they are sorted by what
+they can reach until the next sorting, and only those looked at whose reach
+beats the best value known, or that crossed or got a signal since. If the
+winner is below the level, the level was too high: it is lowered, all crossings are made
 anew, and the tick is done again. When scanning candidates has cost more than
 making all crossings anew, the level is raised to just below recent winners.
 Equal values: the smallest page number. Works for every value of `KINDS`.
@@ -48,6 +55,23 @@ CIS_NU0 = cython.declare(cython.Py_ssize_t, KINDS["cis-nu0"])
 NCIS = cython.declare(cython.Py_ssize_t, KINDS["ncis"])
 INFINITY = cython.declare(cython.double, float("inf"))
 
+_BIT_MORE = cython.declare(cython.double, 1.0 + 1e-12)  # rounding must not hide an equal value
+_STRIDE = cython.declare(cython.double, 64.0)  # ticks between two sortings of the candidates
+_RECENT = cython.declare(cython.Py_ssize_t, 256)  # pages that crossed or got a signal since, at most
+# The level is raised when this many candidates a page were sorted: as dear as making the crossings anew.
+_PATIENCE = cython.declare(cython.double, 20.0)
+
+# Columns of a page's row, one cache line.
+LOW = cython.declare(cython.Py_ssize_t, 0)  # the value is at least this
+HIGH = cython.declare(cython.Py_ssize_t, 1)  # it was at most this at the instant SINCE
+SINCE = cython.declare(cython.Py_ssize_t, 2)  # -inf: it must be evaluated
+SLOPE = cython.declare(cython.Py_ssize_t, 3)  # mu alpha exp(-alpha iota) at SINCE
+INTERVAL = cython.declare(cython.Py_ssize_t, 4)  # psi(iota) at SINCE
+DECAY = cython.declare(cython.Py_ssize_t, 5)  # alpha, or what takes its place
+CROSS_SLOPE = cython.declare(cython.Py_ssize_t, 6)  # SLOPE and INTERVAL at the crossing of the level
+CROSS_INTERVAL = cython.declare(cython.Py_ssize_t, 7)
+COLUMNS = cython.declare(cython.Py_ssize_t, 8)
+
 
 @cython.cclass
 class ExactGreedy:
@@ -67,13 +91,18 @@ class ExactGreedy:
     last: cython.double[::1]
     counts: cython.longlong[::1]
     thresholds: cython.double[::1]
-    values: cython.double[::1]
-    slopes: cython.double[::1]
-    bends: cython.double[::1]
-    when: cython.double[::1]
+    rows: cython.double[:, ::1]
     candidates: cython.int[::1]
     place: cython.int[::1]
+    order: cython.Py_ssize_t[::1]
+    reach: cython.double[::1]
+    ordered: cython.Py_ssize_t
+    recent: cython.int[::1]
+    recents: cython.Py_ssize_t
+    until: cython.double
+    previous: cython.double
     waiting: IndexedHeap
+    kind: cython.Py_ssize_t
     terms: cython.Py_ssize_t
     crossed: cython.Py_ssize_t
     scanned: cython.double
@@ -85,20 +114,28 @@ class ExactGreedy:
 
     def __init__(self, pages: Pages, by: str = "ncis", *, discard_window: float = 0.0) -> None:
         size = len(pages)
-        kind, self.terms = kind_of(by)
+        self.kind, self.terms = kind_of(by)
         self.mu, self.delta = pages.importance.copy(), pages.change_rate.copy()
         self.alpha, self.gamma = pages.silent_rate.copy(), pages.signal_rate.copy()
         self.nu, self.b = pages.false_rate.copy(), pages.signal_weight.copy()
         self.kinds = np.array(
-            [plain_kind(kind, self.delta[i], self.alpha[i], self.gamma[i], self.b[i]) for i in range(size)],
+            [
+                plain_kind(self.kind, self.delta[i], self.alpha[i], self.gamma[i], self.b[i])
+                for i in range(size)
+            ],
             dtype=np.int32,
         )
         self.last = np.zeros(size)
         self.counts = np.zeros(size, dtype=np.int64)
         self.thresholds = np.zeros(size)
-        self.values, self.slopes, self.bends, self.when = np.zeros((4, size))
+        self.rows = np.zeros((size, COLUMNS))
         self.candidates = np.zeros(size, dtype=np.int32)
         self.place = np.full(size, -1, dtype=np.int32)
+        self.order = np.zeros(size, dtype=np.intp)
+        self.reach = np.zeros(size)
+        self.ordered = self.recents = 0
+        self.recent = np.zeros(_RECENT, dtype=np.int32)
+        self.until = self.previous = -INFINITY
         self.waiting = IndexedHeap(size)
         self.crossed = 0
         self.scanned = 0.0
@@ -114,6 +151,9 @@ class ExactGreedy:
         self.mu[number], self.delta[number] = page.importance, page.change_rate
         self.alpha[number], self.gamma[number] = page.silent_rate, page.signal_rate
         self.nu[number], self.b[number] = page.false_rate, page.signal_weight
+        self.kinds[number] = plain_kind(
+            self.kind, page.change_rate, page.silent_rate, page.signal_rate, page.signal_weight
+        )
         self.thresholds[number] = 0.0
         self._leave(number)
         self._place(number, now)
@@ -125,7 +165,8 @@ class ExactGreedy:
             return
         self.counts[number] += 1
         if self.place[number] >= 0:
-            self.when[number] = -1.0  # its value jumped: evaluate
+            self.rows[number, SINCE] -= self._signal_time(number)
+            self._note(number)
             return
         key: cython.double = self._crossing(number)
         if key < self.waiting.key_of(number):
@@ -138,18 +179,19 @@ class ExactGreedy:
         while True:
             while self.waiting.first_key() <= now:
                 best = self.waiting.first()
+                crossed: cython.double = self.waiting.first_key()
                 self.waiting.drop(best)
-                self._join(best)
+                self._join(best, crossed)
             best = self._best(now)
-            if best >= 0 and self.values[best] >= self.level:
+            if best >= 0 and self.rows[best, LOW] >= self.level:
                 break
             if self.level <= 0.0:
                 return best if best >= 0 else self.waiting.first()
-            top: cython.double = self.values[best] if best >= 0 else 0.9 * self.level
+            top: cython.double = self.rows[best, LOW] if best >= 0 else 0.9 * self.level
             self._rebuild(min(0.98 * top, 0.98 * self.level), now)
-        self.lowest = min(self.lowest, self.values[best])
-        self.scanned += self.crossed
-        if self.scanned > 100.0 * len(self.mu) and self.crossed > 16:
+        self.lowest = min(self.lowest, self.rows[best, LOW])
+        self.previous = now
+        if self.scanned > _PATIENCE * len(self.mu) and self.crossed > 16:
             if 0.97 * self.lowest > 1.005 * self.level:
                 self._rebuild(0.97 * self.lowest, now)
             self.scanned = 0.0
@@ -168,35 +210,92 @@ class ExactGreedy:
     def _best(self, now: cython.double) -> cython.Py_ssize_t:
         """The candidate of the greatest value, evaluating only those whose bound reaches it; -1 if none."""
         k: cython.Py_ssize_t
-        i: cython.Py_ssize_t
-        best: cython.Py_ssize_t = -1
+        if not now <= self.until:
+            self._sort(now)
         known: cython.double = -1.0
-        for k in range(self.crossed):
-            known = max(known, self.values[self.candidates[k]])
-        for k in range(self.crossed):
-            i = self.candidates[k]
-            wait: cython.double = now - self.when[i]
-            bound: cython.double = self.values[i] + wait * self.slopes[i] * (self.bends[i] + wait)
-            if self.when[i] >= 0.0 and bound < known:
-                continue
-            if self.when[i] < now:
-                self._evaluate(i, now)
-            if self.values[i] > known:
-                known = self.values[i]
-            ahead: cython.double = self.values[i] - self.values[best] if best >= 0 else 1.0
-            if ahead > 0.0 or (ahead == 0.0 and i < best):
-                best = i
+        for k in range(self.recents):
+            known = max(known, self._low(self.recent[k]))
+        for k in range(self.ordered):
+            if self.reach[k] * _BIT_MORE < known:
+                break
+            known = max(known, self._low(self.order[k]))
+        best: cython.Py_ssize_t = -1
+        for k in range(self.recents):
+            best = self._better(self.recent[k], best, known, now)
+        for k in range(self.ordered):
+            if self.reach[k] * _BIT_MORE < (known if best < 0 else max(known, self.rows[best, LOW])):
+                break
+            best = self._better(self.order[k], best, known, now)
         return best
 
     @cython.cfunc
+    @cython.inline
+    @cython.exceptval(check=False)
+    def _low(self, i: cython.Py_ssize_t) -> cython.double:
+        return self.rows[i, LOW] if self.place[i] >= 0 else -1.0
+
+    @cython.cfunc
+    @cython.inline
+    def _better(
+        self, i: cython.Py_ssize_t, best: cython.Py_ssize_t, known: cython.double, now: cython.double
+    ) -> cython.Py_ssize_t:
+        """The better of candidate `i` and of `best`, which was evaluated (or is -1)."""
+        top: cython.double = self.rows[best, LOW] if best >= 0 else -1.0
+        if self.place[i] < 0 or self._bound(i, now) * _BIT_MORE < max(known, top):
+            return best
+        if self.rows[i, SINCE] != now or self.rows[i, HIGH] > self.rows[i, LOW]:
+            self._evaluate(i, now)
+        value: cython.double = self.rows[i, LOW]
+        return i if value > top or (value == top and i < best) else best
+
+    @cython.cfunc
+    def _sort(self, now: cython.double) -> cython.void:
+        """Sort the candidates by what their values can reach in the next ticks, greatest first."""
+        k: cython.Py_ssize_t
+        tick: cython.double = now - self.previous
+        self.until = now + _STRIDE * tick if tick < INFINITY else now
+        self.ordered = self.crossed
+        self.recents = 0
+        self.scanned += self.crossed
+        bounds = np.empty(self.crossed)
+        keys: cython.double[::1] = bounds
+        for k in range(self.crossed):
+            keys[k] = self._bound(self.candidates[k], self.until)
+        sorting: cython.Py_ssize_t[::1] = np.argsort(-bounds)
+        for k in range(self.crossed):
+            self.order[k] = self.candidates[sorting[k]]
+            self.reach[k] = keys[sorting[k]]
+
+    @cython.cfunc
+    @cython.inline
+    @cython.exceptval(check=False)
+    def _note(self, i: cython.Py_ssize_t) -> cython.void:
+        """The candidate's reach is not what it was when they were sorted."""
+        if self.recents == _RECENT:
+            self.until = -INFINITY
+            return
+        self.recent[self.recents] = i
+        self.recents += 1
+
+    @cython.cfunc
+    @cython.inline
+    @cython.exceptval(check=False)
+    def _bound(self, i: cython.Py_ssize_t, now: cython.double) -> cython.double:
+        """What the candidate's value at `now` cannot exceed."""
+        row: cython.double[::1] = self.rows[i]
+        s: cython.double = now - row[SINCE]
+        if s == INFINITY:
+            return INFINITY
+        x: cython.double = row[DECAY] * s
+        steps: cython.double = row[INTERVAL] * (1.0 + x * (x * (1.0 / 6.0) - 0.5))
+        return row[HIGH] + row[SLOPE] * s * (steps + s * (0.5 + x * (x * 0.125 - 1.0 / 3.0)))
+
+    @cython.cfunc
     def _evaluate(self, i: cython.Py_ssize_t, now: cython.double) -> cython.void:
-        kind: cython.Py_ssize_t = self.kinds[i]
         elapsed: cython.double = now - self.last[i]
         n: cython.Py_ssize_t = self.counts[i]
-        self.evaluations += 1
-        self.when[i] = now
-        self.values[i] = value_of(
-            kind,
+        value: cython.double = value_of(
+            self.kinds[i],
             self.terms,
             self.mu[i],
             self.delta[i],
@@ -207,27 +306,43 @@ class ExactGreedy:
             elapsed,
             n,
         )
-        self._bound_growth(i, kind, elapsed, n)
+        self.evaluations += 1
+        row: cython.double[::1] = self.rows[i]
+        row[LOW] = row[HIGH] = value
+        row[SINCE] = now
+        row[DECAY] = self._decay(i, n)
+        at: cython.double = elapsed + n * self._signal_time(i) if n > 0 and row[DECAY] > 0.0 else elapsed
+        row[SLOPE] = self.mu[i] * row[DECAY] * exp(-row[DECAY] * at)
+        row[INTERVAL] = self._interval(i, at)
 
     @cython.cfunc
-    def _bound_growth(
-        self, i: cython.Py_ssize_t, kind: cython.Py_ssize_t, elapsed: cython.double, n: cython.Py_ssize_t
-    ) -> cython.void:
-        """Set slope and bend so that V(t + s) <= V(t) + s slope (bend + s)."""
-        alpha: cython.double = self.alpha[i]
+    @cython.exceptval(check=False)
+    def _decay(self, i: cython.Py_ssize_t, n: cython.Py_ssize_t) -> cython.double:
+        """The alpha that the value grows by after `n` signals; 0 if it stands at the ceiling."""
+        if self.kinds[i] == GREEDY or self.b[i] < 1e-9 or self.gamma[i] <= 0.0:
+            return self.delta[i]
+        if n > 0 and (self.kinds[i] != NCIS or self.b[i] > 700.0):
+            return 0.0
+        return self.alpha[i] if self.alpha[i] >= 1e-9 * self.gamma[i] else 0.0
+
+    @cython.cfunc
+    @cython.exceptval(check=False)
+    def _interval(self, i: cython.Py_ssize_t, at: cython.double) -> cython.double:
+        """psi at the threshold `at`, or the longer `at` itself where signals do not shorten the value's time."""
         gamma: cython.double = self.gamma[i]
-        b: cython.double = self.b[i]
-        interval: cython.double = elapsed
-        at: cython.double = elapsed
-        if kind == GREEDY or b < 1e-9 or gamma <= 0.0:
-            alpha = self.delta[i]
-        elif n > 0 and (kind != NCIS or b > 700.0):
-            alpha = 0.0  # it stands at the ceiling
-        elif kind == NCIS and alpha >= 1e-9 * gamma:
-            at = elapsed + n * (b / alpha) if n > 0 else elapsed
-            interval = interval_of(self.terms, alpha, gamma, self.nu[i], b, at)
-        self.slopes[i] = self.mu[i] * alpha * exp(-alpha * at)
-        self.bends[i] = interval
+        if self.kinds[i] != NCIS or self.b[i] < 1e-9 or self.alpha[i] < 1e-9 * gamma or at == INFINITY:
+            return at
+        return interval_of(self.terms, self.alpha[i], gamma, self.nu[i], self.b[i], at)
+
+    @cython.cfunc
+    @cython.exceptval(check=False)
+    def _signal_time(self, i: cython.Py_ssize_t) -> cython.double:
+        """beta; infinite if a signal's effect is not that of time alone."""
+        if self.kinds[i] != NCIS or self.b[i] > 700.0:
+            return INFINITY
+        if self.b[i] < 1e-9:
+            return 0.0
+        return self.b[i] / self.alpha[i] if self.alpha[i] >= 1e-9 * self.gamma[i] else INFINITY
 
     @cython.cfunc
     def _crossing(self, i: cython.Py_ssize_t) -> cython.double:
@@ -260,6 +375,10 @@ class ExactGreedy:
             self.thresholds[i],
             1e-6,
         )
+        at: cython.double = self.thresholds[i]
+        decay: cython.double = self._decay(i, 0)
+        self.rows[i, CROSS_SLOPE] = self.mu[i] * decay * exp(-decay * at) if at < INFINITY else 0.0
+        self.rows[i, CROSS_INTERVAL] = self._interval(i, at)
         self.waiting.put(i, self._crossing(i))
 
     @cython.cfunc
@@ -274,12 +393,21 @@ class ExactGreedy:
             self._place(i, now)
 
     @cython.cfunc
-    def _join(self, i: cython.Py_ssize_t) -> cython.void:
+    def _join(self, i: cython.Py_ssize_t, crossed: cython.double) -> cython.void:
+        """Make the page a candidate whose value was at most the level at the instant `crossed`."""
         self.place[i] = self.crossed
         self.candidates[self.crossed] = i
         self.crossed += 1
-        self.when[i] = -1.0
-        self.values[i] = 0.0
+        row: cython.double[::1] = self.rows[i]
+        row[LOW] = 0.0
+        row[HIGH] = self.level
+        row[SINCE] = crossed
+        row[DECAY] = self._decay(i, self.counts[i])
+        row[SLOPE] = row[CROSS_SLOPE]
+        row[INTERVAL] = row[CROSS_INTERVAL]
+        if self.counts[i] > 0 and self._signal_time(i) == INFINITY:
+            row[SINCE] = -INFINITY
+        self._note(i)
 
     @cython.cfunc
     def _leave(self, i: cython.Py_ssize_t) -> cython.void:

@@ -5,7 +5,8 @@
 
 ncis-3 to ncis-14 are those of Busa-Fekete et al. (2025), azar-1 and azar-2 those
 of Azar et al. (2018), broder-2 to broder-11 those of Broder, Najork, Wiener
-(2003), with four more on the same traces. Seed and command stand in the caption, in the PNG's
+(2003), with four more on the same traces; estimators compares naive, batch and
+running estimates of signal quality. Seed and command stand in the caption, in the PNG's
 metadata and in the CSV's first lines. --quick draws few, short runs; the other
 sizes are the papers' own unless the caption says so.
 
@@ -22,9 +23,11 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from crawler.clock import SystemClock
 from crawler.errors import UsageError
 from crawler.lab import pages_file
 from crawler.lab.extras import require
+from crawler.lab.progress import Progress, Report, silent
 
 _NCIS = "crawler.lab.figures_ncis"
 _SCATTER = "crawler.lab.figures_rates"
@@ -45,6 +48,7 @@ FIGURES = {
     "ncis-12": (_NCIS, "changing_bandwidth"),
     "ncis-13": (_BIAS, "naive_bias"),
     "ncis-14": (_BIAS, "likelihood_bias"),
+    "estimators": (_BIAS, "estimators_compared"),
     "azar-1": (_AZAR, "policies_compared"),
     "azar-2": (_AZAR, "optimal_solution"),
     **{f"broder-{number}": (_BRODER, f"broder_{number}") for number in range(2, 12)},
@@ -97,6 +101,7 @@ class Options(msgspec.Struct, frozen=True):
     instances: int = 0
     quick: bool = False
     pages: Path | None = None
+    report: Report = silent
 
     def count(self, usual: int) -> int:
         return self.instances or (2 if self.quick else usual)
@@ -137,7 +142,9 @@ def run(args: argparse.Namespace) -> int:
     unknown = [name for name in names if name not in FIGURES]
     if unknown:
         raise UsageError(f"no figure {', '.join(unknown)}; there are {', '.join(FIGURES)}")
-    options = Options(args.seed, max(args.instances, 0), args.quick, args.pages)
+    if args.seed < 0 or args.instances < 0:
+        raise UsageError("--seed and --instances must be 0 or more")
+    options = Options(args.seed, args.instances, args.quick, args.pages)
     for name in names:
         draw(name, options, args.out, args.command_line)
     return 0
@@ -147,6 +154,7 @@ def draw(name: str, options: Options, folder: Path, command: str) -> None:
     """Draw one figure into `folder`: NAME.png and NAME.csv."""
     require("matplotlib")
     module, function = FIGURES[name]
+    options = msgspec.structs.replace(options, report=Progress(name, SystemClock()))
     drawing: Drawing = getattr(importlib.import_module(module), function)(options)
     comments = (f"command: {command}", f"seed: {options.seed}", f"figure {name}: {drawing.caption}")
     pages_file.write_rows(folder / f"{name}.csv", drawing.columns, drawing.rows, iter(comments))

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from crawler.errors import UsageError
@@ -10,6 +11,7 @@ from crawler.freshness.crawl_value import crawl_values
 from crawler.freshness.params import Page, Pages
 from crawler.lab import pages_file
 from crawler.lab.figures import COLOURS, LABELS, MARKERS, Drawing, Options, sheet
+from crawler.lab.progress import part
 from crawler.lab.simulate import (
     Result,
     Setting,
@@ -34,18 +36,21 @@ def _sweep(
 ) -> dict[int, list[dict[str, Result]]]:
     """All policies at all sizes, paired; a fifth of the instances from 5,000 pages on."""
     found = {}
+    counts = {size: options.count(usual if size < 5000 else max(2, usual // 5)) for size in sizes}
+    work = np.cumsum([0.0] + [counts[size] * (500.0 + size) for size in sizes])  # about the time they take
+    shares = (work / work[-1]).tolist()
 
     def drawer(size: int) -> Callable[[np.random.Generator], Pages]:
         return lambda rng: standard_pages(rng, size, signals)
 
-    for size in sizes:
-        count = options.count(usual if size < 5000 else max(2, usual // 5))
+    for k, size in enumerate(sizes):
         found[size] = experiment(
             names,
             drawer(size),
             Setting(horizon=_horizon(options), **setting),
-            count,
+            counts[size],
             options.seed,
+            report=part(options.report, shares[k], shares[k + 1]),
         )
     return found
 
@@ -100,9 +105,7 @@ def _two_panels(rows: list[list[object]], base: str, title: str) -> Any:
         axes.grid(alpha=0.3)
     left.set_ylabel("accuracy: share of requests served fresh")
     right.set_ylabel(f"accuracy minus {base.upper()}, paired")
-    low, high = right.get_ylim()
-    right.set_ylim(low, high + 0.055 * len(names) * (high - low))  # room for the legend
-    right.legend(fontsize=8, loc="upper right")
+    left.legend(fontsize=8, loc="upper right")  # accuracy falls with the number of pages
     figure.suptitle(title)
     return figure
 
@@ -178,8 +181,10 @@ def noisy_signals(options: Options) -> Drawing:
 def delayed_signals(options: Options) -> Drawing:
     """Figure 11: late signals, and the remedy of dropping those that come right after a crawl."""
     sizes = (100, 200, 500, 750, 1000)
-    late = _sweep(options, sizes, ["baseline", "ncis", "ncis-d"], "noisy", 60, delay=6.0)
-    prompt = _sweep(options, sizes, ["ncis"], "noisy", 60)
+    first = msgspec.structs.replace(options, report=part(options.report, 0.0, 0.67))
+    second = msgspec.structs.replace(options, report=part(options.report, 0.67, 1.0))
+    late = _sweep(first, sizes, ["baseline", "ncis", "ncis-d"], "noisy", 60, delay=6.0)
+    prompt = _sweep(second, sizes, ["ncis"], "noisy", 60)
     for size in sizes:  # the signal-free baseline and prompt NCIS frame the picture; instances are the same
         for here, there in zip(late[size], prompt[size], strict=True):
             here["prompt"] = there["ncis"]
@@ -240,6 +245,7 @@ def corrupted_signals(options: Options) -> Drawing:
                     found[name, share].append(found[name, 0.0][k])
                     continue
                 found[name, share].append(simulate(name, pages, events, setting, rng, believed).settled)
+                options.report(sum(map(len, found.values())) / (len(found) * options.count(5)))
     for (name, share), values in found.items():
         paired = np.array(values) - np.array(found["greedy", share])
         rows.append([name, share, len(values), *mean_and_error(values), *mean_and_error(paired)])

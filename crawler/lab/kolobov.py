@@ -1,5 +1,8 @@
 """Read the public data set of page importance and change histories (Kolobov et al. 2019) into a pages file.
 
+    crawler lab import folder --out pages.csv --sample 100000
+    crawler lab figures ncis-8 --pages pages.csv
+
 The data set (https://github.com/microsoft/Optimal-Freshness-Crawl-Scheduling,
 some 18 million URLs) is a folder of tab-separated files:
 
@@ -40,10 +43,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    if args.sample < 1 or args.seed < 0:
+        raise UsageError("--sample must be 1 or more, --seed 0 or more")
     rng = np.random.default_rng(args.seed)
     importance = _sample(args.folder / IMPORTANCE, args.sample, rng)
     rates = {key: _rate(history) for key, history in _wanted(args.folder / HISTORY, importance, 2)}
-    trusted = {key: float(rate) for key, rate in _wanted(args.folder / TRUSTED, importance, 1)}
+    trusted = {key: _given_rate(rate) for key, rate in _wanted(args.folder / TRUSTED, importance, 1)}
     rates.update(trusted)
     rows = ((key, importance[key], rates[key], int(key in trusted)) for key in sorted(rates))
     columns = ["page", "importance", "change_rate", "labelled"]
@@ -72,7 +77,7 @@ def _sample(path: Path, size: int, rng: np.random.Generator) -> dict[str, float]
         if place >= size:
             continue
         try:
-            pair = (fields[0], float(fields[1]))
+            pair = (fields[0], _positive(fields[1]))
         except (IndexError, ValueError):
             raise UsageError(f"{path}, line {number}: expected URL_ID and importance") from None
         if number <= size:
@@ -91,11 +96,28 @@ def _wanted(path: Path, keys: dict[str, float], column: int) -> Iterator[tuple[s
             yield fields[0], fields[column]
 
 
+def _positive(text: str) -> float:
+    """The number, 0 or more; ValueError if it is not one."""
+    value = float(text)
+    if not 0.0 <= value < pages_file.SIZE_MAX:
+        raise ValueError(text)
+    return value
+
+
+def _given_rate(text: str) -> float:
+    try:
+        return _positive(text)
+    except ValueError:
+        raise UsageError(f"{TRUSTED}: change rate {text[:40]!r}") from None
+
+
 def _rate(history: str) -> float:
     """The change rate of a history [[days, changed], ...]."""
     try:
         pairs = np.array(msgspec.json.decode(history, type=list[tuple[float, int]])).reshape(-1, 2)
     except (msgspec.DecodeError, ValueError) as error:
         raise UsageError(f"{HISTORY}: {error}") from None
+    if not np.isfinite(pairs).all() or (pairs < 0.0).any():
+        raise UsageError(f"{HISTORY}: a negative or infinite interval")
     none = np.zeros(len(pairs))
     return fit(pairs[:, 0], none, pairs[:, 1] > 0, prior=PER_DAY).silent_rate

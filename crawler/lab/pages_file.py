@@ -7,7 +7,6 @@ with trusted signals. Lines that begin with # are comments.
 """
 
 import csv
-import math
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -18,6 +17,7 @@ from crawler.errors import UsageError
 from crawler.freshness.params import Pages
 
 ROWS_MAX = 20_000_000  # arrays of this size take 1.3 GB
+SIZE_MAX = 1e30  # of a rate or an importance: ratios of such numbers are still numbers
 
 
 class PagesFile(msgspec.Struct, frozen=True):
@@ -42,23 +42,34 @@ def read(path: Path) -> PagesFile:
 
 
 def _parse(path: Path, lines: Iterable[str]) -> PagesFile:
-    reader = csv.DictReader(line for line in lines if not line.startswith("#"))
+    place = [0]  # the line read last, comments counted
+    reader = csv.DictReader(_without_comments(lines, place))
     missing = {"importance", "change_rate"} - set(reader.fieldnames or ())
     if missing:
         raise UsageError(f"pages file {path}: no column {', '.join(sorted(missing))}")
     names, rows = [], []
-    for number, row in enumerate(reader, start=2):
+    for number, row in enumerate(reader, start=1):
         if number > ROWS_MAX:
-            raise UsageError(f"pages file {path}: more than {ROWS_MAX} lines")
+            raise UsageError(f"pages file {path}: more than {ROWS_MAX} pages")
         try:
             rows.append(_numbers(row))
-        except (TypeError, ValueError) as error:
-            raise UsageError(f"pages file {path}, line {number}: {error}") from None
-        names.append(row.get("page") or str(number - 1))
+        except ValueError as error:
+            raise UsageError(f"pages file {path}, line {place[0]}: {error}") from None
+        names.append(row.get("page") or str(number))
     if not rows:
         raise UsageError(f"pages file {path}: no pages")
     table = np.array(rows)
+    if not table[:, 0].any():
+        raise UsageError(f"pages file {path}: no page has an importance above 0")
     return PagesFile(names, Pages(*table[:, :4].T), table[:, 4] > 0.0)
+
+
+def _without_comments(lines: Iterable[str], place: list[int]) -> Iterator[str]:
+    """The lines that do not begin with #; `place[0]` is kept at the number of the last one."""
+    for number, line in enumerate(lines, start=1):
+        if not line.startswith("#"):
+            place[0] = number
+            yield line
 
 
 def _numbers(row: dict[str, str]) -> tuple[float, float, float, float, float]:
@@ -72,13 +83,18 @@ def _numbers(row: dict[str, str]) -> tuple[float, float, float, float, float]:
         false_rate = recall * change_rate * (1.0 - precision) / precision
     else:
         false_rate = _number(row, "false_rate") if row.get("false_rate") else 0.0
-    return importance, change_rate, recall, false_rate, float(row.get("labelled") or 0.0)
+    return importance, change_rate, recall, false_rate, _number(row, "labelled", 1.0, "0")
 
 
-def _number(row: dict[str, str], column: str, most: float = math.inf) -> float:
-    value = float(row[column])
-    if not 0.0 <= value <= most or math.isinf(value):
-        raise ValueError(f"{column} is {row[column]!r}")
+def _number(row: dict[str, str], column: str, most: float = SIZE_MAX, default: str = "") -> float:
+    """A number in 0 .. `most`; what is not 0 is at least 1 / SIZE_MAX."""
+    text = row.get(column) or default
+    try:
+        value = float(text)
+    except ValueError:
+        raise ValueError(f"{column} is {text[:40]!r}") from None
+    if value != 0.0 and not 1.0 / SIZE_MAX <= value <= most:
+        raise ValueError(f"{column} is {text[:40]!r}, expected 0 to {most:g}")
     return value
 
 

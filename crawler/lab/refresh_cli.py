@@ -14,12 +14,17 @@ from pathlib import Path
 
 import numpy as np
 
+from crawler.clock import SystemClock
 from crawler.errors import UsageError
 from crawler.freshness.params import Pages
 from crawler.lab import pages_file, policies, simulate
 from crawler.lab.extras import require
+from crawler.lab.progress import Progress
 
 SIZE_MAX = 5_000_000
+CRAWLS_MAX = 100_000_000  # of a run: 3 GB of instants
+RATE_MAX = 1e9  # crawls per time
+DELAY_MAX = 1e6  # ticks
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -70,6 +75,8 @@ def _simulate(args: argparse.Namespace) -> int:
     names = [name for name in args.policies.split(",") if name]
     if not names or not 1 <= args.size <= SIZE_MAX or args.instances < 1 or not 0.0 <= args.corrupt <= 1.0:
         raise UsageError(f"need a policy, 1 to {SIZE_MAX} pages, an instance, and a share of noise up to 1")
+    if not 0.0 < args.time < float("inf") or not 0.0 <= args.delay < DELAY_MAX or not args.max_age > 0.0:
+        raise UsageError(f"need --time and --max-age above 0, --delay from 0 to {DELAY_MAX:g}")
     setting = simulate.Setting(
         bandwidth=_bandwidth(args.bandwidth),
         horizon=args.time,
@@ -78,6 +85,8 @@ def _simulate(args: argparse.Namespace) -> int:
         learn=args.learn,
         max_age=args.max_age,
     )
+    if setting.crawls > CRAWLS_MAX or args.seed < 0:
+        raise UsageError(f"a run may have up to {CRAWLS_MAX:,} crawls, a seed is 0 or more")
     given = pages_file.read(args.pages).pages if args.pages else None
     results = simulate.experiment(
         names,
@@ -86,6 +95,7 @@ def _simulate(args: argparse.Namespace) -> int:
         args.instances,
         args.seed,
         corrupt=args.corrupt,
+        report=Progress("simulation", SystemClock()),
     )
     rows = _table(names, results)
     print(f"{'policy':<10} {'accuracy':>9} {'error':>7} {'settled':>9} {'- ' + names[0]:>11} {'error':>7}")
@@ -118,8 +128,14 @@ def _bandwidth(text: str) -> tuple[tuple[float, float], ...]:
     except ValueError:
         raise UsageError(f"--bandwidth {text}: expected R or T:R,T:R") from None
     begins = [begin for begin, _ in found]
-    if begins[0] != 0.0 or begins != sorted(set(begins)) or any(rate <= 0.0 for _, rate in found):
-        raise UsageError(f"--bandwidth {text}: times must begin at 0 and rise, rates be positive")
+    if (
+        begins[0] != 0.0
+        or begins != sorted(set(begins))
+        or not all(0.0 < rate < RATE_MAX for _, rate in found)
+    ):
+        raise UsageError(
+            f"--bandwidth {text}: times must begin at 0 and rise, rates be above 0 and below {RATE_MAX:g}"
+        )
     return found
 
 
@@ -127,7 +143,7 @@ def _bandwidth(text: str) -> tuple[tuple[float, float], ...]:
 
 
 def _rates(args: argparse.Namespace) -> int:
-    if args.pages is None or args.rate is None or args.rate <= 0.0:
+    if args.pages is None or args.rate is None or not 0.0 < args.rate < pages_file.SIZE_MAX:
         raise UsageError("rates needs --pages FILE and a positive --rate R")
     file = pages_file.read(args.pages)
     pages = file.pages

@@ -33,12 +33,14 @@ from crawler.freshness.estimate import PER_DAY, Prior, RunningEstimate
 from crawler.freshness.params import Pages
 from crawler.lab import policies
 from crawler.lab.exact_greedy import ExactGreedy
+from crawler.lab.progress import Report, silent
 from crawler.lab.replay import ARRIVED, CHANGED, EMITTED, Replay
 
 DISCARD_TICKS = 5.0  # T_DELAY = 5/R (their Appendix C)
 WARMUP = 0.2
 SIGNALS = ("none", "perfect", "noisy")
 CHANGES = ("poisson", "bursty", "periodic")
+EVENTS_MAX = 200_000_000  # of a run: 5 GB
 BURST = 5.0  # mean number of changes in a burst
 POLICIES = (
     "baseline",
@@ -125,13 +127,26 @@ class Setting(msgspec.Struct, frozen=True):
     def tick(self) -> float:
         return 1.0 / self.bandwidth[0][1]
 
-    def ticks(self) -> np.ndarray:
-        """The instants of the crawls."""
-        parts = []
+    def _spans(self) -> Iterator[tuple[float, float, float]]:
+        """(begin, end, bandwidth) of each part of the run."""
         ends = [begin for begin, _ in self.bandwidth[1:]] + [self.horizon]
         for (begin, rate), end in zip(self.bandwidth, ends, strict=True):
-            parts.append(begin + np.arange(1, int(round((end - begin) * rate)) + 1) / rate)
-        return np.concatenate(parts)
+            if begin < self.horizon:
+                yield begin, min(end, self.horizon), rate
+
+    @property
+    def crawls(self) -> float:
+        """How many there are in a run, but for rounding."""
+        return sum((end - begin) * rate for begin, end, rate in self._spans())
+
+    def ticks(self) -> np.ndarray:
+        """The instants of the crawls."""
+        return np.concatenate(
+            [
+                begin + np.arange(1, round((end - begin) * rate) + 1) / rate
+                for begin, end, rate in self._spans()
+            ]
+        )
 
 
 class Events(msgspec.Struct, frozen=True):
@@ -145,7 +160,14 @@ class Events(msgspec.Struct, frozen=True):
 
 
 def draw_events(rng: np.random.Generator, pages: Pages, setting: Setting) -> Events:
-    """Signals and, if they are not Poisson, changes until the horizon."""
+    """Signals and, if they are not Poisson, changes until the horizon.
+
+    Raises:
+        UsageError: there would be more than EVENTS_MAX.
+    """
+    expected = setting.horizon * float((pages.signal_rate + pages.change_rate).sum())
+    if not expected < EVENTS_MAX:
+        raise UsageError(f"a run of {expected:.3g} signals and changes is too long; {EVENTS_MAX:,} may be")
     if setting.changes == "poisson":
         times, who = _poisson_times(rng, pages.signal_rate, setting.horizon)
         sent = [(times, who, EMITTED)]
@@ -350,6 +372,7 @@ def experiment(
     seed: int,
     *,
     corrupt: float = 0.0,
+    report: Report = silent,
 ) -> list[dict[str, Result]]:
     """All policies on the same drawn instances: one dict of results an instance.
 
@@ -370,6 +393,7 @@ def experiment(
                 for name in names
             }
         )
+        report((k + 1) / instances)
     return found
 
 

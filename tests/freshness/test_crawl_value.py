@@ -321,3 +321,31 @@ def test_monte_carlo_of_the_threshold_process() -> None:
     assert times_fresh.mean() == pytest.approx(
         cv.expected_fresh_time(page, at), abs=4 * times_fresh.std() / math.sqrt(2000) + at / 2000
     )
+
+
+def test_many_signals_without_silent_changes_have_a_threshold() -> None:
+    """A page of silent rate 0 whose V_n comes near its ceiling after 1e5 signals only.
+
+    An infinite threshold below the ceiling made the deadline queue try again without end.
+    """
+    page = Page(1e-5, 1e-5, 1.0, 0.5)
+    n = cv.threshold(page, 0.98)
+    assert 2e5 < n < 1e6
+    assert cv.crawl_value(page, 1.0, int(n)) >= 0.98 * (1 - 1e-9) > cv.crawl_value(page, 1.0, int(n) - 2)
+
+
+@pytest.mark.parametrize("recall", [0.3, 0.7, 0.9])
+def test_the_closed_form_of_many_terms_meets_the_sum(recall: float) -> None:
+    """psi, w and V go over into each other: slopes on both sides of the change are V' and psi' alike."""
+    page = Page(1.0, 0.4, recall, 0.3)
+    c = page.signal_rate * page.signal_time
+    at = page.signal_time * (30.0 + 2.0 * c * c)
+    step = 1e-6 * at
+    for f in (cv.expected_interval, cv.expected_fresh_time, cv.crawl_value):
+        below, middle, above = (f(page, at + k * step) for k in (-1, 0, 1))
+        assert above - 2.0 * middle + below == pytest.approx(0.0, abs=1e-10 * middle)
+
+
+def test_infinite_elapsed_time() -> None:
+    assert cv.crawl_value(Page(1.0, 0.5, 0.5, 0.3), float("inf")) == 2.0
+    assert cv.crawl_value(Page(1.0, 0.5, 0.0, 0.3), float("inf")) == 2.0

@@ -6,8 +6,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from crawler.clock import VirtualClock
 from crawler.errors import UsageError
-from crawler.lab import figures, kolobov, pages_file
+from crawler.lab import figures, kolobov, pages_file, progress
 from crawler.lab.__main__ import main
 from crawler.lab.extras import require
 from crawler.lab.simulate import Setting
@@ -57,6 +58,14 @@ def test_simulation_prints_a_table(tmp_path: Path, capsys: pytest.CaptureFixture
         "--pages /nowhere/pages.csv",
         "rates",
         "rates --pages x.csv --rate 0",
+        "rates --pages x.csv --rate nan",
+        "--time nan",
+        "--time 1e12",
+        "--bandwidth nan",
+        "--delay -1",
+        "--max-age 0",
+        "--seed -1",
+        "--size 5000000 --time 100 --instances 1",
     ],
 )
 def test_impossible_requests_end_in_one_line(words: str) -> None:
@@ -89,6 +98,10 @@ def test_rates_of_a_users_pages(tmp_path: Path, capsys: pytest.CaptureFixture[st
         ("importance,change_rate,recall\n1,1,1.5\n", "recall is '1.5'"),
         ("importance,change_rate,recall,precision\n1,1,0.5,0\n", "precision 0"),
         ("importance,change_rate\n", "no pages"),
+        ("importance,change_rate\n0,1\n", "importance above 0"),
+        ("importance,change_rate\n1,1e-320\n", "expected 0 to"),
+        ("# two\n# comments\nimportance,change_rate\n1,1\n1,\n", "line 5: change_rate is ''"),
+        ("importance,change_rate,labelled\n1,1,2\n", "labelled is '2'"),
         ("", "no column"),
     ],
 )
@@ -128,7 +141,10 @@ def test_import_of_the_public_data_set(tmp_path: Path) -> None:
         (kolobov.IMPORTANCE, "1\n"),
         (kolobov.IMPORTANCE, "1\tx\n"),
         (kolobov.HISTORY, "1\t2\n"),
+        (kolobov.IMPORTANCE, "1\t-3\n"),
         (kolobov.HISTORY, "1\t2\t[[1,\n"),
+        (kolobov.HISTORY, "1\t2\t[[-1,0]]\n"),
+        (kolobov.TRUSTED, "1\tx\n"),
     ],
 )
 def test_damaged_data_set(tmp_path: Path, name: str, text: str) -> None:
@@ -177,8 +193,33 @@ def test_accuracy_and_rate_figures_draw_from_small_runs(monkeypatch: pytest.Monk
 def test_histories_of_the_bias_figures_have_their_rates() -> None:
     from crawler.lab.figures_bias import draw_history
 
-    tau, n, z = draw_history(np.random.default_rng(1), 0.5, 0.5, 20_000.0)
-    assert n.sum() / tau.sum() > 0.04 and 0.05 < z.mean() < 1.0
+    delta, tau, n, z = draw_history(np.random.default_rng(1), 0.5, 0.5, 20_000.0)
+    assert n.sum() / tau.sum() > 0.04 and 0.05 < z.mean() < 1.0 and 0.05 <= delta <= 0.5
+
+
+def test_running_estimates_stay_at_the_batch_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The table of the three estimators on a few short histories; naive ones are biased upward."""
+    from crawler.lab import figures_bias
+
+    monkeypatch.setattr(figures_bias, "LENGTHS", (3000.0,))
+    drawing = figures_bias.estimators_compared(figures.Options(quick=True, instances=1))
+    found = {(row[2], row[3]): row[5] for row in drawing.rows}
+    assert abs(found["running minus batch", "precision"]) < 0.005  # type: ignore[operator]
+    assert found["naive counts", "recall"] > 0.1 > abs(found["batch maximum likelihood", "recall"])  # type: ignore
+
+
+def test_progress_says_what_is_left(capsys: pytest.CaptureFixture[str]) -> None:
+    """At most a line every ten seconds; parts map to shares of the whole."""
+    clock = VirtualClock()
+    report = progress.part(progress.Progress("it", clock), 0.5, 1.0)
+    report(0.2)
+    clock.advance(300.0)
+    report(0.5)
+    report(0.6)
+    clock.advance(20.0)
+    report(1.0)
+    progress.silent(0.3)
+    assert capsys.readouterr().err == "it: 75 % done, about 2 min more\n"
 
 
 def test_missing_extra_is_one_line() -> None:

@@ -1,0 +1,45 @@
+"""How far a long computation is, and how long it may still take: a line on stderr every ten seconds."""
+
+import sys
+from collections.abc import Callable
+
+from crawler.clock import Clock
+
+EVERY = 10.0  # seconds between lines; a shorter computation says nothing
+
+Report = Callable[[float], None]
+
+
+def silent(_share: float) -> None:
+    """A report to nobody."""
+
+
+class Progress:
+    """Call it with the share of the work done so far, 0 to 1."""
+
+    def __init__(self, what: str, clock: Clock) -> None:
+        self._what = what
+        self._clock = clock
+        self._began = self._said = clock.now()
+
+    def __call__(self, share: float) -> None:
+        now = self._clock.now()
+        if now - self._said < EVERY or not 0.0 < share < 1.0:
+            return
+        self._said = now
+        left = (now - self._began) * (1.0 - share) / share
+        print(
+            f"{self._what}: {100 * share:.0f} % done, about {_span(left)} more", file=sys.stderr, flush=True
+        )
+
+    def __repr__(self) -> str:
+        return f"Progress({self._what})"
+
+
+def part(report: Report, begin: float, end: float) -> Report:
+    """The report of a part of the work: its shares 0 to 1 are `begin` to `end` of the whole."""
+    return lambda share: report(begin + (end - begin) * share)
+
+
+def _span(seconds: float) -> str:
+    return f"{seconds:.0f} s" if seconds < 100.0 else f"{seconds / 60.0:.0f} min"

@@ -245,6 +245,7 @@ class DueConfig(_Section, frozen=True):
 
     method: str = "runs"  # runs | one_file | memory
     buffer_entries_max: int = 1 << 18
+    part_links_max: int = 4096  # new links of a flush that reach the frontier in one turn of the loop
     max_wait: Seconds = Seconds(5)
     merge_chunk_bytes: ByteCount = ByteCount(4 << 20)
     log_bytes_max: ByteCount = ByteCount(16 << 20)  # a links log file of this size is followed by a new one
@@ -423,6 +424,7 @@ SMALLEST = {
     "extract.worker_queue_max": 1,
     "cache.bits": 4,
     "due.buffer_entries_max": 1,
+    "due.part_links_max": 1,
     "store.group_entries_max": 1,
     "pages.segment_bytes": 1,
 }

@@ -6,7 +6,7 @@ that change outside a commit (a host leaves the front, the user blocks one)
 gather in `notes` and ride in the next batch.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Protocol
 
 import msgspec
@@ -20,12 +20,16 @@ from crawler.storage.kv import Batch, KeyValue, seal, unseal
 
 META_KEY = b"m/frontier"
 _MEMO_MAX = 65_536  # host names whose slot is remembered: about 8 MB
+_FEW = 32  # hosts whose records are quicker packed one by one
 
 
 class HostHash(Protocol):
     """What the frontier asks of the fingerprinter."""
 
     def host_key(self, hostname: str) -> int: ...
+
+    def host_key_beside(self, hostname: str, fingerprint: int) -> int:
+        """The same for the host of a URL with that fingerprint, whose bucket it has."""
 
 
 class Meta(msgspec.Struct):
@@ -131,9 +135,13 @@ class Registry:
     def slot(self, name: str) -> int:
         """The slot of the host `name`, a new one if it was not known."""
         slot = self.memo.get(name, NOWHERE)
-        if slot != NOWHERE:
-            return slot
-        key = self._fingerprinter.host_key(name)
+        return slot if slot != NOWHERE else self._slot(name, self._fingerprinter.host_key(name))
+
+    def slot_beside(self, name: str, fingerprint: int) -> int:
+        """The same for the host of a URL with that fingerprint: the look-up of the domain is saved."""
+        return self._slot(name, self._fingerprinter.host_key_beside(name, fingerprint))
+
+    def _slot(self, name: str, key: int) -> int:
         slot = self.hosts.find(key)
         if slot == NOWHERE:
             slot = self._new_host(key, name)
@@ -166,6 +174,17 @@ class Registry:
         if self.notes:
             self.notes.pop(key, None)
         return key, hosts.pack(slot, name, self.domains.key[hosts.domain[slot]])
+
+    def records(self, names: Mapping[int, str]) -> list[tuple[bytes, bytes]]:
+        """`record` of many hosts, given as slot -> name."""
+        if len(names) < _FEW:
+            return [self.record(slot, name) for slot, name in names.items()]
+        keys = [host_key_bytes(self.hosts.key[slot]) for slot in names]
+        if self.notes:
+            for key in keys:
+                self.notes.pop(key, None)
+        values = self.hosts.pack_many(list(names), names.values(), self.domains.array("key"))
+        return list(zip(keys, values, strict=True))
 
     def note(self, slot: int, name: str) -> None:
         """Let the host's record ride in the next batch."""

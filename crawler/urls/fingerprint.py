@@ -112,6 +112,10 @@ class Fingerprinter:
         """64 bits that stand for a host: its bucket on top, 48 bits of the hash of its name below."""
         return self._bits_of_host(name) | self._number(name.encode("ascii")) & _LOW_48
 
+    def host_key_beside(self, name: str, fingerprint: int) -> int:
+        """`host_key` of the host of a URL with that fingerprint, from which the bucket is taken."""
+        return fingerprint & ~_LOW_48 | self._number(name.encode("ascii")) & _LOW_48
+
     @property
     def revision(self) -> int:
         """Changes when fingerprints do, because an equivalence was proven."""

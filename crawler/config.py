@@ -258,6 +258,8 @@ class StoreConfig(_Section, frozen=True):
     group_entries_max: int = 256  # results of one commit
     write_buffer_bytes: ByteCount = ByteCount(8 << 20)
     block_cache_bytes: ByteCount = ByteCount(16 << 20)
+    table_bytes: ByteCount = ByteCount(2 << 20)
+    tables_max: int = 64  # tables open, and mapped, at a time
     low_water_bytes: ByteCount = ByteCount(2 << 30)  # or 5 % of the disk, if that is less: stop fetching
     stop_water_bytes: ByteCount = ByteCount(256 << 20)  # stop cleanly
     ballast_bytes: ByteCount = ByteCount(0)
@@ -425,6 +427,8 @@ SMALLEST = {
     "cache.bits": 4,
     "due.buffer_entries_max": 1,
     "due.part_links_max": 1,
+    "store.table_bytes": 1 << 20,
+    "store.tables_max": 64,
     "store.group_entries_max": 1,
     "pages.segment_bytes": 1,
 }

@@ -90,6 +90,8 @@ class Stages:
             self.directory / "store",
             write_buffer_bytes=config.store.write_buffer_bytes,
             block_cache_bytes=config.store.block_cache_bytes,
+            table_bytes=config.store.table_bytes,
+            tables_max=config.store.tables_max,
         )
         if store.mended:
             log.error("store: %s", store.mended)

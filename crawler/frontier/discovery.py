@@ -146,12 +146,13 @@ class Frontier:
         self._intake.unpark()
         for host in self._bench.front.values():
             self._intake.wake(host)
-        slots = np.flatnonzero((self._hosts.array("todo") > 0) & (self._hosts.array("place") == Place.IDLE))
+        hosts = self._hosts
+        idle = (hosts.array("todo") > 0) & (hosts.array("place") == Place.IDLE)
+        slots = np.flatnonzero(idle & (hosts.array("flags") & SILENCED == 0))
         np.random.default_rng(self._rng.getrandbits(64)).shuffle(
             slots
         )  # else hosts of a domain come in a row
-        for slot in slots.tolist():
-            self._intake.settle_place(slot, now)
+        self._bench.schedule_many(slots, now)
 
     def flush(self, batch: Batch) -> None:
         """Put all that is not stored yet, for a clean stop; nothing may be in flight."""

@@ -53,6 +53,7 @@ _RECORD_TYPE = np.dtype(
     ]
 )
 assert _RECORD_TYPE.itemsize == RECORD.size
+_KEY_TYPE = np.dtype([("prefix", "S2"), ("key", ">u8")])
 _STORED = [name for name in _RECORD_TYPE.names or () if name not in ("domain_key", "spare")]
 _OPEN_CHUNK = 65_536  # hosts decoded at once on opening: 5 MB of records in memory
 
@@ -263,20 +264,25 @@ class HostTable(KeyedTable):
 
     def load(self, store: KeyValue) -> Iterator[np.ndarray]:
         """Append all hosts of the store; yield each chunk's records once it was appended."""
+        keys: list[bytes] = []
         parts: list[bytes] = []
         for key, value in scan_prefix(store, HOST_PREFIX):
             payload = unseal(key, value)
-            if payload[:8] != key[2:][::-1]:
-                raise DamageError(f"store: value of key {key!r} belongs to another host")
+            if len(payload) < RECORD.size:
+                raise DamageError(f"store: value of key {key!r} is too short")
+            keys.append(key)
             parts.append(payload[: RECORD.size])
             if len(parts) == _OPEN_CHUNK:
-                yield self._append(parts)
-                parts.clear()
+                yield self._append(keys, parts)
+                keys, parts = [], []
         if parts:
-            yield self._append(parts)
+            yield self._append(keys, parts)
 
-    def _append(self, parts: Iterable[bytes]) -> np.ndarray:
+    def _append(self, keys: Sequence[bytes], parts: Iterable[bytes]) -> np.ndarray:
         records = np.frombuffer(b"".join(parts), dtype=_RECORD_TYPE)
+        stored = np.frombuffer(b"".join(keys), dtype=_KEY_TYPE)["key"]
+        if len(wrong := np.flatnonzero(stored != records["key"])):
+            raise DamageError(f"store: value of key {keys[wrong[0]]!r} belongs to another host")
         self.extend(records)
         return records
 

@@ -31,6 +31,9 @@ class HostHash(Protocol):
     def host_key_beside(self, hostname: str, fingerprint: int) -> int:
         """The same for the host of a URL with that fingerprint, whose bucket it has."""
 
+    def domain_key(self, domain: str) -> int:
+        """The key of a registrable domain."""
+
 
 class Meta(msgspec.Struct):
     """The value of `m/frontier`.
@@ -126,7 +129,7 @@ class Registry:
 
     def domain_key(self, name: str) -> int:
         """The key of a host's registrable domain."""
-        return self._fingerprinter.host_key(self._registrable_domain(name))
+        return self._fingerprinter.domain_key(self._registrable_domain(name))
 
     def find(self, name: str) -> int:
         """The slot of the host `name`, or NOWHERE."""

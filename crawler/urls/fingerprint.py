@@ -116,6 +116,10 @@ class Fingerprinter:
         """`host_key` of the host of a URL with that fingerprint, from which the bucket is taken."""
         return fingerprint & ~_LOW_48 | self._number(name.encode("ascii")) & _LOW_48
 
+    def domain_key(self, domain: str) -> int:
+        """`host_key` of a registrable domain, which is its own domain: no look-up."""
+        return self.hash(domain.encode("ascii"))
+
     @property
     def revision(self) -> int:
         """Changes when fingerprints do, because an equivalence was proven."""

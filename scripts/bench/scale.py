@@ -171,6 +171,9 @@ def load(args: argparse.Namespace) -> None:
             break
         length += sum(map(len, urls))
         loader.take_in(urls)
+        if loader.links // (args.urls // 5) > (loader.links - len(urls)) // (args.urls // 5):
+            cpu = (time.process_time() - begun - making) / loader.links * 1e6
+            print(f"  {loader.links:,} links, {cpu:.1f} us each: {memory()}", flush=True)
     loader.flush(dry=True)
     total = time.process_time() - begun - making
     links = loader.links

@@ -21,6 +21,7 @@ import msgspec
 
 from crawler.config import Config, read_file, to_toml
 from crawler.errors import DirectoryError
+from crawler.storage.files import atomic_write, sync_directory
 
 SEED_BYTES = 16
 
@@ -70,24 +71,20 @@ class CrawlDirectory:
 
         Raises:
             DirectoryError: it cannot be made, or its seed is another one.
+            StoreError: the disk is full or fails.
         """
         try:
             self.path.mkdir(parents=True, exist_ok=True)
-            if not self.exists():
-                self._write_secret(self.path / "seed", (seed or os.urandom(SEED_BYTES)).hex())
         except OSError as error:
             raise DirectoryError(f"{self.path}: cannot be made: {error.strerror}") from error
+        if not os.access(self.path, os.W_OK):
+            raise DirectoryError(f"{self.path}: this user may not write there")
+        if not self.exists():
+            secret = (seed or os.urandom(SEED_BYTES)).hex()
+            atomic_write(self.path / "seed", secret.encode() + b"\n", mode=0o600)
+            sync_directory(self.path.absolute().parent)
         if seed and self.seed() != seed:
             raise DirectoryError(f"{self.path}: the crawl in it was begun under another secret")
-
-    @staticmethod
-    def _write_secret(path: Path, text: str) -> None:
-        draft = path.with_name(path.name + "~")
-        with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
-            file.write(text + "\n")
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(draft, path)
 
     def seed(self) -> bytes:
         """The key of all fingerprints of this crawl, 16 bytes."""
@@ -104,14 +101,10 @@ class CrawlDirectory:
 
     def save_config(self, config: Config) -> None:
         """Keep `config` as the one in force, without the limits of this run."""
-        draft = self.config_file.with_name("crawl.toml~")
-        draft.write_text(to_toml(config, skip_run_keys=True), encoding="utf-8")
-        os.replace(draft, self.config_file)
+        atomic_write(self.config_file, to_toml(config, skip_run_keys=True).encode())
 
     def save_report(self, report: Mapping[str, Any]) -> None:
-        draft = self.report_file.with_name("report.json~")
-        draft.write_bytes(msgspec.json.format(msgspec.json.encode(report), indent=1) + b"\n")
-        os.replace(draft, self.report_file)
+        atomic_write(self.report_file, msgspec.json.format(msgspec.json.encode(report), indent=1) + b"\n")
 
     def saved_config(self) -> dict[str, Any]:
         """The configuration of the last run as a nested mapping; empty if there is none."""

@@ -32,7 +32,7 @@ from crawler.splitter.outbox import Outbox
 from crawler.splitter.partition import Partition
 from crawler.storage.commit import Change, CommitPoint
 from crawler.storage.faults import reach
-from crawler.storage.files import Lock, reserve
+from crawler.storage.files import Lock, reserve, sync_directory
 from crawler.storage.kv import KeyValue, LevelStore, scan_prefix, unseal
 from crawler.topology import Topology, keep_table
 from crawler.urlfilter.intake import Intake
@@ -136,6 +136,10 @@ class Stages:
             rng=random.Random(),
             processes=len(self.topology.names),
         )
+        sync_directory(self.directory)
+        sync_directory(
+            self.directory.absolute().parent
+        )  # the names of what was made must outlast a power cut
         clean = self._note_opening()
         self.frontier.open(clock.now(), clean=clean)
         self._open_splitter(clean or config.store.durability == "power")

@@ -8,6 +8,7 @@ exactly one in-link, bodies are distinct, and budgets are lifted, so whatever is
 lost stays lost. The server's log and the WARC files are the judges. Rows:
 
     named points         every step of a group, a flush, a compaction, a segment roll, a clean stop
+    power cuts           the same; then every file loses what no sync had made safe
     random instants      killed from outside, whatever it was doing
     seeds                a list of seeds instead of a tree, killed while it is read
     planted bugs         a page done before its links; WARC files not truncated: these must show
@@ -32,6 +33,7 @@ from tests.faults.harness import (  # noqa: E402
     TreeWeb,
     judge,
     run_with_kills,
+    run_with_power_cuts,
     run_with_random_kills,
 )
 
@@ -83,6 +85,13 @@ def named_points(folder: Path, pages: int) -> tuple[Judgement, int]:
         return judge(web, folder / "crawl", kills), len(kills)
 
 
+def power_cuts(folder: Path, pages: int) -> tuple[Judgement, int]:
+    with TreeWeb(folder, pages, "--fanout", "4", hosts=HOSTS) as web:
+        cuts, _ = run_with_power_cuts(web, folder / "crawl", FAULTS, random.Random(2), *SMALL)
+        assert len(cuts) == len(FAULTS), f"{len(cuts)} cuts: the crawl was over too soon"
+        return judge(web, folder / "crawl", cuts), len(cuts)
+
+
 def random_instants(folder: Path, pages: int) -> tuple[Judgement, int]:
     with TreeWeb(folder, pages, hosts=HOSTS) as web:
         kills = run_with_random_kills(web, folder / "crawl", 15, 4.0, random.Random(1))
@@ -120,6 +129,7 @@ def main() -> None:
     )
     cases = {
         "named points": (named_points, pages),
+        "power cuts": (power_cuts, pages),
         "random instants": (random_instants, pages),
         "seeds": (seeds, pages // 3),
         **{bug: (lambda folder, n, bug=bug: planted(folder, n, bug), pages) for bug in PLANTED},

@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 
 from crawler.storage.faults import POINTS
 from tests.end_to_end.tree_server import url
+from tests.faults.power import cut_power
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 CONCURRENCY = 32
@@ -233,6 +234,33 @@ def run_with_kills(
             kills.append(time.time())
     finish(web, directory, *arguments, module=module)
     return kills
+
+
+def run_with_power_cuts(
+    web: TreeWeb, directory: Path, faults: Sequence[str], rng: random.Random, *arguments: str, bug: str = ""
+) -> tuple[list[float], int]:
+    """As `run_with_kills`, and after each kill the disk loses what was not synced: see `power.py`.
+
+    Returns the instants, and how many files were not what they had been.
+    """
+    record = directory.with_name("synced")
+    cuts, changed = [], 0
+    for entry in faults:
+        fault, *more = entry.split(" --")
+        flags = [part for flag in more for part in f"--{flag}".split()]
+        ended = crawl(
+            directory,
+            web.seed,
+            *settings(*arguments, *flags),
+            fault=fault,
+            module=("tests.faults.power", str(record), bug),
+        )
+        assert ended.code in (0, -signal.SIGKILL), (entry, ended.err)
+        if ended.code:
+            cuts.append(time.time())
+            changed += cut_power(record, directory, rng)
+    finish(web, directory, *arguments)
+    return cuts, changed
 
 
 def run_with_random_kills(

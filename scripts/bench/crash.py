@@ -11,6 +11,7 @@ lost stays lost. The server's log and the WARC files are the judges. Rows:
     power cuts           the same; then every file loses what no sync had made safe
     random instants      killed from outside, whatever it was doing
     seeds                a list of seeds instead of a tree, killed while it is read
+    seeds loaded         33 times as many seeds as pages (a million), loaded with kills but not fetched
     planted bugs         a page done before its links; WARC files not truncated: these must show
 
 A kill may cost as many fetches as were in flight (`worst` is the most that one cost).
@@ -32,6 +33,7 @@ from tests.faults.harness import (  # noqa: E402
     Judgement,
     TreeWeb,
     judge,
+    load_seeds_with_kills,
     run_with_kills,
     run_with_power_cuts,
     run_with_random_kills,
@@ -108,6 +110,19 @@ def seeds(folder: Path, pages: int) -> tuple[Judgement, int]:
         return judge(web, folder / "crawl", kills), len(kills)
 
 
+def seeds_loaded(folder: Path, count: int) -> tuple[Judgement, int]:
+    faults = [
+        "seeds loading:3",
+        "batch written:60",
+        "flush committed:9",
+        "compaction ran:3",
+        "seeds loading:99",
+    ]
+    known = load_seeds_with_kills(folder, count, faults)
+    twice = sum(n > 1 for n in known.values())
+    return Judgement(count - len(known), 0, twice, 0, 0, 0), len(faults)
+
+
 def planted(folder: Path, pages: int, bug: str) -> tuple[Judgement, int]:
     with TreeWeb(folder, pages, hosts=HOSTS) as web:
         kills = run_with_kills(web, folder / "crawl", PLANTED[bug], module=("tests.faults.planted", bug))
@@ -132,6 +147,7 @@ def main() -> None:
         "power cuts": (power_cuts, pages),
         "random instants": (random_instants, pages),
         "seeds": (seeds, pages // 3),
+        "seeds loaded": (seeds_loaded, pages * 100 // 3),
         **{bug: (lambda folder, n, bug=bug: planted(folder, n, bug), pages) for bug in PLANTED},
     }
     for name in args.case or cases:

@@ -14,6 +14,7 @@ import pytest
 from tests.faults.harness import (
     TreeWeb,
     judge,
+    load_seeds_with_kills,
     run_with_kills,
     run_with_power_cuts,
     run_with_random_kills,
@@ -48,6 +49,13 @@ def test_kills_at_every_step_lose_nothing(tmp_path: Path) -> None:
         found = judge(web, tmp_path / "crawl", kills)
     assert len(kills) == len(FAULTS)
     assert found.flawless, found
+
+
+def test_kills_while_seeds_are_loaded(tmp_path: Path) -> None:
+    """The same command again takes up every seed, once."""
+    faults = ["seeds loading:3", "batch written:8", "flush committed:2", "seeds loading:20"]
+    known = load_seeds_with_kills(tmp_path, 20_000, faults)
+    assert len(known) == 20_000 and set(known.values()) == {1}
 
 
 def test_power_cuts_lose_nothing(tmp_path: Path) -> None:

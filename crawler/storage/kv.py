@@ -28,6 +28,7 @@ from typing import Any, Protocol
 from isal.isal_zlib import crc32  # a third of the time of zlib's on a short value
 
 from crawler.errors import DamageError, DirectoryError, StoreError
+from crawler.storage.manifest import lost_bookkeeping
 from crawler.storage.torn_log import cut_torn_tail
 
 VALUE_VERSION = 1
@@ -154,6 +155,39 @@ class MemoryStore:
         return f"MemoryStore({len(self._data)} keys)"
 
 
+_REMEDY = "`crawler check --repair` rebuilds it from what can be read"
+
+
+def _text(error: BaseException) -> str:
+    """What LevelDB says, which plyvel hands on as bytes."""
+    what = error.args[0] if error.args else error
+    return what.decode("utf-8", "replace") if isinstance(what, bytes) else str(what)
+
+
+def repair(path: Path) -> str:
+    """Rebuild a store that cannot be opened from the tables and logs that can be read; what was done, "" if nothing.
+
+    LevelDB's repair reads every table and makes a new manifest. What it cannot
+    read it moves to `lost/`. Nobody else may have the store open.
+
+    Raises:
+        DamageError: nothing helps.
+    """
+    import plyvel
+
+    try:
+        LevelStore(path).close()
+        return ""
+    except DamageError as error:
+        found = str(error)
+    try:
+        plyvel.repair_db(str(path), paranoid_checks=True, max_file_size=2 << 20)
+    except plyvel.Error as error:
+        raise DamageError(f"store {path}: cannot be rebuilt: {_text(error)}") from error
+    lost = sum(1 for _ in path.glob("lost/*"))
+    return f"{found.partition(';')[0]}: rebuilt, {lost} files that could not be read are in {path / 'lost'}"
+
+
 class LevelStore:
     """LevelDB behind the interface of `KeyValue`.
 
@@ -192,11 +226,16 @@ class LevelStore:
         }
         try:
             path.mkdir(parents=True, exist_ok=True)
+            if lost := lost_bookkeeping(path):
+                raise DamageError(f"store {path}: {lost}; {_REMEDY}")
             self._db = self._open(plyvel, path, options)
         except plyvel.CorruptionError as error:
-            raise DamageError(f"store {path}: {error}") from error
+            raise DamageError(f"store {path}: {_text(error)}; {_REMEDY}") from error
+        except plyvel.IOError as error:
+            kind = StoreError if "No space left" in _text(error) else DirectoryError
+            raise kind(f"store {path}: cannot be opened: {_text(error)}") from error
         except (plyvel.Error, OSError) as error:
-            raise DirectoryError(f"store {path}: cannot be opened: {error}") from error
+            raise DirectoryError(f"store {path}: cannot be opened: {_text(error)}") from error
 
     def _open(self, plyvel: Any, path: Path, options: dict[str, Any]) -> Any:
         """Open it; where only the newest log's torn tail stands in the way, without that tail."""
@@ -212,7 +251,7 @@ class LevelStore:
         try:
             return self._db.get(key)
         except self._io_error as error:
-            raise DamageError(f"store: cannot read: {error}") from error
+            raise DamageError(f"store: cannot read: {_text(error)}") from error
 
     def batch(self, *, sync: bool = True) -> Any:
         return self._db.write_batch(sync=sync)
@@ -228,8 +267,8 @@ class LevelStore:
         try:
             batch.write()
         except self._io_error as error:
-            self._failed = str(error)
-            raise StoreError(f"store: write failed: {error}") from error
+            self._failed = _text(error)
+            raise StoreError(f"store: write failed: {self._failed}") from error
 
     def scan(
         self, start: bytes, stop: bytes | None = None, *, reverse: bool = False

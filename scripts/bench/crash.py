@@ -10,6 +10,7 @@ lost stays lost. The server's log and the WARC files are the judges. Rows:
     named points         every step of a group, a flush, a compaction, a segment roll, a clean stop
     power cuts           the same; then every file loses what no sync had made safe
     random instants      killed from outside, whatever it was doing
+    stopped for 60 s     SIGSTOP, SIGCONT: nothing is fetched again but what timed out meanwhile
     seeds                a list of seeds instead of a tree, killed while it is read
     seeds loaded         33 times as many seeds as pages (a million), loaded with kills but not fetched
     planted bugs         a page done before its links; WARC files not truncated: these must show
@@ -20,6 +21,7 @@ A kill may cost as many fetches as were in flight (`worst` is the most that one 
 import argparse
 import random
 import shutil
+import signal
 import sys
 import tempfile
 import time
@@ -32,11 +34,14 @@ from tests.faults.harness import (  # noqa: E402
     CONCURRENCY,
     Judgement,
     TreeWeb,
+    end,
     judge,
     load_seeds_with_kills,
     run_with_kills,
     run_with_power_cuts,
     run_with_random_kills,
+    settings,
+    start,
 )
 
 HOSTS = 200
@@ -100,6 +105,19 @@ def random_instants(folder: Path, pages: int) -> tuple[Judgement, int]:
         return judge(web, folder / "crawl", kills), len(kills)
 
 
+def stopped(folder: Path, pages: int) -> tuple[Judgement, int]:
+    with TreeWeb(folder, pages, "--delay", "0.02", hosts=HOSTS) as web:
+        process = start(folder / "crawl", web.seed, *settings())
+        while web.fetched().total() < pages // 4:
+            time.sleep(0.1)
+        process.send_signal(signal.SIGSTOP)
+        time.sleep(60.0)
+        process.send_signal(signal.SIGCONT)
+        ended = end(process)
+        assert ended.code == 0, ended
+        return judge(web, folder / "crawl"), 1
+
+
 def seeds(folder: Path, pages: int) -> tuple[Judgement, int]:
     """Every page a seed, and no links."""
     with TreeWeb(folder, pages, "--fanout", "0", hosts=HOSTS) as web:
@@ -146,6 +164,7 @@ def main() -> None:
         "named points": (named_points, pages),
         "power cuts": (power_cuts, pages),
         "random instants": (random_instants, pages),
+        "stopped for 60 s": (stopped, pages // 10),
         "seeds": (seeds, pages // 3),
         "seeds loaded": (seeds_loaded, pages * 100 // 3),
         **{bug: (lambda folder, n, bug=bug: planted(folder, n, bug), pages) for bug in PLANTED},

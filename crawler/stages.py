@@ -365,7 +365,7 @@ class Stages:
             self.pages.close()
             reach("closing")
             batch = self.store.batch(sync=True)
-            self.frontier.flush(batch)
+            self.frontier.flush(batch, self.clock.now())
             batch.put(CLEAN_KEY, b"1")
             self.store.write(batch)
         self.store.close()

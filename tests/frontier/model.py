@@ -259,5 +259,5 @@ class Crawl:
             self.clock.advance(max(0.0, self._events[0][0] - self.now))
             heapq.heappop(self._events)[2]()
         batch = self.store.batch()
-        self.frontier.flush(batch)
+        self.frontier.flush(batch, self.now)
         self.store.write(batch)

@@ -456,11 +456,29 @@ def _check_values(config: Config) -> None:
         if isinstance(values, msgspec.Struct):
             for key, value in msgspec.structs.asdict(values).items():
                 _check_value(f"{section.name}.{key}", value)
+    for text in config.network.dns_servers:
+        _check_server(text)
     for table in config.override:
         if not table.match:
             raise ConfigError("configuration: override.match: missing; a host, *.domain or URL prefix")
         for key, value in _set_values(table).items():
             _check_value({"robots": "robots.policy", "tls": "fetch.tls"}.get(key, f"override.{key}"), value)
+
+
+def _check_server(text: str) -> None:
+    """Raises ConfigError unless `text` is an IP address, with or without a port."""
+    import ipaddress  # imported here, as it is seldom needed
+
+    bracketed = re.fullmatch(r"\[(.+)\](?::(\d+))?", text) or re.fullmatch(r"([^:]+):(\d+)", text)
+    address, port = bracketed.groups() if bracketed else (text, None)
+    try:
+        ipaddress.ip_address(address)
+        if int(port or "53") not in range(1, 65536):
+            raise ValueError
+    except ValueError:
+        raise ConfigError(
+            f"configuration: network.dns_servers: {text!r} is no IP address, nor one with a port (9.9.9.9:53)"
+        ) from None
 
 
 def _check_value(path: str, value: Any) -> None:

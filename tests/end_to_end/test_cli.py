@@ -12,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
+import pyarrow.parquet
 import pytest
 
 from tests.end_to_end.web import FAST, Asked, Web, crawl, lines, outcomes, page, redirect, run
@@ -66,7 +67,13 @@ def test_files_of_the_directory(crawled: tuple[Path, Web]) -> None:
 def test_looking_at_a_directory_at_rest(crawled: tuple[Path, Web]) -> None:
     directory, web = crawled
     at = ("--dir", directory)
-    assert "fetched 3" in run("status", *at).text
+    short = run("status", *at).text.splitlines()
+    assert (
+        "pages:    fetched 3, gone 1, redirect 1" in short
+        and "known:    5 URLs of 8 links, 0 filtered" in short
+    )
+    assert len(short) <= 12
+    assert "expected_collisions" in run("status", *at, "-v").text
     assert msgspec.json.decode(run("status", *at, "--json").out)["pages"]["fetched"] == 3
     why = msgspec.json.decode(run("why", web.url("/gone"), *at, "--json").out)
     assert why["record"]["state"] == "gone" and why["filter"] == "accepted"
@@ -89,6 +96,12 @@ def test_every_export(crawled: tuple[Path, Web], tmp_path: Path) -> None:
     assert f"{web.url('/a')}\t{web.url('/b')}".encode() in made["links"].splitlines()
     assert run("export", "--dir", directory, "--format", "mirror", "-o", tmp_path / "mirror").code == 0
     assert any(path.is_file() and path.read_text() == SITE["/a"] for path in (tmp_path / "mirror").rglob("*"))
+    text = run("export", "--dir", directory, "--format", "text").out.splitlines()
+    texts = {row["url"]: row["text"] for row in map(msgspec.json.decode, text)}
+    assert texts[web.url("/a")] == "a/b" and web.url("/b") in texts
+    table = tmp_path / "pages.parquet"
+    assert run("export", "--dir", directory, "--format", "parquet", "-o", table).code == 0
+    assert {web.url("/a"), web.url("/gone")} <= set(pyarrow.parquet.read_table(table)["url"].to_pylist())
     assert run("export", "--dir", directory, "--format", "wacz", "-o", tmp_path / "all.wacz").code == 0
     assert "datapackage.json" in zipfile.ZipFile(tmp_path / "all.wacz").namelist()
 

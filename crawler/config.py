@@ -456,13 +456,39 @@ def _check_values(config: Config) -> None:
         if isinstance(values, msgspec.Struct):
             for key, value in msgspec.structs.asdict(values).items():
                 _check_value(f"{section.name}.{key}", value)
+    if config.fetch.proxy and not re.match(r"https?://[^/\s]", config.fetch.proxy):
+        wrong = repr(config.fetch.proxy)
+        raise ConfigError(f"configuration: fetch.proxy: {wrong} is no http(s) URL such as http://proxy:3128")
     for text in config.network.dns_servers:
         _check_server(text)
+    for text in config.network.allow_networks:
+        _check_network(text)
+    for name in ("include", "exclude"):
+        for text in getattr(config.filter, name):
+            _check_pattern(f"filter.{name}", text)
     for table in config.override:
         if not table.match:
             raise ConfigError("configuration: override.match: missing; a host, *.domain or URL prefix")
         for key, value in _set_values(table).items():
             _check_value({"robots": "robots.policy", "tls": "fetch.tls"}.get(key, f"override.{key}"), value)
+
+
+def _check_network(text: str) -> None:
+    """Raises ConfigError unless `text` is a network."""
+    import ipaddress  # imported here, as it is seldom needed
+
+    try:
+        ipaddress.ip_network(text, strict=False)
+    except ValueError as error:
+        raise ConfigError(f"configuration: network.allow_networks: {error}") from None
+
+
+def _check_pattern(path: str, text: str) -> None:
+    """Raises ConfigError unless `text` is a regular expression."""
+    try:
+        re.compile(text)
+    except re.error as error:
+        raise ConfigError(f"configuration: {path}: {text!r} is no regular expression: {error}") from None
 
 
 def _check_server(text: str) -> None:

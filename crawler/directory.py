@@ -11,6 +11,7 @@ The crawl's id is a hash of the seed, so two directories never share one by
 accident and the seed itself need not be shown.
 """
 
+import errno
 import hashlib
 import os
 from collections.abc import Mapping
@@ -20,10 +21,11 @@ from typing import Any
 import msgspec
 
 from crawler.config import Config, read_file, to_toml
-from crawler.errors import DirectoryError
+from crawler.errors import DirectoryError, StoreError
 from crawler.storage.files import atomic_write, sync_directory
 
 SEED_BYTES = 16
+_NOT_OURS = (errno.EACCES, errno.EPERM, errno.EROFS)  # a place for files of others, not a disk that fails
 
 
 class CrawlDirectory:
@@ -80,11 +82,18 @@ class CrawlDirectory:
         if not os.access(self.path, os.W_OK):
             raise DirectoryError(f"{self.path}: this user may not write there")
         if not self.exists():
-            secret = (seed or os.urandom(SEED_BYTES)).hex()
-            atomic_write(self.path / "seed", secret.encode() + b"\n", mode=0o600)
-            sync_directory(self.path.absolute().parent)
+            self._write_seed(seed or os.urandom(SEED_BYTES))
         if seed and self.seed() != seed:
             raise DirectoryError(f"{self.path}: the crawl in it was begun under another secret")
+
+    def _write_seed(self, seed: bytes) -> None:
+        try:
+            atomic_write(self.path / "seed", seed.hex().encode() + b"\n", mode=0o600)
+            sync_directory(self.path.absolute().parent)
+        except StoreError as error:
+            if isinstance(error.__cause__, OSError) and error.__cause__.errno in _NOT_OURS:
+                raise DirectoryError(f"{self.path}: cannot be made: {error.__cause__.strerror}") from error
+            raise
 
     def seed(self) -> bytes:
         """The key of all fingerprints of this crawl, 16 bytes."""

@@ -102,7 +102,7 @@ def _why(argv: list[str]) -> int:
         "Explain a URL: filtered by which rule, waiting for what, or its record.",
         "crawler why https://example.org/page --dir example",
     )
-    parser.add_argument("url", metavar="URL")
+    parser.add_argument("url", metavar="URL", type=options.url)
     parser.add_argument("--json", action="store_true", help="as JSON")
     args = parser.parse_args(argv)
     answers = access.ask(args.dir, {"command": "why", "url": args.url})
@@ -138,7 +138,7 @@ def _get(argv: list[str]) -> int:
         "Print a stored page: its decoded body, or its headers.",
         "crawler get https://example.org/ --headers",
     )
-    parser.add_argument("url", metavar="URL")
+    parser.add_argument("url", metavar="URL", type=options.url)
     parser.add_argument("--headers", action="store_true", help="status line and headers instead of the body")
     parser.add_argument(
         "--with-noarchive", action="store_true", help="also pages that ask not to be archived"

@@ -285,6 +285,7 @@ def test_changing_a_crawl_at_rest(tmp_path: Path) -> None:
         (2, ("crawl", "http://localhost/", "--token", "a b")),
         (2, ("crawl", "http://localhost/", "--config", "/nonexistent")),
         (2, ("crawl", "http://localhost/", "--report", "/nonexistent/report")),
+        (2, ("crawl", "http://localhost/", "--set", 'network.dns_servers=["x"]')),
         (2, ("crawl", "--seeds", "/nonexistent")),
         (2, ("crawl", "http://example.org/", "--scope", "any")),
         (2, ("export",)),
@@ -313,6 +314,40 @@ def test_a_mistake_is_one_line_and_an_exit_code(
     assert ran.code == code, ran
     assert ran.err.splitlines()[-1].startswith("crawler: ") and len(ran.err.splitlines()) <= 2, ran.err
     assert "Traceback" not in ran.err and ran.out == b""
+
+
+def test_a_bad_value_is_not_kept(tmp_path: Path) -> None:
+    """The directory is made before all is known to be good: what was wrong must not stay in its crawl.toml."""
+    for wrong in (("--allow-network", "10.0.0.0/99"), ("--include", "("), ("--proxy", "nonsense")):
+        assert run("crawl", "http://127.0.0.1:1/", "--dir", tmp_path, "--progress", "none", *wrong).code == 2
+    assert run("crawl", "http://127.0.0.1:1/", "--dir", tmp_path, *FAST, "--patience", "0").code == 4
+
+
+def test_a_crawl_that_never_began(tmp_path: Path) -> None:
+    """Ctrl-C in the first moments leaves a seed and nothing else."""
+    (tmp_path / "seed").write_text("00" * 16 + "\n")
+    for command in (
+        ("status",),
+        ("why", "http://x/"),
+        ("seed", "http://x/"),
+        ("retire", "x"),
+        ("get", "http://x/"),
+    ):
+        ran = run(*command, "--dir", tmp_path)
+        assert ran.code == 3 and "nothing was crawled here yet" in ran.err, ran
+
+
+def test_words_that_are_no_text(crawled: tuple[Path, Web]) -> None:
+    """Bytes of the command line that are no UTF-8 arrive as lone surrogates."""
+    assert run("why", "http://x/\udcff", "--dir", crawled[0]).code == 0
+    assert run("seed", "\udcff", "--dir", crawled[0]).text == "0 queued\nrefused, no http(s) URL: ?\n"
+
+
+def test_a_file_that_is_no_list_of_seeds(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    (tmp_path / "seeds").write_bytes(bytes(range(256)) * 200)
+    ran = run("crawl", "--seeds", tmp_path / "seeds", "--dir", tmp_path / "crawl", "--progress", "none")
+    assert ran.code == 4 and len(ran.err.splitlines()) <= 12, ran
+    assert "seeds are no http(s) URLs" in ran.err.splitlines()[-1]
 
 
 def test_a_directory_of_another_seed_is_refused(crawled: tuple[Path, Web], tmp_path: Path) -> None:

@@ -225,12 +225,20 @@ class Crawl:
         finally:
             self.report = self._build_report()
             if not self._supervised:
-                self.directory.save_report(self.report)
+                self._save_report()
         alone = self.process.exchange is None  # others may have fetched what this one could not
         if alone and not self.process.stopped_on_purpose() and not report.any_success(self.report):
             reasons = report.why_nothing(self.report, self._seed_urls.refused)
             raise NoSeedError(f"not one page could be fetched: {reasons}")
         return self.report
+
+    def _save_report(self) -> None:
+        """Raises StoreError, unless the run failed already: then that is what to tell."""
+        try:
+            self.directory.save_report(self.report)
+        except StoreError:
+            if self.process.failure is None:
+                raise
 
     async def pages(self) -> AsyncIterator[Page]:
         """Crawl, yielding each page once it is durable; the crawl waits for a slow consumer."""

@@ -232,8 +232,10 @@ class LevelStore:
         except plyvel.CorruptionError as error:
             raise DamageError(f"store {path}: {_text(error)}; {_REMEDY}") from error
         except plyvel.IOError as error:
-            kind = StoreError if "No space left" in _text(error) else DirectoryError
-            raise kind(f"store {path}: cannot be opened: {_text(error)}") from error
+            if "No space left" in _text(error):
+                room = "make room; `crawler check --repair` frees the ballast if there is one"
+                raise StoreError(f"store {path}: cannot be opened: {_text(error)}; {room}") from error
+            raise DirectoryError(f"store {path}: cannot be opened: {_text(error)}") from error
         except (plyvel.Error, OSError) as error:
             raise DirectoryError(f"store {path}: cannot be opened: {_text(error)}") from error
 

@@ -19,7 +19,7 @@ from crawler.frontier.hosts import NOWHERE, HostFlag, HostTable, host_key_bytes,
 from crawler.storage.kv import Batch, KeyValue, seal, unseal
 
 META_KEY = b"m/frontier"
-_MEMO_MAX = 65_536  # host names whose slot is remembered: about 8 MB
+_MEMO_MAX = 32_768  # host names whose slot is remembered: about 4 MB
 _FEW = 32  # hosts whose records are quicker packed one by one
 
 

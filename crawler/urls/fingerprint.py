@@ -35,7 +35,7 @@ CHECK_URL = "http://fingerprint.check/"
 _LOW_48 = (1 << 48) - 1
 _SIXTEEN, _FORTY_EIGHT = np.uint64(16), np.uint64(48)
 _ALL_64 = (1 << 64) - 1
-_HOSTS_MAX = 1 << 16  # hosts whose bucket is remembered: a page has few, a process some 10,000 at hand
+_HOSTS_MAX = 1 << 15  # hosts whose bucket is remembered, 600 bytes each: a process has some 10,000 at hand
 
 
 @lru_cache(maxsize=1)

@@ -79,7 +79,8 @@ class FlushPlan:
         """
         if self._places is None:
             _, self._places = unknown(self.waiting.fingerprints, self._runs)
-            self._runs.clear()
+            while self._runs:
+                self._runs.pop().rest()
             self._fault("flush joined")
         begin, end = self._before.position, self.waiting.position
         places = self._places[: self._part_links_max + BLOCK_LINKS_MAX].tolist()

@@ -30,7 +30,7 @@ from crawler.clock import SystemClock
 from crawler.config import Config, convert
 from crawler.directory import CrawlDirectory
 from crawler.errands import Sink
-from crawler.errors import ConfigError, NoSeedError, UsageError
+from crawler.errors import ConfigError, NoSeedError, StoreError, UsageError
 from crawler.exchange import Member
 from crawler.identity import Seeds, check_identity
 from crawler.process import Process
@@ -164,20 +164,14 @@ class Crawl:
         )
         try:
             await self._open()
-        except BaseException:
-            self.stages.close()
+        except BaseException as error:
+            self.stages.close(clean=not isinstance(error, StoreError))
             raise
         return self
 
     async def _open(self) -> None:
-        """Make what needs the stages."""
-        try:
-            self.stages.reserve_ballast()
-            if not self._supervised:
-                self.directory.save_config(self.config)
-        except BaseException:
-            self.stages.close(clean=False)
-            raise
+        """Make what needs the stages; keep the configuration once it has turned out to be good."""
+        self.stages.reserve_ballast()
         sink = self.hooks.page_sink
         self._seed_urls = Seeds(self.config, itertools.chain(self.config.seeds, self._seeds))
         self.process = Process(
@@ -188,6 +182,8 @@ class Crawl:
             extractor=self._extractor(),
             member=self._member if self.stages.topology.peers else None,
         )
+        if not self._supervised:
+            self.directory.save_config(self.config)
         if self.process.exchange is not None:
             await self.process.exchange.start()
         self._control = ControlServer(self.stages.directory, self._command)
@@ -229,12 +225,20 @@ class Crawl:
         finally:
             self.report = self._build_report()
             if not self._supervised:
-                self.directory.save_report(self.report)
+                self._save_report()
         alone = self.process.exchange is None  # others may have fetched what this one could not
         if alone and not self.process.stopped_on_purpose() and not report.any_success(self.report):
             reasons = report.why_nothing(self.report, self._seed_urls.refused)
             raise NoSeedError(f"not one page could be fetched: {reasons}")
         return self.report
+
+    def _save_report(self) -> None:
+        """Raises StoreError, unless the run failed already: then that is what to tell."""
+        try:
+            self.directory.save_report(self.report)
+        except StoreError:
+            if self.process.failure is None:
+                raise
 
     async def pages(self) -> AsyncIterator[Page]:
         """Crawl, yielding each page once it is durable; the crawl waits for a slow consumer."""

@@ -5,7 +5,8 @@ from pathlib import Path
 from crawler.errors import DamageError
 from crawler.splitter.partition import BUCKETS
 from crawler.stages import BALLAST, Stages
-from crawler.storage.kv import unseal
+from crawler.storage.files import Lock
+from crawler.storage.kv import repair, unseal
 
 # Keys whose values are sealed and can be read without knowing their stage.
 _SEALED = (b"u/", b"c/", b"g/", b"t/", b"p/", b"h/", b"d/", b"r/", b"i/", b"o/", b"m/outbox/")
@@ -60,10 +61,20 @@ def repaired(stages: Stages) -> list[str]:
 
 
 def repair_before_opening(folder: Path) -> list[str]:
-    """Free the ballast, so that a full disk has room to open the store."""
-    ballast = folder / BALLAST
-    if not ballast.exists():
-        return []
-    size = ballast.stat().st_size
-    ballast.unlink()
-    return [f"freed {size >> 20} MiB of ballast"]
+    """Free the ballast, so that a full disk has room; rebuild a store that cannot be opened.
+
+    Nothing is written before the ballast is free.
+
+    Raises:
+        DirectoryError: a process has the folder.
+        DamageError: the store cannot be rebuilt.
+    """
+    lines = []
+    with Lock(folder / "node.lock", folder.name):
+        ballast = folder / BALLAST
+        if ballast.exists():
+            lines.append(f"freed {ballast.stat().st_size >> 20} MiB of ballast")
+            ballast.unlink()
+        if done := repair(folder / "store"):
+            lines.append(done)
+    return lines

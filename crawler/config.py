@@ -245,6 +245,7 @@ class DueConfig(_Section, frozen=True):
 
     method: str = "runs"  # runs | one_file | memory
     buffer_entries_max: int = 1 << 18
+    part_links_max: int = 4096  # new links of a flush that reach the frontier in one turn of the loop
     max_wait: Seconds = Seconds(5)
     merge_chunk_bytes: ByteCount = ByteCount(4 << 20)
     log_bytes_max: ByteCount = ByteCount(16 << 20)  # a links log file of this size is followed by a new one
@@ -258,6 +259,8 @@ class StoreConfig(_Section, frozen=True):
     commit_delay: Seconds = Seconds(0.03)  # that a commit waits for more results while others are in flight
     write_buffer_bytes: ByteCount = ByteCount(8 << 20)
     block_cache_bytes: ByteCount = ByteCount(16 << 20)
+    table_bytes: ByteCount = ByteCount(2 << 20)
+    tables_max: int = 64  # tables open, and mapped, at a time
     low_water_bytes: ByteCount = ByteCount(2 << 30)  # or 5 % of the disk, if that is less: stop fetching
     stop_water_bytes: ByteCount = ByteCount(256 << 20)  # stop cleanly
     ballast_bytes: ByteCount = ByteCount(0)
@@ -424,6 +427,9 @@ SMALLEST = {
     "extract.worker_queue_max": 1,
     "cache.bits": 4,
     "due.buffer_entries_max": 1,
+    "due.part_links_max": 1,
+    "store.table_bytes": 1 << 20,
+    "store.tables_max": 64,
     "store.group_entries_max": 1,
     "pages.segment_bytes": 1,
 }
@@ -451,11 +457,55 @@ def _check_values(config: Config) -> None:
         if isinstance(values, msgspec.Struct):
             for key, value in msgspec.structs.asdict(values).items():
                 _check_value(f"{section.name}.{key}", value)
+    if config.fetch.proxy and not re.match(r"https?://[^/\s]", config.fetch.proxy):
+        wrong = repr(config.fetch.proxy)
+        raise ConfigError(f"configuration: fetch.proxy: {wrong} is no http(s) URL such as http://proxy:3128")
+    for text in config.network.dns_servers:
+        _check_server(text)
+    for text in config.network.allow_networks:
+        _check_network(text)
+    for name in ("include", "exclude"):
+        for text in getattr(config.filter, name):
+            _check_pattern(f"filter.{name}", text)
     for table in config.override:
         if not table.match:
             raise ConfigError("configuration: override.match: missing; a host, *.domain or URL prefix")
         for key, value in _set_values(table).items():
             _check_value({"robots": "robots.policy", "tls": "fetch.tls"}.get(key, f"override.{key}"), value)
+
+
+def _check_network(text: str) -> None:
+    """Raises ConfigError unless `text` is a network."""
+    import ipaddress  # imported here, as it is seldom needed
+
+    try:
+        ipaddress.ip_network(text, strict=False)
+    except ValueError as error:
+        raise ConfigError(f"configuration: network.allow_networks: {error}") from None
+
+
+def _check_pattern(path: str, text: str) -> None:
+    """Raises ConfigError unless `text` is a regular expression."""
+    try:
+        re.compile(text)
+    except re.error as error:
+        raise ConfigError(f"configuration: {path}: {text!r} is no regular expression: {error}") from None
+
+
+def _check_server(text: str) -> None:
+    """Raises ConfigError unless `text` is an IP address, with or without a port."""
+    import ipaddress  # imported here, as it is seldom needed
+
+    bracketed = re.fullmatch(r"\[(.+)\](?::(\d+))?", text) or re.fullmatch(r"([^:]+):(\d+)", text)
+    address, port = bracketed.groups() if bracketed else (text, None)
+    try:
+        ipaddress.ip_address(address)
+        if int(port or "53") not in range(1, 65536):
+            raise ValueError
+    except ValueError:
+        raise ConfigError(
+            f"configuration: network.dns_servers: {text!r} is no IP address, nor one with a port (9.9.9.9:53)"
+        ) from None
 
 
 def _check_value(path: str, value: Any) -> None:

@@ -11,6 +11,7 @@ The crawl's id is a hash of the seed, so two directories never share one by
 accident and the seed itself need not be shown.
 """
 
+import errno
 import hashlib
 import os
 from collections.abc import Mapping
@@ -20,9 +21,11 @@ from typing import Any
 import msgspec
 
 from crawler.config import Config, read_file, to_toml
-from crawler.errors import DirectoryError
+from crawler.errors import DirectoryError, StoreError
+from crawler.storage.files import atomic_write, sync_directory
 
 SEED_BYTES = 16
+_NOT_OURS = (errno.EACCES, errno.EPERM, errno.EROFS)  # a place for files of others, not a disk that fails
 
 
 class CrawlDirectory:
@@ -70,24 +73,27 @@ class CrawlDirectory:
 
         Raises:
             DirectoryError: it cannot be made, or its seed is another one.
+            StoreError: the disk is full or fails.
         """
         try:
             self.path.mkdir(parents=True, exist_ok=True)
-            if not self.exists():
-                self._write_secret(self.path / "seed", (seed or os.urandom(SEED_BYTES)).hex())
         except OSError as error:
             raise DirectoryError(f"{self.path}: cannot be made: {error.strerror}") from error
+        if not os.access(self.path, os.W_OK):
+            raise DirectoryError(f"{self.path}: this user may not write there")
+        if not self.exists():
+            self._write_seed(seed or os.urandom(SEED_BYTES))
         if seed and self.seed() != seed:
             raise DirectoryError(f"{self.path}: the crawl in it was begun under another secret")
 
-    @staticmethod
-    def _write_secret(path: Path, text: str) -> None:
-        draft = path.with_name(path.name + "~")
-        with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
-            file.write(text + "\n")
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(draft, path)
+    def _write_seed(self, seed: bytes) -> None:
+        try:
+            atomic_write(self.path / "seed", seed.hex().encode() + b"\n", mode=0o600)
+            sync_directory(self.path.absolute().parent)
+        except StoreError as error:
+            if isinstance(error.__cause__, OSError) and error.__cause__.errno in _NOT_OURS:
+                raise DirectoryError(f"{self.path}: cannot be made: {error.__cause__.strerror}") from error
+            raise
 
     def seed(self) -> bytes:
         """The key of all fingerprints of this crawl, 16 bytes."""
@@ -104,14 +110,10 @@ class CrawlDirectory:
 
     def save_config(self, config: Config) -> None:
         """Keep `config` as the one in force, without the limits of this run."""
-        draft = self.config_file.with_name("crawl.toml~")
-        draft.write_text(to_toml(config, skip_run_keys=True), encoding="utf-8")
-        os.replace(draft, self.config_file)
+        atomic_write(self.config_file, to_toml(config, skip_run_keys=True).encode())
 
     def save_report(self, report: Mapping[str, Any]) -> None:
-        draft = self.report_file.with_name("report.json~")
-        draft.write_bytes(msgspec.json.format(msgspec.json.encode(report), indent=1) + b"\n")
-        os.replace(draft, self.report_file)
+        atomic_write(self.report_file, msgspec.json.format(msgspec.json.encode(report), indent=1) + b"\n")
 
     def saved_config(self) -> dict[str, Any]:
         """The configuration of the last run as a nested mapping; empty if there is none."""

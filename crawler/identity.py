@@ -36,6 +36,9 @@ def is_public(host: str) -> bool:
         return not (host == "localhost" or host.endswith((".localhost", ".test", ".internal")))
 
 
+REFUSED_SHOWN = 10  # a file that is no list of URLs must not fill screen and log
+
+
 class Seeds:
     """The seeds of a run, canonical, in pieces of `SEEDS_AT_ONCE`; what is no URL is logged and counted."""
 
@@ -54,7 +57,10 @@ class Seeds:
         url = canonical(raw_url) or ""
         if not url:
             self.refused += 1
-            log.error("seed %r is no http(s) URL", raw_url[:200])
+            if self.refused <= REFUSED_SHOWN:
+                log.error("seed %r is no http(s) URL", raw_url[:200])
+            if self.refused == REFUSED_SHOWN:
+                log.error("further seeds of this kind are only counted")
         elif not self._warned and is_public(hostname(url)):
             self._no_contact()
         return url

@@ -32,7 +32,7 @@ from crawler.splitter.outbox import Outbox
 from crawler.splitter.partition import Partition
 from crawler.storage.commit import Change, CommitPoint
 from crawler.storage.faults import reach
-from crawler.storage.files import Lock, reserve
+from crawler.storage.files import Lock, reserve, sync_directory
 from crawler.storage.kv import KeyValue, LevelStore, scan_prefix, unseal
 from crawler.topology import Topology, keep_table
 from crawler.urlfilter.intake import Intake
@@ -90,6 +90,8 @@ class Stages:
             self.directory / "store",
             write_buffer_bytes=config.store.write_buffer_bytes,
             block_cache_bytes=config.store.block_cache_bytes,
+            table_bytes=config.store.table_bytes,
+            tables_max=config.store.tables_max,
         )
         if store.mended:
             log.error("store: %s", store.mended)
@@ -134,6 +136,10 @@ class Stages:
             rng=random.Random(),
             processes=len(self.topology.names),
         )
+        sync_directory(self.directory)
+        sync_directory(
+            self.directory.absolute().parent
+        )  # the names of what was made must outlast a power cut
         clean = self._note_opening()
         self.frontier.open(clock.now(), clean=clean)
         self._open_splitter(clean or config.store.durability == "power")
@@ -359,7 +365,7 @@ class Stages:
             self.pages.close()
             reach("closing")
             batch = self.store.batch(sync=True)
-            self.frontier.flush(batch)
+            self.frontier.flush(batch, self.clock.now())
             batch.put(CLEAN_KEY, b"1")
             self.store.write(batch)
         self.store.close()

@@ -119,3 +119,17 @@ def test_a_file_that_is_no_toml_is_named(tmp_path: Path, text: str | bytes) -> N
         read_file(path)
     with pytest.raises(ConfigError, match="No such file"):
         read_file(tmp_path / "none.toml")
+
+
+@pytest.mark.parametrize("server", ["9.9.9.9", "127.0.0.1:5353", "2620:fe::fe", "[2620:fe::fe]", "[::1]:53"])
+def test_dns_servers(server: str) -> None:
+    assert convert({"network": {"dns_servers": [server]}}).network.dns_servers == (server,)
+
+
+@pytest.mark.parametrize(
+    "server",
+    ["", "dns.example", "9.9.9", "9.9.9.9:", "9.9.9.9:0", "9.9.9.9:65536", "::1:x", "[::1", "[x]:53"],
+)
+def test_bad_dns_servers(server: str) -> None:
+    with pytest.raises(ConfigError, match="network.dns_servers"):
+        convert({"network": {"dns_servers": [server]}})

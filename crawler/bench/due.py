@@ -166,16 +166,17 @@ class Whole:
             self._due.sync()
             self._commit(self._due.stage)
             self._due.committed()
-        flush = self._due.begin_flush(0.0)
-        assert flush is not None
-        flush.run()
-        self._commit(partial(self._due.stage_flush, flush))
-        self._due.flushed(flush)
+        handed_out = 0
+        while flush := self._due.begin_flush(0.0):
+            flush.run()
+            self._commit(partial(self._due.stage_flush, flush))
+            self._due.flushed(flush)
+            handed_out += len(flush.new_links)
         while compaction := self._due.begin_compaction():
             compaction.run()
             self._commit(partial(self._due.stage_compaction, compaction))
             self._due.compacted(compaction)
-        return len(flush.new_links)
+        return handed_out
 
     def _commit(self, stage: Callable[[Any], None]) -> None:
         batch = self._store.batch(sync=True)

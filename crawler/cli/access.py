@@ -15,21 +15,28 @@ RESTART_WAIT = 10.0  # seconds for which a process may be missing while its sibl
 def ask(path: Path, request: dict[str, Any]) -> list[Any]:
     """Put one request to every process of the crawl in `path`; the answers in the order of the processes."""
     directory = CrawlDirectory(path)
-    directory.require()
     answers: list[Any] = []
     running = False
-    for name in directory.process_names():
+    for name in _names(directory):
         found, answer = _ask_running(directory, name, request, wait=running)
         running = running or found
         answers.append(answer if found else _ask_at_rest(directory, name, request))
     return answers
 
 
+def _names(directory: CrawlDirectory) -> list[str]:
+    """The processes of a crawl, at least one."""
+    directory.require()
+    names = directory.process_names()
+    if not names:  # it was stopped before it could begin, or somebody took its store away
+        raise DirectoryError(f"{directory.path}: nothing was crawled here yet; `crawler crawl` begins it")
+    return names
+
+
 def ask_first(path: Path, request: dict[str, Any]) -> Any:
     """Put a request to one process, which lets the others know; its answer."""
     directory = CrawlDirectory(path)
-    directory.require()
-    name = directory.process_names()[0]
+    name = _names(directory)[0]
     found, answer = _ask_running(directory, name, request)
     return answer if found else _ask_at_rest(directory, name, request)
 

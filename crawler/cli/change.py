@@ -22,7 +22,7 @@ def main(command: str, argv: list[str]) -> int:
     """Run one of the four commands and say what it did."""
     description, metavar, example = _TEXTS[command]
     parser = options.parser(command, description, example)
-    parser.add_argument("arguments", nargs="+" if command == "seed" else 1, metavar=metavar)
+    parser.add_argument("arguments", nargs="+" if command == "seed" else 1, metavar=metavar, type=options.url)
     args = parser.parse_args(argv)
     request = _request(command, args)
     # A seed goes from one process to its owner; the other commands are for whichever has the host.

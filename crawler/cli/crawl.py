@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from crawler.cli import options
 from crawler.config import Config
 from crawler.directory import CrawlDirectory
-from crawler.errors import UsageError
+from crawler.errors import StoreError, UsageError
 
 if TYPE_CHECKING:
     from crawler.exchange import Member
@@ -86,8 +86,11 @@ def run(
 
 def _copy_report(made: Path, wanted: Path) -> None:
     """Copy the report of the run, however it ended."""
-    if made.exists():
-        shutil.copyfile(made, wanted)
+    try:
+        if made.exists():
+            shutil.copyfile(made, wanted)
+    except OSError as error:
+        raise StoreError(f"--report {wanted}: {error.strerror}; the report is in {made}") from error
 
 
 def _check_report(path: Path | None) -> None:

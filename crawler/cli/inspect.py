@@ -20,9 +20,13 @@ def _print_json(value: Any) -> None:
 
 
 def _status(argv: list[str]) -> int:
-    parser = options.parser("status", "What a crawl is doing, or did.", "crawler status --dir example --json")
+    parser = options.parser(
+        "status",
+        "What a crawl is doing, or did; every number with -v.",
+        "crawler status --dir example --json",
+    )
     parser.add_argument("--json", action="store_true", help="everything, as JSON")
-    parser.add_argument("--hosts", type=int, default=10, metavar="N", help="hosts to list (10)")
+    parser.add_argument("--hosts", type=int, default=5, metavar="N", help="hosts to list (5)")
     args = parser.parse_args(argv)
     from crawler.admin import snapshot
 
@@ -30,11 +34,42 @@ def _status(argv: list[str]) -> int:
     if args.json:
         _print_json(status)
     else:
-        print(_status_text(status, args.hosts))
+        lines = _every_number(status) if args.verbose else _summary(status)
+        print("\n".join(lines + _host_lines(status, args.hosts)))
     return 0
 
 
-def _status_text(status: dict[str, Any], hosts: int) -> str:
+def _summary(status: dict[str, Any]) -> list[str]:
+    """What most people ask, in half a dozen lines; what is zero is left out."""
+    frontier, due, urls = status["frontier"], status["due"], status.get("urls", {})
+    filtered = sum(urls.get("filtered", {}).values())
+    received = status.get("bytes", {}).get("wire", 0)
+    hosts = {name.removeprefix("hosts_"): n for name, n in frontier.items() if name.startswith("hosts_")}
+    parked = {name.removeprefix("parked_"): n for name, n in frontier.items() if name.startswith("parked_")}
+    rows = {
+        "pages": _numbers(status.get("pages", {})) or "none yet",
+        "to do": f"{_count(frontier['todo'], 'URL')}, {frontier['in_flight']:,} of them in flight",
+        "known": f"{_count(due['new'], 'URL')} of {_count(urls.get('links', 0), 'link')}, {filtered:,} filtered",
+        "received": f"{received / 1e6:,.1f} MB" if received >= 1e6 else f"{received / 1e3:.1f} kB",
+        "hosts": f"{frontier['hosts']:,}" + (f" ({_numbers(hosts)})" if any(hosts.values()) else ""),
+        "parked": _numbers(parked),
+    }
+    if splitter := status.get("splitter"):
+        rows["splitter"] = f"{splitter['sent']:,} links sent, {splitter['waiting']:,} waiting"
+    return [f"{name + ':':<10}{text}" for name, text in rows.items() if text]
+
+
+def _count(n: int, noun: str) -> str:
+    return f"{n:,} {noun}{'' if n == 1 else 's'}"
+
+
+def _numbers(values: dict[str, int]) -> str:
+    """Those that are not 0, the largest first."""
+    ranked = sorted(values.items(), key=lambda item: -item[1])
+    return ", ".join(f"{name} {n:,}" for name, n in ranked if n)
+
+
+def _every_number(status: dict[str, Any]) -> list[str]:
     lines = []
     for section in ("pages", "urls", "bytes", "frontier", "due", "splitter"):
         values = status.get(section) or {}
@@ -44,10 +79,15 @@ def _status_text(status: dict[str, Any], hosts: int) -> str:
             values = report.with_share(values)
         shown = ", ".join(f"{name} {_number(value)}" for name, value in values.items())
         lines.append(f"{section + ':':<10}{shown or 'nothing yet'}")
+    return lines
+
+
+def _host_lines(status: dict[str, Any], hosts: int) -> list[str]:
+    lines = []
     for host in status.get("waiting", [])[:hosts]:
         wait = f", ready in {host['wait']:.1f} s" if host["wait"] > 0 else ""
-        lines.append(f"host:     {host['host']}: {host['todo']:,} to do, {host['state']}{wait}")
-    return "\n".join(lines)
+        lines.append(f"  {host['host']}: {host['todo']:,} to do, {host['state']}{wait}")
+    return lines
 
 
 def _number(value: Any) -> str:
@@ -62,7 +102,7 @@ def _why(argv: list[str]) -> int:
         "Explain a URL: filtered by which rule, waiting for what, or its record.",
         "crawler why https://example.org/page --dir example",
     )
-    parser.add_argument("url", metavar="URL")
+    parser.add_argument("url", metavar="URL", type=options.url)
     parser.add_argument("--json", action="store_true", help="as JSON")
     args = parser.parse_args(argv)
     answers = access.ask(args.dir, {"command": "why", "url": args.url})
@@ -98,7 +138,7 @@ def _get(argv: list[str]) -> int:
         "Print a stored page: its decoded body, or its headers.",
         "crawler get https://example.org/ --headers",
     )
-    parser.add_argument("url", metavar="URL")
+    parser.add_argument("url", metavar="URL", type=options.url)
     parser.add_argument("--headers", action="store_true", help="status line and headers instead of the body")
     parser.add_argument(
         "--with-noarchive", action="store_true", help="also pages that ask not to be archived"

@@ -44,6 +44,11 @@ FLAGS: tuple[tuple[str, str, str | None, str], ...] = (
 )
 
 
+def url(argument: str) -> str:
+    """An argument as text that can be sent on: bytes that are no UTF-8 become `?`."""
+    return argument.encode("utf-8", "replace").decode()
+
+
 def parser(command: str, description: str, example: str) -> argparse.ArgumentParser:
     """A parser with the common flags and an example at its end."""
     made = Parser(

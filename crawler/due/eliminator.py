@@ -9,7 +9,9 @@ things that decide (durability.md, section 1):
                 links log | d/links          X.run   |  d/runs, d/flushed, and t/ of the new links
 
 The loop calls what stands in its line, and all questions; the writer calls the
-rest. `plan.run` may as well be called in a worker thread. There is one flush at
+rest. `plan.run` may as well be called in a worker thread. A large flush takes the
+second half of the way in parts, each with a run of its own, and `begin_flush`
+gives the same plan again until the last part is through. There is one flush at
 a time and one compaction (`begin_compaction`, `run`, `stage_compaction`,
 `compacted`) at a time; either may overtake the other, since a compaction
 changes how the known set is cut into runs, not the set.
@@ -206,8 +208,13 @@ class Eliminator:
         return self.pending >= 2 * self._config.buffer_entries_max
 
     def wants_flush(self, now: float, *, dry: bool = False) -> bool:
-        """Whether to flush now: buffer full, a link waited long enough, or the frontier runs `dry`. Loop."""
-        if self._flush is not None or not self._waiting.count or now < self._retry_at:
+        """Whether to flush now, or to go on with a flush. Loop.
+
+        Buffer full, a link waited long enough, or the frontier runs `dry`.
+        """
+        if self._flush is not None:
+            return self._flush.resting
+        if not self._waiting.count or now < self._retry_at:
             return False
         if self._waiting_since is None:
             self._waiting_since = now
@@ -221,43 +228,59 @@ class Eliminator:
 
     def next_wakeup(self) -> float:
         """The instant to ask `wants_flush` at the latest; infinite if nothing waits. Loop."""
-        if self._flush is not None or not self._waiting.count:
+        if self._flush is not None:
+            return 0.0 if self._flush.resting else math.inf
+        if not self._waiting.count:
             return math.inf
         if self._waiting_since is None:
             return self._retry_at
         return max(self._retry_at, self._waiting_since + self._config.max_wait)
 
     def begin_flush(self, now: float) -> FlushPlan | None:
-        """Plan a flush of what waited longest; None if nothing waits or one is under way. Loop."""
-        if self._flush is not None or not self._waiting.count:
+        """Plan a flush of what waited longest, or the next part of the one under way. Loop.
+
+        None if nothing waits, or a part is under way.
+        """
+        if self._flush is None and self._waiting.count:
+            pieces = self._waiting.take()
+            self._waiting_since = now if self._waiting.count else None
+            self._flush = FlushPlan(
+                pieces,
+                self._flushed,
+                self._known,
+                self._log,
+                part_links_max=self._config.part_links_max,
+                fault=self._fault,
+            )
+            return self._flush
+        if self._flush is None or not self._flush.resting:
             return None
-        pieces = self._waiting.take()
-        self._waiting_since = now if self._waiting.count else None
-        self._flush = FlushPlan(pieces, self._flushed, self._known, self._log, self._fault)
+        self._flush.resting = False
         return self._flush
 
     def stage_flush(self, plan: FlushPlan, batch: Batch) -> None:
-        """Put a finished flush into a synced batch, which also holds its new links' to-do entries. Writer."""
+        """Put a part that has run into a synced batch, which also holds its new links' to-do entries. Writer."""
         if plan.new_run is not None and plan.new_run.entry is not None:
             self._manifest.runs.append(plan.new_run.entry)
             self._put_manifest(batch)
         batch.put(FLUSHED_KEY, _encode(plan.after))
 
     def flushed(self, plan: FlushPlan) -> None:
-        """The batch of `plan` is durable: count its run, forget its links. Loop."""
-        assert plan is self._flush, "a flush ended that is not under way"
-        self._flush = None
+        """The batch of a part of `plan` is durable: count its run, forget its links. Loop."""
+        assert plan is self._flush and not plan.resting, "a flush ended that is not under way"
         self._flushed = plan.after
         if plan.new_run is not None:
             self._known.add(plan.new_run)
-        self._admitted.clear()
-        self._fault("flush finished")
+        if not plan.part_flushed():
+            self._flush = None
+            self._admitted.clear()
+            self._fault("flush finished")
 
     def flush_failed(self, plan: FlushPlan, now: float) -> None:
-        """`plan.run` raised StoreError: its links wait again, for the next try in `max_wait`. Loop."""
+        """`plan.run` raised StoreError: what is left of it waits again, for a try in `max_wait`. Loop."""
         assert plan is self._flush, "a flush failed that is not under way"
         self._flush = None
-        self._waiting.put_back(plan.pieces)
+        self._waiting.put_back([plan.waiting])
         self._retry_at = now + self._config.max_wait
 
     # Compaction.
@@ -333,7 +356,7 @@ class Eliminator:
 
     def waits(self, fingerprint: int) -> bool:
         """Whether a link of the URL waits for a flush or is in one."""
-        under_way = self._flush.pieces if self._flush is not None else ()
+        under_way = [self._flush.waiting] if self._flush is not None else []
         return self._waiting.holds(fingerprint) or hold(under_way, fingerprint)
 
     def slice(self, first_bucket: int, stop_bucket: int) -> Iterator[Fingerprints]:

@@ -149,23 +149,28 @@ class LinksLog:
         self._unsynced = False
         self._fault("links synced")
 
-    def read(self, begin: int, end: int, places: Sequence[int]) -> tuple[list[Link], int]:
-        """Some of the links between two positions, and how many there are in all. In any thread.
+    def read(
+        self, begin: int, end: int, places: Sequence[int], links_max: int
+    ) -> tuple[list[Link], int, int]:
+        """Some of the links from `begin` on, how many were passed in all, and up to which position. In any thread.
 
         Args:
             places: which ones, ascending; 0 is the first link behind `begin`.
+            links_max: behind the block in which so many are reached it ends, if there are more.
 
         Raises:
             DamageError: a block is not what was written.
         """
         found: list[Link] = []
         passed = 0
-        for links, _ in self._blocks(begin, end):
+        for links, position in self._blocks(begin, end):
             stop = passed + len(links)
             while len(found) < len(places) and places[len(found)] < stop:
                 found.append(self._decode_link(links[places[len(found)] - passed]))
             passed = stop
-        return found, passed
+            if links_max <= len(found) < len(places):
+                return found, passed, position
+        return found, passed, end
 
     def fingerprints(self, begin: int, end: int) -> Iterator[tuple[list[int], int]]:
         """Each block's fingerprints between two positions, and the position it ends at. In any thread.

@@ -32,6 +32,9 @@ class ArrayRun:
     def join(self, queries: Fingerprints, known: np.ndarray) -> None:
         kernels.join(queries, self.keys, self.fences, known)
 
+    def rest(self) -> None:
+        """Nothing: memory is where it lives."""
+
     def close(self) -> None:
         del self.keys
 

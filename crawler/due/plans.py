@@ -11,7 +11,7 @@ import msgspec
 import numpy as np
 
 from crawler.due.known_set import KnownSet, unknown
-from crawler.due.links_log import LinksLog
+from crawler.due.links_log import BLOCK_LINKS_MAX, LinksLog
 from crawler.due.runs import Fault, Run
 from crawler.due.waiting import Piece
 from crawler.errors import DamageError
@@ -27,58 +27,86 @@ class Flushed(msgspec.Struct, frozen=True, array_like=True):
 
 
 class FlushPlan:
-    """Find the links of new URLs among those that wait, and write the run of their fingerprints.
+    """Find the links of new URLs among those that wait, and write runs of their fingerprints, part by part.
 
-    After `run`:
+    All links of the flush are joined with the runs at once. Their new links
+    are handed on in parts of about `part_links_max`, each of which is committed
+    like a flush of its own: so neither memory nor the length of one turn of the
+    loop grows with the flush. A part ends where a block of the log does.
+
+    After `run`, until the next:
         new_links: each new URL's first link, in the order of submission.
         new_run: the run of their fingerprints; None if there are none.
         after: how far the log is consumed then.
     """
 
     def __init__(
-        self, pieces: Sequence[Piece], before: Flushed, known: KnownSet, log: LinksLog, fault: Fault
+        self,
+        pieces: Sequence[Piece],
+        before: Flushed,
+        known: KnownSet,
+        log: LinksLog,
+        *,
+        part_links_max: int,
+        fault: Fault,
     ) -> None:
-        self.pieces = pieces
-        self.count = sum(map(len, pieces))
+        self.waiting = Piece(np.concatenate([piece.fingerprints for piece in pieces]), pieces[-1].position)
         self.new_links: list[Link] = []
         self.new_run: Run | None = None
         self.after = before
+        self.resting = False  # between two parts
         self._before = before
+        self._places: np.ndarray | None = None  # of new links in `waiting`, ascending
         self._known = known
         self._runs = list(known.runs)
         self._log = log
+        self._part_links_max = part_links_max
         self._fault = fault
 
+    @property
+    def count(self) -> int:
+        """Links whose part is not durable."""
+        return len(self.waiting)
+
     def run(self) -> None:
-        """Sort, join, read the new links back, write the run; then free what earlier plans left behind.
+        """Prepare the next part: the first time join; read the new links back, write their run.
+
+        Frees what earlier plans left behind.
 
         Raises:
             StoreError: the run cannot be written. Report `flush_failed`; the links wait again.
             DamageError: the links log is not what was written.
         """
-        fingerprints = np.concatenate([piece.fingerprints for piece in self.pieces])
-        new, places = unknown(fingerprints, self._runs)
-        self.new_links = self._read_links(places)
-        self._fault("flush joined")
-        if len(new):
-            self.new_run = self._known.store.write([new], len(new), step="flush")
-        known = self._before.known + self.count - len(new)
-        self.after = Flushed(self.pieces[-1].position, known, self._before.new + len(new))
-        self._free()
-
-    def _free(self) -> None:
-        """Unmap and unlink here what the loop must not wait for."""
-        self._runs.clear()
+        if self._places is None:
+            _, self._places = unknown(self.waiting.fingerprints, self._runs)
+            while self._runs:
+                self._runs.pop().rest()
+            self._fault("flush joined")
+        begin, end = self._before.position, self.waiting.position
+        places = self._places[: self._part_links_max + BLOCK_LINKS_MAX].tolist()
+        self.new_links, passed, position = self._log.read(begin, end, places, self._part_links_max)
+        if passed > self.count or (position == end and passed != self.count):
+            raise DamageError(f"due: the links log holds {passed} links where {self.count} were appended")
+        new = len(self.new_links)
+        self.new_run = self._write_run() if new else None
+        self.after = Flushed(position, self._before.known + passed - new, self._before.new + new)
         self._known.close_replaced()
-        self._log.drop_before(self._before.position)
+        self._log.drop_before(begin)
 
-    def _read_links(self, places: np.ndarray) -> list[Link]:
-        """The links at `places` (ascending; 0 is the first link of this flush)."""
-        begin, end = self._before.position, self.pieces[-1].position
-        links, count = self._log.read(begin, end, places.tolist())
-        if count != self.count:
-            raise DamageError(f"due: the links log holds {count} links where {self.count} were appended")
-        return links
+    def _write_run(self) -> Run:
+        keys = np.sort(np.array([link.fingerprint for link in self.new_links], np.uint64))
+        return self._known.store.write([keys], len(keys), step="flush")
+
+    def part_flushed(self) -> bool:
+        """The part is durable: move on to the next one. False if it was the last."""
+        assert self._places is not None, "a part of a flush ended that has not run"
+        new = len(self.new_links)
+        passed = self.after.known - self._before.known + new
+        self._places = self._places[new:] - passed
+        self.waiting = Piece(self.waiting.fingerprints[passed:], self.waiting.position)
+        self._before = self.after
+        self.resting = self.count > 0
+        return self.resting
 
 
 class CompactionPlan:

@@ -82,6 +82,9 @@ class SplitRun:
                 keys = self.read(number * _STRETCH, min((number + 1) * _STRETCH, self.count))
                 kernels.join(queries[first:last], keys, keys[::FENCE_STEP].copy(), known[first:last])
 
+    def rest(self) -> None:
+        """Nothing: memory is where it lives."""
+
     def close(self) -> None:
         """Let go of the keys."""
         del self._rest, self._unary

@@ -146,16 +146,23 @@ class Frontier:
         self._intake.unpark()
         for host in self._bench.front.values():
             self._intake.wake(host)
-        slots = np.flatnonzero((self._hosts.array("todo") > 0) & (self._hosts.array("place") == Place.IDLE))
+        hosts = self._hosts
+        idle = (hosts.array("todo") > 0) & (hosts.array("place") == Place.IDLE)
+        slots = np.flatnonzero(idle & (hosts.array("flags") & SILENCED == 0))
         np.random.default_rng(self._rng.getrandbits(64)).shuffle(
             slots
         )  # else hosts of a domain come in a row
-        for slot in slots.tolist():
-            self._intake.settle_place(slot, now)
+        self._bench.schedule_many(slots, now)
 
-    def flush(self, batch: Batch) -> None:
-        """Put all that is not stored yet, for a clean stop; nothing may be in flight."""
-        assert not self._held, self
+    def flush(self, batch: Batch, now: float) -> None:
+        """Put all that is not stored yet, for a clean stop.
+
+        An errand that still holds its host was cut off: its URL stays in the
+        queue, and the host waits its gap as behind any other request.
+        """
+        for host in self._held.values():
+            self._hosts.gap[host.slot] = gap = self._gap_behind(host)
+            self._hosts.ready[host.slot] = max(self._hosts.ready[host.slot], now + gap)
         for host in self._bench.front.values():
             self._hosts.cursor[host.slot] = host.cursor()
             self._registry.note(host.slot, host.name)
@@ -430,6 +437,15 @@ class Frontier:
     def gap(self, errand: Errand) -> float:
         """Seconds that the errand's host will wait behind it, going by the last time."""
         return max(self._config.politeness.delay, self._hosts.gap[self._held[errand.host].slot])
+
+    def _gap_behind(self, host: FrontHost) -> float:
+        """Seconds to wait behind a request that was cut off."""
+        gap = max(self._config.politeness.delay, self._hosts.gap[host.slot])
+        if host.busy is None:
+            return gap
+        url = queues.join_url(host.name, host.busy[1].tail)
+        gap = max(gap, self._crawl_delay(url, host.name, queues.split_authority(url)[0]))
+        return max(gap, self._overrides.for_url(url, host.name).delay or 0.0) if self._overrides else gap
 
     def give_back(self, hostname: str, now: float, took: float, retry_after: float = 0.0) -> None:
         """A hop on a borrowed host, or on the errand's own, has ended: its gap runs from now."""

@@ -20,7 +20,7 @@ In the store a host is `h/` + 8-byte key -> sealed fixed part (RECORD) + name.
 """
 
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, ClassVar, cast
 
 import numpy as np
@@ -53,6 +53,8 @@ _RECORD_TYPE = np.dtype(
     ]
 )
 assert _RECORD_TYPE.itemsize == RECORD.size
+_KEY_TYPE = np.dtype([("prefix", "S2"), ("key", ">u8")])
+_STORED = [name for name in _RECORD_TYPE.names or () if name not in ("domain_key", "spare")]
 _OPEN_CHUNK = 65_536  # hosts decoded at once on opening: 5 MB of records in memory
 
 
@@ -247,22 +249,40 @@ class HostTable(KeyedTable):
         )
         return seal(fixed + name.encode("ascii"))
 
+    def pack_many(self, slots: Sequence[int], names: Iterable[str], domain_keys: np.ndarray) -> list[bytes]:
+        """The stored values of many hosts, `domain_keys` by slot of the domain: a third of the time of `pack`."""
+        index = np.array(slots, np.intp)
+        records = np.zeros(len(index), dtype=_RECORD_TYPE)
+        for column in _STORED:
+            records[column] = self._arrays[column][index]
+        records["domain_key"] = domain_keys[self._arrays["domain"][index]]
+        fixed, size = records.tobytes(), RECORD.size
+        return [
+            seal(fixed[start : start + size] + name.encode("ascii"))
+            for start, name in zip(range(0, len(fixed), size), names, strict=True)
+        ]
+
     def load(self, store: KeyValue) -> Iterator[np.ndarray]:
         """Append all hosts of the store; yield each chunk's records once it was appended."""
+        keys: list[bytes] = []
         parts: list[bytes] = []
         for key, value in scan_prefix(store, HOST_PREFIX):
             payload = unseal(key, value)
-            if payload[:8] != key[2:][::-1]:
-                raise DamageError(f"store: value of key {key!r} belongs to another host")
+            if len(payload) < RECORD.size:
+                raise DamageError(f"store: value of key {key!r} is too short")
+            keys.append(key)
             parts.append(payload[: RECORD.size])
             if len(parts) == _OPEN_CHUNK:
-                yield self._append(parts)
-                parts.clear()
+                yield self._append(keys, parts)
+                keys, parts = [], []
         if parts:
-            yield self._append(parts)
+            yield self._append(keys, parts)
 
-    def _append(self, parts: Iterable[bytes]) -> np.ndarray:
+    def _append(self, keys: Sequence[bytes], parts: Iterable[bytes]) -> np.ndarray:
         records = np.frombuffer(b"".join(parts), dtype=_RECORD_TYPE)
+        stored = np.frombuffer(b"".join(keys), dtype=_KEY_TYPE)["key"]
+        if len(wrong := np.flatnonzero(stored != records["key"])):
+            raise DamageError(f"store: value of key {keys[wrong[0]]!r} belongs to another host")
         self.extend(records)
         return records
 

@@ -64,22 +64,26 @@ class Intake:
         """Put each link into its host's queue, or park it; several calls may fill one batch."""
         touched: dict[int, str] = {}
         registry, memo = self._registry, self._registry.memo
-        binds = registry.budget.binds
+        keys, budget = registry.hosts.key, registry.budget
+        priority, sequence = _PRIORITY, registry.sequence
         for link in links:
             name, tail = split_url(link.url)
             slot = memo.get(name)
             if slot is None:
-                slot = registry.slot(name)
+                slot = registry.slot_beside(name, link.fingerprint)
+                keys = registry.hosts.key  # the table may have grown
             touched[slot] = name
-            registry.sequence += 1
-            priority = _PRIORITY if self._priority is None else self._priority(link)
-            order = make_order(priority, link.depth, registry.sequence)
+            sequence += 1
+            if self._priority is not None:
+                priority = self._priority(link)
+            order = make_order(priority, link.depth, sequence)
             entry = Todo(tail, link.fingerprint, link.via, link.redirects, link.flags)
-            if binds and (rule := registry.budget.rule(slot, link.depth, link.url, name)):
+            if budget.binds and (rule := budget.rule(slot, link.depth, link.url, name)):
                 self._park(slot, order, entry, rule, batch)
             else:
-                batch.put(make_key(TODO_PREFIX, registry.hosts.key[slot], order), encode(entry))
+                batch.put(make_key(TODO_PREFIX, keys[slot], order), encode(entry))
                 self._enqueue(slot, name, order, entry)
+        registry.sequence = sequence
         registry.put_meta(batch)
         self._touch(touched, batch, now)
 
@@ -121,9 +125,10 @@ class Intake:
         """Put the records of hosts with new entries; wake or set aside those hosts."""
         key = id(batch)
         self._batches.setdefault(key, (batch, set()))[1].update(touched)
-        for slot, name in touched.items():
+        for record in self._registry.records(touched):
+            batch.put(*record)
+        for slot in touched:
             self.unwritten[slot] = key
-            batch.put(*self._registry.record(slot, name))
             host = self._bench.front.get(slot)
             if host is not None:
                 self.wake(host)

@@ -6,7 +6,7 @@ that change outside a commit (a host leaves the front, the user blocks one)
 gather in `notes` and ride in the next batch.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Protocol
 
 import msgspec
@@ -19,13 +19,20 @@ from crawler.frontier.hosts import NOWHERE, HostFlag, HostTable, host_key_bytes,
 from crawler.storage.kv import Batch, KeyValue, seal, unseal
 
 META_KEY = b"m/frontier"
-_MEMO_MAX = 65_536  # host names whose slot is remembered: about 8 MB
+_MEMO_MAX = 32_768  # host names whose slot is remembered: about 4 MB
+_FEW = 32  # hosts whose records are quicker packed one by one
 
 
 class HostHash(Protocol):
     """What the frontier asks of the fingerprinter."""
 
     def host_key(self, hostname: str) -> int: ...
+
+    def host_key_beside(self, hostname: str, fingerprint: int) -> int:
+        """The same for the host of a URL with that fingerprint, whose bucket it has."""
+
+    def domain_key(self, domain: str) -> int:
+        """The key of a registrable domain."""
 
 
 class Meta(msgspec.Struct):
@@ -122,7 +129,7 @@ class Registry:
 
     def domain_key(self, name: str) -> int:
         """The key of a host's registrable domain."""
-        return self._fingerprinter.host_key(self._registrable_domain(name))
+        return self._fingerprinter.domain_key(self._registrable_domain(name))
 
     def find(self, name: str) -> int:
         """The slot of the host `name`, or NOWHERE."""
@@ -131,9 +138,13 @@ class Registry:
     def slot(self, name: str) -> int:
         """The slot of the host `name`, a new one if it was not known."""
         slot = self.memo.get(name, NOWHERE)
-        if slot != NOWHERE:
-            return slot
-        key = self._fingerprinter.host_key(name)
+        return slot if slot != NOWHERE else self._slot(name, self._fingerprinter.host_key(name))
+
+    def slot_beside(self, name: str, fingerprint: int) -> int:
+        """The same for the host of a URL with that fingerprint: the look-up of the domain is saved."""
+        return self._slot(name, self._fingerprinter.host_key_beside(name, fingerprint))
+
+    def _slot(self, name: str, key: int) -> int:
         slot = self.hosts.find(key)
         if slot == NOWHERE:
             slot = self._new_host(key, name)
@@ -166,6 +177,17 @@ class Registry:
         if self.notes:
             self.notes.pop(key, None)
         return key, hosts.pack(slot, name, self.domains.key[hosts.domain[slot]])
+
+    def records(self, names: Mapping[int, str]) -> list[tuple[bytes, bytes]]:
+        """`record` of many hosts, given as slot -> name."""
+        if len(names) < _FEW:
+            return [self.record(slot, name) for slot, name in names.items()]
+        keys = [host_key_bytes(self.hosts.key[slot]) for slot in names]
+        if self.notes:
+            for key in keys:
+                self.notes.pop(key, None)
+        values = self.hosts.pack_many(list(names), names.values(), self.domains.array("key"))
+        return list(zip(keys, values, strict=True))
 
     def note(self, slot: int, name: str) -> None:
         """Let the host's record ride in the next batch."""

@@ -25,6 +25,8 @@ there are fetches in flight; all other hosts are numbers in the host table:
 import heapq
 from collections.abc import Callable
 
+import numpy as np
+
 from crawler.frontier.calendar import Calendar, Chain
 from crawler.frontier.host_queue import NO_PLAN, FrontHost
 from crawler.frontier.hosts import NOWHERE, HostTable, Place
@@ -78,6 +80,17 @@ class Workbench:
         else:
             self.hosts.place[slot] = Place.CALENDAR
             self.calendar.add(slot, ready, now)
+
+    def schedule_many(self, slots: np.ndarray, now: float) -> None:
+        """`schedule` for many hosts."""
+        ready = self.hosts.array("ready")[slots] <= now
+        place = self.hosts.array("place")
+        for some, where in ((slots[ready], Place.BACK), (slots[~ready], Place.CALENDAR)):
+            place[some] = where
+        if ready.any():
+            self.back.extend(slots[ready])
+        if not ready.all():
+            self.calendar.add_many(slots[~ready], now)
 
     def enter(self, host: FrontHost) -> None:
         """A host joins the front; it is woken by `wake`."""

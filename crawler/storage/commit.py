@@ -215,6 +215,7 @@ class CommitPoint:
         for change in group:
             for action in change.after:
                 action()
+            change.after.clear()  # they refer to the change: a cycle would keep all its bytes until collected
         reach("committed")
 
     def __repr__(self) -> str:

@@ -22,7 +22,7 @@ import fcntl
 import os
 import weakref
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from crawler.errors import DamageError, DirectoryError, StoreError
@@ -227,7 +227,7 @@ class Lock:
     """The exclusive right to a directory, held until `release` or the end of the process.
 
     The file tells who holds it: name, process id and boot id (a random name of
-    this start of the process), one line.
+    this start of the process), one line; nothing on a disk that is full.
 
     Raises:
         DirectoryError: another process, or another Lock of this one, holds it.
@@ -241,8 +241,9 @@ class Lock:
         self.boot_id = boot_id or os.urandom(8).hex()
         self._descriptor = self._open()
         _held.add(self)
-        os.ftruncate(self._descriptor, 0)
-        write_all(self._descriptor, f"{name} {os.getpid()} {self.boot_id}\n".encode())
+        with suppress(OSError):  # a full disk must not keep anyone from making room
+            os.ftruncate(self._descriptor, 0)
+            write_all(self._descriptor, f"{name} {os.getpid()} {self.boot_id}\n".encode())
 
     def _open(self) -> int:
         try:

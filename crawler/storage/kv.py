@@ -20,20 +20,25 @@ Values that are decoded again carry a version byte and a crc32 (`seal`,
 
 import bisect
 import itertools
-import zlib
+import struct
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Protocol
 
+from isal.isal_zlib import crc32  # a third of the time of zlib's on a short value
+
 from crawler.errors import DamageError, DirectoryError, StoreError
+from crawler.storage.manifest import lost_bookkeeping
 from crawler.storage.torn_log import cut_torn_tail
 
 VALUE_VERSION = 1
 
+_head = struct.Struct("<BI").pack
+
 
 def seal(payload: bytes) -> bytes:
     """Return `payload` behind its version byte and crc32 (5 bytes)."""
-    return b"%c%b%b" % (VALUE_VERSION, zlib.crc32(payload).to_bytes(4, "little"), payload)
+    return _head(VALUE_VERSION, crc32(payload)) + payload
 
 
 def unseal(key: bytes, value: bytes) -> bytes:
@@ -45,7 +50,7 @@ def unseal(key: bytes, value: bytes) -> bytes:
     if len(value) < 5 or value[0] != VALUE_VERSION:
         raise DamageError(f"store: value of key {key!r} has an unknown version")
     payload = value[5:]
-    if zlib.crc32(payload) != int.from_bytes(value[1:5], "little"):
+    if crc32(payload) != int.from_bytes(value[1:5], "little"):
         raise DamageError(f"store: value of key {key!r} fails its checksum; run `crawler check --repair`")
     return payload
 
@@ -150,8 +155,45 @@ class MemoryStore:
         return f"MemoryStore({len(self._data)} keys)"
 
 
+_REMEDY = "`crawler check --repair` rebuilds it from what can be read"
+
+
+def _text(error: BaseException) -> str:
+    """What LevelDB says, which plyvel hands on as bytes."""
+    what = error.args[0] if error.args else error
+    return what.decode("utf-8", "replace") if isinstance(what, bytes) else str(what)
+
+
+def repair(path: Path) -> str:
+    """Rebuild a store that cannot be opened from the tables and logs that can be read; what was done, "" if nothing.
+
+    LevelDB's repair reads every table and makes a new manifest. What it cannot
+    read it moves to `lost/`. Nobody else may have the store open.
+
+    Raises:
+        DamageError: nothing helps.
+    """
+    import plyvel
+
+    try:
+        LevelStore(path).close()
+        return ""
+    except DamageError as error:
+        found = str(error)
+    try:
+        plyvel.repair_db(str(path), paranoid_checks=True, max_file_size=2 << 20)
+    except plyvel.Error as error:
+        raise DamageError(f"store {path}: cannot be rebuilt: {_text(error)}") from error
+    lost = sum(1 for _ in path.glob("lost/*"))
+    return f"{found.partition(';')[0]}: rebuilt, {lost} files that could not be read are in {path / 'lost'}"
+
+
 class LevelStore:
     """LevelDB behind the interface of `KeyValue`.
+
+    LevelDB maps the tables it has open, so what they may take of the resident
+    memory is `tables_max` (at least 64) times `table_bytes`. Many small tables,
+    few of them open, were measured to cost no more CPU than few large ones.
 
     A write that fails (disk full, I/O error) poisons the handle: LevelDB would
     go on acknowledging writes that are gone after a restart. From then on every
@@ -159,7 +201,13 @@ class LevelStore:
     """
 
     def __init__(
-        self, path: Path, *, write_buffer_bytes: int = 8 << 20, block_cache_bytes: int = 16 << 20
+        self,
+        path: Path,
+        *,
+        write_buffer_bytes: int = 8 << 20,
+        block_cache_bytes: int = 16 << 20,
+        table_bytes: int = 2 << 20,
+        tables_max: int = 64,
     ) -> None:
         import plyvel  # imported here: commands that open no store start faster
 
@@ -170,19 +218,26 @@ class LevelStore:
             "create_if_missing": True,
             "paranoid_checks": True,
             "write_buffer_size": write_buffer_bytes,
-            "max_file_size": 64 << 20,  # 2 MiB files cost memory per table
+            "max_file_size": table_bytes,
             "block_size": 16 << 10,
             "lru_cache_size": block_cache_bytes,
             "bloom_filter_bits": 10,
-            "max_open_files": 512,
+            "max_open_files": tables_max + 10,  # LevelDB keeps ten for other files
         }
         try:
             path.mkdir(parents=True, exist_ok=True)
+            if lost := lost_bookkeeping(path):
+                raise DamageError(f"store {path}: {lost}; {_REMEDY}")
             self._db = self._open(plyvel, path, options)
         except plyvel.CorruptionError as error:
-            raise DamageError(f"store {path}: {error}") from error
+            raise DamageError(f"store {path}: {_text(error)}; {_REMEDY}") from error
+        except plyvel.IOError as error:
+            if "No space left" in _text(error):
+                room = "make room; `crawler check --repair` frees the ballast if there is one"
+                raise StoreError(f"store {path}: cannot be opened: {_text(error)}; {room}") from error
+            raise DirectoryError(f"store {path}: cannot be opened: {_text(error)}") from error
         except (plyvel.Error, OSError) as error:
-            raise DirectoryError(f"store {path}: cannot be opened: {error}") from error
+            raise DirectoryError(f"store {path}: cannot be opened: {_text(error)}") from error
 
     def _open(self, plyvel: Any, path: Path, options: dict[str, Any]) -> Any:
         """Open it; where only the newest log's torn tail stands in the way, without that tail."""
@@ -198,7 +253,7 @@ class LevelStore:
         try:
             return self._db.get(key)
         except self._io_error as error:
-            raise DamageError(f"store: cannot read: {error}") from error
+            raise DamageError(f"store: cannot read: {_text(error)}") from error
 
     def batch(self, *, sync: bool = True) -> Any:
         return self._db.write_batch(sync=sync)
@@ -214,8 +269,8 @@ class LevelStore:
         try:
             batch.write()
         except self._io_error as error:
-            self._failed = str(error)
-            raise StoreError(f"store: write failed: {error}") from error
+            self._failed = _text(error)
+            raise StoreError(f"store: write failed: {self._failed}") from error
 
     def scan(
         self, start: bytes, stop: bytes | None = None, *, reverse: bool = False

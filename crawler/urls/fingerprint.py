@@ -35,7 +35,7 @@ CHECK_URL = "http://fingerprint.check/"
 _LOW_48 = (1 << 48) - 1
 _SIXTEEN, _FORTY_EIGHT = np.uint64(16), np.uint64(48)
 _ALL_64 = (1 << 64) - 1
-_HOSTS_MAX = 1 << 16  # hosts whose bucket is remembered: a page has few, a process some 10,000 at hand
+_HOSTS_MAX = 1 << 15  # hosts whose bucket is remembered, 600 bytes each: a process has some 10,000 at hand
 
 
 @lru_cache(maxsize=1)
@@ -111,6 +111,14 @@ class Fingerprinter:
     def host_key(self, name: str) -> int:
         """64 bits that stand for a host: its bucket on top, 48 bits of the hash of its name below."""
         return self._bits_of_host(name) | self._number(name.encode("ascii")) & _LOW_48
+
+    def host_key_beside(self, name: str, fingerprint: int) -> int:
+        """`host_key` of the host of a URL with that fingerprint, from which the bucket is taken."""
+        return fingerprint & ~_LOW_48 | self._number(name.encode("ascii")) & _LOW_48
+
+    def domain_key(self, domain: str) -> int:
+        """`host_key` of a registrable domain, which is its own domain: no look-up."""
+        return self.hash(domain.encode("ascii"))
 
     @property
     def revision(self) -> int:

@@ -8,8 +8,11 @@ exactly one in-link, bodies are distinct, and budgets are lifted, so whatever is
 lost stays lost. The server's log and the WARC files are the judges. Rows:
 
     named points         every step of a group, a flush, a compaction, a segment roll, a clean stop
+    power cuts           the same; then every file loses what no sync had made safe
     random instants      killed from outside, whatever it was doing
+    stopped for 60 s     SIGSTOP, SIGCONT: nothing is fetched again but what timed out meanwhile
     seeds                a list of seeds instead of a tree, killed while it is read
+    seeds loaded         33 times as many seeds as pages (a million), loaded with kills but not fetched
     planted bugs         a page done before its links; WARC files not truncated: these must show
 
 A kill may cost as many fetches as were in flight (`worst` is the most that one cost).
@@ -18,6 +21,7 @@ A kill may cost as many fetches as were in flight (`worst` is the most that one 
 import argparse
 import random
 import shutil
+import signal
 import sys
 import tempfile
 import time
@@ -30,9 +34,14 @@ from tests.faults.harness import (  # noqa: E402
     CONCURRENCY,
     Judgement,
     TreeWeb,
+    end,
     judge,
+    load_seeds_with_kills,
     run_with_kills,
+    run_with_power_cuts,
     run_with_random_kills,
+    settings,
+    start,
 )
 
 HOSTS = 200
@@ -83,10 +92,30 @@ def named_points(folder: Path, pages: int) -> tuple[Judgement, int]:
         return judge(web, folder / "crawl", kills), len(kills)
 
 
+def power_cuts(folder: Path, pages: int) -> tuple[Judgement, int]:
+    with TreeWeb(folder, pages, "--fanout", "4", hosts=HOSTS) as web:
+        cuts, _ = run_with_power_cuts(web, folder / "crawl", FAULTS, random.Random(2), *SMALL)
+        assert len(cuts) == len(FAULTS), f"{len(cuts)} cuts: the crawl was over too soon"
+        return judge(web, folder / "crawl", cuts), len(cuts)
+
+
 def random_instants(folder: Path, pages: int) -> tuple[Judgement, int]:
     with TreeWeb(folder, pages, hosts=HOSTS) as web:
         kills = run_with_random_kills(web, folder / "crawl", 15, 4.0, random.Random(1))
         return judge(web, folder / "crawl", kills), len(kills)
+
+
+def stopped(folder: Path, pages: int) -> tuple[Judgement, int]:
+    with TreeWeb(folder, pages, "--delay", "0.02", hosts=HOSTS) as web:
+        process = start(folder / "crawl", web.seed, *settings())
+        while web.fetched().total() < pages // 4:
+            time.sleep(0.1)
+        process.send_signal(signal.SIGSTOP)
+        time.sleep(60.0)
+        process.send_signal(signal.SIGCONT)
+        ended = end(process)
+        assert ended.code == 0, ended
+        return judge(web, folder / "crawl"), 1
 
 
 def seeds(folder: Path, pages: int) -> tuple[Judgement, int]:
@@ -97,6 +126,19 @@ def seeds(folder: Path, pages: int) -> tuple[Judgement, int]:
         faults = ["seeds loading:1", "seeds loading:3", "seeds loading:10", "batch written:5", "flush ran:1"]
         kills = run_with_kills(web, folder / "crawl", faults, "--seeds", str(listed))
         return judge(web, folder / "crawl", kills), len(kills)
+
+
+def seeds_loaded(folder: Path, count: int) -> tuple[Judgement, int]:
+    faults = [
+        "seeds loading:3",
+        "batch written:60",
+        "flush committed:9",
+        "compaction ran:3",
+        "seeds loading:99",
+    ]
+    known = load_seeds_with_kills(folder, count, faults)
+    twice = sum(n > 1 for n in known.values())
+    return Judgement(count - len(known), 0, twice, 0, 0, 0), len(faults)
 
 
 def planted(folder: Path, pages: int, bug: str) -> tuple[Judgement, int]:
@@ -120,8 +162,11 @@ def main() -> None:
     )
     cases = {
         "named points": (named_points, pages),
+        "power cuts": (power_cuts, pages),
         "random instants": (random_instants, pages),
+        "stopped for 60 s": (stopped, pages // 10),
         "seeds": (seeds, pages // 3),
+        "seeds loaded": (seeds_loaded, pages * 100 // 3),
         **{bug: (lambda folder, n, bug=bug: planted(folder, n, bug), pages) for bug in PLANTED},
     }
     for name in args.case or cases:

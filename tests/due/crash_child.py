@@ -20,7 +20,7 @@ from crawler.records import Link
 from crawler.storage.kv import KeyValue, LevelStore, scan_prefix
 
 GROUPS = 24
-CONFIG = DueConfig(buffer_entries_max=16, merge_chunk_bytes=128, log_bytes_max=700)
+CONFIG = DueConfig(buffer_entries_max=16, part_links_max=2, merge_chunk_bytes=128, log_bytes_max=700)
 GROUPS_KEY = b"m/groups"
 
 Step = Callable[[str], None]

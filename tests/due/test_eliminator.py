@@ -20,7 +20,7 @@ from crawler.storage.kv import MemoryStore
 from tests.due import forms
 
 LAST = 2**64 - 1
-SMALL = DueConfig(buffer_entries_max=8, merge_chunk_bytes=64, log_bytes_max=400)
+SMALL = DueConfig(buffer_entries_max=8, part_links_max=3, merge_chunk_bytes=64, log_bytes_max=400)
 
 
 def link(fingerprint: int, number: int = 0) -> Link:
@@ -102,13 +102,20 @@ class EliminatorMachine(RuleBasedStateMachine):
     @initialize(
         method=st.sampled_from(["runs", "one_file", "memory"]),
         buffer=st.sampled_from([1, 3, 8]),
+        part=st.sampled_from([1, 3, 4096]),
         form=st.sampled_from(["installed", "interpreted"]),
     )
-    def make(self, method: str, buffer: int, form: str) -> None:
+    def make(self, method: str, buffer: int, part: int, form: str) -> None:
         self.form = forms.using(form)
         self.form.__enter__()
         self.folder = tempfile.TemporaryDirectory()
-        config = DueConfig(method=method, buffer_entries_max=buffer, merge_chunk_bytes=64, log_bytes_max=300)
+        config = DueConfig(
+            method=method,
+            buffer_entries_max=buffer,
+            part_links_max=part,
+            merge_chunk_bytes=64,
+            log_bytes_max=300,
+        )
         self.process = Process(Path(self.folder.name), MemoryStore(), config)
         self.expected: list[Link] = []
         self.seen: set[int] = set()
@@ -201,9 +208,8 @@ def test_a_flush_of_none_one_a_buffer_and_one_more(tmp_path: Path, form: str, co
     process = Process(tmp_path, MemoryStore())
     process.submit([link(number) for number in range(count)])
     assert (process.due.begin_flush(0.0) is None) == (count == 0)
-    process.due._flush, flush = None, process.due._flush
-    if flush is not None:
-        process.due._waiting.put_back(flush.pieces)
+    if process.due._flush is not None:
+        process.due.flush_failed(process.due._flush, 0.0)
     assert process.drain() == [link(number) for number in range(count)]
     assert process.due.pending == 0 and process.due.links == count
 
@@ -260,6 +266,39 @@ def test_a_dropped_flush_leaves_the_order_as_it_was(tmp_path: Path) -> None:
         process.submit([link(number)])
     process.due.flush_failed(process.due.begin_flush(0.0), 0.0)
     assert process.drain() == [link(number) for number in range(6)]
+
+
+def test_a_large_flush_goes_in_parts(tmp_path: Path) -> None:
+    """Each part is committed on its own, with all known links before its end; order and counts stay right."""
+    process = Process(tmp_path, MemoryStore(), DueConfig(buffer_entries_max=100, part_links_max=3))
+    process.submit([link(90), link(91)])
+    process.drain()
+    for number in range(0, 12, 2):
+        process.submit([link(number), link(90), link(number + 1)])
+    sizes = []
+    while process.due.pending:
+        assert process.due.wants_flush(0.0, dry=True)
+        process.begin_flush()
+        assert not process.due.wants_flush(0.0, dry=True), "a part is under way"
+        sizes.append(len(process.flush.new_links))
+        process.end_flush()
+        assert process.due.links == process.due.pending + process.due.known + process.due.new
+    assert sizes == [4, 4, 4]
+    assert [one.fingerprint for one in process.handed_out] == [90, 91, *range(12)]
+    assert process.due.next_wakeup() == math.inf
+
+
+def test_a_part_that_fails_leaves_the_rest_waiting(tmp_path: Path) -> None:
+    process = Process(tmp_path, MemoryStore(), DueConfig(buffer_entries_max=100, part_links_max=2))
+    for number in range(0, 8, 2):
+        process.submit([link(number), link(number + 1)])
+    process.begin_flush()
+    process.end_flush()
+    plan = process.due.begin_flush(0.0)
+    process.due.flush_failed(plan, 0.0)
+    assert (process.due.pending, process.due.new) == (6, 2)
+    assert process.due.waits(5) and not process.due.waits(1)
+    assert process.drain() == [link(number) for number in range(8)]
 
 
 def test_when_to_flush(tmp_path: Path) -> None:

@@ -27,7 +27,7 @@ def append(log: LinksLog, some: list[Link]) -> int:
 
 
 def everything(log: LinksLog, begin: int, end: int) -> list[Link]:
-    return log.read(begin, end, range(10_000))[0]
+    return log.read(begin, end, range(10_000), 10_000)[0]
 
 
 @pytest.mark.parametrize("count", [0, 1, BLOCK_LINKS_MAX, BLOCK_LINKS_MAX + 1])

@@ -97,3 +97,24 @@ def test_a_removed_run_can_still_be_read(tmp_path: Path) -> None:
     run = runs.write([KEYS], 5, step="flush")
     runs.remove(run)
     assert list(tmp_path.iterdir()) == [] and (run.read(0, 5) == KEYS).all()
+
+
+def test_a_run_that_rests_takes_no_memory_and_can_be_read(tmp_path: Path) -> None:
+    """8 bytes a URL would be resident after every flush."""
+
+    def resident(path: Path) -> int:
+        """KiB of the mapping of `path`."""
+        _, _, rest = Path("/proc/self/smaps").read_text().partition(str(path))
+        return int(rest.partition("Rss:")[2].split()[0])
+
+    keys = np.arange(1, 1 << 18, dtype=np.uint64)
+    run = DiskRuns(tmp_path, []).write([keys], len(keys), step="flush")
+    known = np.zeros(len(keys), np.uint8)
+    run.join(keys, known)
+    assert known.all() and resident(run.path) > 1500
+    run.rest()
+    assert resident(run.path) < 200
+    run.join(keys[::2].copy(), known)
+    assert (run.read(0, len(keys)) == keys).all()
+    run.close()
+    run.rest()

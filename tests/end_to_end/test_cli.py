@@ -12,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
+import pyarrow.parquet
 import pytest
 
 from tests.end_to_end.web import FAST, Asked, Web, crawl, lines, outcomes, page, redirect, run
@@ -66,7 +67,13 @@ def test_files_of_the_directory(crawled: tuple[Path, Web]) -> None:
 def test_looking_at_a_directory_at_rest(crawled: tuple[Path, Web]) -> None:
     directory, web = crawled
     at = ("--dir", directory)
-    assert "fetched 3" in run("status", *at).text
+    short = run("status", *at).text.splitlines()
+    assert (
+        "pages:    fetched 3, gone 1, redirect 1" in short
+        and "known:    5 URLs of 8 links, 0 filtered" in short
+    )
+    assert len(short) <= 12
+    assert "expected_collisions" in run("status", *at, "-v").text
     assert msgspec.json.decode(run("status", *at, "--json").out)["pages"]["fetched"] == 3
     why = msgspec.json.decode(run("why", web.url("/gone"), *at, "--json").out)
     assert why["record"]["state"] == "gone" and why["filter"] == "accepted"
@@ -89,6 +96,12 @@ def test_every_export(crawled: tuple[Path, Web], tmp_path: Path) -> None:
     assert f"{web.url('/a')}\t{web.url('/b')}".encode() in made["links"].splitlines()
     assert run("export", "--dir", directory, "--format", "mirror", "-o", tmp_path / "mirror").code == 0
     assert any(path.is_file() and path.read_text() == SITE["/a"] for path in (tmp_path / "mirror").rglob("*"))
+    text = run("export", "--dir", directory, "--format", "text").out.splitlines()
+    texts = {row["url"]: row["text"] for row in map(msgspec.json.decode, text)}
+    assert texts[web.url("/a")] == "a/b" and web.url("/b") in texts
+    table = tmp_path / "pages.parquet"
+    assert run("export", "--dir", directory, "--format", "parquet", "-o", table).code == 0
+    assert {web.url("/a"), web.url("/gone")} <= set(pyarrow.parquet.read_table(table)["url"].to_pylist())
     assert run("export", "--dir", directory, "--format", "wacz", "-o", tmp_path / "all.wacz").code == 0
     assert "datapackage.json" in zipfile.ZipFile(tmp_path / "all.wacz").namelist()
 
@@ -272,6 +285,7 @@ def test_changing_a_crawl_at_rest(tmp_path: Path) -> None:
         (2, ("crawl", "http://localhost/", "--token", "a b")),
         (2, ("crawl", "http://localhost/", "--config", "/nonexistent")),
         (2, ("crawl", "http://localhost/", "--report", "/nonexistent/report")),
+        (2, ("crawl", "http://localhost/", "--set", 'network.dns_servers=["x"]')),
         (2, ("crawl", "--seeds", "/nonexistent")),
         (2, ("crawl", "http://example.org/", "--scope", "any")),
         (2, ("export",)),
@@ -300,6 +314,40 @@ def test_a_mistake_is_one_line_and_an_exit_code(
     assert ran.code == code, ran
     assert ran.err.splitlines()[-1].startswith("crawler: ") and len(ran.err.splitlines()) <= 2, ran.err
     assert "Traceback" not in ran.err and ran.out == b""
+
+
+def test_a_bad_value_is_not_kept(tmp_path: Path) -> None:
+    """The directory is made before all is known to be good: what was wrong must not stay in its crawl.toml."""
+    for wrong in (("--allow-network", "10.0.0.0/99"), ("--include", "("), ("--proxy", "nonsense")):
+        assert run("crawl", "http://127.0.0.1:1/", "--dir", tmp_path, "--progress", "none", *wrong).code == 2
+    assert run("crawl", "http://127.0.0.1:1/", "--dir", tmp_path, *FAST, "--patience", "0").code == 4
+
+
+def test_a_crawl_that_never_began(tmp_path: Path) -> None:
+    """Ctrl-C in the first moments leaves a seed and nothing else."""
+    (tmp_path / "seed").write_text("00" * 16 + "\n")
+    for command in (
+        ("status",),
+        ("why", "http://x/"),
+        ("seed", "http://x/"),
+        ("retire", "x"),
+        ("get", "http://x/"),
+    ):
+        ran = run(*command, "--dir", tmp_path)
+        assert ran.code == 3 and "nothing was crawled here yet" in ran.err, ran
+
+
+def test_words_that_are_no_text(crawled: tuple[Path, Web]) -> None:
+    """Bytes of the command line that are no UTF-8 arrive as lone surrogates."""
+    assert run("why", "http://x/\udcff", "--dir", crawled[0]).code == 0
+    assert run("seed", "\udcff", "--dir", crawled[0]).text == "0 queued\nrefused, no http(s) URL: ?\n"
+
+
+def test_a_file_that_is_no_list_of_seeds(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    (tmp_path / "seeds").write_bytes(bytes(range(256)) * 200)
+    ran = run("crawl", "--seeds", tmp_path / "seeds", "--dir", tmp_path / "crawl", "--progress", "none")
+    assert ran.code == 4 and len(ran.err.splitlines()) <= 12, ran
+    assert "seeds are no http(s) URLs" in ran.err.splitlines()[-1]
 
 
 def test_a_directory_of_another_seed_is_refused(crawled: tuple[Path, Web], tmp_path: Path) -> None:

@@ -1,11 +1,12 @@
 """What a crawl makes of the web as it is (`fetch-behaviour.md`), on a real server from end to end."""
 
 import gzip
+import ssl
 from pathlib import Path
 
 import pytest
 
-from tests.end_to_end.web import Asked, Web, crawl, lines, outcomes, page, redirect, run
+from tests.end_to_end.web import Asked, Web, crawl, lines, outcomes, page, redirect, run, tunnels
 
 
 def test_scopes(tmp_path: Path) -> None:
@@ -192,3 +193,21 @@ def test_every_fetch_has_one_outcome(tmp_path: Path, status: int) -> None:
         crawl(tmp_path, web.url())
     expected = {404: "gone", 410: "gone", 403: "client_error", 500: "temporary", 302: "bad_redirect"}
     assert outcomes(tmp_path)["/x"] == expected.get(status, "unexpected_status")
+
+
+def test_https_through_the_tunnel_of_a_proxy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The certificate is that of the site, which the proxy cannot read; pages are stored as ever."""
+    data = Path(__file__).parent.parent / "data" / "fetcher"
+    monkeypatch.setenv("SSL_CERT_FILE", str(data / "authority.pem"))
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(data / "host.test.pem")
+    with (
+        Web({"/": page("/a"), "/a": page(text="a")}, tls=context) as web,
+        tunnels(web.port) as (proxy, asked),
+    ):
+        site = f"https://host.test:{web.port}"
+        crawl(tmp_path, f"{site}/", "--proxy", proxy)
+        assert web.paths("host.test") == ["/", "/a"]
+    assert set(asked) == {f"host.test:{web.port}"}
+    assert outcomes(tmp_path) == {"/": "fetched", "/a": "fetched"}
+    assert run("get", f"{site}/a", "--dir", tmp_path).text == page(text="a")

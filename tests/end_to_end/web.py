@@ -7,6 +7,9 @@ function of the request that returns one of them.
 
 import contextlib
 import io
+import select
+import socket
+import ssl
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -32,9 +35,12 @@ Route = Answer | Callable[[Asked], Answer]
 
 
 class Web:
-    """Serves `routes`: "host/path" or "/path" (any host) -> answer; all else is 404. A context manager."""
+    """Serves `routes`: "host/path" or "/path" (any host) -> answer; all else is 404. A context manager.
 
-    def __init__(self, routes: Mapping[str, Route]) -> None:
+    With `tls` over TLS; `url` gives http all the same.
+    """
+
+    def __init__(self, routes: Mapping[str, Route], tls: ssl.SSLContext | None = None) -> None:
         self.routes = dict(routes)
         self.asked: list[Asked] = []
         web = self
@@ -50,6 +56,8 @@ class Web:
 
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self._server.daemon_threads = True
+        if tls is not None:
+            self._server.socket = tls.wrap_socket(self._server.socket, server_side=True)
         self.port = self._server.server_address[1]
 
     def __enter__(self) -> "Web":
@@ -87,6 +95,44 @@ class Web:
         handler.send_header("Content-Length", str(len(data)))
         handler.end_headers()
         handler.wfile.write(data)
+
+
+class Tunnels(BaseHTTPRequestHandler):
+    """A proxy that knows CONNECT only: every tunnel leads to `port` on loopback, whatever name was asked for."""
+
+    port = 0
+    asked: list[str]
+
+    def do_CONNECT(self) -> None:
+        self.asked.append(self.path)
+        self.send_response(200)
+        self.end_headers()
+        with socket.create_connection(("127.0.0.1", self.port)) as far:
+            ends = {self.connection: far, far: self.connection}
+            while True:
+                for end in select.select(list(ends), [], [])[0]:
+                    data = end.recv(65536)
+                    if not data:
+                        return
+                    ends[end].sendall(data)
+
+    def log_message(self, *_: Any) -> None:
+        pass
+
+
+@contextlib.contextmanager
+def tunnels(port: int) -> Iterator[tuple[str, list[str]]]:
+    """(URL of a CONNECT proxy whose tunnels lead to `port`, what it was asked for)."""
+    asked: list[str] = []
+    handler = type("TunnelsTo", (Tunnels,), {"port": port, "asked": asked})
+    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    server.daemon_threads = True
+    threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
+    try:
+        yield f"http://127.0.0.1:{server.server_address[1]}", asked
+    finally:
+        server.shutdown()
+        server.server_close()
 
 
 def page(*links: str, head: str = "", text: str = "") -> str:

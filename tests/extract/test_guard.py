@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from selectolax.lexbor import LexborHTMLParser
 
 from crawler.config import ExtractConfig
+from crawler.extract import guard
 from crawler.extract.findings import Context
 from crawler.extract.guard import (
     TAGS_HARMLESS,
@@ -170,3 +171,58 @@ def test_what_is_safe_is_quick(seed: int) -> None:
         if judgement is Judgement.STRIP:
             content = without_formatting_attributes(content)
         assert len(LexborHTMLParser(content).css("*")) < 1_000_000
+
+
+_BLANKS = b" \t\n\f\r"
+_QUOTED = {ord('"'): "double quoted", ord("'"): "single quoted"}
+
+
+def _tag_end(content: bytes, begin: int) -> int:
+    """Where the tag that begins at `begin` ends, by the tokenizer of WHATWG HTML 13.2.5.8 to 13.2.5.40."""
+    state, at = "tag name", begin + 1
+    while at < len(content):
+        octet = content[at]
+        blank = octet in _BLANKS
+        if state in ("double quoted", "single quoted"):
+            if _QUOTED.get(octet) == state:
+                state = "after quoted value"
+        elif octet == ord(">"):
+            return at
+        elif state == "before value":
+            if not blank:
+                state = _QUOTED.get(octet, "unquoted")
+        elif state == "unquoted":
+            state = "before name" if blank else state
+        elif state in ("attribute name", "after name") and octet == ord("="):
+            state = "before value"
+        elif octet == ord("/"):
+            state = "before name"
+        elif state == "tag name":
+            state = "before name" if blank else state
+        elif state in ("attribute name", "after name"):
+            state = "after name" if blank else "attribute name"
+        elif not blank:  # before a name, or behind a quoted value; "=" begins a name here
+            state = "attribute name"
+        at += 1
+    return len(content)
+
+
+@settings(max_examples=400)
+@given(
+    st.lists(
+        st.sampled_from(
+            [b"<a", b"<", b">", b"=", b'"', b"'", b" ", b"\n", b"/", b"a", b'="', b"='", b"= '", b"x>y"]
+        ),
+        max_size=60,
+    ).map(b"".join),
+    st.integers(1, 12),
+)
+def test_no_tag_goes_on_behind_a_sure_end(content: bytes, stretch: int) -> None:
+    """Wherever a tag may begin: the attributes to compare lie between two sure ends."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(guard, "_STRETCH_BYTES", stretch)
+        ends = list(guard._sure_ends(content))
+    assert all(content[end : end + 1] == b">" for end in ends[1:])
+    for begin in (match.start() for match in re.finditer(rb"<[A-Za-z]", content)):
+        end = _tag_end(content, begin)
+        assert not [sure for sure in ends if begin < sure < end], (begin, end, ends)

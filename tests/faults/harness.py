@@ -18,8 +18,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from crawler.frontier.queues import PARKED_PREFIX, TODO_PREFIX, decode
 from crawler.storage.faults import POINTS
 from tests.end_to_end.tree_server import url
+from tests.faults.power import cut_power
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 CONCURRENCY = 32
@@ -233,6 +235,64 @@ def run_with_kills(
             kills.append(time.time())
     finish(web, directory, *arguments, module=module)
     return kills
+
+
+def load_seeds_with_kills(folder: Path, count: int, faults: Sequence[str]) -> Counter[int]:
+    """Load `count` seeds, killed at `faults`, always with the same command; how often each is known in the end.
+
+    One URL a host may be asked, and nobody answers there, so nearly all of them end in the park.
+    """
+    listed = folder / "seeds"
+    with listed.open("w") as file:
+        file.writelines(f"http://127.2.0.{n % 100 + 1}:1/page/{n}\n" for n in range(count))
+    flags = settings("--seeds", str(listed), "--pages-per-host", "1", "--patience", "0")
+    for fault in faults:
+        ended = crawl(folder / "crawl", *flags, fault=fault)
+        assert ended.code == -signal.SIGKILL, (fault, ended)
+    ended = crawl(folder / "crawl", *flags)
+    assert ended.code in (0, 4), ended
+    return _known(folder / "crawl" / "p0" / "store")
+
+
+def _known(store: Path) -> Counter[int]:
+    """How often each fingerprint stands in the queues of the store; once if it was only tried."""
+    import plyvel
+
+    with plyvel.DB(str(store)) as db:
+        queued = Counter(
+            decode(key, value).fingerprint
+            for prefix in (TODO_PREFIX, PARKED_PREFIX)
+            for key, value in db.iterator(prefix=prefix)
+        )
+        tried = {int.from_bytes(key[2:], "big") for key in db.iterator(prefix=b"u/", include_value=False)}
+    return queued + Counter(tried - queued.keys())
+
+
+def run_with_power_cuts(
+    web: TreeWeb, directory: Path, faults: Sequence[str], rng: random.Random, *arguments: str, bug: str = ""
+) -> tuple[list[float], int]:
+    """As `run_with_kills`, and after each kill the disk loses what was not synced: see `power.py`.
+
+    Returns the instants, and how many files were not what they had been.
+    """
+    record = directory.with_name("synced")
+    cuts, changed = [], 0
+    for entry in faults:
+        fault, *more = entry.split(" --")
+        flags = [part for flag in more for part in f"--{flag}".split()]
+        ended = crawl(
+            directory,
+            web.seed,
+            *settings(*arguments, *flags),
+            fault=fault,
+            module=("tests.faults.power", str(record), bug),
+        )
+        assert ended.code in (0, -signal.SIGKILL), (entry, ended.err)
+        if ended.code:
+            cuts.append(time.time())
+            changed += cut_power(record, directory, rng)
+    finish(web, directory, *arguments)
+    return cuts, changed
 
 
 def run_with_random_kills(

@@ -2,6 +2,7 @@
 
 page-before-links    a page's record is committed at once, its links a group later
 no-truncation        WARC files are not cut to their committed lengths when they are opened
+links-not-synced     the links log is written, but not synced before the batch that counts on it
 no-room-for-runs     no bug, but a disk that refuses the first three run files
 """
 
@@ -35,6 +36,13 @@ def no_truncation() -> None:
     segments.cut = lambda path, length: 0  # type: ignore[assignment]
 
 
+def links_not_synced() -> None:
+    """Let a group be acknowledged whose links a power cut would lose."""
+    from crawler.due.links_log import LinksLog
+
+    LinksLog.sync = LinksLog.write_out  # type: ignore[method-assign]
+
+
 def no_room_for_runs() -> None:
     """Let the first writes of DUE runs fail."""
     from crawler.due import runs
@@ -55,6 +63,7 @@ def no_room_for_runs() -> None:
 BUGS = {
     "page-before-links": page_before_links,
     "no-truncation": no_truncation,
+    "links-not-synced": links_not_synced,
     "no-room-for-runs": no_room_for_runs,
 }
 

@@ -11,7 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.harness import TreeWeb, judge, run_with_kills, run_with_random_kills
+from tests.faults.harness import (
+    TreeWeb,
+    judge,
+    load_seeds_with_kills,
+    run_with_kills,
+    run_with_power_cuts,
+    run_with_random_kills,
+)
 
 PAGES = 1500
 # Everything often: segments of a few dozen pages, a flush and a merge of runs after few links.
@@ -42,6 +49,35 @@ def test_kills_at_every_step_lose_nothing(tmp_path: Path) -> None:
         found = judge(web, tmp_path / "crawl", kills)
     assert len(kills) == len(FAULTS)
     assert found.flawless, found
+
+
+def test_kills_while_seeds_are_loaded(tmp_path: Path) -> None:
+    """The same command again takes up every seed, once."""
+    faults = ["seeds loading:3", "batch written:8", "flush committed:2", "seeds loading:20"]
+    known = load_seeds_with_kills(tmp_path, 20_000, faults)
+    assert len(known) == 20_000 and set(known.values()) == {1}
+
+
+def test_power_cuts_lose_nothing(tmp_path: Path) -> None:
+    """As above, but each time every file loses what no sync had made safe."""
+    faults = FAULTS[:6] + ["closing:1 --max-pages 40", "flush committed:1", "compaction ran:1"]
+    with TreeWeb(tmp_path, PAGES, "--fanout", "2", hosts=80) as web:
+        cuts, changed = run_with_power_cuts(web, tmp_path / "crawl", faults, random.Random(5), *SMALL)
+        found = judge(web, tmp_path / "crawl", cuts)
+    assert len(cuts) == len(faults) and changed > len(faults)
+    assert found.flawless, found
+
+
+def test_the_judge_sees_a_sync_that_is_missing(tmp_path: Path) -> None:
+    """The crawl is refused, since links that were counted are gone, or it ends without them."""
+    faults = ["batch written:4", "batch written:4"]
+    with TreeWeb(tmp_path, 300, "--fanout", "2") as web:
+        try:
+            run_with_power_cuts(web, tmp_path / "crawl", faults, random.Random(1), bug="links-not-synced")
+        except AssertionError as error:
+            assert "links that wait for the DUE are missing" in str(error) or "checksum" in str(error), error
+        else:
+            assert not judge(web, tmp_path / "crawl").flawless
 
 
 def test_kills_at_random_instants_lose_nothing(tmp_path: Path) -> None:

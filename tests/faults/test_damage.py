@@ -1,5 +1,6 @@
 """A directory at rest: lost and damaged files are found, named, and mended where that loses nothing."""
 
+import errno
 import os
 import shutil
 import subprocess
@@ -9,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from crawler import checking
+from crawler.storage import files
 from tests.faults.harness import ROOT, TreeWeb, crawl, judge, settings
 
 PAGES = 150
@@ -122,6 +125,43 @@ def test_ballast_is_taken_and_freed(site: Site, directory: Path) -> None:
     repaired = command("check", "--dir", directory, "--repair")
     assert repaired.returncode == 0 and "freed 1 MiB of ballast" in repaired.stdout
     assert not ballast.exists()
+
+
+def test_a_store_without_its_manifest_is_rebuilt(site: Site, directory: Path) -> None:
+    """Refused in one line that names the remedy; with it everything is there, and nothing is fetched again."""
+    max(directory.glob("p0/store/MANIFEST-*")).unlink()
+    (directory / "p0" / "store" / "CURRENT").unlink()
+    refused = crawl(directory, site.web.seed, *settings(*SMALL))
+    assert refused.code == 3 and "check --repair" in refused.err and refused.err.count("\n") == 1, refused
+    repaired = command("check", "--dir", directory, "--repair")
+    assert repaired.returncode == 0 and "repaired: store" in repaired.stdout, repaired
+    before = site.web.fetched()
+    assert crawl(directory, site.web.seed, *settings(*SMALL)).code == 0
+    assert site.web.fetched() == before
+    assert command("check", "--dir", directory).returncode == 0
+
+
+def test_repair_writes_nothing_before_the_ballast_is_free(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ballast = directory / "p0" / "ballast"
+    ballast.write_bytes(bytes(1 << 20))
+
+    def write_all(descriptor: int, data: bytes) -> None:
+        if ballast.exists():
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(files, "write_all", write_all)
+    monkeypatch.setattr(checking, "repair", lambda store: "" if not ballast.exists() else "too early")
+    assert checking.repair_before_opening(directory / "p0") == ["freed 1 MiB of ballast"]
+
+
+def test_repair_leaves_a_directory_in_use_alone(directory: Path) -> None:
+    (directory / "p0" / "ballast").write_bytes(b"x")
+    with files.Lock(directory / "p0" / "node.lock", "p0"):
+        repaired = command("check", "--dir", directory, "--repair")
+    assert repaired.returncode == 3 and "in use by" in repaired.stderr, repaired
+    assert (directory / "p0" / "ballast").exists()
 
 
 def newest_log(directory: Path) -> Path:

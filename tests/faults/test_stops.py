@@ -197,3 +197,17 @@ def test_a_clock_that_jumps(
     assert time.monotonic() - begun < 60.0
     found = judge(web, tmp_path / "crawl")
     assert found.flawless and found.refetched == 0, found
+
+
+def test_a_fetch_that_outlasts_the_grace_of_a_stop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is cut off, its host was held until then; the stop is a clean one, and the page comes later."""
+    monkeypatch.setattr(process_module, "STOP_GRACE", 0.05)
+    monkeypatch.setattr(process_module, "WATCH_INTERVAL", 0.05)
+    limits = {"scope": "any", "depth": 1000, "max_time": 0.3}
+    with TreeWeb(tmp_path, 20, "--delay", "2") as web:
+        report = _crawl_here(_config(crawl=limits), web, tmp_path / "crawl")
+        assert (report["stopped_by"], report["conservation"]) == ("max_time", "holds")
+    with TreeWeb(tmp_path, 20, "--port", str(web.port)) as web:
+        finish(web, tmp_path / "crawl")
+        found = judge(web, tmp_path / "crawl")
+    assert found.lost == found.unstored == found.stored_twice == found.torn == 0, found

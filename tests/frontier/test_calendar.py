@@ -1,5 +1,6 @@
 """Back queue and calendar: chains through the host table."""
 
+import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -59,3 +60,36 @@ def test_few_buckets_for_many_hosts() -> None:
         hosts.ready[slot] = 1e9 + slot * 4.3
         calendar.add(slot, hosts.ready[slot], 1e9)
     assert len(calendar._buckets) < 2048 + 1360
+
+
+@given(st.lists(st.floats(-10, 300_000), min_size=1, max_size=40), st.integers(0, 8))
+def test_many_at_once_are_filed_as_one_by_one(waits: list[float], before: int) -> None:
+    """Also behind slots that were there already."""
+    one, many = Calendar(table(len(waits))), Calendar(table(len(waits)))
+    for calendar in (one, many):
+        for slot, wait in enumerate(waits):
+            calendar._hosts.ready[slot] = 1.7e9 + wait
+    for slot in range(len(waits)):
+        one.add(slot, one._hosts.ready[slot], 1.7e9)
+    for slot in range(min(before, len(waits))):
+        many.add(slot, many._hosts.ready[slot], 1.7e9)
+    if before < len(waits):
+        many.add_many(np.arange(before, len(waits)), 1.7e9)
+    assert {start: list(chain) for start, chain in one._buckets.items()} == {
+        start: list(chain) for start, chain in many._buckets.items()
+    }
+    assert sorted(one._starts) == sorted(many._starts) and len(one) == len(many)
+
+
+def test_a_crowd_that_comes_due_at_once_comes_out_in_pieces() -> None:
+    """One call looks at a bounded number; `next_due` says that there is more."""
+    calendar = Calendar(table(10))
+    for slot in range(10):
+        calendar._hosts.ready[slot] = 1e9
+        calendar.add(slot, 1e9, 1e9 - 5)
+    out = []
+    while calendar.next_due() is not None:
+        piece = list(calendar.expire(1e9, 4))
+        assert len(calendar) == 10 - len(out) - len(piece)
+        out += piece
+    assert out == list(range(10)) and calendar._buckets == {}

@@ -791,6 +791,22 @@ def test_instants_keep_their_precision_over_a_restart() -> None:
     assert 7.25 <= later.requests[0].began - crawl.requests[0].ended < 7.35
 
 
+def test_a_request_that_a_stop_cut_off_comes_again_behind_its_gap() -> None:
+    """Ctrl-C with a slow server: the stop gives it some seconds, then it is cut off (an assertion once)."""
+    store = MemoryStore()
+    crawl = Crawl(store=store, answer=lambda errand, now: fetched(errand.url, 60.0))
+    crawl.add([link(f"https://a.org/{n}") for n in range(2)])
+    crawl.run(seconds=5.0)
+    assert [request.outcome for request in crawl.cut_off()] == [Outcome.RESET]
+    batch = store.batch()
+    crawl.frontier.flush(batch, crawl.now)
+    store.write(batch)
+    later = Crawl(store=store, now=crawl.now)
+    assert later.run() == "done"
+    assert later.done == ["https://a.org/0", "https://a.org/1"]
+    judge(crawl.cut_off() + later.requests)
+
+
 def test_domain_budgets_count_what_came_before_a_restart() -> None:
     settings, store = config(crawl={"pages_per_domain": 5}), MemoryStore()
     crawl = Crawl(settings, store=store)

@@ -249,7 +249,7 @@ class FrontierMachine(RuleBasedStateMachine):
         """A clean stop and a start."""
         self._drain()
         batch = self.store.batch()
-        self.frontier.flush(batch)
+        self.frontier.flush(batch, self.now)
         self.store.write(batch)
         self._open(clean=True)
 

@@ -1,0 +1,272 @@
+"""Scale of one process: a synthetic stream of links through CLOCK cache, DUE and frontier, then opened again.
+
+    python scripts/bench/scale.py [--urls 1e7] [--hosts 1e6] [--folder DIR] [--set section.key=value ...]
+
+Every host gets one URL first, the others fall on hosts by a skewed draw (the
+square of a uniform number, so the busiest tenth of the hosts has a third of the
+URLs); one link in five repeats an earlier one. URLs have 77 bytes on average.
+The stages are the process's own and are driven as the process drives them: groups
+of results with their links are committed, synced, and the DUE flushes when it
+wants to. Each phase runs in a process of its own:
+
+    load    CPU a link by step (making the links is not counted), the longest turns of the loop
+    open    after an unclean stop, and after a clean one: seconds
+    pages   CPU of taking and finishing 20,000 pages of hosts that are all outside the front
+
+and says how much memory is resident, and how much of that is not file pages
+(LevelDB maps its tables).
+"""
+
+import argparse
+import random
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+
+from crawler.clock import VirtualClock
+from crawler.config import Config, convert, set_key
+from crawler.records import Fetch, Link, Outcome, Task
+from crawler.stages import Stages
+from crawler.storage.commit import Change
+from crawler.urls.clock_cache import ClockCache
+from crawler.urls.fingerprint import cache_keys
+
+GROUP = 4096  # links of one group: about 60 pages
+REPEATS = 5  # one link in so many was there before
+URL_BYTES = 77
+WORDS = "section/article-title-with-words-and-more-words-and-a-number-behind"
+SEED = bytes(range(16))
+MIX = 0x9E3779B97F4A7C15
+
+
+def hostname(index: int) -> str:
+    return f"www{index % 3}.site-{index // 2:07d}.org"
+
+
+def url(number: int, hosts: int) -> str:
+    """URL number `number` of the stream."""
+    draw = number * MIX & (1 << 64) - 1
+    host = number if number < hosts else int(hosts * (draw / 2.0**64) ** 2)
+    head = f"https://{hostname(host)}/{number:x}/"
+    return (
+        head + WORDS[: max(0, (2 * URL_BYTES - 104) + (draw >> 7) % (2 * (104 - URL_BYTES) + 1) - len(head))]
+    )
+
+
+def numbers(urls: int) -> Iterator[list[int]]:
+    """Groups of URL numbers: all from 0 to `urls`, and repeats of earlier ones."""
+    rng = random.Random(SEED)
+    group: list[int] = []
+    for number in range(urls):
+        group.append(number)
+        if number % (REPEATS - 1) == 0:
+            group.append(rng.randrange(number + 1))
+        if len(group) >= GROUP:
+            yield group
+            group = []
+    yield group
+
+
+def memory() -> str:
+    """Resident memory now and at its peak, and the part that is no file's, in MiB."""
+    fields = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
+    now, anonymous, peak = (int(fields[name].split()[0]) >> 10 for name in ("VmRSS", "RssAnon", "VmHWM"))
+    return f"{now} MiB resident ({anonymous} anonymous), peak {peak}"
+
+
+def settings(assignments: list[str]) -> Config:
+    tree: dict[str, dict[str, object]] = {
+        "crawl": {"scope": "any"},
+        "robots": {"policy": "ignore"},
+        "politeness": {"delay": 0},
+    }
+    for assignment in assignments:
+        path, _, value = assignment.partition("=")
+        set_key(tree, path, value)
+    return convert(tree)
+
+
+def opened(args: argparse.Namespace) -> Stages:
+    return Stages(settings(args.set), args.folder / "p0", SEED, clock=VirtualClock(1e9))
+
+
+class Stopwatch:
+    """CPU seconds of this thread by step, and the longest single stay in each."""
+
+    def __init__(self) -> None:
+        self.total: dict[str, float] = {}
+        self.longest: dict[str, float] = {}
+
+    def __call__(self, step: str, function, *arguments):  # type: ignore[no-untyped-def]
+        begun = time.thread_time()
+        outcome = function(*arguments)
+        took = time.thread_time() - begun
+        self.total[step] = self.total.get(step, 0.0) + took
+        self.longest[step] = max(self.longest.get(step, 0.0), took)
+        return outcome
+
+
+class Loader:
+    """Drives the stages as `Process` does, in one thread."""
+
+    def __init__(self, stages: Stages) -> None:
+        self.stages = stages
+        self.cache = ClockCache(stages.config.cache.bits)
+        self.watch = Stopwatch()
+        self.links = 0
+
+    def take_in(self, urls: list[str]) -> None:
+        """One group of links: cache, pending set, commit; then what the DUE wants."""
+        self.links += len(urls)
+        fingerprints = self.watch("fingerprint", self.stages.fingerprinter.fingerprints, urls)
+        change = self.watch("cache", self._admit, urls, fingerprints)
+        self.commit(change)
+        self.flush(dry=False)
+
+    def _admit(self, urls: list[str], fingerprints: np.ndarray) -> Change:
+        change = Change()
+        missed = np.flatnonzero(np.frombuffer(self.cache.add_many(cache_keys(fingerprints)), np.uint8))
+        fresh = missed[self.stages.due.admit(fingerprints[missed])]
+        values = fingerprints.tolist()
+        change.links = [Link(values[i], urls[i], 1, values[0]) for i in fresh.tolist()]
+        change.count("urls.accepted", len(urls))
+        change.count("urls.cache_hits", len(urls) - len(fresh))
+        return change
+
+    def commit(self, change: Change, step: str = "commit") -> None:
+        point = self.stages.point
+        point.add(change)
+        group = point.take()
+        self.watch(f"{step}: write", point.write, group)
+        self.watch(f"{step}: committed (loop)", point.committed, group)
+
+    def flush(self, *, dry: bool) -> None:
+        stages = self.stages
+        while (plan := stages.flush_begin(dry=dry)) is not None:
+            self.watch("flush: join and read", plan.run)
+            self.commit(self.watch("flush: frontier (loop)", stages.flush_change, plan), "flush")
+            while (merge := stages.due.begin_compaction()) is not None:
+                self.watch("merge", merge.run)
+                self.commit(stages.compaction_change(merge), "merge")
+
+
+def load(args: argparse.Namespace) -> None:
+    print(f"load: before {memory()}")
+    stages = opened(args)
+    loader = Loader(stages)
+    making, length = 0.0, 0
+    wall, begun = time.perf_counter(), time.process_time()
+    stream = numbers(args.urls)
+    while True:
+        t = time.thread_time()
+        urls = [url(number, args.hosts) for number in next(stream, [])]
+        making += time.thread_time() - t
+        if not urls:
+            break
+        length += sum(map(len, urls))
+        loader.take_in(urls)
+        if loader.links // (args.urls // 5) > (loader.links - len(urls)) // (args.urls // 5):
+            cpu = (time.process_time() - begun - making) / loader.links * 1e6
+            print(f"  {loader.links:,} links, {cpu:.1f} us each: {memory()}", flush=True)
+    loader.flush(dry=True)
+    total = time.process_time() - begun - making
+    links = loader.links
+    print(f"{links:,} links of {length / links:.1f} bytes, {stages.due.new:,} URLs, {stages.frontier!r}")
+    for step, seconds in loader.watch.total.items():
+        print(
+            f"  {step:28}{seconds / links * 1e6:8.2f} us a link, longest {loader.watch.longest[step] * 1e3:6.0f} ms"
+        )
+    print(
+        f"  {'with LevelDB own thread':28}{total / links * 1e6:8.2f} us a link; {time.perf_counter() - wall:.0f} s"
+    )
+    print(f"memory {memory()}")
+    if args.pages:
+        pages(stages, args.pages)
+    if not args.clean:
+        sys.stdout.flush()
+        stages.store.close()
+        return
+    stages.close()
+
+
+def disk(path: Path) -> int:
+    return sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
+
+
+def pages(stages: Stages, count: int) -> None:
+    """Take and finish pages of hosts that are all outside the front at first."""
+    store, frontier = stages.store, stages.frontier
+    begun, mine = time.process_time(), time.thread_time()
+    done, now, hosts = 0, 2e9, 0
+    while done < count and (errand := frontier.take(now)) is not None:
+        if errand.task is Task.RESOLVE:
+            hosts += 1
+            frontier.resolved(errand, ["10.0.0.1"], now + 3600, now)
+            continue
+        decision = frontier.settle(errand, Fetch(errand.url, Outcome.FETCHED, status=200), now)
+        batch = store.batch(sync=False)
+        frontier.stage(decision, batch)
+        store.write(batch)
+        frontier.release(decision, now)
+        done += 1
+    mine = (time.thread_time() - mine) / max(1, done) * 1e6
+    total = (time.process_time() - begun) / max(1, done) * 1e6
+    print(f"{done} pages of {hosts} hosts: {mine:.1f} us of CPU each, {total:.1f} with LevelDB's own thread")
+
+
+def reopen(args: argparse.Namespace) -> None:
+    wall, cpu = time.perf_counter(), time.process_time()
+    stages = opened(args)
+    wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
+    print(
+        f"open, {'clean' if args.clean else 'unclean'} before: {wall:.2f} s, CPU {cpu:.2f} s; {stages.frontier!r}"
+    )
+    print(f"memory {memory()}")
+    if args.pages:
+        pages(stages, args.pages)
+        print(f"memory {memory()}")
+    stages.close()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--urls", type=lambda text: int(float(text)), default=1_000_000)
+    parser.add_argument("--hosts", type=lambda text: int(float(text)), default=100_000)
+    parser.add_argument("--folder", type=Path, default=None)
+    parser.add_argument("--set", action="append", default=[], metavar="SECTION.KEY=VALUE")
+    parser.add_argument("--phase", choices=["load", "open"], help=argparse.SUPPRESS)
+    parser.add_argument("--clean", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--pages", type=int, default=0, help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    if args.phase:
+        return load(args) if args.phase == "load" else reopen(args)
+    folder = Path(tempfile.mkdtemp(prefix="scale-", dir=args.folder))
+    again = [
+        sys.executable,
+        __file__,
+        "--urls",
+        str(args.urls),
+        "--hosts",
+        str(args.hosts),
+        "--folder",
+        str(folder),
+    ]
+    again += [word for assignment in args.set for word in ("--set", assignment)]
+    try:
+        for phase in (["load"], ["open"], ["open", "--clean", "--pages", "20000"]):
+            subprocess.run([*again, "--phase", *phase], check=True)
+            print(f"disk: {disk(folder) / args.urls:.1f} bytes a URL", flush=True)
+    finally:
+        shutil.rmtree(folder)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,105 @@
+"""A store whose bookkeeping was lost is refused, with the remedy, and the repair brings everything back."""
+
+import os
+import random
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from crawler.errors import DamageError
+from crawler.storage.kv import LevelStore, repair
+from crawler.storage.manifest import lost_bookkeeping
+
+BATCHES = 40
+
+
+@pytest.fixture
+def model() -> dict[bytes, bytes]:
+    return {}
+
+
+@pytest.fixture
+def path(tmp_path: Path, model: dict[bytes, bytes]) -> Path:
+    """A store with some tables, deleted keys and a log."""
+    store = LevelStore(tmp_path / "store", write_buffer_bytes=1 << 16, table_bytes=1 << 20)
+    rng = random.Random(1)
+    for _ in range(BATCHES):
+        batch = store.batch(sync=True)
+        for _ in range(50):
+            key, value = b"t/%04d" % rng.randrange(1500), rng.randbytes(80)
+            if rng.random() < 0.3:
+                batch.delete(key)
+                model.pop(key, None)
+            else:
+                batch.put(key, value)
+                model[key] = value
+        store.write(batch)
+    store.close()
+    assert len(list((tmp_path / "store").glob("*.ldb"))) > 1
+    return tmp_path / "store"
+
+
+def manifest(path: Path) -> Path:
+    return max(path.glob("MANIFEST-*"))
+
+
+def flip(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 0xFF
+    path.write_bytes(data)
+
+
+DAMAGE: dict[str, Callable[[Path], object]] = {
+    "CURRENT gone": lambda path: (path / "CURRENT").unlink(),
+    "CURRENT empty": lambda path: (path / "CURRENT").write_bytes(b""),
+    "CURRENT garbage": lambda path: (path / "CURRENT").write_bytes(b"\xff\xfeMAN\n"),
+    "manifest gone": lambda path: manifest(path).unlink(),
+    "manifest empty": lambda path: manifest(path).write_bytes(b""),
+    "manifest torn": lambda path: os.truncate(manifest(path), manifest(path).stat().st_size - 20),
+    "manifest halved": lambda path: os.truncate(manifest(path), manifest(path).stat().st_size // 2),
+    "manifest flipped": lambda path: flip(manifest(path)),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_lost_bookkeeping_is_refused_and_repaired(path: Path, model: dict[bytes, bytes], damage: str) -> None:
+    """LevelDB alone opens an empty or an old store for some of these, and deletes the tables."""
+    DAMAGE[damage](path)
+    tables = sorted(path.glob("*.ldb"))
+    with pytest.raises(DamageError, match="crawler check --repair") as caught:
+        LevelStore(path)
+    assert "b'" not in str(caught.value) and sorted(path.glob("*.ldb")) == tables
+    assert "rebuilt" in repair(path)
+    store = LevelStore(path)
+    assert dict(store.scan(b"t/")) == model
+    store.close()
+    assert repair(path) == ""
+
+
+def test_a_sound_store_and_a_crash_in_its_first_moments(path: Path, tmp_path: Path) -> None:
+    assert lost_bookkeeping(path) == ""
+    begun = tmp_path / "begun"
+    begun.mkdir()
+    assert lost_bookkeeping(begun) == ""
+    (begun / "MANIFEST-000001").write_bytes(manifest(path).read_bytes()[:40])
+    assert lost_bookkeeping(begun) == "", "no table and no log: nothing can be lost"
+    LevelStore(begun).close()
+
+
+def test_an_edit_that_a_crash_cut_short_is_no_damage(path: Path, model: dict[bytes, bytes]) -> None:
+    """Its log is still there, so nothing is lost."""
+    with manifest(path).open("ab") as file:
+        file.write(b"\x01\x02\x03\x04\x30\x00\x01half an edit")
+    store = LevelStore(path)
+    assert dict(store.scan(b"t/")) == model
+    store.close()
+
+
+def test_what_repair_cannot_read_is_kept(path: Path) -> None:
+    """A table that is gone cannot come back; the others do."""
+    sorted(path.glob("*.ldb"))[0].unlink()
+    with pytest.raises(DamageError, match="missing files"):
+        LevelStore(path)
+    assert "rebuilt" in repair(path)
+    LevelStore(path).close()

@@ -49,7 +49,12 @@ class Start(msgspec.Struct):
 
 
 def main(argv: list[str]) -> int:
-    """Crawl as the supervisor says; the exit codes are those of `crawler crawl`."""
+    """`work` as a program of its own."""
+    return work(socket.socket(fileno=int(argv[0])))
+
+
+def work(link: socket.socket) -> int:
+    """Crawl as the supervisor at the other end of `link` says; the exit codes are those of `crawler crawl`."""
     import gc
 
     import uvloop
@@ -57,7 +62,7 @@ def main(argv: list[str]) -> int:
     gc.freeze()
     gc.set_threshold(100_000, 20, 50)  # many short-lived objects, few cycles
     try:
-        return uvloop.run(_work(socket.socket(fileno=int(argv[0]))))
+        return uvloop.run(_work(link))
     except CrawlerError as error:
         print(f"crawler: {' '.join(str(error).split())}", file=sys.stderr)
         return error.exit_code
@@ -65,7 +70,10 @@ def main(argv: list[str]) -> int:
 
 async def _work(link: socket.socket) -> int:
     reader, writer = await asyncio.open_connection(sock=link, limit=MESSAGE_BYTES_MAX)
-    start = msgspec.json.decode(await reader.readline(), type=Start)
+    line = await reader.readline()
+    if not line:  # the supervisor has ended before it had anything to do
+        return 0
+    start = msgspec.json.decode(line, type=Start)
     await _Child(start, reader, writer).run()
     return 0
 

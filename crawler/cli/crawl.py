@@ -118,7 +118,9 @@ def _supervise(config: Config, args: argparse.Namespace, seeds: Iterator[str]) -
     from crawler.supervisor import Supervisor
 
     level, json_log = options.log_level(args), args.log_format == "json"
-    return asyncio.run(_watch(Supervisor(config, args.dir, seeds, level=level, json_log=json_log), args))
+    supervisor = Supervisor(config, args.dir, seeds, level=level, json_log=json_log)
+    supervisor.fork()
+    return asyncio.run(_watch(supervisor, args))
 
 
 async def _watch(supervisor: Any, args: argparse.Namespace) -> dict[str, Any]:

@@ -110,7 +110,7 @@ class Network:
     def _remove() -> None:
         """Delete the namespaces, and with them what is in them."""
         for namespace in (*map(space, NAMES), WEB):
-            subprocess.run(["ip", "netns", "del", namespace], capture_output=True)
+            subprocess.run(["ip", "netns", "del", namespace], check=False, capture_output=True)
             shutil.rmtree(Path("/etc/netns") / namespace, ignore_errors=True)
 
 
@@ -259,7 +259,9 @@ def main() -> None:
     )
     parser.add_argument("--pages", type=int, default=16_000)
     parser.add_argument("--faults", type=int, default=15)
-    parser.add_argument("--rate", default="200", help="pages per second, so that the crawl outlasts the faults")
+    parser.add_argument(
+        "--rate", default="200", help="pages per second, so that the crawl outlasts the faults"
+    )
     parser.add_argument("--seed", type=int, default=2, help="of where and when faults and kills happen")
     parser.add_argument("--case", action="append", help="only this row; repeatable")
     parser.add_argument("--folder", type=Path, default=None, help="where the crawls lie meanwhile")

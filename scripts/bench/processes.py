@@ -133,7 +133,7 @@ def crawl(web: Web, folder: Path, processes: int, cpu: str, concurrency: str, *m
     line = [*pin, sys.executable, "-m", "crawler", "crawl", "--dir", str(directory / "crawl"), *flags]
     environ = {**os.environ, "PYTHONPATH": str(ROOT)}
     before, begun = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
-    subprocess.run(line, cwd=ROOT, env=environ, check=True)
+    subprocess.run(line, cwd=ROOT, env=environ, check=True, timeout=600)
     wall, after = time.monotonic() - begun, resource.getrusage(resource.RUSAGE_CHILDREN)
     report = msgspec.json.decode((directory / "crawl" / "report.json").read_bytes())
     shutil.rmtree(directory)
@@ -199,7 +199,9 @@ def main() -> None:
         pages = best.answered.total()
         one = one or (best.cpu / pages * 1e6, (best.cpu - start) / pages * 1e6)
         print(row(n, best, start, one, web))
-    raise SystemExit(0 if all(run.right(web) for each in runs.values() for run in each) else "not as promised")
+    raise SystemExit(
+        0 if all(run.right(web) for each in runs.values() for run in each) else "not as promised"
+    )
 
 
 if __name__ == "__main__":

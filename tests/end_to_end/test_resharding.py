@@ -21,7 +21,13 @@ from tests.end_to_end.test_many_processes import QUICK, command, report_of
 from tests.faults.harness import TreeWeb, crawl, end, settings, start
 
 PAGES = 400
-STEPS = ("reshard built:1", "reshard decided:1", "reshard replaced:1", "reshard renamed:1", "reshard renamed:2")
+STEPS = (
+    "reshard built:1",
+    "reshard decided:1",
+    "reshard replaced:1",
+    "reshard renamed:1",
+    "reshard renamed:2",
+)
 
 
 def stored(directory: Path) -> list[str]:

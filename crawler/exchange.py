@@ -164,7 +164,10 @@ class Exchange:
         self._urgent = False
 
     def committed(self) -> None:
-        """A group is durable: confirm and send what rests on it."""
+        """A group is durable: confirm and send what rests on it, if anything does."""
+        if not (self._outbox.has_news or self._inbox.has_news):
+            return
+        self._outbox.has_news = self._inbox.has_news = False
         self.peers.flush()
         if (plan := self._outbox.compaction()) is not None:
             self._loops.in_background(self._compact(plan))

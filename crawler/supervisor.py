@@ -54,7 +54,10 @@ _LIMITS = ("max_pages", "max_time", "max_bytes", "disk", "signal", "stopped")
 
 
 class Supervisor:
-    """Runs the processes of the crawl in `directory` to their common end."""
+    """Runs the processes of the crawl in `directory` to their common end.
+
+    They say how they get on every `status_interval` seconds; 0 = nobody asks for `status`.
+    """
 
     def __init__(
         self,
@@ -62,6 +65,7 @@ class Supervisor:
         directory: Path,
         seeds: Iterable[str],
         *,
+        status_interval: float = 0.0,
         level: int = logging.WARNING,
         json_log: bool = False,
     ) -> None:
@@ -78,6 +82,7 @@ class Supervisor:
         self._seeds_file = directory / "seeds.run"
         self._refused = 0
         self._run = os.urandom(8).hex()
+        self._status_interval = status_interval
         self._level, self._json_log = level, json_log
         self._children = [_Child(self, name) for name in process_names(config)]
 
@@ -156,6 +161,7 @@ class Supervisor:
             ports=self.ports,
             seeds_file=str(self._seeds_file) if self._seeds_file.stat().st_size else "",
             ended=self.ended,
+            status_interval=self._status_interval,
             level=self._level,
             json_log=self._json_log,
         )

@@ -197,6 +197,8 @@ class Spool:
         """
         change, confirmed = self.wanted, self.confirmed
         previous = self._written
+        if not entries and change is None and confirmed.number <= previous.acked:
+            return False
         if change is not None and change.state.epoch != previous.epoch:
             state = change.state
         else:  # a staged change that is not committed yet may be ahead of what was confirmed

@@ -240,10 +240,6 @@ class Exchange:
             self._work, self._work_at = self._stages.frontier.hosts_with_work(), now
         return self._work
 
-    def status(self) -> dict[str, Any]:
-        """The peers, and the crawl as a whole as this process sees it."""
-        return {"peers": self.peers.status(), "ended": self.ended}
-
 
 def pages_of(counters: Mapping[str, int]) -> int:
     """Fetches that have ended, by the counters of their outcomes."""

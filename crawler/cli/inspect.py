@@ -26,15 +26,17 @@ def _status(argv: list[str]) -> int:
     args = parser.parse_args(argv)
     from crawler.admin import snapshot
 
-    status = snapshot.merge(access.ask(args.dir, {"command": "status", "hosts": args.hosts}))
+    parts = access.ask(args.dir, {"command": "status", "hosts": args.hosts})
+    status = snapshot.merge(parts)
     if args.json:
         _print_json(status)
     else:
-        print(_status_text(status, args.hosts))
+        print(_status_text(status, parts, args.hosts))
     return 0
 
 
-def _status_text(status: dict[str, Any], hosts: int) -> str:
+def _status_text(status: dict[str, Any], parts: list[dict[str, Any]], hosts: int) -> str:
+    """`status` of the whole crawl, each process that has peers, and some hosts."""
     lines = []
     for section in ("pages", "urls", "bytes", "frontier", "due", "splitter"):
         values = status.get(section) or {}
@@ -44,10 +46,26 @@ def _status_text(status: dict[str, Any], hosts: int) -> str:
             values = report.with_share(values)
         shown = ", ".join(f"{name} {_number(value)}" for name, value in values.items())
         lines.append(f"{section + ':':<10}{shown or 'nothing yet'}")
+    lines += [_process_text(part) for part in parts if part.get("peers")]
     for host in status.get("waiting", [])[:hosts]:
         wait = f", ready in {host['wait']:.1f} s" if host["wait"] > 0 else ""
         lines.append(f"host:     {host['host']}: {host['todo']:,} to do, {host['state']}{wait}")
     return "\n".join(lines)
+
+
+def _process_text(part: dict[str, Any]) -> str:
+    """One process: its share of the work, and the peers it cannot reach or has links for."""
+    name, frontier = part["name"], part["frontier"]
+    fetched = part.get("pages", {}).get("fetched", 0)
+    line = (
+        f"{name + ':':<10}fetched {fetched:,}, todo {frontier['todo']:,}, in_flight {frontier['in_flight']:,}"
+    )
+    for peer, state in part["peers"][name].items():
+        if state.get("connected") is False:
+            line += f"; {peer} is not connected ({state['last_ending'] or 'not tried yet'})"
+        if state["outbox_links"]:
+            line += f"; {state['outbox_links']:,} links wait for {peer}"
+    return line
 
 
 def _number(value: Any) -> str:

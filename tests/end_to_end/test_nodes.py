@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.end_to_end.test_many_processes import QUICK, report_of, stored_by
+from tests.end_to_end.test_many_processes import QUICK, command, report_of, stored_by
 from tests.faults.harness import ROOT, Ended, TreeWeb, crawl, end, settings
 
 PAGES = 300
@@ -58,6 +58,9 @@ def test_nodes_share_a_crawl_and_a_late_one_is_waited_for(tmp_path: Path) -> Non
         first = [nodes.start("a", web.seed), nodes.start("b")]
         while not (tmp_path / "a" / "a" / "store").exists() or not (tmp_path / "b" / "b" / "store").exists():
             assert all(node.poll() is None for node in first)
+        while "links wait for c" not in (seen := command(tmp_path / "a", "status").out):
+            assert all(node.poll() is None for node in first)
+        assert "c is not connected (cannot connect to 127.0.0.1:" in seen
         last = nodes.start("c")
         ended = [end(node) for node in [*first, last]]
         assert [each.code for each in ended] == [0, 0, 0], ended

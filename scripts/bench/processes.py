@@ -9,8 +9,9 @@ whose server runs. The server's log is the judge:
 
     recall    pages of the truth that were answered 200
     again     answers 200 beyond a page's first: also what two processes both fetched
-    extra     pages that are not in the truth
+    extra     pages that are not in the truth: a set's knows of <a href> alone, not of frames
 
+Every number of processes must fetch the same pages, each once, and end by itself.
 CPU is that of the whole process tree, user and system, start and end included.
 `marginal` leaves them out: it compares with a crawl of the seeds alone, since a
 process costs the same to start whatever it fetches then. Numbers of processes
@@ -119,9 +120,10 @@ class Run(NamedTuple):
         extra = len(self.answered.keys() - web.truth)
         return f"{recall:8.4f}{again:7}{extra:7}"
 
-    def right(self, web: Web) -> bool:
-        report = self.report
-        whole = self.answered.keys() == web.truth and self.answered.total() == len(web.truth)
+    def right(self, web: Web, first: "Run") -> bool:
+        """Whether all of the truth was fetched, the same as in the `first` run, once each, to the end."""
+        report, pages = self.report, self.answered.keys()
+        whole = web.truth <= pages == first.answered.keys() and self.answered.total() == len(pages)
         return whole and report["stopped_by"] == "done" and report["conservation"] == "holds"
 
 

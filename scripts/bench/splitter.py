@@ -2,8 +2,11 @@
 
 import argparse
 import sys
+from pathlib import Path
 
-from crawler.bench import splitter
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent.parent))
+
+from crawler.bench import splitter  # noqa: E402
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=(splitter.__doc__ or "").split("\n")[0])

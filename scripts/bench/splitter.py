@@ -6,7 +6,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent.parent))
 
-from crawler.bench import splitter  # noqa: E402
+from crawler.bench import splitter
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=(splitter.__doc__ or "").split("\n")[0])

@@ -2,7 +2,7 @@
 
     python scripts/bench/stopped_peer.py [--seconds 60] [--around 20]
 
-A server that takes 0.2 s an answer, 60 hosts, one connection each: so the web,
+A server that takes 0.5 s an answer, 60 hosts, one connection each: so the web,
 not the machine, bounds every process. Two links of three cross between
 processes. A stopped process keeps its connections open and answers nothing,
 which is worse than a dead one. By the server's log: pages a second on the hosts
@@ -28,7 +28,7 @@ sys.path.insert(0, str(ROOT))
 
 from tests.faults.harness import TreeWeb, end, settings, start  # noqa: E402
 
-HOSTS, ANSWER_SECONDS, PROCESSES = 60, 0.2, 3
+HOSTS, ANSWER_SECONDS, PROCESSES = 60, 0.5, 3
 EDGE = 1.0  # seconds at either end of a phase that are not counted
 
 

@@ -22,7 +22,7 @@ from selectolax.lexbor import SelectolaxError
 
 from crawler.config import ExtractConfig
 from crawler.extract.findings import Context
-from crawler.extract.guard import Judgement, judge, strip
+from crawler.extract.guard import Judgement, judge, without_formatting_attributes
 from crawler.extract.links import parse, prepare
 from crawler.extract.scan import scan_utf8
 from crawler.records import Extracted
@@ -73,7 +73,7 @@ def read(job: Job, config: ExtractConfig) -> Extracted:
     judgement = judge(utf8, config)
     if judgement is Judgement.EXCESSIVE:
         return scan_utf8(utf8, encoding, job.page, config)
-    return parse(strip(utf8), encoding, job.page, config)
+    return parse(without_formatting_attributes(utf8), encoding, job.page, config)
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ are kept, WHATWG 13.2.4.3), and no link stands in the attributes of a
 formatting element other than `a`. So pages with many different ones are parsed
 without these attributes (`without_formatting_attributes`), which bounds it.
 
-`judge` looks at every page, already as UTF-8, at some 10 us for 45 kB (more above 1,500 tags or 64 KiB):
+`judge` looks at every page, already as UTF-8, at some 20 us for 45 kB (more above 64 KiB):
 
     SAFE        parse here: what the page can cost is bounded by its tags and separators, in the worst case
                 (18,000 tags, half of them open; 20,000 attributes behind `>` in quoted values) at 0.8 s
@@ -32,14 +32,13 @@ from collections.abc import Iterator
 from enum import Enum
 from itertools import pairwise
 
-import numpy as np
-
 from crawler.config import ExtractConfig
+from crawler.extract.survey import FORMATTING_NAMES, survey
 
-# Up to so many tags nothing costs more than 0.2 s and 100 MB.
-TAGS_HARMLESS = 1500
 # Elements that reopening may create, at 0.42 us and 320 bytes each.
 REOPENED_MAX = 800_000
+# Up to so many tags nothing costs more: half of them open, each of the others reopens all there are so far.
+TAGS_HARMLESS = 2500
 # Distinct attributes take 3.4 bytes each (two-letter names run out at some 4,000).
 ATTRIBUTE_BYTES = 3
 # Up to this size one tag cannot have more attributes than cost 0.8 s.
@@ -52,9 +51,8 @@ _TRIES_MAX = 16  # ends of tags looked at in a row, before going on to the next 
 # Open elements times tags, each of which may have to look at all of them, at 5 ns at worst: 0.8 s.
 STEPS_MAX = 160_000_000
 
-_LESS, _SLASH, _GREATER = b"</>"
+_SLASH = ord("/")
 _TAG_BYTES_MEAN_MIN = 3
-_FORMATTING = rb"b|big|code|em|font|i|nobr|s|small|strike|strong|tt|u"
 _PLAIN_TAG = re.compile(
     rb"""[^\s"'=/<>]+(?:[\s/]+(?:[^\s"'=/<>]+(?:\s*=\s*(?:"[^"]*"|'[^']*'|[^\s"'=<>]+))?)?)*+""", re.DOTALL
 )
@@ -62,7 +60,9 @@ _SPELLING_BYTES = 400  # of a formatting tag; a longer one is not plain
 _EQUAL_OPEN_MAX = 3  # of equal formatting elements, WHATWG 13.2.4.3
 # Formatting elements without attributes that can be open: three of each kind, and one `a`.
 _PLAIN_REOPENED = 3 * 12 + 1
-_FORMATTING_ATTRIBUTES = re.compile(rb"<(" + _FORMATTING + rb")[\t\n\f\r /][^>]*+", re.IGNORECASE)
+_FORMATTING_ATTRIBUTES = re.compile(
+    rb"<(" + b"|".join(FORMATTING_NAMES) + rb")[\t\n\f\r /][^>]*+", re.IGNORECASE
+)
 _TAG = re.compile(rb"</?[a-z][^\t\n\f\r />]*+")
 _START = re.compile(rb"<[A-Za-z]")
 _RAW_TEXT = re.compile(
@@ -70,28 +70,13 @@ _RAW_TEXT = re.compile(
     re.IGNORECASE,
 )
 _ATTRIBUTE = re.compile(rb"""[\s/]*+[^\s/>][^\s/>=]*+(?:\s*+=\s*+(?:"[^"]*+"|'[^']*+'|[^\s>]*+))?+""")
+_BLANKS = re.compile(rb"[\x00-\x20]++")
 _BEFORE_VALUE = frozenset(b"=\t\n\f\r ")
 # Elements that never stay open, or that the next of their kind closes.
 _NOT_NESTING = frozenset(
     b"area base br col embed hr img input link meta param source track wbr "
     b"p li dt dd option optgroup tr td th tbody thead tfoot colgroup rp rt".split()
 )
-
-
-def _formatting_prefixes() -> np.ndarray:
-    """For each two bytes after `<`, as a little-endian number: whether a formatting element may begin so."""
-    table = np.zeros(1 << 16, np.bool_)
-    for name in _FORMATTING.split(b"|"):
-        seconds = name[1:2] or b"\t\n\f\r /"  # `<b>` alone has no attributes
-        for first in (name[0], name[0] & 0xDF):
-            for second in seconds:
-                table[first | second << 8] = True
-                if len(name) > 1:
-                    table[first | (second & 0xDF) << 8] = True
-    return table
-
-
-_MAY_FORMAT = _formatting_prefixes()
 
 
 class Judgement(Enum):
@@ -108,34 +93,23 @@ def judge(content: bytes, config: ExtractConfig) -> Judgement:
     size = len(content)
     if size <= _TAG_BYTES_MEAN_MIN * TAGS_HARMLESS:
         return Judgement.SAFE
-    octets = np.frombuffer(content, np.uint8)
-    begins = octets == _LESS
-    tags = int(np.count_nonzero(begins))
-    short_tags = _ends_tags(content, config.attributes_max * ATTRIBUTE_BYTES // 2)
+    tags, end_tags, formatting = survey(content)
+    short_tags = _ends_tags(content, config.attributes_max * ATTRIBUTE_BYTES)
     if short_tags and tags <= TAGS_HARMLESS and size <= ATTRIBUTES_HARMLESS_BYTES:
         return Judgement.SAFE
-    if not short_tags and _excessive_tag(content, octets, config.attributes_max):
+    if not short_tags and _excessive_tag(content, config.attributes_max):
         return Judgement.EXCESSIVE
-    deep = _may_nest(begins, octets, tags)
-    if (
-        deep
-        and tags - 2 * _end_tags(begins, octets) > config.depth_max
-        and open_elements(content) > config.depth_max
-    ):
+    deep = (
+        tags - end_tags
+    ) * tags > STEPS_MAX  # if no start tag is ever closed: an end tag need not close any
+    if deep and tags - 2 * end_tags > config.depth_max and open_elements(content) > config.depth_max:
         return Judgement.EXCESSIVE
     large = size > config.inline_bytes_max or tags > config.inline_tags_max
-    if deep or large or (size > ATTRIBUTES_HARMLESS_BYTES and _may_compare(content, octets)):
+    if deep or large or (size > ATTRIBUTES_HARMLESS_BYTES and _may_compare(content)):
         return Judgement.APART
-    if not _may_reopen(content, begins, tags):
+    if not _may_reopen(content, tags, formatting):
         return Judgement.SAFE
     return Judgement.STRIP if _PLAIN_REOPENED * tags <= REOPENED_MAX else Judgement.APART
-
-
-def strip(content: bytes) -> bytes:
-    """`content` without the attributes of formatting elements (but `a`), if it has many."""
-    begins = np.frombuffer(content, np.uint8) == _LESS
-    tags = int(np.count_nonzero(begins))
-    return without_formatting_attributes(content) if _may_reopen(content, begins, tags) else content
 
 
 def without_formatting_attributes(content: bytes) -> bytes:
@@ -143,21 +117,20 @@ def without_formatting_attributes(content: bytes) -> bytes:
     return _FORMATTING_ATTRIBUTES.sub(rb"<\1", content)
 
 
-def _may_reopen(content: bytes, begins: np.ndarray, tags: int) -> bool:
+def _may_reopen(content: bytes, tags: int, formatting: list[int]) -> bool:
     """Whether reopening formatting elements might make more than REOPENED_MAX."""
-    if tags <= TAGS_HARMLESS:
+    if tags <= TAGS_HARMLESS or len(formatting) * tags <= REOPENED_MAX:
         return False
-    starts = _formatting_starts(content, begins)
-    return len(starts) * tags > REOPENED_MAX and _different(content, starts) * tags > REOPENED_MAX
+    return _different(content, formatting) * tags > REOPENED_MAX
 
 
-def _different(content: bytes, starts: np.ndarray) -> int:
+def _different(content: bytes, starts: list[int]) -> int:
     """An upper bound of the formatting elements that can be open: three of each spelling.
 
     A spelling that is not plain may go on behind the `>` it seems to end with;
     then any two may differ.
     """
-    spellings = {content[start : start + _SPELLING_BYTES].partition(b">")[0] for start in starts.tolist()}
+    spellings = {content[start : start + _SPELLING_BYTES].partition(b">")[0] for start in starts}
     if max(map(len, spellings)) == _SPELLING_BYTES or not all(map(_PLAIN_TAG.fullmatch, spellings)):
         return len(starts)
     return min(len(starts), _EQUAL_OPEN_MAX * len(spellings))
@@ -198,28 +171,23 @@ def most_attributes(content: bytes, enough: int) -> int:
     return most
 
 
-def _excessive_tag(content: bytes, octets: np.ndarray, enough: int) -> bool:
+def _excessive_tag(content: bytes, enough: int) -> bool:
     """Whether a tag has more than `enough` attributes; text and scripts with few blanks are told at once."""
-    long = _stretches(octets, enough)
+    long = [part for part in content.split(b">") if len(part) > enough]
     return any(_separators(part) > enough for part in long) and most_attributes(content, enough) > enough
 
 
-def _end_tags(begins: np.ndarray, octets: np.ndarray) -> int:
-    """How many tags are end tags."""
-    return int(np.count_nonzero(begins[:-1] & (octets[1:] == _SLASH)))
+def _ends_tags(content: bytes, most: int) -> bool:
+    """Whether there is a `>` at least every `most` bytes, so that no plain tag is longer."""
+    at = 0
+    while len(content) - at >= most:
+        at = content.rfind(b">", at, at + most) + 1
+        if not at:
+            return False
+    return True
 
 
-def _may_nest(begins: np.ndarray, octets: np.ndarray, tags: int) -> bool:
-    """Whether STEPS_MAX might be exceeded if no start tag is ever closed: an end tag need not close any."""
-    return tags * tags > STEPS_MAX and (tags - _end_tags(begins, octets)) * tags > STEPS_MAX
-
-
-def _ends_tags(content: bytes, step: int) -> bool:
-    """Whether every stretch of `step` bytes has a `>`, so that no plain tag is longer than two of them."""
-    return all(content.find(b">", at, at + step) >= 0 for at in range(0, len(content) - step + 1, step))
-
-
-def _may_compare(content: bytes, octets: np.ndarray) -> bool:
+def _may_compare(content: bytes) -> bool:
     """Whether the attributes of tags might have to be compared more than ATTRIBUTE_PAIRS_MAX times.
 
     No tag goes on behind a sure end, so each lies within a stretch between two of them.
@@ -228,7 +196,7 @@ def _may_compare(content: bytes, octets: np.ndarray) -> bool:
     for begin, end in pairwise([*_sure_ends(content), len(content)]):
         most = (end - begin) // ATTRIBUTE_BYTES
         if most > 2 * _STRETCH_BYTES // ATTRIBUTE_BYTES:
-            most = min(most, _separators(octets[begin:end]))
+            most = min(most, _separators(content[begin:end]))
         pairs += most * most
     return pairs > ATTRIBUTE_PAIRS_MAX
 
@@ -256,21 +224,7 @@ def _opens(content: bytes, quote: int) -> bool:
     return quote > 0 and content[quote - 1] in _BEFORE_VALUE
 
 
-def _stretches(octets: np.ndarray, least: int) -> list[np.ndarray]:
-    """The parts between two `>` that are longer than `least` bytes."""
-    bounds = np.concatenate(([0], np.flatnonzero(octets == _GREATER), [len(octets)]))
-    return [octets[bounds[i] : bounds[i + 1]] for i in np.flatnonzero(np.diff(bounds) > least).tolist()]
-
-
-def _separators(octets: np.ndarray) -> int:
-    """An upper bound of the attributes of any tag: ends of blanks, slashes, pairs of quotes."""
-    blank = octets <= 0x20
-    quotes = np.count_nonzero(octets == 0x22) + np.count_nonzero(octets == 0x27)
-    return int(np.count_nonzero(blank[:-1] > blank[1:]) + np.count_nonzero(octets == 0x2F) + quotes // 2)
-
-
-def _formatting_starts(content: bytes, begins: np.ndarray) -> np.ndarray:
-    """Where the names of formatting elements begin, and perhaps some others."""
-    starts = np.flatnonzero(begins[:-2]) + 1
-    pairs = np.ndarray((len(content) - 1,), "<u2", content, strides=(1,))
-    return starts[_MAY_FORMAT[pairs[starts]]]
+def _separators(part: bytes) -> int:
+    """An upper bound of the attributes of any tag: blanks, slashes, pairs of quotes."""
+    quotes = part.count(b'"') + part.count(b"'")
+    return len(_BLANKS.findall(part)) + part.count(b"/") + quotes // 2

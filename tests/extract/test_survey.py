@@ -1,0 +1,45 @@
+"""The counts of a page's tags, against regular expressions and against what it counts by hand."""
+
+import re
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from crawler.extract.survey import _FORMATTING_START, FORMATTING_NAMES, survey
+
+_PIECES = [
+    b"<",
+    b"</",
+    b"<b ",
+    b"<B\n",
+    b"<i/",
+    b"<u>",
+    b"<CODE",
+    b"<str",
+    b"<span ",
+    b"<\xe9 ",
+    b"x",
+    b"\0",
+    b">",
+]
+
+
+def test_counts() -> None:
+    assert survey(b"") == (0, 0, [])
+    assert survey(b"<") == (1, 0, [])
+    assert survey(b"<b") == (1, 0, [])
+    assert survey(b"<p><b x><br></b><Font><!-- </i> --><") == (8, 2, [4, 17])
+
+
+def test_every_formatting_element_is_told() -> None:
+    for name in FORMATTING_NAMES:
+        for spelling in (name, name.upper(), name.title()):
+            assert survey(b"<%b class=x>" % spelling)[2] == [1], spelling
+
+
+@given(st.lists(st.sampled_from(_PIECES), max_size=30).map(b"".join))
+def test_survey_is_what_regular_expressions_find(content: bytes) -> None:
+    tags, end_tags, formatting = survey(content)
+    assert tags == len(re.findall(b"<", content))
+    assert end_tags == len(re.findall(b"</", content))
+    assert formatting == [match.start() + 1 for match in _FORMATTING_START.finditer(content)]

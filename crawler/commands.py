@@ -20,11 +20,21 @@ Commit = Callable[[Change], None]
 
 
 class Commands:
-    """The commands of one process; `commit` makes a change durable in its own time."""
+    """The commands of one process.
 
-    def __init__(self, stages: Stages, commit: Commit) -> None:
+    `commit` makes a change durable in its own time; `peers` says how the other
+    processes are reached, None if this one does not run.
+    """
+
+    def __init__(
+        self,
+        stages: Stages,
+        commit: Commit,
+        peers: Callable[[], Mapping[str, Mapping[str, Any]]] | None = None,
+    ) -> None:
         self._stages = stages
         self._commit = commit
+        self._peers = peers or stages.waiting_for_peers
         self._commands: Mapping[str, Callable[..., Any]] = {
             "status": self.status,
             "why": self.why,
@@ -63,6 +73,7 @@ class Commands:
             frontier=stages.frontier_counts(),
             due=stages.due_counts(),
             splitter=stages.splitter_counts(),
+            peers={stages.name: dict(self._peers())} if stages.topology.peers else {},
             waiting=list(stages.frontier.hosts(now, hosts)),
         )
 

@@ -165,7 +165,10 @@ class Exchange:
         self._urgent = False
 
     def committed(self) -> None:
-        """A group is durable: confirm and send what rests on it."""
+        """A group is durable: confirm and send what rests on it, if anything does."""
+        if not (self._outbox.has_news or self._inbox.has_news):
+            return
+        self._outbox.has_news = self._inbox.has_news = False
         self.peers.flush()
         if (plan := self._outbox.compaction()) is not None:
             self._loops.in_background(self._compact(plan))
@@ -237,10 +240,6 @@ class Exchange:
         if now - self._work_at > _WORK_AGE_MAX:
             self._work, self._work_at = self._stages.frontier.hosts_with_work(), now
         return self._work
-
-    def status(self) -> dict[str, Any]:
-        """The peers, and the crawl as a whole as this process sees it."""
-        return {"peers": self.peers.status(), "ended": self.ended}
 
 
 def pages_of(counters: Mapping[str, int]) -> int:

@@ -59,7 +59,6 @@ class Process:
         self.config = config = stages.config
         self.clock = stages.clock
         self.frontier, self.due, self.point = stages.frontier, stages.due, stages.point
-        self.commands = Commands(stages, self.queue)
         self.started = self.clock.now()
         self.stopped_by = ""
         self.failure: BaseException | None = None
@@ -89,6 +88,8 @@ class Process:
             sink=sink,
         )
         self.exchange = None if member is None else Exchange(stages, member, self._loops())
+        peers = None if self.exchange is None else self.exchange.peers.status
+        self.commands = Commands(stages, self.queue, peers)
 
     def _loops(self) -> Loops:
         """These loops as the exchange with other processes sees them."""

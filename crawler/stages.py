@@ -346,6 +346,13 @@ class Stages:
             "scope_heard": count["splitter.scope_heard"],
         }
 
+    def waiting_for_peers(self) -> dict[str, dict[str, Any]]:
+        """What waits in the outbox, by peer."""
+        spools = {} if self.outbox is None else self.outbox.spools
+        return {
+            peer: {"outbox_links": spool.links, "outbox_bytes": spool.bytes} for peer, spool in spools.items()
+        }
+
     def due_counts(self) -> dict[str, Any]:
         """What the DUE has seen since the crawl began, and its estimate of URLs lost to collisions."""
         due = self.due

@@ -6,9 +6,10 @@
         progress   the children's status, added up; at the end their reports, as one
         stop       a first signal asks all children to stop, a second kills them
 
-A child that dies is started again, waiting longer each time it did not last;
-the links of its hosts wait meanwhile in the outboxes of the others. Exit codes
-2 and 3 (usage, directory) would only come again: then all stop. A child that
+Children begin as forks (`forked.py`), so that what they import is imported once.
+One that dies is started again, as a program of its own, waiting longer each time
+it did not last; the links of its hosts wait meanwhile in the outboxes of the
+others. Exit codes 2 and 3 (usage, directory) would only come again: then all stop. A child that
 stopped by itself for a limit or the disk stops all; one that knows of the end
 of the crawl lets the others find it out. The parent reaps its children, so
 their CPU time counts, and children whose parent is gone stop by themselves.
@@ -34,15 +35,16 @@ from crawler.clock import SystemClock
 from crawler.config import Config
 from crawler.directory import CrawlDirectory
 from crawler.errors import CrawlerError, NoSeedError, StoreError
+from crawler.forked import Forked, can_fork, fork_children
 from crawler.identity import Seeds, check_identity
 from crawler.splitter.crawlwide import merge_reports
 from crawler.storage.files import Lock
 from crawler.topology import check_processes, process_names, topology
-from crawler.worker import MESSAGE_BYTES_MAX, Start
+from crawler.worker import MESSAGE_BYTES_MAX, Start, work
 
 log = logging.getLogger("crawler")
 
-PROGRAM = ("-m", "crawler.worker")  # what a child runs
+PROGRAM = ("-m", "crawler.worker")  # what a child runs that is started again
 RESTARTS_MAX = 10  # of a child that never lasted `LASTED`; then the crawl ends with its exit code
 LASTED = 60.0  # seconds after which a start counts as a success
 RESTART_DELAY, RESTART_DELAY_MAX = 0.2, 30.0
@@ -52,7 +54,10 @@ _LIMITS = ("max_pages", "max_time", "max_bytes", "disk", "signal", "stopped")
 
 
 class Supervisor:
-    """Runs the processes of the crawl in `directory` to their common end."""
+    """Runs the processes of the crawl in `directory` to their common end.
+
+    They say how they get on every `status_interval` seconds; 0 = nobody asks for `status`.
+    """
 
     def __init__(
         self,
@@ -60,6 +65,7 @@ class Supervisor:
         directory: Path,
         seeds: Iterable[str],
         *,
+        status_interval: float = 0.0,
         level: int = logging.WARNING,
         json_log: bool = False,
     ) -> None:
@@ -76,8 +82,19 @@ class Supervisor:
         self._seeds_file = directory / "seeds.run"
         self._refused = 0
         self._run = os.urandom(8).hex()
+        self._status_interval = status_interval
         self._level, self._json_log = level, json_log
         self._children = [_Child(self, name) for name in process_names(config)]
+
+    def fork(self) -> None:
+        """Start all processes, cheaply; only before this process has a loop or threads."""
+        import uvloop  # noqa: F401
+
+        import crawler.api  # noqa: F401  # what the children would import
+
+        if can_fork():
+            for child, forked in zip(self._children, fork_children(work, len(self._children)), strict=True):
+                child.adopt(forked)
 
     async def run(self) -> dict[str, Any]:
         """Crawl to the end and return the report of all processes (also in DIR/report.json).
@@ -144,6 +161,7 @@ class Supervisor:
             ports=self.ports,
             seeds_file=str(self._seeds_file) if self._seeds_file.stat().st_size else "",
             ended=self.ended,
+            status_interval=self._status_interval,
             level=self._level,
             json_log=self._json_log,
         )
@@ -196,9 +214,14 @@ class _Child:
         self.name = name
         self.status: dict[str, Any] = {}
         self.report: dict[str, Any] = {}
-        self._process: asyncio.subprocess.Process | None = None
+        self._process: asyncio.subprocess.Process | Forked | None = None
+        self._waiting: Forked | None = None  # started, not yet told what to do
         self._writer: asyncio.StreamWriter | None = None
         self._failures = 0
+
+    def adopt(self, forked: Forked) -> None:
+        """Take a process that has been started already."""
+        self._process = self._waiting = forked
 
     async def run(self) -> None:
         """Keep the process alive until it ends as it should."""
@@ -230,14 +253,30 @@ class _Child:
 
     async def _run_once(self) -> int:
         """Start the process and wait for its end; its exit code."""
+        process, ours = await self._start()
+        self._process = process
+        reader, self._writer = await asyncio.open_connection(sock=ours, limit=MESSAGE_BYTES_MAX)
+        self._writer.write(msgspec.json.encode(self._supervisor.start_of(self.name)) + b"\n")
+        if self._supervisor.stopped_by:
+            self.tell({"stop": self._supervisor.stopped_by})
+        with contextlib.suppress(ConnectionError):
+            await self._listen(reader)
+        code = await process.wait()
+        self._writer.close()
+        self._writer = None
+        return code
+
+    async def _start(self) -> tuple[asyncio.subprocess.Process | Forked, socket.socket]:
+        """A process that waits for what it is to do, and our end of its socket pair."""
+        if self._waiting is not None:
+            forked, self._waiting = self._waiting, None
+            return forked, forked.link
         ours, theirs = socket.socketpair()
         environ = dict(os.environ)
-        if self._process is not None:
-            environ.pop(
-                "CRAWLER_FAULT", None
-            )  # a fault is for the first start: each further one would end there too
+        if self._process is not None:  # a fault is for the first start: each further one would end there too
+            environ.pop("CRAWLER_FAULT", None)
         with theirs:
-            self._process = await asyncio.create_subprocess_exec(
+            process = await asyncio.create_subprocess_exec(
                 sys.executable,
                 *PROGRAM,
                 str(theirs.fileno()),
@@ -246,16 +285,7 @@ class _Child:
                 env=environ,
                 start_new_session=True,  # signals of a terminal reach the supervisor alone
             )
-        reader, self._writer = await asyncio.open_connection(sock=ours, limit=MESSAGE_BYTES_MAX)
-        self._writer.write(msgspec.json.encode(self._supervisor.start_of(self.name)) + b"\n")
-        if self._supervisor.stopped_by:
-            self.tell({"stop": self._supervisor.stopped_by})
-        with contextlib.suppress(ConnectionError):
-            await self._listen(reader)
-        code = await self._process.wait()
-        self._writer.close()
-        self._writer = None
-        return code
+        return process, ours
 
     async def _listen(self, reader: asyncio.StreamReader) -> None:
         while line := await reader.readline():

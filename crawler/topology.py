@@ -79,8 +79,8 @@ def check_processes(config: Config, directory: CrawlDirectory) -> None:
     Raises:
         UsageError: the number or the names of its processes would change.
     """
-    if not directory.process_names():
-        return
+    if not directory.process_names() or not directory.config_file.exists():
+        return  # new, or a folder that was moved here from the directory of a reshard: its store keeps the table
     held, names = process_names(convert(directory.saved_config())), process_names(config)
     if held != names:
         raise UsageError(

@@ -6,7 +6,7 @@ FD is one end of a socket pair. The supervisor writes one JSON object a line:
 first `Start`, then {"addresses": {name: port}} whenever ports become known,
 {"ended": true} when one process has found out that the crawl has ended, {"stop":
 reason}; the end of the stream means that the supervisor is gone. The child
-writes {"port": n}, {"status": ...} every `STATUS_INTERVAL`, and at last
+writes {"port": n}, {"status": ...} as often as it was asked to, and at last
 {"report": ...}.
 """
 
@@ -28,13 +28,16 @@ from crawler.exchange import Member
 from crawler.identity import SEEDS_AT_ONCE
 from crawler.storage.commit import Change
 
-STATUS_INTERVAL = 0.5  # seconds between two words on progress
 MESSAGE_BYTES_MAX = 64 << 20
 LOOPBACK = "127.0.0.1"
 
 
 class Start(msgspec.Struct):
-    """What a child is told first. `seeds_file` holds canonical seeds of this run, one a line; "" = none."""
+    """What a child is told first.
+
+    `seeds_file` holds canonical seeds of this run, one a line; "" = none.
+    `status_interval` is in seconds; 0 = nobody looks.
+    """
 
     config: dict[str, Any]
     directory: str
@@ -44,12 +47,18 @@ class Start(msgspec.Struct):
     ports: dict[str, int]
     seeds_file: str = ""
     ended: bool = False
+    status_interval: float = 0.0
     level: int = logging.WARNING
     json_log: bool = False
 
 
 def main(argv: list[str]) -> int:
-    """Crawl as the supervisor says; the exit codes are those of `crawler crawl`."""
+    """`work` as a program of its own."""
+    return work(socket.socket(fileno=int(argv[0])))
+
+
+def work(link: socket.socket) -> int:
+    """Crawl as the supervisor at the other end of `link` says; the exit codes are those of `crawler crawl`."""
     import gc
 
     import uvloop
@@ -57,7 +66,7 @@ def main(argv: list[str]) -> int:
     gc.freeze()
     gc.set_threshold(100_000, 20, 50)  # many short-lived objects, few cycles
     try:
-        return uvloop.run(_work(socket.socket(fileno=int(argv[0]))))
+        return uvloop.run(_work(link))
     except CrawlerError as error:
         print(f"crawler: {' '.join(str(error).split())}", file=sys.stderr)
         return error.exit_code
@@ -65,7 +74,10 @@ def main(argv: list[str]) -> int:
 
 async def _work(link: socket.socket) -> int:
     reader, writer = await asyncio.open_connection(sock=link, limit=MESSAGE_BYTES_MAX)
-    start = msgspec.json.decode(await reader.readline(), type=Start)
+    line = await reader.readline()
+    if not line:  # the supervisor has ended before it had anything to do
+        return 0
+    start = msgspec.json.decode(line, type=Start)
     await _Child(start, reader, writer).run()
     return 0
 
@@ -132,11 +144,11 @@ class _Child:
         crawl.stop("supervisor gone")
 
     async def _tell(self, crawl: Any) -> None:
-        """Say how it goes."""
-        while True:
+        """Say how it goes, if anybody looks."""
+        while interval := self._start.status_interval:
             self._say({"status": crawl.status()})
             await self._writer.drain()
-            await asyncio.sleep(STATUS_INTERVAL)
+            await asyncio.sleep(interval)
 
 
 def _addresses(start: Start) -> dict[str, tuple[str, int]]:

@@ -20,6 +20,7 @@ SHELL = {
     "reader.py",
     "exchange.py",
     "supervisor.py",
+    "forked.py",
     "worker.py",
     "clock.py",
     "api.py",

@@ -18,12 +18,17 @@ def rates(before: Mapping[str, int], after: Mapping[str, int], seconds: float) -
 
 
 def merge(parts: list[Mapping[str, Any]]) -> dict[str, Any]:
-    """Add up mappings of the same shape: numbers are summed, lists joined, other values taken from the first."""
+    """Add up mappings of the same shape: numbers are summed, lists joined, other values taken from the first.
+
+    Of the instant `now` the latest counts.
+    """
     merged: dict[str, Any] = {}
     for part in parts:
         for name, value in part.items():
             if isinstance(value, Mapping):
                 merged[name] = merge([merged.get(name, {}), value])
+            elif name == "now":
+                merged[name] = max(merged.get(name, value), value)
             elif isinstance(value, int | float) and not isinstance(value, bool):
                 merged[name] = merged.get(name, 0) + value
             elif isinstance(value, list):

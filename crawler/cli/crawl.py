@@ -118,10 +118,24 @@ def _run_one(
 
 
 def _supervise(config: Config, args: argparse.Namespace, seeds: Iterator[str]) -> dict[str, Any]:
+    from crawler.cli.progress import LIVE_INTERVAL
     from crawler.supervisor import Supervisor
 
-    level, json_log = options.log_level(args), args.log_format == "json"
-    return asyncio.run(_watch(Supervisor(config, args.dir, seeds, level=level, json_log=json_log), args))
+    supervisor = Supervisor(
+        config,
+        args.dir,
+        seeds,
+        status_interval=LIVE_INTERVAL if _progress(args) != "none" else 0.0,
+        level=options.log_level(args),
+        json_log=args.log_format == "json",
+    )
+    supervisor.fork()
+    return asyncio.run(_watch(supervisor, args))
+
+
+def _progress(args: argparse.Namespace) -> str:
+    """How progress is shown."""
+    return "none" if args.quiet else args.progress
 
 
 async def _watch(supervisor: Any, args: argparse.Namespace) -> dict[str, Any]:
@@ -130,7 +144,7 @@ async def _watch(supervisor: Any, args: argparse.Namespace) -> dict[str, Any]:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, _Stopper(supervisor, args.dir))
-    shown = asyncio.create_task(show(supervisor, "none" if args.quiet else args.progress))
+    shown = asyncio.create_task(show(supervisor, _progress(args)))
     try:
         return await supervisor.run()
     finally:
@@ -148,7 +162,7 @@ async def _crawl(
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, _Stopper(crawl, args.dir))
-        shown = asyncio.create_task(show(crawl, "none" if args.quiet else args.progress))
+        shown = asyncio.create_task(show(crawl, _progress(args)))
         try:
             return await crawl.run()
         finally:

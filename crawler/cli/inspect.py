@@ -30,11 +30,13 @@ def _status(argv: list[str]) -> int:
     args = parser.parse_args(argv)
     from crawler.admin import snapshot
 
-    status = snapshot.merge(access.ask(args.dir, {"command": "status", "hosts": args.hosts}))
+    parts = access.ask(args.dir, {"command": "status", "hosts": args.hosts})
+    status = snapshot.merge(parts)
     if args.json:
         _print_json(status)
     else:
         lines = _every_number(status) if args.verbose else _summary(status)
+        lines += [_process_text(part) for part in parts if part.get("peers")]
         print("\n".join(lines + _host_lines(status, args.hosts)))
     return 0
 
@@ -88,6 +90,21 @@ def _host_lines(status: dict[str, Any], hosts: int) -> list[str]:
         wait = f", ready in {host['wait']:.1f} s" if host["wait"] > 0 else ""
         lines.append(f"  {host['host']}: {host['todo']:,} to do, {host['state']}{wait}")
     return lines
+
+
+def _process_text(part: dict[str, Any]) -> str:
+    """One process: its share of the work, and the peers it cannot reach or has links for."""
+    name, frontier = part["name"], part["frontier"]
+    fetched = part.get("pages", {}).get("fetched", 0)
+    line = (
+        f"{name + ':':<10}fetched {fetched:,}, todo {frontier['todo']:,}, in_flight {frontier['in_flight']:,}"
+    )
+    for peer, state in part["peers"][name].items():
+        if state.get("connected") is False:
+            line += f"; {peer} is not connected ({state['last_ending'] or 'not tried yet'})"
+        if state["outbox_links"]:
+            line += f"; {state['outbox_links']:,} links wait for {peer}"
+    return line
 
 
 def _number(value: Any) -> str:

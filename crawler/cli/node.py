@@ -107,7 +107,9 @@ def _member(config: Config, directory: CrawlDirectory) -> Any:
     splitter = config.splitter
     secret = read_secret(Path(splitter.secret_file)) if splitter.secret_file else b""
     listen_address(splitter, secret)
-    directory.create(fingerprint_seed(secret) if secret else b"")
+    # A crawl that `crawler crawl` began keeps the seed it has, if the configuration names that crawl.
+    grown = directory.exists() and splitter.crawl == directory.crawl_id()
+    directory.create(fingerprint_seed(secret) if secret and not grown else b"")
     addresses = parse_peers(splitter.peers)
     addresses.pop(splitter.name)
     name = splitter.crawl or (crawl_name(secret) if secret else directory.crawl_id())

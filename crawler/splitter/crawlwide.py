@@ -210,6 +210,8 @@ class CrawlWide:
     @property
     def limit_reached(self) -> str:
         """The limit that the crawl as a whole has reached: "max_pages", "max_bytes" or ""."""
+        if not (self.pages_max or self.bytes_max):
+            return ""
         total = self.total()
         if self.pages_max and total.pages >= self.pages_max:
             return "max_pages"

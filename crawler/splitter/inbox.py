@@ -93,6 +93,9 @@ class Inbox:
         self._me = partition.index(me)
         self._queue_bytes_max = 2 * max(config.window_bytes, config.frame_bytes_max)
         self._sources = {peer: _Source(_load(store, peer)) for peer in peers}
+        self.has_news = (
+            True  # a commit has made entries durable; the caller clears it when it has told the peers
+        )
         self._queue: deque[Received] = deque()
         self._writing: list[Received] = []  # writer thread, between write and stage
         self._staged: deque[list[Received]] = deque()
@@ -175,7 +178,9 @@ class Inbox:
 
     def committed(self) -> None:
         """The oldest staged group is durable: peers may be told (loop)."""
-        for received in self._staged.popleft():
+        group = self._staged.popleft()
+        self.has_news = self.has_news or bool(group)
+        for received in group:
             source = self._sources[received.peer]
             source.queued -= 1
             source.queued_bytes -= received.bytes

@@ -72,6 +72,7 @@ class Outbox:
         self._encoded: dict[str, list[tuple[bytes, int]]] = {}  # writer thread, between write and stage
         self._staged: deque[list[Spool]] = deque()
         self.spools: dict[str, Spool] = {}
+        self.has_news = True  # a commit has changed a queue; the caller clears it when it has told the peers
         self._open(sorted(peers), clean)
 
     def _open(self, peers: Sequence[str], clean: bool) -> None:
@@ -117,8 +118,10 @@ class Outbox:
 
     def committed(self) -> None:
         """The oldest staged group is durable: its entries may be sent (loop)."""
-        for spool in self._staged.popleft():
+        changed = self._staged.popleft()
+        for spool in changed:
             spool.apply_group()
+        self.has_news = self.has_news or bool(changed)
 
     @property
     def urgent(self) -> bool:

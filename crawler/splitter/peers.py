@@ -142,6 +142,7 @@ class _Connection(asyncio.Protocol):
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0.0
         self._closing = False
+        self._going_on = False  # another `pump` is on its way
 
     # -- asyncio ----------------------------------------------------------------------------------
 
@@ -186,6 +187,9 @@ class _Connection(asyncio.Protocol):
             if self.session.ending is not None:
                 self._close(transport)
                 return
+            if self.session.more and not self._going_on:
+                self._going_on = True
+                asyncio.get_running_loop().call_soon(self._go_on)
         except (RuntimeError, OSError) as error:
             self.session.connection_lost(str(error))
             transport.abort()
@@ -205,6 +209,11 @@ class _Connection(asyncio.Protocol):
         if self._timer is not None:
             self._timer.cancel()
         self._timer = asyncio.get_running_loop().call_later(self._peers.linger, transport.abort)
+
+    def _go_on(self) -> None:
+        """Send the next frame, now that others had their turn."""
+        self._going_on = False
+        self.pump()
 
     def pump(self) -> None:
         """A commit may have left something to send."""

@@ -58,7 +58,7 @@ from crawler.splitter.wire import (
 )
 from crawler.storage.faults import reach
 
-_BATCH_BYTES = 64 << 10  # of entries in one frame: a few, so that frames cost little and none is long
+_FRAME_BYTES = 64 << 10  # of entries in one frame: a few, so that frames cost little and none is long
 
 
 class State(StrEnum):
@@ -154,6 +154,7 @@ class _Session:
         self._out = bytearray()
         self._heard_at = now
         self._told_at = now  # when counters were last sent
+        self.more = False  # `pump` again once what there is has been sent
         self.step = ""  # what the bytes to send begin or end, as a fault point of `storage.faults`
         self._deadline = now + common.config.handshake_timeout  # of the handshake; infinity after it
 
@@ -337,19 +338,19 @@ class Dialler(_Session):
         self._spool.resync(message.accepted)
 
     def pump(self, now: float) -> None:
-        """Fill the window with entries."""
+        """Send a frame of entries if the window has room; `more` says that there may be another.
+
+        One at a time, so that the owner commits the first while the next are
+        read, and a long queue does not hold up what else the process does.
+        """
         if self.state is not State.STREAMING:
             return
-        limit = min(_BATCH_BYTES, self.common.config.frame_bytes_max // 2)
-        first, entries = self._spool.take_unsent()
-        while entries:
-            count, size = 1, len(entries[0])
-            while count < len(entries) and size + len(entries[count]) <= limit:
-                size += len(entries[count])
-                count += 1
-            self._send(Entries(first, entries[:count]))
+        limit = min(_FRAME_BYTES, self.common.config.frame_bytes_max // 2)
+        first, entries = self._spool.take_unsent(limit)
+        self.more = bool(entries)
+        if entries:
+            self._send(Entries(first, entries))
             self.step = "entries sent"
-            first, entries = first + count, entries[count:]
 
     def _ended(self) -> None:
         if self._spool.connected:

@@ -197,6 +197,8 @@ class Spool:
         """
         change, confirmed = self.wanted, self.confirmed
         previous = self._written
+        if not entries and change is None and confirmed.number <= previous.acked:
+            return False
         if change is not None and change.state.epoch != previous.epoch:
             state = change.state
         else:  # a staged change that is not committed yet may be ahead of what was confirmed
@@ -280,15 +282,21 @@ class Spool:
         self.wanted = _Change(state, bytes_saved)
         return True
 
-    def take_unsent(self) -> tuple[int, list[bytes]]:
+    def take_unsent(self, bytes_max: int = 1 << 62) -> tuple[int, list[bytes]]:
         """(sequence number of the first, entries) that the window has room for; they are in flight now.
+
+        At most `bytes_max` of them, or one entry.
 
         Raises:
             DamageError: a stored entry is not what was written.
         """
-        first, taken = self.sent + 1 - self.state.base, []
+        first, taken_bytes = self.sent + 1 - self.state.base, 0
+        taken: list[bytes] = []
         while self.connected and self.sent < self.committed:
             entry = self._recent[0] if self._recent else self._read(self.sent + 1)
+            taken_bytes += len(entry)
+            if taken and taken_bytes > bytes_max:
+                break
             if self.in_flight_bytes and self.in_flight_bytes + len(entry) > self._window_bytes:
                 break
             if self._recent:

@@ -2,6 +2,9 @@
 
 import argparse
 import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent.parent))
 
 from crawler.bench import splitter
 

@@ -1,6 +1,7 @@
 """`crawler node`: processes with a directory each, as on machines of their own, and what they agree on."""
 
 import os
+import shutil
 import socket
 import subprocess
 import sys
@@ -12,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.end_to_end.test_many_processes import QUICK, report_of, stored_by
+from tests.end_to_end.test_many_processes import QUICK, command, report_of, stored_by
 from tests.faults.harness import ROOT, Ended, TreeWeb, crawl, end, settings
 
 PAGES = 300
@@ -58,6 +59,9 @@ def test_nodes_share_a_crawl_and_a_late_one_is_waited_for(tmp_path: Path) -> Non
         first = [nodes.start("a", web.seed), nodes.start("b")]
         while not (tmp_path / "a" / "a" / "store").exists() or not (tmp_path / "b" / "b" / "store").exists():
             assert all(node.poll() is None for node in first)
+        while "links wait for c" not in (seen := command(tmp_path / "a", "status").out):
+            assert all(node.poll() is None for node in first)
+        assert "c is not connected (cannot connect to 127.0.0.1:" in seen
         last = nodes.start("c")
         ended = [end(node) for node in [*first, last]]
         assert [each.code for each in ended] == [0, 0, 0], ended
@@ -103,6 +107,32 @@ def test_wrong_settings_are_refused_in_one_line(
 ) -> None:
     ended = run(Nodes(tmp_path, "ab"), "a", *arguments)
     assert ended.code == 2 and words in ended.err and ended.err.count("\n") == 1, ended
+
+
+def test_a_crawl_that_one_process_began_goes_on_as_nodes(tmp_path: Path) -> None:
+    """One machine to two: reshard, move a folder with seed and table, name the crawl; nothing is fetched again."""
+    nodes = Nodes(tmp_path, "ab")
+    begun = tmp_path / "a"
+    table = tmp_path / "table.json"
+    table.write_text('{"epoch": 2, "ranges": [["a", 0, 32768], ["b", 32768, 65536]]}')
+    with TreeWeb(tmp_path, PAGES, "--fanout", "3") as web:
+        assert crawl(begun, web.seed, *settings("--max-pages", "100")).code == 0
+        peers = 'splitter.peers=["a=127.0.0.1:1", "b=127.0.0.1:2"]'  # flags say where they are, later
+        resharded = command(begun, "reshard", "--to", str(table), "--set", peers)
+        assert resharded.code == 0, resharded
+        moved = tmp_path / "b"
+        moved.mkdir()
+        (begun / "b").rename(moved / "b")
+        for name in ("seed", "buckets.json"):
+            shutil.copy(begun / name, moved / name)
+        named = f"splitter.crawl={report_of(begun)['crawl_id']}"
+        flags = ("--set", "crawl.processes=1", "--set", named)
+        refused = run(nodes, "a", "--set", "crawl.processes=1")
+        assert refused.code == 3 and "another secret" in refused.err, "the crawl must be named"
+        ended = [end(node) for node in [nodes.start("a", *flags), nodes.start("b", *flags)]]
+        assert [each.code for each in ended] == [0, 0], ended
+        assert len(web.fetched()) == web.fetched().total() == PAGES
+    assert all(report_of(tmp_path / name)["stopped_by"] == "done" for name in "ab")
 
 
 class _Moved(BaseHTTPRequestHandler):

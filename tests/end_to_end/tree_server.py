@@ -25,8 +25,8 @@ from collections import defaultdict, deque
 
 
 def address(host: int) -> str:
-    """The address of host number `host`."""
-    return f"127.1.{host // 250}.{host % 250 + 1}"
+    """The address of host number `host`; TREE_NET names another network than 127.1."""
+    return f"{os.environ.get('TREE_NET', '127.1')}.{host // 250}.{host % 250 + 1}"
 
 
 def url(page: int, hosts: int, port: int) -> str:

@@ -56,15 +56,19 @@ class Judgement(NamedTuple):
 class TreeWeb:
     """The server of `tree_server.py` as a child process; use as a context manager."""
 
-    def __init__(self, folder: Path, pages: int, *options: str, hosts: int = 20) -> None:
+    def __init__(
+        self, folder: Path, pages: int, *options: str, hosts: int = 20, inside: Sequence[str] = ()
+    ) -> None:
+        """`inside` comes before the command: what lets it run elsewhere, as in a network namespace."""
         self.pages = pages
+        self._inside = inside
         self.log = folder / "server.log"
         self._hosts = hosts
         self._options = ("--pages", str(pages), "--hosts", str(hosts), "--log", str(self.log), *options)
 
     def __enter__(self) -> "TreeWeb":
         self._server = subprocess.Popen(
-            [sys.executable, "-m", "tests.end_to_end.tree_server", *self._options],
+            [*self._inside, sys.executable, "-m", "tests.end_to_end.tree_server", *self._options],
             cwd=ROOT,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,

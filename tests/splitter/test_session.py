@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Callable
+from itertools import pairwise
 from types import SimpleNamespace
 
 import msgspec
@@ -116,6 +117,28 @@ def test_links_flow_and_only_what_is_durable_is_confirmed() -> None:
     assert one.outbox.links == 0
     one.outbox._check()
     other.inbox._check()
+
+
+def test_a_long_queue_leaves_a_frame_at_a_time_until_the_window_is_full(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The owner commits the first entries while the next are read."""
+    monkeypatch.setattr("crawler.splitter.session._FRAME_BYTES", 700)
+    one, other, ends = streaming()
+    spool = one.outbox.spools["p1"]
+    commit(one, [("p1", links_for("p1", 60))])
+    in_flight = []
+    ends.dialler.more = True
+    while ends.dialler.more:
+        ends.dialler.pump(0.0)
+        in_flight.append(spool.in_flight_bytes)
+        ends.listener.receive(ends.dialler.data_to_send(), 0.0)
+    steps = [after - before for before, after in pairwise([0, *in_flight])]
+    assert len(steps) > 3 and steps[-1] == 0
+    assert all(0 < step <= 700 for step in steps[:-1])
+    assert in_flight[-1] <= CONFIG.window_bytes < spool.bytes
+    assert sum(len(entry.links) for entry in commit(other)) < 60
+    spool._check()
 
 
 def test_heartbeats_carry_counters_both_ways() -> None:

@@ -1,0 +1,290 @@
+"""Three nodes in network namespaces, a fault between them and a kill -9 during each: nothing may be lost.
+
+    python scripts/bench/partitions.py [--pages 16000] [--faults 15] [--case ROW ...] [-v]
+
+Needs root, iproute2 and nftables. A namespace of its own holds the web, a tree
+where every URL has one in-link, and two bridges; each node has a namespace
+with two cables: one to the web, one to the other nodes, which it finds by name
+(/etc/netns). The faults hit the second, in turn:
+
+    cut      the node's interface is down
+    pulled   its end at the switch is down: it sends into nothing
+    one-way  a peer's packets do not reach it, its own reach the peer
+    loss     30 % of what it receives is dropped
+    reset    its connections to peers are reset, again and again
+
+During each, a random node is killed at a random instant and started again. The
+server's log and the WARC files are compared with the truth. Rows:
+
+    as shipped           nothing lost, nothing stored twice, a kill costs what was in flight
+    ack-before-commit    planted bugs (tests/faults/planted_exchange.py): these must lose pages
+    outbox-in-memory
+
+All traffic stays in the namespaces (198.18.0.0/15, for benchmarks: RFC 2544),
+which go away at the end, also after ^C or SIGTERM.
+"""
+
+import argparse
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+sys.path.insert(0, str(ROOT))
+os.environ["TREE_NET"] = "198.18"
+
+from tests.faults.harness import CONCURRENCY, Judgement, TreeWeb, judge, settings  # noqa: E402
+
+NAMES = ("a", "b", "c")
+WEB = "crawl-web"
+HOSTS = 40
+PORT = 7077
+FAULT_SECONDS, HEAL_SECONDS = 2.5, 1.0
+END_SECONDS_MAX = 120  # for the crawl to end after the last fault
+PLANTED = ("ack-before-commit", "outbox-in-memory")
+
+
+def ip(*words: str) -> None:
+    subprocess.run(["ip", *words], check=True, capture_output=True)
+
+
+def space(name: str) -> str:
+    return f"crawl-{name}"
+
+
+def inside(namespace: str, *words: str) -> list[str]:
+    """The command line of `words` in a namespace."""
+    return ["ip", "netns", "exec", namespace, *words]
+
+
+def run_inside(namespace: str, *words: str, check: bool = True) -> None:
+    subprocess.run(inside(namespace, *words), check=check, capture_output=True)
+
+
+def node_address(name: str) -> str:
+    return f"198.19.0.{NAMES.index(name) + 1}"
+
+
+class Network:
+    """Namespaces, bridges and cables; use as a context manager."""
+
+    def __enter__(self) -> "Network":
+        self._remove()
+        ip("netns", "add", WEB)
+        for bridge in ("web", "switch"):
+            ip("-n", WEB, "link", "add", "name", bridge, "type", "bridge")
+            ip("-n", WEB, "link", "set", bridge, "up")
+        for number in range(HOSTS):
+            ip("-n", WEB, "addr", "add", f"198.18.0.{number + 1}/16", "dev", "web")
+        peers = "".join(f"{node_address(name)} {name}.crawl\n" for name in NAMES)
+        for number, name in enumerate(NAMES, 1):
+            folder = Path("/etc/netns") / space(name)
+            folder.mkdir(parents=True)
+            (folder / "hosts").write_text("127.0.0.1 localhost\n" + peers)
+            ip("netns", "add", space(name))
+            ip("-n", space(name), "link", "set", "lo", "up")
+            self._plug(name, "web", f"198.18.254.{number}/16")
+            self._plug(name, "switch", f"{node_address(name)}/24")
+        return self
+
+    @staticmethod
+    def _plug(name: str, bridge: str, address: str) -> None:
+        """Lay a cable: interface `bridge` of the node, interface <bridge>-<name> of the bridge."""
+        cable = ("link", "add", f"{bridge}-{name}", "type", "veth", "peer", "name", bridge)
+        ip("-n", WEB, *cable, "netns", space(name))
+        ip("-n", WEB, "link", "set", f"{bridge}-{name}", "master", bridge, "up")
+        ip("-n", space(name), "addr", "add", address, "dev", bridge)
+        ip("-n", space(name), "link", "set", bridge, "up")
+
+    def __exit__(self, *_: object) -> None:
+        self._remove()
+
+    @staticmethod
+    def _remove() -> None:
+        """Delete the namespaces, and with them what is in them."""
+        for namespace in (*map(space, NAMES), WEB):
+            subprocess.run(["ip", "netns", "del", namespace], check=False, capture_output=True)
+            shutil.rmtree(Path("/etc/netns") / namespace, ignore_errors=True)
+
+
+# -- faults: each begins, lasts while `wait` is called, and is healed -------------------------------
+
+Wait = Callable[[float], None]
+
+
+def cut(name: str, _peer: str, wait: Wait) -> None:
+    ip("-n", space(name), "link", "set", "switch", "down")
+    wait(FAULT_SECONDS)
+    ip("-n", space(name), "link", "set", "switch", "up")
+
+
+def pulled(name: str, _peer: str, wait: Wait) -> None:
+    ip("-n", WEB, "link", "set", f"switch-{name}", "down")
+    wait(FAULT_SECONDS)
+    ip("-n", WEB, "link", "set", f"switch-{name}", "up")
+
+
+def filtered(name: str, rule: str, wait: Wait, seconds: float = FAULT_SECONDS) -> None:
+    """Let a rule of nftables apply to what the node receives from its peers."""
+    table = f"table inet fault {{ chain input {{ type filter hook input priority 0; {rule}; }}; }}"
+    run_inside(space(name), "nft", table)
+    wait(seconds)
+    run_inside(space(name), "nft", "delete", "table", "inet", "fault")
+
+
+def one_way(name: str, peer: str, wait: Wait) -> None:
+    filtered(name, f"ip saddr {node_address(peer)} drop", wait)
+
+
+def loss(name: str, _peer: str, wait: Wait) -> None:
+    filtered(name, "ip saddr 198.19.0.0/24 numgen random mod 100 < 30 drop", wait)
+
+
+def reset(name: str, _peer: str, wait: Wait) -> None:
+    for _ in range(5):
+        filtered(name, "ip saddr 198.19.0.0/24 ip protocol tcp reject with tcp reset", wait, 0.25)
+        wait(FAULT_SECONDS / 5 - 0.25)
+
+
+FAULTS = {"cut": cut, "one-way": one_way, "loss": loss, "reset": reset, "pulled": pulled}
+
+
+class Nodes:
+    """The three processes, each started again when it is killed."""
+
+    def __init__(self, folder: Path, seed: str, bug: str, rate: str) -> None:
+        self.folder = folder
+        self.kills: list[float] = []
+        self._module = ["tests.faults.planted_exchange", bug] if bug else ["crawler"]
+        secret = folder / "secret"
+        secret.write_text(os.urandom(16).hex())
+        secret.chmod(0o600)
+        peers = [part for name in NAMES for part in ("--peer", f"{name}={name}.crawl:{PORT}")]
+        limits = ("silence_max=2", "backoff_max=0.5", "heartbeat=0.3", "handshake_timeout=2")
+        more = [part for limit in limits for part in ("--set", f"splitter.{limit}")]
+        web = ("--allow-network", "198.18.0.0/16", "--rate", rate, "--set", "politeness.backoff_first=0.5")
+        self._flags = [seed, *peers, "--secret-file", str(secret), *settings(*web, *more)]
+        self._running = {name: self._start(name) for name in NAMES}
+
+    def _start(self, name: str) -> "subprocess.Popen[bytes]":
+        words = ["node", "--dir", str(self.folder / name), "--name", name, "--listen", f"0.0.0.0:{PORT}"]
+        line = inside(space(name), sys.executable, "-m", *self._module, *words, *self._flags)
+        with (self.folder / f"{name}.out").open("ab") as output:
+            environ = {**os.environ, "PYTHONPATH": str(ROOT)}
+            return subprocess.Popen(line, cwd=ROOT, env=environ, stdout=output, stderr=output)
+
+    def kill(self, name: str) -> bool:
+        """kill -9 and start again; `ip netns exec` has become the process itself."""
+        node = self._running[name]
+        if node.poll() is not None:
+            return False
+        node.send_signal(signal.SIGKILL)
+        node.wait()
+        self.kills.append(time.time())
+        self._running[name] = self._start(name)
+        return True
+
+    def wait(self) -> list[int]:
+        """The exit codes, once the crawl has ended."""
+        until = time.monotonic() + END_SECONDS_MAX
+        return [node.wait(max(0.0, until - time.monotonic())) for node in self._running.values()]
+
+    def stop(self) -> None:
+        for node in self._running.values():
+            if node.poll() is None:
+                node.kill()
+                node.wait()
+
+
+class Killing:
+    """Lets time pass and kills a node at one instant of it, `after` seconds from now."""
+
+    def __init__(self, nodes: Nodes, victim: str, after: float) -> None:
+        self._nodes, self._victim, self._left = nodes, victim, after
+        self.done: bool | None = None
+
+    def wait(self, seconds: float) -> None:
+        if self.done is None and self._left <= seconds:
+            time.sleep(self._left)
+            self.done = self._nodes.kill(self._victim)
+            seconds -= self._left
+        self._left -= seconds
+        time.sleep(seconds)
+
+
+def rehearse(nodes: Nodes, faults: int, rng: random.Random, *, verbose: bool) -> int:
+    """Let the faults happen one after the other; how many, as long as the crawl went on."""
+    time.sleep(HEAL_SECONDS)
+    for number in range(faults):
+        kind = list(FAULTS)[number % len(FAULTS)]
+        name, peer = rng.sample(NAMES, 2)
+        victim, after = rng.choice(NAMES), rng.uniform(0.1, FAULT_SECONDS + 0.3)
+        killing = Killing(nodes, victim, after)
+        FAULTS[kind](name, peer, killing.wait)
+        killing.wait(HEAL_SECONDS)
+        if verbose:
+            print(f"  {kind} at {name} (peer {peer}), {victim} killed after {after:.1f} s", flush=True)
+        if not killing.done:
+            return number
+    return faults
+
+
+def partitioned(folder: Path, args: argparse.Namespace, bug: str) -> tuple[Judgement, int, int]:
+    """One crawl with all the faults: what came of it, the faults and the kills."""
+    web = TreeWeb(folder, args.pages, "--fanout", "4", hosts=HOSTS, inside=inside(WEB))
+    with Network(), web:
+        nodes = Nodes(folder, web.seed, bug, args.rate)
+        try:
+            faults = rehearse(nodes, args.faults, random.Random(args.seed), verbose=args.verbose)
+            codes = nodes.wait()
+        finally:
+            nodes.stop()
+    assert not any(codes), (codes, [(folder / f"{name}.out").read_text()[-2000:] for name in NAMES])
+    (folder / "crawl").mkdir()
+    for name in NAMES:  # the judge looks for the processes' folders in one directory
+        (folder / name / name).rename(folder / "crawl" / name)
+    return judge(web, folder / "crawl", nodes.kills), faults, len(nodes.kills)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--pages", type=int, default=16_000)
+    parser.add_argument("--faults", type=int, default=15)
+    parser.add_argument(
+        "--rate", default="200", help="pages per second, so that the crawl outlasts the faults"
+    )
+    parser.add_argument("--seed", type=int, default=2, help="of where and when faults and kills happen")
+    parser.add_argument("--case", action="append", help="only this row; repeatable")
+    parser.add_argument("--folder", type=Path, default=None, help="where the crawls lie meanwhile")
+    parser.add_argument("-v", "--verbose", action="store_true", help="each fault")
+    args = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+    print(f"{args.pages:,} pages on {HOSTS} hosts, 3 nodes, {CONCURRENCY} fetches in flight each")
+    print(f"{'':20}{'faults':>7}{'kills':>6}{'lost':>8}{'unstored':>10}{'twice':>7}{'torn':>6}"
+          f"{'refetched':>11}{'worst':>7}{'s':>6}")  # fmt: skip
+    right = True
+    for row in args.case or ("as shipped", *PLANTED):
+        folder = Path(tempfile.mkdtemp(dir=args.folder, prefix="partitions-"))
+        begun = time.monotonic()
+        found, faults, kills = partitioned(folder, args, row if row in PLANTED else "")
+        print(
+            f"{row:20}{faults:7}{kills:6}{found.lost:8,}{found.unstored:10,}{found.stored_twice:7,}"
+            f"{found.torn:6}{found.refetched:11,}{found.worst:7}{time.monotonic() - begun:6.0f}",
+            flush=True,
+        )
+        right &= found.flawless is (row not in PLANTED) and faults == args.faults
+        shutil.rmtree(folder)
+    raise SystemExit(0 if right else "not as promised")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,212 @@
+"""One crawl by 1, 2 and 4 processes: is it the same crawl, and what does a page cost?
+
+    python scripts/bench/processes.py [--pages 60000] [--processes 1 2 4] [--repeat 2] [--cpu 1]
+    BENCH_DATA=... python scripts/bench/processes.py --set mid
+
+The web is a tree where every URL has one in-link, served by a process of its
+own; or a set of the crawl bench (sets/NAME/{seeds,truth}.txt, access.log),
+whose server runs. The server's log is the judge:
+
+    recall    pages of the truth that were answered 200
+    again     answers 200 beyond a page's first: also what two processes both fetched
+    extra     pages that are not in the truth: a set's knows of <a href> alone, not of frames
+
+Every number of processes must fetch the same pages, each once, and end by itself.
+CPU is that of the whole process tree, user and system, start and end included.
+`marginal` leaves them out: it compares with a crawl of the seeds alone, since a
+process costs the same to start whatever it fetches then. Numbers of processes
+take turns; the cheapest of the repeats counts, as others can only add to it.
+"""
+
+import argparse
+import os
+import re
+import resource
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from typing import NamedTuple, Protocol
+from urllib.parse import unquote
+
+import msgspec
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+sys.path.insert(0, str(ROOT))
+
+from tests.faults.harness import TreeWeb, settings  # noqa: E402
+
+HOSTS = 200
+LOG_DELAY = 1.5  # seconds until a server has written its log
+_SET_LINE = re.compile(r'^\S+ (\S+) (\d+) \d+ \d+ \d+ "text/html[^"]*" "([^"]*)" .*"([^"]*)"$')
+
+
+class Web(Protocol):
+    """What is crawled, and who saw it."""
+
+    truth: set[str]
+
+    @property
+    def flags(self) -> tuple[str, ...]:
+        """What a crawl of it needs."""
+
+    def answered(self) -> Counter[str]:
+        """How often each page was answered 200 since the last call."""
+
+
+class Tree:
+    """The tree of `tests/end_to_end/tree_server.py`."""
+
+    def __init__(self, web: TreeWeb) -> None:
+        self.truth = {f"/{n}" for n in range(web.pages)}
+        self.flags = (web.seed,)
+        self._web = web
+        self._before: Counter[str] = Counter()
+
+    def answered(self) -> Counter[str]:
+        fetched = self._web.fetched()
+        new, self._before = fetched - self._before, fetched
+        return new
+
+
+class BenchSet:
+    """A set of the crawl bench; only what names our token in the log of its server counts."""
+
+    def __init__(self, data: Path, name: str) -> None:
+        folder = data / "sets" / name
+        truth = (folder / "truth.txt").read_text().splitlines()
+        self.truth = {line + "index.html" if line.endswith("/") else line for line in truth}
+        self._token = "crawlbench-" + "".join(chr(ord("a") + int(digit)) for digit in str(os.getpid()))
+        self._log = data / "access.log"
+        port = re.search(r":(\d+)/", (folder / "seeds.txt").read_text())
+        assert port is not None, folder
+        pages = rf"^http://127\.0\.[0-9]+\.[0-9]+:{port[1]}/[^?#]*(/|\.html?)$"
+        self.flags = ("--seeds", str(folder / "seeds.txt"), "--include", pages, "--token", self._token)
+        self._at = self._log.stat().st_size
+
+    def answered(self) -> Counter[str]:
+        time.sleep(LOG_DELAY)
+        found: Counter[str] = Counter()
+        with self._log.open("rb") as file:
+            file.seek(self._at if self._at <= self._log.stat().st_size else 0)
+            for line in file:
+                if self._token.encode() in line and (page := self._page(line.decode("latin-1").rstrip())):
+                    found[page] += 1
+            self._at = file.tell()
+        return found
+
+    @staticmethod
+    def _page(line: str) -> str:
+        row = _SET_LINE.match(line)
+        if row is None or row[2] != "200":
+            return ""
+        path = re.sub(r"\\x([0-9A-F]{2})", r"%\1", row[3].replace("%", "%25"))  # as nginx writes other bytes
+        return f"{row[1]} {unquote(path)}"
+
+
+class Run(NamedTuple):
+    """What one crawl cost, and what the server saw of it."""
+
+    cpu: float
+    wall: float
+    answered: Counter[str]
+    report: dict
+
+    def verdict(self, web: Web) -> str:
+        recall = len(web.truth & self.answered.keys()) / len(web.truth)
+        again = self.answered.total() - len(self.answered)
+        extra = len(self.answered.keys() - web.truth)
+        return f"{recall:8.4f}{again:7}{extra:7}"
+
+    def right(self, web: Web, first: "Run") -> bool:
+        """Whether all of the truth was fetched, the same as in the `first` run, once each, to the end."""
+        report, pages = self.report, self.answered.keys()
+        whole = web.truth <= pages == first.answered.keys() and self.answered.total() == len(pages)
+        return whole and report["stopped_by"] == "done" and report["conservation"] == "holds"
+
+
+def crawl(web: Web, folder: Path, processes: int, cpu: str, concurrency: str, *more: str) -> Run:
+    """Crawl `web` once; the directory goes away."""
+    directory = Path(tempfile.mkdtemp(dir=folder))
+    flags = settings("--processes", str(processes), "--concurrency", concurrency, *web.flags, *more)
+    pin = ["taskset", "-c", cpu] if cpu else []
+    line = [*pin, sys.executable, "-m", "crawler", "crawl", "--dir", str(directory / "crawl"), *flags]
+    environ = {**os.environ, "PYTHONPATH": str(ROOT)}
+    before, begun = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
+    subprocess.run(line, cwd=ROOT, env=environ, check=True, timeout=600)
+    wall, after = time.monotonic() - begun, resource.getrusage(resource.RUSAGE_CHILDREN)
+    report = msgspec.json.decode((directory / "crawl" / "report.json").read_bytes())
+    shutil.rmtree(directory)
+    used = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return Run(used, wall, web.answered(), report)
+
+
+@contextmanager
+def tree(folder: Path, pages: int) -> Iterator[Web]:
+    with TreeWeb(folder, pages, hosts=HOSTS) as web:
+        yield Tree(web)
+
+
+@contextmanager
+def bench_set(name: str) -> Iterator[Web]:
+    yield BenchSet(Path(os.environ["BENCH_DATA"]), name)
+
+
+def row(processes: int, run: Run, start: float, one: tuple[float, float], web: Web) -> str:
+    """A line of the table; `one` is what a page cost a single process, in all and marginally."""
+    pages = run.answered.total()
+    each, marginal = run.cpu / pages * 1e6, (run.cpu - start) / pages * 1e6
+    splitter = run.report.get("splitter") or {}
+    share = f"{splitter['local_share']:.1%}" if splitter else "100 %"
+    return (
+        f"{processes:9}{pages:8,}{run.verdict(web)}{run.wall:7.1f}{each:8,.0f}{each / one[0]:7.2f}x"
+        f"{marginal:10,.0f}{marginal / one[1]:7.2f}x{start:8.2f}{share:>9}{splitter.get('batches', 0):9,}"
+    )
+
+
+HEAD = (
+    f"{'processes':>9}{'pages':>8}{'recall':>8}{'again':>7}{'extra':>7}{'s':>7}{'us/page':>8}{'ratio':>8}"
+    f"{'marginal':>10}{'ratio':>8}{'start s':>8}{'local':>9}{'batches':>9}"
+)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--pages", type=int, default=60_000, help="of the tree")
+    parser.add_argument("--set", help="a set of the crawl bench in $BENCH_DATA instead of the tree")
+    parser.add_argument("--processes", type=int, nargs="+", default=[1, 2, 4])
+    parser.add_argument("--concurrency", default="64", help="fetches in flight a process")
+    parser.add_argument("--repeat", type=int, default=1)
+    parser.add_argument("--cpu", default="", help="core that the processes share (taskset)")
+    parser.add_argument("--folder", type=Path, default=None, help="where the crawls lie meanwhile")
+    args = parser.parse_args()
+    folder = Path(tempfile.mkdtemp(dir=args.folder, prefix="processes-"))
+    source: AbstractContextManager[Web] = bench_set(args.set) if args.set else tree(folder, args.pages)
+    runs: dict[int, list[Run]] = {n: [] for n in args.processes}
+    starts: dict[int, list[Run]] = {n: [] for n in args.processes}
+    with source as web:
+        for n in args.processes * args.repeat:
+            starts[n].append(crawl(web, folder, n, args.cpu, args.concurrency, "--max-pages", "1"))
+            runs[n].append(crawl(web, folder, n, args.cpu, args.concurrency))
+            print(f"# {n}: {runs[n][-1].cpu:.2f} CPU s, start {starts[n][-1].cpu:.2f}", file=sys.stderr)
+    shutil.rmtree(folder)
+    print(HEAD)
+    one = None
+    for n in args.processes:
+        best, start = min(runs[n], key=lambda run: run.cpu), min(run.cpu for run in starts[n])
+        pages = best.answered.total()
+        one = one or (best.cpu / pages * 1e6, (best.cpu - start) / pages * 1e6)
+        print(row(n, best, start, one, web))
+    every = [run for each in runs.values() for run in each]
+    raise SystemExit(0 if all(run.right(web, every[0]) for run in every) else "not as promised")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,100 @@
+"""A process of three is stopped for a minute (SIGSTOP): what do the others fetch meanwhile?
+
+    python scripts/bench/stopped_peer.py [--seconds 60] [--around 20]
+
+A server that takes 0.5 s an answer, 60 hosts, one connection each: so the web,
+not the machine, bounds every process. Two links of three cross between
+processes. A stopped process keeps its connections open and answers nothing,
+which is worse than a dead one. By the server's log: pages a second on the hosts
+of the others and on its own; then the crawl is stopped and counted.
+"""
+
+import argparse
+import os
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+
+import msgspec
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+sys.path.insert(0, str(ROOT))
+
+from tests.faults.harness import TreeWeb, end, settings, start  # noqa: E402
+
+HOSTS, ANSWER_SECONDS, PROCESSES = 60, 0.5, 3
+EDGE = 1.0  # seconds at either end of a phase that are not counted
+
+
+def pid_of(folder: Path) -> int:
+    """The process that holds `folder`."""
+    return int((folder / "node.lock").read_text().split()[1])
+
+
+def phases(directory: Path, seconds: float, around: float) -> list[float]:
+    """Let time pass, p0 stopped in the middle; the instants that bound the phases."""
+    time.sleep(around / 2)  # until all have work
+    instants = [time.time()]
+    stopped = pid_of(directory / "p0")
+    for step, length in ((0, around), (signal.SIGSTOP, seconds), (signal.SIGCONT, around)):
+        if step:
+            os.kill(stopped, step)
+        time.sleep(length)
+        instants.append(time.time())
+    return instants
+
+
+def rates(web: TreeWeb, instants: list[float]) -> Iterator[tuple[float, float]]:
+    """Pages a second of (the others, the stopped process) in each phase."""
+    counts = []
+    for begin, finish in pairwise(instants):
+        ended = (row for row in web.requests() if begin + EDGE <= row[1] < finish - EDGE)
+        counts.append((Counter(row[2] for row in ended), finish - begin - 2 * EDGE))
+    others = counts[1][0].keys()  # hosts that are still asked
+    for found, length in counts:
+        of_others = sum(n for host, n in found.items() if host in others)
+        yield of_others / length, (found.total() - of_others) / length
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--seconds", type=float, default=60.0, help="how long it is stopped")
+    parser.add_argument("--around", type=float, default=20.0, help="seconds measured before and after")
+    parser.add_argument("--folder", type=Path, default=None, help="where the crawl lies meanwhile")
+    args = parser.parse_args()
+    folder = Path(tempfile.mkdtemp(dir=args.folder, prefix="stopped-"))
+    with TreeWeb(folder, 1_000_000, "--delay", str(ANSWER_SECONDS), hosts=HOSTS) as web:
+        crawl = start(folder / "crawl", web.seed, *settings("--processes", str(PROCESSES)))
+        try:
+            instants = phases(folder / "crawl", args.seconds, args.around)
+            crawl.send_signal(signal.SIGTERM)
+            ended = end(crawl)
+        finally:
+            if crawl.poll() is None:
+                crawl.kill()
+        found = list(rates(web, instants))
+        fetched = web.fetched()
+    report = msgspec.json.decode((folder / "crawl" / "report.json").read_bytes())
+    print(f"{'':12}{'the others':>12}{'p0':>8}   pages/s")
+    for name, (others, own) in zip(("before", "stopped", "after"), found, strict=True):
+        print(f"{name:12}{others:12.1f}{own:8.1f}")
+    again = fetched.total() - len(fetched)
+    print(
+        f"exit code {ended.code}, {len(fetched):,} pages, {again} fetched again, books: {report['conservation']}"
+    )
+    shutil.rmtree(folder)
+    slowest = min(found[1][0], found[2][0]) / found[0][0]
+    right = not ended.code and not again and report["conservation"] == "holds" and slowest > 0.95
+    raise SystemExit(0 if right else f"not as promised: {slowest:.2f} of the pace before")
+
+
+if __name__ == "__main__":
+    main()

@@ -39,7 +39,7 @@ log = logging.getLogger("crawler")
 
 STOP_GRACE = 5.0  # seconds that fetches in flight are given after a stop
 WATCH_INTERVAL = 1.0  # seconds between looks at limits and disk space
-SIBLINGS = 4  # errands in flight above which a commit waits for more results
+SIBLINGS = 1  # errands in flight above which a commit waits for more results
 
 
 class Process:

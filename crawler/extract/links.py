@@ -19,7 +19,7 @@ under a limit.
 import re
 from collections.abc import Iterable
 
-from selectolax.lexbor import LexborHTMLParser, LexborNode
+from selectolax.lexbor import LexborDocumentOptions, LexborHTMLParser, LexborNode
 
 from crawler.config import ExtractConfig
 from crawler.extract.decode import to_utf8
@@ -29,6 +29,7 @@ from crawler.records import Extracted
 
 TITLE_CHARACTERS_MAX = 1000
 
+_AS_WRITTEN = LexborDocumentOptions.WO_EVENTS.value  # nothing cloned into <selectedcontent>; 3 % faster
 _ALL = "[href],[content],[src]:not(img,script)"
 _FOLLOWED = '[href]:not([rel~="nofollow" i]),[content],[src]:not(img,script)'
 
@@ -110,7 +111,7 @@ def prepare(content: bytes, page: Context) -> tuple[bytes, str]:
 def parse(utf8: bytes, encoding: str, page: Context, config: ExtractConfig) -> Extracted:
     """The findings of a prepared page."""
     found = Findings(page)
-    tree = LexborHTMLParser(utf8)
+    tree = LexborHTMLParser(utf8, options=_AS_WRITTEN)
     _take_elements(tree, found)
     if page.want_requisites:
         found.requisites = requisites(tree, config.links_max)

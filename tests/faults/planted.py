@@ -20,7 +20,7 @@ def page_before_links() -> None:
 
     def take_half(self: commit.CommitPoint) -> list[commit.Change]:
         group = take(self)
-        for change in filter(attrgetter("links"), group):
+        for change in filter(attrgetter("captures"), group):
             links = commit.Change()
             links.links, change.links = change.links, []
             change.after.append(partial(self.add, links))

@@ -32,6 +32,7 @@ from crawler.directory import CrawlDirectory
 from crawler.errands import Sink
 from crawler.errors import ConfigError, NoSeedError, StoreError, UsageError
 from crawler.exchange import Member
+from crawler.forked import Forked
 from crawler.identity import Seeds, check_identity
 from crawler.process import Process
 from crawler.reader import Extractor
@@ -119,6 +120,8 @@ def _named(group: str, name: str) -> Any:
 class Crawl:
     """One crawl directory, crawled by this process; with `member`, as one of several.
 
+    `parser` is a child forked before the loop began (`reader.fork_parser`);
+    without it one is started as a program when a heavy page comes.
     Entering opens the directory (DirectoryError if it is locked or damaged);
     leaving stops the crawl and closes it. `report` is
     the JSON report once the run has ended.
@@ -134,12 +137,14 @@ class Crawl:
         link_extractor: LinkExtractorHook | None = None,
         page_sink: PageSinkHook | None = None,
         member: Member | None = None,
+        parser: Forked | None = None,
     ) -> None:
         self.config = config if isinstance(config, Config) else configure(config)
         self.directory = CrawlDirectory(Path(directory))
         self.report: dict[str, Any] = {}
         self.hooks = Hooks.of(self.config, Hooks(url_filter, link_extractor, page_sink))
         self._member = member
+        self._parser = parser
         self._seeds = seeds
         self._running: asyncio.Task[Any] | None = None
 
@@ -181,6 +186,7 @@ class Crawl:
             sink=None if sink is None else lambda *fetched: _call(sink, _page(*fetched)),
             extractor=self._extractor(),
             member=self._member if self.stages.topology.peers else None,
+            parser=self._parser,
         )
         if not self._supervised:
             self.directory.save_config(self.config)

@@ -29,6 +29,7 @@ from crawler.exchange import Exchange, Loops, Member
 from crawler.fetcher.client import Client
 from crawler.fetcher.guard import Guard
 from crawler.fetcher.resolver import Resolver
+from crawler.forked import Forked
 from crawler.reader import Extractor, Reader
 from crawler.stages import Stages
 from crawler.storage.commit import Change, Maker
@@ -54,6 +55,7 @@ class Process:
         sink: Sink | None = None,
         extractor: Extractor | None = None,
         member: Member | None = None,
+        parser: Forked | None = None,
     ) -> None:
         self.stages = stages
         self.config = config = stages.config
@@ -80,7 +82,7 @@ class Process:
             frontier=self.frontier,
             client=Client(config.fetch, config.identity, config.network, self.clock),
             resolver=Resolver(config.network, Guard(config.network.allow_networks), self.clock),
-            reader=Reader(config, extractor),
+            reader=Reader(config, extractor, parser),
             harvest=stages.harvest,
             key=stages.fingerprinter.key,
             queue=self.queue,

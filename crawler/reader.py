@@ -14,7 +14,8 @@ from crawler.extract.findings import Context
 from crawler.extract.repeats import links_with_repeats
 from crawler.extract.sitemap import read_sitemap
 from crawler.extract.types import is_html, is_usable, is_xhtml, sniff_html
-from crawler.extract.worker import Worker
+from crawler.extract.worker import Worker, work
+from crawler.forked import Forked, can_fork, fork_children
 from crawler.records import Errand, Extracted, Fetch, LinkFlag, Outcome
 
 Extractor = Callable[[Errand, Fetch], Iterable[str]]
@@ -27,13 +28,20 @@ _READABLE = (Outcome.FETCHED, Outcome.TRUNCATED)
 _NAMES = {b"link": "link_values", b"x-robots-tag": "robots_tags"}
 
 
+def fork_parser() -> Forked | None:
+    """A process that will parse heavy pages; only before there is a loop. None where that cannot be."""
+    return fork_children(work, 1)[0] if can_fork() else None
+
+
 class Reader:
     """Reads fetches; `extractor` stands in for the built-in one for HTML pages if it is given."""
 
-    def __init__(self, config: Config, extractor: Extractor | None = None) -> None:
+    def __init__(
+        self, config: Config, extractor: Extractor | None = None, parser: Forked | None = None
+    ) -> None:
         self._config = config
         self._extractor = extractor
-        self._worker = Worker(config.extract)
+        self._worker = Worker(config.extract, parser)
         self._overrides = Overrides(config.override)
 
     async def read(self, errand: Errand, fetch: Fetch) -> Extracted | None:

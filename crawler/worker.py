@@ -25,7 +25,9 @@ import msgspec
 from crawler.config import convert
 from crawler.errors import CrawlerError
 from crawler.exchange import Member
+from crawler.forked import Forked
 from crawler.identity import SEEDS_AT_ONCE
+from crawler.reader import fork_parser
 from crawler.storage.commit import Change
 
 MESSAGE_BYTES_MAX = 64 << 20
@@ -63,22 +65,23 @@ def work(link: socket.socket) -> int:
 
     import uvloop
 
+    parser = fork_parser()
     gc.freeze()
     gc.set_threshold(100_000, 20, 50)  # many short-lived objects, few cycles
     try:
-        return uvloop.run(_work(link))
+        return uvloop.run(_work(link, parser))
     except CrawlerError as error:
         print(f"crawler: {' '.join(str(error).split())}", file=sys.stderr)
         return error.exit_code
 
 
-async def _work(link: socket.socket) -> int:
+async def _work(link: socket.socket, parser: Forked | None) -> int:
     reader, writer = await asyncio.open_connection(sock=link, limit=MESSAGE_BYTES_MAX)
     line = await reader.readline()
     if not line:  # the supervisor has ended before it had anything to do
         return 0
     start = msgspec.json.decode(line, type=Start)
-    await _Child(start, reader, writer).run()
+    await _Child(start, reader, writer).run(parser)
     return 0
 
 
@@ -94,7 +97,7 @@ class _Child:
         send_log(start.level, directory / "crawler.log", json=start.json_log, process=start.name)
         self._config = convert(start.config)
 
-    async def run(self) -> None:
+    async def run(self, parser: Forked | None) -> None:
         from crawler.api import Crawl
 
         start = self._start
@@ -107,7 +110,9 @@ class _Child:
             supervised=True,
         )
         seeds = OwnSeeds(Path(start.seeds_file)) if start.seeds_file else None
-        async with Crawl(self._config, directory=start.directory, seeds=seeds or (), member=member) as crawl:
+        async with Crawl(
+            self._config, directory=start.directory, seeds=seeds or (), member=member, parser=parser
+        ) as crawl:
             if seeds is not None:
                 seeds.enter(crawl)
             asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, crawl.stop, "signal")

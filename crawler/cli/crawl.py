@@ -17,6 +17,7 @@ from crawler.errors import StoreError, UsageError
 
 if TYPE_CHECKING:
     from crawler.exchange import Member
+    from crawler.forked import Forked
 
 
 def main(_command: str, argv: list[str]) -> int:
@@ -112,9 +113,11 @@ def _run_one(
     import uvloop
 
     import crawler.api  # noqa: F401
+    from crawler.reader import fork_parser
 
+    parser = fork_parser()
     gc.freeze()
-    return uvloop.run(_crawl(config, args, seeds, member))
+    return uvloop.run(_crawl(config, args, seeds, member, parser))
 
 
 def _supervise(config: Config, args: argparse.Namespace, seeds: Iterator[str]) -> dict[str, Any]:
@@ -153,12 +156,16 @@ async def _watch(supervisor: Any, args: argparse.Namespace) -> dict[str, Any]:
 
 
 async def _crawl(
-    config: Config, args: argparse.Namespace, seeds: Iterator[str], member: "Member | None"
+    config: Config,
+    args: argparse.Namespace,
+    seeds: Iterator[str],
+    member: "Member | None",
+    parser: "Forked | None",
 ) -> dict[str, Any]:
     from crawler.api import Crawl
     from crawler.cli.progress import show
 
-    async with Crawl(config, directory=args.dir, seeds=seeds, member=member) as crawl:
+    async with Crawl(config, directory=args.dir, seeds=seeds, member=member, parser=parser) as crawl:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, _Stopper(crawl, args.dir))

@@ -2,7 +2,7 @@
 
 A page that is large, or that the guard suspects, goes to the child (`child.py`),
 one at a time, in order of arrival. The child is started when the first such page
-comes. If it dies - CPU or memory limit, or a crash of the parser - the page
+comes, if none was forked before the loop began. If it dies - CPU or memory limit, or a crash of the parser - the page
 gets a plain scan and is marked `parse_limit`; the next page starts a new child.
 Beyond `worker_queue_max` waiting pages the plain scan is all a page gets, so a
 site of heavy pages cannot hold those of others up for long.
@@ -10,14 +10,16 @@ site of heavy pages cannot hold those of others up for long.
 
 import asyncio
 import os
+import socket
 import sys
 from pathlib import Path
+from typing import NamedTuple, Protocol
 
 import msgspec
 
 import crawler
 from crawler.config import ExtractConfig
-from crawler.extract.child import LENGTH, Job, limits_of
+from crawler.extract.child import LENGTH, Job, limits_of, run
 from crawler.extract.findings import Context
 from crawler.extract.guard import Judgement, judge, without_formatting_attributes
 from crawler.extract.links import parse, prepare
@@ -26,17 +28,46 @@ from crawler.records import Extracted
 
 # Wall time given to a page, as a multiple of its CPU time: the machine may be busy with other things.
 WALL_FACTOR = 10.0
-# For glibc: what one page took stays for the next, instead of being given back and taken page by page.
-_KEEP_FREED_MEMORY = {"MALLOC_TRIM_THRESHOLD_": str(64 << 20), "MALLOC_MMAP_THRESHOLD_": str(16 << 20)}
 START_SECONDS = 30.0  # wall time a child may take to start, on top
 
 
-class Worker:
-    """Extracts pages of any kind under the limits of `config`."""
+class Process(Protocol):
+    """What a worker needs of its child, a fork or a program."""
 
-    def __init__(self, config: ExtractConfig) -> None:
+    @property
+    def returncode(self) -> int | None: ...
+
+    def kill(self) -> None: ...
+
+    async def wait(self) -> int: ...
+
+
+class Fork(Process, Protocol):
+    """A child that runs `work` at the other end of `link`."""
+
+    link: socket.socket
+
+
+class _Child(NamedTuple):
+    process: Process
+    reader: asyncio.StreamReader
+    writer: asyncio.StreamWriter
+
+
+def work(link: socket.socket) -> int:
+    """Parse for the process that this one was forked from; returns its exit code."""
+    os.closerange(3, link.fileno())  # the parent's files and connections are none of ours
+    os.closerange(link.fileno() + 1, os.sysconf("SC_OPEN_MAX"))
+    return run(link.makefile("rb"), link.makefile("wb"))
+
+
+class Worker:
+    """Extracts pages of any kind under the limits of `config`; `fork` is its first child, if there is one."""
+
+    def __init__(self, config: ExtractConfig, fork: Fork | None = None) -> None:
         self._config = config
-        self._child: asyncio.subprocess.Process | None = None
+        self._fork = fork
+        self._child: _Child | None = None
         self._turn = asyncio.Lock()
         self._waiting = 0
         self.starts = 0
@@ -93,41 +124,55 @@ class Worker:
 
     async def _exchange(self, job: Job) -> Extracted:
         child = self._child
-        if child is None or child.returncode is not None:
+        if child is None or child.process.returncode is not None:
             child = self._child = await self._start()
-        assert child.stdin is not None and child.stdout is not None
+            child.writer.write(limits_of(self._config))
         request = msgspec.msgpack.encode(job)
-        child.stdin.write(LENGTH.pack(len(request)))
-        child.stdin.write(request)
-        await child.stdin.drain()
-        (length,) = LENGTH.unpack(await child.stdout.readexactly(LENGTH.size))
-        return msgspec.msgpack.decode(await child.stdout.readexactly(length), type=Extracted)
+        child.writer.write(LENGTH.pack(len(request)))
+        child.writer.write(request)
+        await child.writer.drain()
+        (length,) = LENGTH.unpack(await child.reader.readexactly(LENGTH.size))
+        return msgspec.msgpack.decode(await child.reader.readexactly(length), type=Extracted)
 
-    async def _start(self) -> asyncio.subprocess.Process:
+    async def _start(self) -> _Child:
         self.starts += 1
+        fork, self._fork = self._fork, None
+        if fork is not None:
+            fork.link.setblocking(False)
+            return _Child(fork, *await asyncio.open_connection(sock=fork.link))
         root = str(Path(crawler.__file__).resolve().parent.parent)
         path = os.pathsep.join(filter(None, (root, os.environ.get("PYTHONPATH"))))
-        return await asyncio.create_subprocess_exec(
+        process = await asyncio.create_subprocess_exec(
             sys.executable,
             "-m",
             "crawler.extract.child",
-            limits_of(self._config),
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
-            env={**os.environ, "PYTHONPATH": path, **_KEEP_FREED_MEMORY},
+            env={**os.environ, "PYTHONPATH": path},
         )
+        assert process.stdin is not None and process.stdout is not None
+        return _Child(process, process.stdout, process.stdin)
 
     async def _end(self) -> None:
+        """End the child, and the fork if no page has needed it."""
         child, self._child = self._child, None
-        if child is None:
-            return
-        if child.returncode is None:
-            try:
-                child.kill()
-            except ProcessLookupError:
-                pass
-        await child.wait()
+        if child is not None:
+            child.writer.close()
+            await _kill(child.process)
+        fork, self._fork = self._fork, None
+        if fork is not None:
+            fork.link.close()
+            await _kill(fork)
 
     def __repr__(self) -> str:
         waiting, starts, deaths, refused = self._waiting, self.starts, self.deaths, self.refused
         return f"Worker({waiting=}, {starts=}, {deaths=}, {refused=})"
+
+
+async def _kill(process: Process) -> None:
+    if process.returncode is None:
+        try:
+            process.kill()
+        except ProcessLookupError:
+            pass
+    await process.wait()

@@ -2,7 +2,6 @@
 
 import asyncio
 import io
-import os
 import resource
 import signal
 import subprocess
@@ -20,6 +19,7 @@ from crawler.extract.child import LENGTH, Job, limits_of, serve
 from crawler.extract.findings import Context
 from crawler.extract.links import extract_page
 from crawler.extract.worker import Worker
+from crawler.reader import fork_parser
 from crawler.records import Extracted
 from tests.extract.test_guard import ORDINARY, SHAPES
 
@@ -75,11 +75,13 @@ def test_a_page_that_takes_too_much_cpu() -> None:
     _run(test())
 
 
-def test_a_page_that_takes_too_much_memory() -> None:
+@pytest.mark.parametrize("forked", [False, True])
+def test_a_page_that_takes_too_much_memory(forked: bool) -> None:
+    fork = fork_parser() if forked else None  # what it has from its parent does not count
+
     async def test() -> None:
-        worker = Worker(
-            ExtractConfig(worker_memory_bytes_max=ByteCount(96 << 20), inline_bytes_max=ByteCount(1000))
-        )
+        config = ExtractConfig(worker_memory_bytes_max=ByteCount(96 << 20), inline_bytes_max=ByteCount(1000))
+        worker = Worker(config, fork)
         found, after = await _closing(worker, LINK + b"<p>x" * 1_000_000, ORDINARY * 100)
         assert found.parse_limit and found.hrefs == ["first"]
         assert worker.deaths == 1 and after.hrefs == ["x"]
@@ -114,6 +116,39 @@ def test_small_pages_start_no_process() -> None:
     _run(test())
 
 
+def test_a_fork_is_the_first_child_and_a_program_the_next() -> None:
+    fork = fork_parser()
+    assert fork is not None
+
+    async def test() -> None:
+        worker = Worker(CONFIG, fork)
+        found = await worker.extract(LINK + LARGE, PAGE)
+        assert found == extract_page(LINK + LARGE, PAGE, CONFIG)
+        assert worker._child is not None and worker._child.process is fork
+        fork.kill()
+        lost = await worker.extract(LARGE, PAGE)
+        found = await worker.extract(LARGE, PAGE)
+        await worker.close()
+        assert lost.parse_limit and not found.parse_limit and worker.starts == 2
+
+    _run(test())
+    assert fork.returncode == -signal.SIGKILL
+
+
+def test_a_fork_that_no_page_needs_ends_with_the_worker() -> None:
+    fork = fork_parser()
+    assert fork is not None
+    asyncio.run(_closing(Worker(CONFIG, fork), ORDINARY))
+    assert fork.returncode is not None
+
+
+def test_a_fork_ends_when_its_parent_is_gone() -> None:
+    fork = fork_parser()
+    assert fork is not None
+    fork.link.close()  # as the kernel does for a parent that was killed
+    assert asyncio.run(fork.wait()) == 0
+
+
 def test_the_queue_is_bounded() -> None:
     """Pages beyond the queue get a plain scan at once."""
 
@@ -133,7 +168,7 @@ def test_a_killed_child_is_replaced() -> None:
         large = LARGE
         await worker.extract(large, PAGE)
         assert worker._child is not None
-        os.kill(worker._child.pid, signal.SIGKILL)
+        worker._child.process.kill()
         found = [await worker.extract(large, PAGE) for _ in range(2)]
         await worker.close()
         assert found[1].hrefs == ["x"] and not found[1].parse_limit
@@ -170,11 +205,9 @@ def test_a_child_that_cannot_be_started(monkeypatch: pytest.MonkeyPatch) -> None
 def test_the_child_ends_with_its_input() -> None:
     """What a SIGKILL of the parent looks like to the child: its pipe is closed."""
     root = Path(worker_module.crawler.__file__).parent.parent
-    child = subprocess.Popen(
-        [sys.executable, "-m", "crawler.extract.child", limits_of(CONFIG)], cwd=root, stdin=subprocess.PIPE
-    )
+    child = subprocess.Popen([sys.executable, "-m", "crawler.extract.child"], cwd=root, stdin=subprocess.PIPE)
     assert child.stdin is not None
-    child.stdin.write(b"\0\0")  # a torn frame
+    child.stdin.write(limits_of(CONFIG) + b"\0\0")  # a torn frame
     child.stdin.close()
     assert child.wait(30) == 0
 

@@ -187,6 +187,8 @@ def main() -> None:
     parser.add_argument("--cpu", default="", help="core that the processes share (taskset)")
     parser.add_argument("--folder", type=Path, default=None, help="where the crawls lie meanwhile")
     args = parser.parse_args()
+    if args.folder is not None:
+        args.folder.mkdir(parents=True, exist_ok=True)
     folder = Path(tempfile.mkdtemp(dir=args.folder, prefix="processes-"))
     source: AbstractContextManager[Web] = bench_set(args.set) if args.set else tree(folder, args.pages)
     runs: dict[int, list[Run]] = {n: [] for n in args.processes}

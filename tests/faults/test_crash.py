@@ -13,6 +13,7 @@ import pytest
 
 from tests.faults.harness import (
     TreeWeb,
+    finish,
     judge,
     load_seeds_with_kills,
     run_with_kills,
@@ -49,6 +50,13 @@ def test_kills_at_every_step_lose_nothing(tmp_path: Path) -> None:
         found = judge(web, tmp_path / "crawl", kills)
     assert len(kills) == len(FAULTS)
     assert found.flawless, found
+
+
+def test_a_commit_waits_for_others_only_while_they_are_on_their_way(tmp_path: Path) -> None:
+    """A crawl of many hosts ends in seconds though each commit may wait a minute."""
+    with TreeWeb(tmp_path, 100, "--fanout", "10", hosts=20) as web:
+        finish(web, tmp_path / "crawl", "--set", "store.commit_delay=60", "--max-time", "50")
+        assert judge(web, tmp_path / "crawl").flawless
 
 
 def test_kills_while_seeds_are_loaded(tmp_path: Path) -> None:

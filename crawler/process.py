@@ -290,8 +290,8 @@ class Process:
         self._commit_news.clear()
 
     async def _gather(self) -> None:
-        """Let a group grow while enough errands are in flight: a commit of thirty pages costs as much as one of one."""
-        if len(self._tasks) <= SIBLINGS or self.stopped_by:
+        """Let a group grow while others are in flight: a commit of thirty pages costs as much as that of one."""
+        if len(self._tasks) <= SIBLINGS or self._seeding or self.stopped_by:
             return
         self._few_in_flight.clear()
         with contextlib.suppress(TimeoutError):

@@ -2,10 +2,11 @@
 
 A page that is large, or that the guard suspects, goes to the child (`child.py`),
 one at a time, in order of arrival. The child is started when the first such page
-comes, if none was forked before the loop began. If it dies - CPU or memory limit, or a crash of the parser - the page
-gets a plain scan and is marked `parse_limit`; the next page starts a new child.
-Beyond `worker_queue_max` waiting pages the plain scan is all a page gets, so a
-site of heavy pages cannot hold those of others up for long.
+comes, if none was forked before the loop began. If it dies - CPU or memory
+limit, or a crash of the parser - the page gets a plain scan and is marked
+`parse_limit`; the next page starts a new child. Beyond `worker_queue_max`
+waiting pages the plain scan is all a page gets, so a site of heavy pages cannot
+hold those of others up for long.
 """
 
 import asyncio

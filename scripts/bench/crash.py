@@ -50,12 +50,12 @@ SMALL = ("--set", "pages.segment_bytes=200000", "--set", "due.buffer_entries_max
 FAULTS = [
     "seeds loading:1",
     "fetch begun:200",
-    "record appended:20",
-    "synced:20",
-    "batch written:20",
-    "committed:20",
-    "links written:10",
-    "links synced:10",
+    "record appended:10",
+    "synced:10",
+    "batch written:10",
+    "committed:10",
+    "links written:5",
+    "links synced:5",
     "stopping:1 --max-pages 300",
     "closing:1 --max-pages 300",
     "segment begun:2",
@@ -72,16 +72,16 @@ FAULTS = [
     "compaction committed:1",
     "run unlinked:1",
     "compaction done:1",
-    "fetch begun:900",
-    "record appended:40",
-    "batch written:40",
-    "committed:40",
     "flush during compaction:1",
     "compaction during flush:1",
+    "fetch begun:900",
+    "record appended:15",
+    "batch written:15",
+    "committed:15",
 ]
 PLANTED = {
-    "page-before-links": ["committed:40"] * 5,
-    "no-truncation": ["record appended:40", "synced:40", "record appended:80"],
+    "page-before-links": ["committed:15"] * 5,
+    "no-truncation": ["record appended:15", "synced:15", "record appended:30"],
 }
 
 

@@ -169,6 +169,8 @@ def main() -> None:
         "seeds loaded": (seeds_loaded, pages * 100 // 3),
         **{bug: (lambda folder, n, bug=bug: planted(folder, n, bug), pages) for bug in PLANTED},
     }
+    if unknown := set(args.case or ()) - set(cases):
+        parser.error(f"--case: {', '.join(sorted(unknown))}; known are {', '.join(cases)}")
     for name in args.case or cases:
         case, size = cases[name]
         folder = Path(tempfile.mkdtemp(dir=args.folder))

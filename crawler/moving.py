@@ -7,7 +7,7 @@ DIR/.resharded/       old processes, until they are removed
 
 import contextlib
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -19,7 +19,7 @@ from crawler.directory import CrawlDirectory
 from crawler.errors import DirectoryError, UsageError
 from crawler.resharding import Build, Source, problems_of, settle
 from crawler.splitter.partition import Partition
-from crawler.stages import Stages
+from crawler.stages import at_rest
 from crawler.storage.faults import reach
 from crawler.storage.files import Lock, atomic_write, sync_directory
 from crawler.topology import JOURNAL, TABLE_FILE, Topology, process_names, topology
@@ -90,24 +90,14 @@ class Move:
     def _settle(self) -> None:
         self._say("settling: links on their way are applied, DUEs are flushed")
         with contextlib.ExitStack() as stack:
-            processes = [stack.enter_context(self._opened(name)) for name in self._old]
+            processes = [
+                stack.enter_context(at_rest(self._old_config, self._directory, name, clock=self._clock))
+                for name in self._old
+            ]
             settle(processes)
             problems = [f"{each.name}: {line}" for each in processes for line in each.problems()]
         if problems:
             raise DirectoryError(f"{self._directory.path}: {problems[0]}; run `crawler check` first")
-
-    @contextlib.contextmanager
-    def _opened(self, name: str) -> Iterator[Stages]:
-        config = replace(self._old_config, crawl=replace(self._old_config.crawl, trace=False))
-        place = topology(config, self._directory.path, name)
-        folder, seed = self._directory.process(name), self._directory.seed()
-        stages = Stages(config, folder, seed, clock=self._clock, name=name, topology=place)
-        clean = False
-        try:
-            yield stages
-            clean = True
-        finally:
-            stages.close(clean=clean)
 
     def _build(self) -> None:
         built = self._directory.path / BUILT

@@ -8,14 +8,17 @@ import logging
 import random
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from crawler import __version__
 from crawler.clock import Clock
 from crawler.config import Config
+from crawler.directory import CrawlDirectory
 from crawler.due.eliminator import Eliminator
 from crawler.due.plans import CompactionPlan, FlushPlan
 from crawler.extract.repeats import TAGS
@@ -34,7 +37,7 @@ from crawler.storage.commit import Change, CommitPoint
 from crawler.storage.faults import reach
 from crawler.storage.files import Lock, reserve, sync_directory
 from crawler.storage.kv import KeyValue, LevelStore, scan_prefix, unseal
-from crawler.topology import Topology, keep_table
+from crawler.topology import Topology, keep_table, topology
 from crawler.urlfilter.intake import Intake
 from crawler.urlfilter.rules import Scope, UrlFilter
 from crawler.urls.clock_cache import ClockCache
@@ -383,3 +386,20 @@ def load_json(store: KeyValue, key: bytes) -> Any:
     """The sealed JSON value of a key; None if there is none."""
     value = store.get(key)
     return None if value is None else msgspec.json.decode(unseal(key, value))
+
+
+@contextmanager
+def at_rest(
+    config: Config, directory: CrawlDirectory, name: str, *, clock: Clock, restore: bool = True
+) -> Iterator[Stages]:
+    """The stages of one process of a crawl that is not running, under its lock; `restore` as for `Stages`."""
+    config = replace(config, crawl=replace(config.crawl, trace=False))  # nothing is crawled here
+    folder, seed = directory.process(name), directory.seed()
+    place = topology(config, directory.path, name)
+    stages = Stages(config, folder, seed, clock=clock, name=name, topology=place, restore=restore)
+    clean = False
+    try:
+        yield stages
+        clean = True
+    finally:
+        stages.close(clean=clean)

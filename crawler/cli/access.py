@@ -72,21 +72,10 @@ def _ask_at_rest(directory: CrawlDirectory, name: str, request: dict[str, Any]) 
 @contextlib.contextmanager
 def at_rest(directory: CrawlDirectory, name: str, *, restore: bool = True) -> Iterator[Any]:
     """The stages of one process of a crawl that is not running, under its lock; `restore` as for `Stages`."""
-    from msgspec.structs import replace
-
+    from crawler import stages
     from crawler.clock import SystemClock
     from crawler.config import convert
-    from crawler.stages import Stages
-    from crawler.topology import topology
 
     config = convert(directory.saved_config())
-    config = replace(config, crawl=replace(config.crawl, trace=False))  # nothing is crawled here
-    folder, seed = directory.process(name), directory.seed()
-    place = topology(config, directory.path, name)
-    stages = Stages(config, folder, seed, clock=SystemClock(), name=name, topology=place, restore=restore)
-    clean = False
-    try:
-        yield stages
-        clean = True
-    finally:
-        stages.close(clean=clean)
+    with stages.at_rest(config, directory, name, clock=SystemClock(), restore=restore) as opened:
+        yield opened

@@ -5,15 +5,15 @@ import shutil
 import socket
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
 import pytest
 
 from tests.end_to_end.test_many_processes import QUICK, command, report_of, stored_by
+from tests.end_to_end.web import served
 from tests.faults.harness import ROOT, Ended, TreeWeb, crawl, end, settings
 
 PAGES = 300
@@ -163,14 +163,8 @@ class _Moved(BaseHTTPRequestHandler):
 def moved_sites() -> Iterator[int]:
     """Serve the sites; the port."""
     _Moved.asked = []
-    with ThreadingHTTPServer(("0.0.0.0", 0), _Moved) as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
-        try:
-            yield server.server_address[1]
-        finally:
-            server.shutdown()
-            thread.join()
+    with served(_Moved) as port:
+        yield port
 
 
 def test_the_scope_grows_in_all_processes_when_a_seed_redirects(tmp_path: Path) -> None:

@@ -2,10 +2,9 @@
 
 import shutil
 import signal
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
 import msgspec
@@ -18,6 +17,7 @@ from crawler.errors import DirectoryError
 from crawler.storage.faults import POINTS
 from crawler.storage.kv import scan_prefix
 from tests.end_to_end.test_many_processes import QUICK, command, report_of
+from tests.end_to_end.web import served
 from tests.faults.harness import TreeWeb, crawl, end, settings, start
 
 PAGES = 400
@@ -186,14 +186,8 @@ class _Copies(BaseHTTPRequestHandler):
 @contextmanager
 def copies() -> Iterator[int]:
     """Serve eight sites with a page in common; the port."""
-    with ThreadingHTTPServer(("0.0.0.0", 0), _Copies) as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
-        try:
-            yield server.server_address[1]
-        finally:
-            server.shutdown()
-            thread.join()
+    with served(_Copies) as port:
+        yield port
 
 
 def test_revisits_find_what_they_repeat_in_another_process(tmp_path: Path) -> None:

@@ -202,3 +202,16 @@ def outcomes(directory: Path) -> dict[str, str]:
     found = {"/" + line["url"].split("/", 3)[3]: line["outcome"] for line in lines(directory)}
     assert set(found.values()) <= set(Outcome)
     return found
+
+
+@contextlib.contextmanager
+def served(handler: type[BaseHTTPRequestHandler]) -> Iterator[int]:
+    """A server of many hosts, at one port of every loopback address; the port."""
+    with ThreadingHTTPServer(("0.0.0.0", 0), handler) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        try:
+            yield server.server_address[1]
+        finally:
+            server.shutdown()
+            thread.join()

@@ -12,7 +12,6 @@ writer thread, merges of runs in another.
 """
 
 import asyncio
-import contextlib
 import logging
 import math
 from collections.abc import Callable, Coroutine, Iterable, Sequence
@@ -41,6 +40,7 @@ log = logging.getLogger("crawler")
 STOP_GRACE = 5.0  # seconds that fetches in flight are given after a stop
 WATCH_INTERVAL = 1.0  # seconds between looks at limits and disk space
 SIBLINGS = 1  # errands in flight above which a commit waits for more results
+SMALL_GROUP = 16  # results that are committed in the loop while no more than `SIBLINGS` are in flight
 
 
 class Process:
@@ -158,7 +158,6 @@ class Process:
         self._few_in_flight.set()
 
     async def _schedule(self) -> None:
-        loop = asyncio.get_running_loop()
         while not self.stopped_by:
             self._news.clear()
             now = self.clock.now()
@@ -166,10 +165,7 @@ class Process:
             if reason := self._finished(now):
                 return self.stop(reason)
             wakeup = self.frontier.next_wakeup(now)
-            timer = None if wakeup is None else loop.call_later(max(0.0, wakeup - now), self._news.set)
-            await self._news.wait()
-            if timer is not None:
-                timer.cancel()
+            await _wait(self._news, None if wakeup is None else max(0.0, wakeup - now))
 
     def _start_errands(self, now: float) -> None:
         create_task = asyncio.get_running_loop().create_task
@@ -283,10 +279,7 @@ class Process:
 
     async def _commit_news_or_flush_time(self) -> None:
         wakeup = self.due.next_wakeup()
-        delay = None if wakeup == math.inf else max(0.0, wakeup - self.clock.now())
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(delay):
-                await self._commit_news.wait()
+        await _wait(self._commit_news, None if wakeup == math.inf else max(0.0, wakeup - self.clock.now()))
         self._commit_news.clear()
 
     async def _gather(self) -> None:
@@ -294,15 +287,18 @@ class Process:
         if len(self._tasks) <= SIBLINGS or self._seeding or self.stopped_by:
             return
         self._few_in_flight.clear()
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(self.config.store.commit_delay):
-                await self._few_in_flight.wait()
+        await _wait(self._few_in_flight, self.config.store.commit_delay)
 
     async def _commit_group(self) -> bool:
         group = self.point.take()
         if not group:
             return False
-        await self._in_writer(self._write_group, group)
+        if len(self._tasks) <= SIBLINGS and len(group) <= SMALL_GROUP:
+            self._write_group(
+                group
+            )  # nothing would happen meanwhile: the thread would cost, and gain nothing
+        else:
+            await self._in_writer(self._write_group, group)
         self.point.committed(group)
         if self.exchange is not None:
             self.exchange.committed()
@@ -375,3 +371,15 @@ class Process:
         self._background.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             self._fail(error)
+
+
+async def _wait(event: asyncio.Event, delay: float | None) -> None:
+    """Wait for the event; it is set after `delay` seconds anyway, None = never."""
+    if event.is_set():
+        return
+    timer = None if delay is None else asyncio.get_running_loop().call_later(delay, event.set)
+    try:
+        await event.wait()
+    finally:
+        if timer is not None:
+            timer.cancel()

@@ -40,7 +40,7 @@ from crawler.identity import Seeds, check_identity
 from crawler.splitter.crawlwide import merge_reports
 from crawler.storage.files import Lock
 from crawler.topology import check_processes, process_names, topology
-from crawler.worker import MESSAGE_BYTES_MAX, Start, work
+from crawler.worker import MESSAGE_BYTES_MAX, Start, warm_up, work
 
 log = logging.getLogger("crawler")
 
@@ -88,11 +88,8 @@ class Supervisor:
 
     def fork(self) -> None:
         """Start all processes, cheaply; only before this process has a loop or threads."""
-        import uvloop  # noqa: F401
-
-        import crawler.api  # noqa: F401  # what the children would import
-
         if can_fork():
+            warm_up()
             for child, forked in zip(self._children, fork_children(work, len(self._children)), strict=True):
                 child.adopt(forked)
 

@@ -11,8 +11,10 @@ writes {"port": n}, {"status": ...} as often as it was asked to, and at last
 """
 
 import asyncio
+import contextlib
 import itertools
 import logging
+import os
 import signal
 import socket
 import sys
@@ -59,15 +61,32 @@ def main(argv: list[str]) -> int:
     return work(socket.socket(fileno=int(argv[0])))
 
 
+def warm_up() -> None:
+    """Import and read, before processes are forked, what each of them would: 0.04 CPU s a process."""
+    import encodings.idna  # noqa: F401
+
+    import plyvel  # noqa: F401
+    import uvloop  # noqa: F401
+
+    import crawler.api  # noqa: F401
+    from crawler.urls.fingerprint import suffix_list_version
+
+    suffix_list_version()
+
+
 def work(link: socket.socket) -> int:
     """Crawl as the supervisor at the other end of `link` says; the exit codes are those of `crawler crawl`."""
     import gc
 
     import uvloop
 
+    gc.set_threshold(100_000, 20, 50)  # many short-lived objects, few cycles
+    with contextlib.suppress(
+        OSError
+    ):  # where siblings share a core, one's burst of work ends before another's begins
+        os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
     parser = fork_parser()
     gc.freeze()
-    gc.set_threshold(100_000, 20, 50)  # many short-lived objects, few cycles
     try:
         return uvloop.run(_work(link, parser))
     except CrawlerError as error:
@@ -104,7 +123,7 @@ class _Child:
         member = Member(
             name=start.name,
             crawl=start.crawl,
-            addresses=_addresses(start),
+            addresses=self._addresses(),
             run=start.run,
             ended=start.ended,
             supervised=True,
@@ -155,12 +174,12 @@ class _Child:
             await self._writer.drain()
             await asyncio.sleep(interval)
 
+    def _addresses(self) -> dict[str, tuple[str, int]]:
+        """Where the siblings listen, as far as it is known."""
+        from crawler.topology import process_names
 
-def _addresses(start: Start) -> dict[str, tuple[str, int]]:
-    from crawler.topology import process_names
-
-    names = process_names(convert(start.config))
-    return {name: (LOOPBACK, start.ports.get(name, 0)) for name in names if name != start.name}
+        me, ports = self._start.name, self._start.ports
+        return {name: (LOOPBACK, ports.get(name, 0)) for name in process_names(self._config) if name != me}
 
 
 class OwnSeeds:

@@ -149,10 +149,10 @@ class Frontier:
         hosts = self._hosts
         idle = (hosts.array("todo") > 0) & (hosts.array("place") == Place.IDLE)
         slots = np.flatnonzero(idle & (hosts.array("flags") & SILENCED == 0))
-        np.random.default_rng(self._rng.getrandbits(64)).shuffle(
-            slots
-        )  # else hosts of a domain come in a row
-        self._bench.schedule_many(slots, now)
+        keys = np.frombuffer(self._rng.randbytes(8 * len(slots)), np.uint64)
+        self._bench.schedule_many(
+            slots[np.argsort(keys)], now
+        )  # shuffled: else hosts of a domain come in a row
 
     def flush(self, batch: Batch, now: float) -> None:
         """Put all that is not stored yet, for a clean stop.

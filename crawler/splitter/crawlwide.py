@@ -205,26 +205,29 @@ class CrawlWide:
             for peer in self._peers.values()
             if peer.heard and self._is_present(peer, now)
         )
-        return max(0, self.pages_max - self.total().pages - self._progress().in_flight - in_flight)
+        everyone = self._everyone()
+        pages = sum(each.pages for each in everyone)
+        return max(0, self.pages_max - pages - everyone[0].in_flight - in_flight)
 
     @property
     def limit_reached(self) -> str:
         """The limit that the crawl as a whole has reached: "max_pages", "max_bytes" or ""."""
         if not (self.pages_max or self.bytes_max):
             return ""
-        total = self.total()
-        if self.pages_max and total.pages >= self.pages_max:
+        everyone = self._everyone()
+        if self.pages_max and sum(each.pages for each in everyone) >= self.pages_max:
             return "max_pages"
-        if self.bytes_max and total.bytes >= self.bytes_max:
+        if self.bytes_max and sum(each.bytes for each in everyone) >= self.bytes_max:
             return "max_bytes"
         return ""
 
+    def _everyone(self) -> list[Progress | Counters]:
+        """How far this process is, and then what was last heard of the others."""
+        return [self._progress(), *(peer.heard for peer in self._peers.values() if peer.heard is not None)]
+
     def total(self) -> Progress:
         """The sums over all processes, as last heard; `idle` if all are."""
-        everyone = [
-            self._progress(),
-            *(peer.heard for peer in self._peers.values() if peer.heard is not None),
-        ]
+        everyone = self._everyone()
         sums = {
             name: sum(getattr(each, name) for each in everyone) for name in Progress.__struct_fields__[1:]
         }

@@ -157,7 +157,8 @@ class Crawl:
         place = topology(self.config, self.directory.path, name)
         if self._member is None and place.peers:
             raise UsageError("crawler.Crawl is one process; `crawler crawl --processes N` starts several")
-        check_processes(self.config, self.directory)
+        if not self._supervised:  # a supervisor has seen to it
+            check_processes(self.config, self.directory)
         self.stages = Stages(
             self.config,
             self.directory.process(name),

@@ -8,7 +8,8 @@
 What an errand does is in `errands.py`, what its end becomes in `harvest.py`,
 the stages themselves are opened in `stages.py`. All decisions are made by the
 stages, synchronously, in the loop thread. File and store writes happen in one
-writer thread, merges of runs in another.
+writer thread (those of a few results in the loop, when it would only wait for
+them), merges of runs in another.
 """
 
 import asyncio
@@ -294,9 +295,7 @@ class Process:
         if not group:
             return False
         if len(self._tasks) <= SIBLINGS and len(group) <= SMALL_GROUP:
-            self._write_group(
-                group
-            )  # nothing would happen meanwhile: the thread would cost, and gain nothing
+            self._write_group(group)  # a thread would only be waited for, and cost two switches
         else:
             await self._in_writer(self._write_group, group)
         self.point.committed(group)

@@ -62,7 +62,7 @@ def main(argv: list[str]) -> int:
 
 
 def warm_up() -> None:
-    """Import and read, before processes are forked, what each of them would: 0.04 CPU s a process."""
+    """Import and read what each process would, once for all that are forked: saves each 0.02 CPU s."""
     import encodings.idna  # noqa: F401
 
     import plyvel  # noqa: F401

@@ -3,6 +3,7 @@
 import argparse
 import asyncio
 import contextlib
+import os
 import shutil
 import signal
 import sys
@@ -76,6 +77,9 @@ def run(
     config: Config, args: argparse.Namespace, seeds: Iterator[str], member: "Member | None" = None
 ) -> dict[str, Any]:
     """Crawl in this process (as `member` of several), or under a supervisor; return the report."""
+    os.environ.setdefault(
+        "OPENBLAS_NUM_THREADS", "1"
+    )  # numpy's would spin at its import; no matrix is made here
     try:
         if config.crawl.processes > 1:
             return _supervise(config, args, seeds)
@@ -187,8 +191,6 @@ class _Stopper:
 
     def __call__(self) -> None:
         if self._asked:
-            import os
-
             self._crawl.kill()
             os._exit(130)
         self._asked = True

@@ -16,6 +16,7 @@ blocks. What lies behind the committed end after a crash is cut off.
 """
 
 import os
+import re
 import struct
 import zlib
 from collections.abc import Iterator, Sequence
@@ -31,13 +32,13 @@ BLOCK_LINKS_MAX = 1024
 _BUFFER_BYTES = 1 << 20  # what is appended is written at the latest when so much has gathered
 _HEADER = struct.Struct("<II")
 _NAME_DIGITS = 16
-_NAMES = "[0-9a-f]" * _NAME_DIGITS + ".log"
+_NAME = re.compile(rf"[0-9a-f]{{{_NAME_DIGITS}}}\.log")
 
 
 class LinksLog:
     """Append links in blocks, read blocks, cut and drop files.
 
-    `append`, `write_out` and `sync` belong to one thread; `read` and
+    `append`, `write_out` and `sync` belong to one thread at a time; `read` and
     `drop_before` may run in others.
 
     Args:
@@ -66,7 +67,8 @@ class LinksLog:
     def _open(self, begin: int, end: int) -> list[int]:
         """Remove what lies outside of begin..end, check that the rest is whole; return where files begin."""
         self._directory.mkdir(parents=True, exist_ok=True)
-        starts = sorted(int(path.stem, 16) for path in self._directory.glob(_NAMES))
+        names = filter(_NAME.fullmatch, os.listdir(self._directory))
+        starts = sorted(int(name.removesuffix(".log"), 16) for name in names)
         kept = []
         for start, following in zip(starts, [*starts[1:], None], strict=False):
             if start >= end or (following is not None and following <= begin):

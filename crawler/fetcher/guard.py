@@ -16,35 +16,38 @@ import ipaddress
 
 from crawler.errors import ConfigError
 
-DENIED_NETWORKS = (
-    "0.0.0.0/8",
-    "10.0.0.0/8",
-    "100.64.0.0/10",
-    "127.0.0.0/8",
-    "169.254.0.0/16",
-    "172.16.0.0/12",
-    "192.0.0.0/24",
-    "192.0.2.0/24",
-    "192.88.99.0/24",
-    "192.168.0.0/16",
-    "198.18.0.0/15",
-    "198.51.100.0/24",
-    "203.0.113.0/24",
-    "224.0.0.0/4",
-    "240.0.0.0/4",
-    "168.63.129.16/32",
-    "::/128",
-    "::1/128",
-    "64:ff9b:1::/48",
-    "2001::/32",
-    "2001:db8::/32",
-    "2002::/16",
-    "3fff::/20",
-    "5f00::/16",
-    "fc00::/7",
-    "fe80::/10",
-    "fec0::/10",
-    "ff00::/8",
+DENIED_NETWORKS = tuple(
+    ipaddress.ip_network(text)
+    for text in (
+        "0.0.0.0/8",
+        "10.0.0.0/8",
+        "100.64.0.0/10",
+        "127.0.0.0/8",
+        "169.254.0.0/16",
+        "172.16.0.0/12",
+        "192.0.0.0/24",
+        "192.0.2.0/24",
+        "192.88.99.0/24",
+        "192.168.0.0/16",
+        "198.18.0.0/15",
+        "198.51.100.0/24",
+        "203.0.113.0/24",
+        "224.0.0.0/4",
+        "240.0.0.0/4",
+        "168.63.129.16/32",
+        "::/128",
+        "::1/128",
+        "64:ff9b:1::/48",
+        "2001::/32",
+        "2001:db8::/32",
+        "2002::/16",
+        "3fff::/20",
+        "5f00::/16",
+        "fc00::/7",
+        "fe80::/10",
+        "fec0::/10",
+        "ff00::/8",
+    )
 )
 
 _EMBEDDING = (ipaddress.ip_network("::ffff:0:0/96"), ipaddress.ip_network("64:ff9b::/96"))
@@ -67,11 +70,10 @@ class Guard:
         ConfigError: an entry of `allow_networks` is not a network.
     """
 
-    __slots__ = ("_allowed", "_denied", "_memo")
+    __slots__ = ("_allowed", "_memo")
 
     def __init__(self, allow_networks: tuple[str, ...] = ()) -> None:
         self._allowed = tuple(_network(text) for text in allow_networks)
-        self._denied = tuple(ipaddress.ip_network(text) for text in DENIED_NETWORKS)
         self._memo: dict[str, bool] = {}
 
     def allows(self, address: str) -> bool:
@@ -95,7 +97,7 @@ class Guard:
                 return True
             if any(address in network for network in _EMBEDDING):
                 return self._judge(str(ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)))
-        return self._allows_explicitly(address) or not any(address in network for network in self._denied)
+        return self._allows_explicitly(address) or not any(address in network for network in DENIED_NETWORKS)
 
     def _allows_explicitly(self, address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> bool:
         return any(address in network for network in self._allowed)

@@ -13,7 +13,8 @@ while more are sure to come: a commit of one page costs as much as one of thirty
                   the group's links become pending in the DUE
 
 A page's record and its links are one change, so they are never apart. Steps 1
-and 2 run in the one writer thread, steps 0 and 3 in the loop thread. An
+and 2 run in the one writer thread or, if nothing else is to be done meanwhile,
+in the loop thread like steps 0 and 3; never two groups at once. An
 exception in 1 or 2 ends the process: nothing of the group was acknowledged, and
 all of it is done again from the last commit.
 

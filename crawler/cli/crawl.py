@@ -77,9 +77,7 @@ def run(
     config: Config, args: argparse.Namespace, seeds: Iterator[str], member: "Member | None" = None
 ) -> dict[str, Any]:
     """Crawl in this process (as `member` of several), or under a supervisor; return the report."""
-    os.environ.setdefault(
-        "OPENBLAS_NUM_THREADS", "1"
-    )  # numpy's would spin at its import; no matrix is made here
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # they spin at first, and nothing multiplies matrices
     try:
         if config.crawl.processes > 1:
             return _supervise(config, args, seeds)

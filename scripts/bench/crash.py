@@ -173,6 +173,8 @@ def main() -> None:
         parser.error(f"--case: {', '.join(sorted(unknown))}; known are {', '.join(cases)}")
     for name in args.case or cases:
         case, size = cases[name]
+        if args.folder is not None:
+            args.folder.mkdir(parents=True, exist_ok=True)
         folder = Path(tempfile.mkdtemp(dir=args.folder))
         begun = time.monotonic()
         found, kills = case(folder, size)

@@ -273,6 +273,8 @@ def main() -> None:
           f"{'refetched':>11}{'worst':>7}{'s':>6}")  # fmt: skip
     right = True
     for row in args.case or ("as shipped", *PLANTED):
+        if args.folder is not None:
+            args.folder.mkdir(parents=True, exist_ok=True)
         folder = Path(tempfile.mkdtemp(dir=args.folder, prefix="partitions-"))
         begun = time.monotonic()
         found, faults, kills = partitioned(folder, args, row if row in PLANTED else "")

@@ -248,6 +248,8 @@ def main() -> None:
     args = parser.parse_args()
     if args.phase:
         return load(args) if args.phase == "load" else reopen(args)
+    if args.folder is not None:
+        args.folder.mkdir(parents=True, exist_ok=True)
     folder = Path(tempfile.mkdtemp(prefix="scale-", dir=args.folder))
     again = [
         sys.executable,

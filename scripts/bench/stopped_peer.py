@@ -70,6 +70,8 @@ def main() -> None:
     parser.add_argument("--around", type=float, default=20.0, help="seconds measured before and after")
     parser.add_argument("--folder", type=Path, default=None, help="where the crawl lies meanwhile")
     args = parser.parse_args()
+    if args.folder is not None:
+        args.folder.mkdir(parents=True, exist_ok=True)
     folder = Path(tempfile.mkdtemp(dir=args.folder, prefix="stopped-"))
     with TreeWeb(folder, 1_000_000, "--delay", str(ANSWER_SECONDS), hosts=HOSTS) as web:
         crawl = start(folder / "crawl", web.seed, *settings("--processes", str(PROCESSES)))

@@ -16,6 +16,12 @@ CPU is that of the whole process tree, user and system, start and end included.
 `marginal` leaves them out: it compares with a crawl of the seeds alone, since a
 process costs the same to start whatever it fetches then. Numbers of processes
 take turns; the cheapest of the repeats counts, as others can only add to it.
+
+On a core that others share no repeat is the cheapest. `--constant` (needs
+linux-perf) samples the crawls, and compares the CPU of all repeats in units of
+what SHA-1 and deflate took of it: work that is the same however many share it,
+and slowed down like the rest. The error is that of the mean over the repeats;
+perf's own CPU counts in the table.
 """
 
 import argparse
@@ -23,6 +29,7 @@ import os
 import re
 import resource
 import shutil
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -43,6 +50,8 @@ from tests.faults.harness import TreeWeb, settings  # noqa: E402
 
 HOSTS = 200
 LOG_DELAY = 1.5  # seconds until a server has written its log
+SAMPLER = ("perf", "record", "--quiet", "--event", "cpu-clock", "--freq", "1499", "--output")
+_SAMPLES = re.compile(r"^ *[\d.]+% +(\d+) +(.*)$", re.MULTILINE)  # samples, object file
 _SET_LINE = re.compile(r'^\S+ (\S+) (\d+) \d+ \d+ \d+ "text/html[^"]*" "([^"]*)" .*"([^"]*)"$')
 
 
@@ -110,9 +119,10 @@ class BenchSet:
 
 
 class Run(NamedTuple):
-    """What one crawl cost, and what the server saw of it."""
+    """What one crawl cost, and what the server saw of it; `units` is CPU by that of constant work, 0 = unknown."""
 
     cpu: float
+    units: float
     wall: float
     answered: Counter[str]
     report: dict
@@ -130,20 +140,34 @@ class Run(NamedTuple):
         return whole and report["stopped_by"] == "done" and report["conservation"] == "holds"
 
 
-def crawl(web: Web, folder: Path, processes: int, cpu: str, concurrency: str, *more: str) -> Run:
+def crawl(
+    web: Web, folder: Path, processes: int, cpu: str, concurrency: str, *more: str, sampled: bool = False
+) -> Run:
     """Crawl `web` once; the directory goes away."""
     directory = Path(tempfile.mkdtemp(dir=folder))
     flags = settings("--processes", str(processes), "--concurrency", concurrency, *web.flags, *more)
     pin = ["taskset", "-c", cpu] if cpu else []
-    line = [*pin, sys.executable, "-m", "crawler", "crawl", "--dir", str(directory / "crawl"), *flags]
+    samples = directory / "samples"
+    sampler = [*SAMPLER, str(samples)] if sampled else []
+    program = [sys.executable, "-m", "crawler", "crawl", "--dir", str(directory / "crawl"), *flags]
     environ = {**os.environ, "PYTHONPATH": str(ROOT)}
     before, begun = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
-    subprocess.run(line, cwd=ROOT, env=environ, check=True, timeout=600)
+    subprocess.run([*sampler, *pin, *program], cwd=ROOT, env=environ, check=True, timeout=600)
     wall, after = time.monotonic() - begun, resource.getrusage(resource.RUSAGE_CHILDREN)
     report = msgspec.json.decode((directory / "crawl" / "report.json").read_bytes())
+    units = units_of(samples) if sampled else 0.0
     shutil.rmtree(directory)
     used = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    return Run(used, wall, web.answered(), report)
+    return Run(used, units, wall, web.answered(), report)
+
+
+def units_of(samples: Path) -> float:
+    """All samples by those that fell into SHA-1 and deflate."""
+    command = ["perf", "report", "--input", str(samples), "--sort", "dso", "--stdio", "--show-nr-samples"]
+    found = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    counts = [(int(count), name) for count, name in _SAMPLES.findall(found)]
+    constant = sum(count for count, name in counts if "libcrypto" in name or "isal" in name)
+    return sum(count for count, _ in counts) / constant
 
 
 @contextmanager
@@ -169,6 +193,17 @@ def row(processes: int, run: Run, start: float, one: tuple[float, float], web: W
     )
 
 
+def in_units(runs: dict[int, list[Run]]) -> str:
+    """The CPU of each number of processes by constant work, relative to the first."""
+    first = statistics.mean(run.units for run in next(iter(runs.values())))
+    lines = []
+    for processes, some in runs.items():
+        units = [run.units / first for run in some]
+        error = statistics.stdev(units) / len(units) ** 0.5 if len(units) > 1 else float("nan")
+        lines.append(f"{processes:9} {statistics.mean(units):7.3f}x +- {error:.3f}")
+    return "CPU by that of constant work\n" + "\n".join(lines)
+
+
 HEAD = (
     f"{'processes':>9}{'pages':>8}{'recall':>8}{'again':>7}{'extra':>7}{'s':>7}{'us/page':>8}{'ratio':>8}"
     f"{'marginal':>10}{'ratio':>8}{'start s':>8}{'local':>9}{'batches':>9}"
@@ -184,6 +219,7 @@ def main() -> None:
     parser.add_argument("--processes", type=int, nargs="+", default=[1, 2, 4])
     parser.add_argument("--concurrency", default="64", help="fetches in flight a process")
     parser.add_argument("--repeat", type=int, default=1)
+    parser.add_argument("--constant", action="store_true", help="compare by constant work as well (perf)")
     parser.add_argument("--cpu", default="", help="core that the processes share (taskset)")
     parser.add_argument("--folder", type=Path, default=None, help="where the crawls lie meanwhile")
     args = parser.parse_args()
@@ -196,7 +232,7 @@ def main() -> None:
     with source as web:
         for n in args.processes * args.repeat:
             starts[n].append(crawl(web, folder, n, args.cpu, args.concurrency, "--max-pages", "1"))
-            runs[n].append(crawl(web, folder, n, args.cpu, args.concurrency))
+            runs[n].append(crawl(web, folder, n, args.cpu, args.concurrency, sampled=args.constant))
             print(f"# {n}: {runs[n][-1].cpu:.2f} CPU s, start {starts[n][-1].cpu:.2f}", file=sys.stderr)
     shutil.rmtree(folder)
     print(HEAD)
@@ -206,6 +242,8 @@ def main() -> None:
         pages = best.answered.total()
         one = one or (best.cpu / pages * 1e6, (best.cpu - start) / pages * 1e6)
         print(row(n, best, start, one, web))
+    if args.constant:
+        print(in_units(runs))
     every = [run for each in runs.values() for run in each]
     raise SystemExit(0 if all(run.right(web, every[0]) for run in every) else "not as promised")
 

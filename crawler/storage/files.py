@@ -264,6 +264,8 @@ class Lock:
     def release(self) -> None:
         """Let others take it. A second call does nothing."""
         _held.discard(self)
+        if self._descriptor >= 0:  # to close is not enough: a child on its way to exec still has a copy
+            fcntl.flock(self._descriptor, fcntl.LOCK_UN)
         self._close()
 
     def _close(self) -> None:

@@ -183,6 +183,15 @@ def test_a_lock_is_not_inherited(tmp_path: Path) -> None:
         sleeper.communicate(b"\n")
 
 
+def test_a_released_lock_is_free_whoever_has_a_copy(tmp_path: Path) -> None:
+    """Such as a child that has not come to its exec yet."""
+    lock = files.Lock(tmp_path / "node.lock", "p0")
+    copy = os.dup(lock._descriptor)
+    lock.release()
+    files.Lock(tmp_path / "node.lock", "p1").release()
+    os.close(copy)
+
+
 def test_a_lock_goes_with_its_process(tmp_path: Path) -> None:
     path = tmp_path / "node.lock"
     code = (

@@ -134,11 +134,9 @@ class Supervisor:
         self._seeds_file.unlink(missing_ok=True)
         if self.failure is not None:
             raise self.failure
-        pages = self.report.get("pages", {})
-        if self.stopped_by in ("", "done", "patience") and not any(
-            pages.get(name) for name in report.SUCCESSES
-        ):
-            raise NoSeedError(f"not one page could be fetched; {self.directory.pages_file} says why")
+        if self.stopped_by in ("", "done", "patience") and not report.any_success(self.report):
+            reasons = report.why_nothing(self.report, self._refused)
+            raise NoSeedError(f"not one page could be fetched: {reasons}")
         return self.report
 
     # -- what children say, and what they are told ---------------------------------

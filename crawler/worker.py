@@ -82,7 +82,7 @@ def work(link: socket.socket) -> int:
 
     gc.set_threshold(100_000, 20, 50)  # many short-lived objects, few cycles
     with contextlib.suppress(OSError):
-        # Siblings that share a core do not interrupt each other's bursts of work: a quarter of the switches.
+        # Siblings that share a core do not interrupt each other's bursts of work: a quarter of such switches.
         os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
     parser = fork_parser()
     gc.freeze()

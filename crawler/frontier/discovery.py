@@ -149,7 +149,7 @@ class Frontier:
         hosts = self._hosts
         idle = (hosts.array("todo") > 0) & (hosts.array("place") == Place.IDLE)
         slots = np.flatnonzero(idle & (hosts.array("flags") & SILENCED == 0))
-        # Shuffled, else hosts of a domain come in a row; numpy's own shuffle costs an import of 13 ms.
+        # Shuffled, else hosts of a domain come in a row; numpy's own shuffle costs another import.
         keys = np.frombuffer(self._rng.randbytes(8 * len(slots)), np.uint64)
         self._bench.schedule_many(slots[np.argsort(keys)], now)
 

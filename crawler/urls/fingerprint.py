@@ -48,7 +48,7 @@ def _suffix_list() -> Any:
 @lru_cache(maxsize=1)
 def suffix_list_version() -> str:
     """The version of the public suffix list; a crawl is pinned to it, since buckets hang on it."""
-    from importlib.metadata import version  # imported here, as it is slow (20 ms) and seldom needed
+    from importlib.metadata import version  # imported here, as it is slow and seldom needed
 
     return version("publicsuffixlist")
 

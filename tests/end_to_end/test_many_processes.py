@@ -41,6 +41,15 @@ def command(directory: Path, name: str, *arguments: str) -> Ended:
     return Ended(done.returncode, done.stdout, done.stderr)
 
 
+def test_a_crawl_without_a_page_says_why(tmp_path: Path) -> None:
+    ended = command(tmp_path / "crawl", "crawl", "ftp://a/", "http://127.0.0.1:9/", "--processes", "2", "-q")
+    assert ended.code == 4, ended
+    assert ended.err.splitlines()[-1] == (
+        "crawler: not one page could be fetched: 1 seeds are no http(s) URLs; "
+        "127.0.0.1: address denied (--allow-network opens one)"
+    )
+
+
 @pytest.mark.parametrize("processes", [2, 3])
 def test_processes_share_a_crawl(tmp_path: Path, processes: int) -> None:
     directory = tmp_path / "crawl"

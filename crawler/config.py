@@ -256,7 +256,7 @@ class StoreConfig(_Section, frozen=True):
 
     durability: str = "power"  # power | process
     group_entries_max: int = 256  # results of one commit
-    commit_delay: Seconds = Seconds(0.05)  # that a commit waits for more results while others are in flight
+    commit_delay: Seconds = Seconds(0.05)  # that a commit waits for more results while more can come
     write_buffer_bytes: ByteCount = ByteCount(8 << 20)
     block_cache_bytes: ByteCount = ByteCount(16 << 20)
     table_bytes: ByteCount = ByteCount(2 << 20)

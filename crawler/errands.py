@@ -79,9 +79,10 @@ class Errands:
             Task.DENIED: self._denied,
         }
         self.pages_ended = 0
+        self.awaiting_commit = 0  # errands whose page goes to the sink once it is durable
 
     async def run(self, errand: Errand) -> None:
-        """See an errand through; its host's slot is free again once its change is committed."""
+        """See an errand through; its place is free again once its change is committed."""
         await self._run[errand.task](errand)
 
     async def start(self) -> None:
@@ -119,24 +120,26 @@ class Errands:
         extracted = await self._read(errand, fetch)
         self.pages_ended += 1
         now = self._clock.now()
-        committed = None if self.sink is None else asyncio.get_running_loop().create_future()
-        self._queue(lambda: self._harvested(errand, fetch, extracted, now, committed))
-        if committed is not None and self.sink is not None:
-            await committed
-            await self.sink(errand, fetch, extracted)
+        if self.sink is None:
+            return self._queue(lambda: self._harvest.page(errand, fetch, extracted, now))
+        self.awaiting_commit += 1
+        try:
+            await self._commit(lambda: self._harvest.page(errand, fetch, extracted, now))
+        finally:
+            self.awaiting_commit -= 1
+        await self.sink(errand, fetch, extracted)
 
-    def _harvested(
-        self,
-        errand: Errand,
-        fetch: Fetch,
-        extracted: Extracted | None,
-        now: float,
-        committed: "asyncio.Future[None] | None",
-    ) -> Change:
-        change = self._harvest.page(errand, fetch, extracted, now)
-        if committed is not None:  # a page goes to the sink once it is durable
+    async def _commit(self, make: Maker) -> None:
+        """Queue a change and wait until it is durable."""
+        committed = asyncio.get_running_loop().create_future()
+
+        def made() -> Change:
+            change = make()
             change.after.append(lambda: committed.set_result(None))
-        return change
+            return change
+
+        self._queue(made)
+        await committed
 
     async def _read(self, errand: Errand, fetch: Fetch) -> Extracted | None:
         """What the answer holds. A bug of ours that one page brings out must not end a crawl of millions."""

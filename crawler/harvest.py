@@ -180,7 +180,7 @@ class Harvest:
         return gone
 
     def release(self, change: Change, decision: Decision) -> None:
-        """Let the change hold the frontier's decision, and free the host's slot once it is durable."""
+        """Let the change hold the frontier's decision, and free the errand's place once it is durable."""
         self._frontier.stage(decision, change)
         change.after.append(lambda: self._frontier.release(decision, self._clock.now()))
 

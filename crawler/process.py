@@ -1,7 +1,8 @@
 """One crawling process: the loops that join the stages.
 
-    schedule    frontier.take -> a task per errand, as many as there are slots
-    commit      group by group: writer thread, then what had to wait for it;
+    schedule    frontier.take -> a task per errand, as many as there are places
+    commit      results are decided upon, so that their hosts may be asked again,
+                and written group by group; then what had to wait for it;
                 between groups the DUE flushes, so new URLs reach the frontier
     watch       limits of the run, disk space
 
@@ -40,7 +41,8 @@ log = logging.getLogger("crawler")
 
 STOP_GRACE = 5.0  # seconds that fetches in flight are given after a stop
 WATCH_INTERVAL = 1.0  # seconds between looks at limits and disk space
-SIBLINGS = 1  # errands in flight above which a commit waits for more results
+SIBLINGS = 1  # fetches in flight above which decisions and commits wait for more results
+DECISION_DELAY = 0.05  # seconds after which results are decided upon whatever else is in flight
 SMALL_GROUP = 16  # results that are committed in the loop while no more than `SIBLINGS` are in flight
 
 
@@ -168,8 +170,10 @@ class Process:
             wakeup = self.frontier.next_wakeup(now)
             await _wait(self._news, None if wakeup is None else max(0.0, wakeup - now))
 
-    def _start_errands(self, now: float) -> None:
+    def _start_errands(self, now: float) -> bool:
+        """Start what may start; whether anything did."""
         create_task = asyncio.get_running_loop().create_task
+        before = len(self._tasks)
         room = self._room()
         while room > 0 and (errand := self.frontier.take(now)) is not None:
             task = create_task(self.errands.run(errand))
@@ -178,6 +182,7 @@ class Process:
             room -= 1
         if self.due.pending and self.frontier.dry(now):
             self._commit_news.set()
+        return len(self._tasks) > before
 
     def _room(self) -> int:
         """How many errands may begin now."""
@@ -190,8 +195,7 @@ class Process:
 
     def _errand_done(self, task: "asyncio.Task[None]") -> None:
         self._tasks.discard(task)
-        if len(self._tasks) <= SIBLINGS:
-            self._few_in_flight.set()
+        self._look_at_flight()
         if self.errands.sink is not None:  # it ends behind its commit, whose news has gone already
             self._news.set()
         if not task.cancelled() and (error := task.exception()) is not None:
@@ -261,6 +265,15 @@ class Process:
         """Hand a change, or what makes it, to the commit point."""
         self.point.add(change)
         self._commit_news.set()
+        self._look_at_flight()
+
+    def _fetching(self) -> int:
+        """How many errands are under way but for those that wait for their commit."""
+        return len(self._tasks) - self.errands.awaiting_commit
+
+    def _look_at_flight(self) -> None:
+        if self._fetching() <= SIBLINGS:
+            self._few_in_flight.set()
 
     def _in_writer(self, function: Callable[..., None], *args: Any) -> "asyncio.Future[None]":
         return asyncio.get_running_loop().run_in_executor(self._writer, function, *args)
@@ -284,17 +297,32 @@ class Process:
         self._commit_news.clear()
 
     async def _gather(self) -> None:
-        """Let a group grow while others are in flight: a commit of thirty pages costs as much as that of one."""
-        if len(self._tasks) <= SIBLINGS or self._seeding or self.stopped_by:
-            return
+        """Let a group grow while there is something to fetch: thirty pages cost about the commit of one."""
+        now, delay = asyncio.get_running_loop().time, self.config.store.commit_delay
+        end = now() + delay
+        if self._fetching() > SIBLINGS:
+            await self._results(min(delay, DECISION_DELAY))
+        while self._go_on() and (left := end - now()) > 0.0:
+            await self._results(min(left, DECISION_DELAY))
+
+    async def _results(self, delay: float) -> None:
+        """Wait until few are in flight, or for the delay."""
         self._few_in_flight.clear()
-        await _wait(self._few_in_flight, self.config.store.commit_delay)
+        await _wait(self._few_in_flight, delay)
+
+    def _go_on(self) -> bool:
+        """Decide upon the results, so that their hosts may be asked again; False if a commit should not wait."""
+        large = min(self.config.store.group_entries_max, self.config.crawl.concurrency // 2)
+        if self._seeding or self.stopped_by or len(self.point) >= large:
+            return False
+        self.point.make()
+        return self._start_errands(self.clock.now()) or self._fetching() > SIBLINGS
 
     async def _commit_group(self) -> bool:
         group = self.point.take()
         if not group:
             return False
-        if len(self._tasks) <= SIBLINGS and len(group) <= SMALL_GROUP:
+        if self._fetching() <= SIBLINGS and len(group) <= SMALL_GROUP:
             self._write_group(group)  # a thread would only be waited for, and cost two switches
         else:
             await self._in_writer(self._write_group, group)

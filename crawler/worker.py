@@ -11,10 +11,8 @@ writes {"port": n}, {"status": ...} as often as it was asked to, and at last
 """
 
 import asyncio
-import contextlib
 import itertools
 import logging
-import os
 import signal
 import socket
 import sys
@@ -24,12 +22,14 @@ from typing import Any
 
 import msgspec
 
+from crawler.collector import collect_rarely
 from crawler.config import convert
 from crawler.errors import CrawlerError
 from crawler.exchange import Member
 from crawler.forked import Forked
 from crawler.identity import SEEDS_AT_ONCE
 from crawler.reader import fork_parser
+from crawler.slices import take_long_turns
 from crawler.storage.commit import Change
 
 MESSAGE_BYTES_MAX = 64 << 20
@@ -58,6 +58,7 @@ class Start(msgspec.Struct):
 
 def main(argv: list[str]) -> int:
     """`work` as a program of its own."""
+    collect_rarely()
     return work(socket.socket(fileno=int(argv[0])))
 
 
@@ -80,10 +81,7 @@ def work(link: socket.socket) -> int:
 
     import uvloop
 
-    gc.set_threshold(100_000, 20, 50)  # many short-lived objects, few cycles
-    with contextlib.suppress(OSError):
-        # Siblings that share a core do not interrupt each other's bursts of work: a quarter of such switches.
-        os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
+    take_long_turns()
     parser = fork_parser()
     gc.freeze()
     try:

@@ -9,6 +9,7 @@ import importlib
 import os
 import sys
 
+from crawler.collector import collect_rarely
 from crawler.errors import CrawlerError
 
 # Command -> (module, one line). The order is that of `crawler --help`.
@@ -58,6 +59,7 @@ def _usage() -> str:
 
 def main(argv: list[str] | None = None) -> int:
     """Run the command line `argv` (the process's own if None) and return its exit code."""
+    collect_rarely()
     arguments = list(sys.argv[1:] if argv is None else argv)
     name = arguments[0] if arguments else "--help"
     if name in ("-h", "--help", "help"):

@@ -110,15 +110,13 @@ def _run_one(
 ) -> dict[str, Any]:
     import gc
 
-    # The crawl makes many short-lived objects and few cycles: collect rarely, and never what was imported.
-    gc.set_threshold(100_000, 20, 50)
     import uvloop
 
     import crawler.api  # noqa: F401
     from crawler.reader import fork_parser
 
     parser = fork_parser()
-    gc.freeze()
+    gc.freeze()  # what was imported is never collected
     return uvloop.run(_crawl(config, args, seeds, member, parser))
 
 

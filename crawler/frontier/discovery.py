@@ -5,11 +5,12 @@
              `queues.py`)       `host_queue.py`)                                   commit
 
 An errand holds its host (and for a request its address and one of the
-`concurrency` places) from `take` until `release`. `settle` decides, at the
-end of the request, what becomes of URL and host; the decision carries the
-store keys to write, `stage` puts them into the group's batch, and `release`,
-after the commit, lets the host go: a crash repeats only what was in flight.
-Gaps count from `settle`.
+`concurrency` places) from `take` on. `settle` decides, at the end of the
+request, what becomes of URL and host; the decision carries the store keys to
+write, and `stage` puts them into the group's batch. A host whose URL is done is
+free from `settle` on, any other from `release`, after the commit; a place is
+taken until then: a crash repeats at most `concurrency` requests. Gaps count
+from `settle`.
 
 All methods run in one thread, but `stage`, and the writing of batches, which
 may run in another. Rules for the caller:
@@ -22,7 +23,7 @@ may run in another. Rules for the caller:
   is handed out before; its result is committed behind the batch anyway.
 
 What a host must wait for, the host waits for: gap, address, robots.txt,
-back-off, the commit of its last result. What a URL must, the URL does: its own
+back-off, the commit of a failure. What a URL must, the URL does: its own
 retry instant. `next_wakeup` names the next instant at which `take` may succeed.
 """
 
@@ -37,7 +38,7 @@ import numpy as np
 from crawler.config import Config, Overrides
 from crawler.frontier import queues
 from crawler.frontier.budget import RULES
-from crawler.frontier.host_queue import FrontHost
+from crawler.frontier.host_queue import NO_PLAN, FrontHost
 from crawler.frontier.hosts import NO_ORDER, SILENCED, HostFlag, Place
 from crawler.frontier.intake import Intake
 from crawler.frontier.politeness import Address, Addresses, HostPoliteness, Rate
@@ -120,7 +121,8 @@ class Frontier:
         self._report = Report(registry, self._bench)
         self._waited = Waited()
         self._held: dict[int, FrontHost] = {}  # by host key
-        self._in_flight = 0
+        self._given_out = 0  # errands that are not released
+        self._in_flight = 0  # those of them that are requests
         self._look_ups = 0
         self._look_ups_waiting: list[FrontHost] = []
         self._paused: set[str] = set()
@@ -219,7 +221,8 @@ class Frontier:
     def _errand(self, host: FrontHost, now: float) -> Errand | None:
         """What to do for a host whose instant has come; None: nothing now, and the host is where it waits."""
         if self._hosts.flags[host.slot] & SILENCED:
-            self._bench.leave(host, now, idle=True)
+            if host.may_leave():
+                self._bench.leave(host, now, idle=True)
             return None
         free_at = max(self._hosts.ready[host.slot], self._visits.free_at(host.key, now))
         if free_at > now:
@@ -316,8 +319,11 @@ class Frontier:
         if len(address.waiting) < self._config.frontier.address_waiters_max:
             self._bench.wait_at(host, address, now)
         else:
-            self._hosts.ready[host.slot] = now + self._addresses.gap * (len(address.waiting) + 1)
-            self._bench.leave(host, now, idle=False)
+            self._hosts.ready[host.slot] = ready = now + self._addresses.gap * (len(address.waiting) + 1)
+            if host.may_leave():
+                self._bench.leave(host, now, idle=False)
+            else:
+                self._bench.wake(host, ready)
         return False
 
     def _hold(self, host: FrontHost, task: Task, url: str = "") -> Errand:
@@ -326,6 +332,7 @@ class Frontier:
         host.held = True
         host.served += 1
         self._held[host.key] = host
+        self._given_out += 1
         address = (
             host.address.name if host.address is not None else host.addresses[0] if host.addresses else ""
         )
@@ -359,14 +366,20 @@ class Frontier:
     def settle(self, errand: Errand, fetch: Fetch, now: float) -> Decision:
         """Decide, at the end of a request or a failed look-up, what becomes of URL and host.
 
+        A host whose URL is done may be asked again from its ready instant on.
         Every decision must be staged: it may carry records of other hosts.
         """
+        host = self._held[errand.host]
         crawl_delay = 0.0
         if errand.task in (Task.PAGE, Task.ROBOTS):
             crawl_delay = self._crawl_delay(
                 errand.url, errand.hostname, queues.split_authority(errand.url)[0]
             )
-        return self._settlement.settle(self._held[errand.host], errand, fetch, now, crawl_delay)
+        decision = self._settlement.settle(host, errand, fetch, now, crawl_delay)
+        if decision.end is End.DONE:
+            self._let_go(host, decision, now)
+            self._intake.wake(host)
+        return decision
 
     def _crawl_delay(self, url: str, name: str, authority: str) -> float:
         if not self._asks_robots(url, name):
@@ -379,20 +392,30 @@ class Frontier:
         stage(decision, batch)
 
     def release(self, decision: Decision, now: float) -> None:
-        """After the commit: the host, its address and the place of the request are free."""
+        """After the commit: the place of the request is free, and the host if it is not yet."""
         errand = decision.errand
-        host = self._held.pop(errand.host)
-        host.held = False
-        host.errand_order = NO_ORDER
+        if decision.end is End.DONE:
+            host = self._bench.front[self._hosts.find(errand.host)]
+        else:
+            host = self._held[errand.host]
+            self._let_go(host, decision, now)
+        host.given_out.discard(errand.order)
+        self._given_out -= 1
         if errand.task is Task.RESOLVE:
             self._look_ups -= 1
             self._next_look_up(now)
         elif errand.task is not Task.DENIED:
             self._in_flight -= 1
-            if host.address is not None:
-                self._bench.release_address(host.address, decision.ended, now)
-                host.address = None
-        self._plan(host, now)
+        if host.may_leave() and host.tick == NO_PLAN:
+            self._plan(host, now)
+
+    def _let_go(self, host: FrontHost, decision: Decision, now: float) -> None:
+        """The errand does not hold the host any more, nor its address."""
+        del self._held[host.key]
+        host.held = False
+        if host.address is not None:
+            self._bench.release_address(host.address, decision.ended, now)
+            host.address = None
 
     def _next_look_up(self, now: float) -> None:
         if self._look_ups_waiting:
@@ -472,7 +495,7 @@ class Frontier:
         "done": nothing is left but hosts that are blocked or given up;
         "patience": all that is left waits longer than that.
         """
-        if self._held or self._intake.pending or len(self._visits) or self._paused:
+        if self._given_out or self._intake.pending or len(self._visits) or self._paused:
             return ""
         instant = self._bench.next_event(now)
         if instant is None:
@@ -571,7 +594,7 @@ class Frontier:
         assert registry.todo == int(hosts.array("todo").sum())
         assert sum(registry.parked) == int(hosts.array("parked").sum())
         assert {host.key for host in self._bench.front.values() if host.held} == set(self._held)
-        assert self._in_flight <= self._concurrency
+        assert len(self._held) <= self._given_out and self._in_flight <= self._concurrency
         assert self._look_ups <= self._config.network.dns_concurrency
         for host in self._bench.front.values():
             orders = [order for order, _ in host.entries()]

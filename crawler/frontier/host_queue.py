@@ -7,7 +7,8 @@ All entries below the order `read_to` that are still to do are in memory, each
 either in `queue` (a heap by order), in `later` (a heap by the instant before
 which it is not tried) or `busy` (held by an errand). At `read_to` = NO_ORDER
 the whole queue is in memory: then a new URL goes there directly and is never
-read back. Entries of `later` may lie beyond `read_to`; reading skips them.
+read back. Entries of `later` may lie beyond `read_to`, and so may those given out;
+reading skips them.
 """
 
 import heapq
@@ -25,8 +26,9 @@ NO_PLAN = -1  # the host is in no heap
 class FrontHost:
     """See the module docstring for the queue.
 
-    `held` says that an errand holds the host; `errand_order` is the order of
-    its entry until the errand's release. `tick` marks its valid entry in the
+    `held` says that an errand holds the host; `given_out` are the orders of
+    entries whose errands are not released yet: the store may still have them
+    though they are done. `tick` marks the host's valid entry in the
     workbench's heap and `wake` that entry's instant. `waiting`: in an
     address's queue or waiting for a look-up; `called_by` is the address whose
     queue has just called it. `domain` is the key of its registrable domain.
@@ -38,8 +40,8 @@ class FrontHost:
         "busy",
         "called_by",
         "domain",
-        "errand_order",
         "expires",
+        "given_out",
         "held",
         "key",
         "later",
@@ -64,7 +66,7 @@ class FrontHost:
         self.later: list[tuple[float, Entry]] = []
         self.read_to = read_to
         self.busy: Entry | None = None
-        self.errand_order = NO_ORDER
+        self.given_out: set[int] = set()
         self.held = False
         self.waiting = False
         self.addresses: tuple[str, ...] = ()
@@ -75,6 +77,10 @@ class FrontHost:
         self.tick = NO_PLAN
         self.wake = 0.0
 
+    def may_leave(self) -> bool:
+        """Whether the front may forget the host: the store has all that there is to know of it."""
+        return not (self.held or self.waiting or self.given_out)
+
     def push(self, order: int, entry: Todo) -> None:
         """Take in an entry that is stored, or about to be; it may stay on disk only."""
         if order < self.read_to:
@@ -83,7 +89,7 @@ class FrontHost:
     def take_first(self) -> Entry:
         """The queue's first entry, which an errand holds now."""
         self.busy = heapq.heappop(self.queue)
-        self.errand_order = self.busy[0]
+        self.given_out.add(self.busy[0])
         return self.busy
 
     def postpone(self, until: float, item: Entry) -> None:
@@ -101,7 +107,7 @@ class FrontHost:
 
     def read_ahead(self, store: KeyValue, count: int, now: float) -> bool:
         """Read up to `count` more entries from the store; False if the end was reached."""
-        known = {item[0] for _, item in self.later}
+        known = {item[0] for _, item in self.later} | self.given_out
         for order, entry in queues.read_queue(store, self.prefix, self.read_to):
             self.read_to = order + 1
             if order in known:

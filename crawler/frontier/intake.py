@@ -157,9 +157,14 @@ class Intake:
             self._bench.schedule(slot, now)
 
     def wake(self, host: FrontHost) -> None:
-        """A front host may have something to do: look at it as soon as it may be asked."""
+        """A front host may have something to do: look at it as soon as it may be asked.
+
+        One whose turn is over rests until it can leave the front.
+        """
         hosts = self._registry.hosts
         if host.held or host.waiting or not hosts.todo[host.slot]:
+            return
+        if host.given_out and self._bench.turn_is_over(host):
             return
         ready = hosts.ready[host.slot]
         if host.tick == NO_PLAN or host.wake > ready:
@@ -237,7 +242,7 @@ class Intake:
 
     def _in_flight(self, slot: int, order: int) -> bool:
         host = self._bench.front.get(slot)
-        return host is not None and host.errand_order == order
+        return host is not None and order in host.given_out
 
     def _uncount(self, prefix: bytes, slot: int, entry: Todo) -> None:
         registry = self._registry

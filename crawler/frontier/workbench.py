@@ -162,7 +162,7 @@ class Workbench:
 
     def leave(self, host: FrontHost, now: float, *, idle: bool) -> None:
         """The host leaves the front, for good if `idle`, else to come back when it is ready."""
-        assert not host.held and not host.waiting, host
+        assert host.may_leave(), host
         self.sleep(host)
         self._stuck = False
         del self.front[host.slot]
@@ -216,11 +216,7 @@ class Workbench:
 
     def _make_room(self, now: float) -> bool:
         """Send an eighth of the front away: idle hosts first, then those that wait longest."""
-        movable = [
-            host
-            for host in self.front.values()
-            if not host.held and not host.waiting and self._is_waiting(host, now)
-        ]
+        movable = [host for host in self.front.values() if host.may_leave() and self._is_waiting(host, now)]
         movable.sort(key=lambda host: (host.tick != NO_PLAN, -host.wake))
         for host in movable[: max(1, self._front_max // 8)]:
             idle = self.hosts.todo[host.slot] == 0

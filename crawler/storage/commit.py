@@ -2,14 +2,15 @@
 
 Results queue up in FIFO order: as `Change`s, or as functions that make them.
 Whatever has gathered is taken as one group (the shell may let it wait a moment
-while more are sure to come: a commit of one page costs as much as one of thirty):
+while more are sure to come: a commit of one page costs as much as one of thirty;
+step 0 need not wait for the group to be full):
 
     0  make       decisions are made, in order: links filtered, caches asked, hosts settled
 
     1  write      WARC records and links log are appended and synced
     2  batch      one synced write batch decides: everything the changes ask
                   for, the committed lengths of the files, the counters
-    3  committed  only now: slots are freed, acknowledgements and outbox leave,
+    3  committed  only now: places are freed, acknowledgements and outbox leave,
                   the group's links become pending in the DUE
 
 A page's record and its links are one change, so they are never apart. Steps 1

@@ -606,6 +606,57 @@ def test_budgets_of_a_part_of_the_web() -> None:
     assert sorted(crawl.done) == ["https://a.org/y", "https://b.org/1", "https://b.org/2", "https://b.org/3"]
 
 
+# ---- between the end of a request and its commit ----
+
+
+def test_a_host_goes_on_before_its_pages_are_committed() -> None:
+    """Ten seconds to a commit: as many requests as there are places, then none until they are committed."""
+    crawl = Crawl(config(politeness={"delay": 0.5, "delay_factor": 0}), concurrency=4, commit_delay=10.0)
+    crawl.add([link(f"https://a.org/{n}") for n in range(10)], commit_after=0.0)
+    assert crawl.run() == "done" and len(crawl.done) == 10
+    starts = [request.began - crawl.requests[0].began for request in crawl.requests]
+    assert starts[:5] == pytest.approx([0.0, 0.6, 1.2, 1.8, 10.1])
+
+
+def test_a_host_that_failed_waits_for_its_commit() -> None:
+    """What is to be tried again is in the store first."""
+    crawl = Crawl(
+        answer=lambda errand, now: failed(errand.url, Outcome.TEMPORARY, Blame.URL),
+        concurrency=4,
+        commit_delay=10.0,
+    )
+    crawl.add([link("https://a.org/1"), link("https://a.org/2")], commit_after=0.0)
+    crawl.run(requests=2)
+    assert crawl.requests[1].began >= crawl.requests[0].ended + 10.0
+
+
+def test_a_page_that_is_done_but_still_stored_is_not_retired() -> None:
+    crawl = Crawl(config(politeness={"delay": 0, "delay_factor": 0}), commit_delay=10.0)
+    crawl.add([link("https://a.org/1"), link("https://a.org/2"), link("https://b.org/")], commit_after=0.0)
+    crawl.run(stop=lambda: len(crawl.requests) == 2)
+    batch = crawl.store.batch()
+    assert crawl.frontier.retire(re.compile("a.org"), batch) == 1
+    crawl.store.write(batch)
+    crawl.frontier._check()
+    assert crawl.run() == "done" and sorted(crawl.done) == ["https://a.org/1", "https://b.org/"]
+
+
+def test_a_page_that_is_done_but_still_stored_is_not_given_out_again() -> None:
+    """URLs that come before it push its host's queue out to the disk, from where it is read again."""
+
+    def answer(errand: Errand, now: float) -> Fetch:
+        if errand.url == "https://a.org/deep":
+            crawl.add([link(f"https://a.org/{n}", depth=n // 20 * 5) for n in range(40)], commit_after=0.0)
+        return fetched(errand.url)
+
+    crawl = Crawl(
+        config(politeness={"delay": 0, "delay_factor": 0}), answer=answer, concurrency=50, commit_delay=60.0
+    )
+    crawl.add([link("https://a.org/deep", depth=3)], commit_after=0.0)
+    assert crawl.run() == "done"
+    assert len(crawl.requests) == 41 == len({request.url for request in crawl.requests})
+
+
 # ---- fairness and memory ----
 
 

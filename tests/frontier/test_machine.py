@@ -71,6 +71,9 @@ class PickyRobots:
 class FrontierMachine(RuleBasedStateMachine):
     """`out` are errands with the answer still to come, `commits` what waits for the writer."""
 
+    hosts = HOSTS
+    concurrency = 2
+
     def __init__(self) -> None:
         super().__init__()
         self.now = 1_000_000.0
@@ -96,7 +99,7 @@ class FrontierMachine(RuleBasedStateMachine):
             robots=self.robots,
             fingerprinter=Hash(),
             registrable_domain=domain_of,
-            concurrency=2,
+            concurrency=self.concurrency,
             rng=random.Random(7),
         )
         self.frontier.open(self.now, clean)
@@ -108,7 +111,7 @@ class FrontierMachine(RuleBasedStateMachine):
         links = []
         for _ in range(count):
             self.count += 1
-            host = data.draw(st.sampled_from(HOSTS))
+            host = data.draw(st.sampled_from(self.hosts))
             scheme = data.draw(st.sampled_from(["https://{}", "http://{}", "http://{}:81"]))
             path = data.draw(st.sampled_from(["/a", "/private", "/retire", "/?q=1"]))
             links.append(link(f"{scheme.format(host)}{path}{self.count}", depth=data.draw(st.integers(0, 3))))
@@ -168,7 +171,21 @@ class FrontierMachine(RuleBasedStateMachine):
             self._end_request(errand, fetch)
         if errand.task is Task.ROBOTS:
             self.robots.known.add(errand.url.removesuffix("/robots.txt"))
-        self.commits.append(("page", self.frontier.settle(errand, fetch, self.now)))
+        decision = self.frontier.settle(errand, fetch, self.now)
+        if decision.end == "done":
+            self.busy -= {errand.hostname, errand.address}
+        self.commits.append(("page", decision))
+
+    @rule(rounds=st.integers(2, 10))
+    def fetch_on(self, rounds: int) -> None:
+        """Good answers in a row, whose pages are not committed yet."""
+        for _ in range(rounds):
+            self.take()
+            if self.out:
+                self._end(0, GOOD)
+            while self.commits and getattr(self.commits[0][1], "end", "") != "done":
+                self.commit()
+            self.now += 5.0
 
     def _end_look_up(self, errand: Errand, answer: Any) -> None:
         if answer[1] is Blame.HOST:
@@ -206,7 +223,8 @@ class FrontierMachine(RuleBasedStateMachine):
             del self.waiting[item.errand.url]
         self.durable[item.errand.hostname] = self.free_at.get(item.errand.hostname, 0.0)
         self.frontier.release(item, self.now)
-        self.busy -= {item.errand.hostname, item.errand.address}
+        if item.end != "done":
+            self.busy -= {item.errand.hostname, item.errand.address}
 
     @rule(seconds=st.sampled_from([0.01, 0.3, 1.0, 5.0, 30.0, 200.0]))
     def wait(self, seconds: float) -> None:
@@ -349,7 +367,19 @@ class FrontierMachine(RuleBasedStateMachine):
         assert not leftovers
 
 
-FrontierMachine.TestCase.settings = settings(
+class FewHosts(FrontierMachine):
+    """Nobody waits in the back queue, so hosts go on before their last page is committed."""
+
+    hosts = HOSTS[-2:]
+    concurrency = 5
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._add([link(f"https://{host}/{n}") for host in self.hosts for n in range(6)])
+        self.commit()
+
+
+FrontierMachine.TestCase.settings = FewHosts.TestCase.settings = settings(
     max_examples=60,
     stateful_step_count=60,
     deadline=None,
@@ -357,3 +387,4 @@ FrontierMachine.TestCase.settings = settings(
     derandomize=True,
 )
 TestFrontierMachine = FrontierMachine.TestCase
+TestFewHosts = FewHosts.TestCase

@@ -63,16 +63,15 @@ def main(argv: list[str]) -> int:
 
 
 def warm_up() -> None:
-    """Import and read what each process would, once for all that are forked: saves each 0.02 CPU s."""
+    """Import what each process would, once for all that are forked: saves each 0.02 CPU s."""
+    import encodings.ascii
+    import encodings.cp1252
     import encodings.idna  # noqa: F401
 
     import plyvel  # noqa: F401
     import uvloop  # noqa: F401
 
     import crawler.api  # noqa: F401
-    from crawler.urls.fingerprint import suffix_list_version
-
-    suffix_list_version()
 
 
 def work(link: socket.socket) -> int:

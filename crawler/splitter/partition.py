@@ -69,7 +69,9 @@ class Partition:
     @classmethod
     def equal_ranges(cls, names: Sequence[str], *, epoch: int = 1) -> "Partition":
         """One contiguous range each, lengths equal but for one bucket, in the order of the sorted names."""
-        return cls(names, np.arange(BUCKETS) * max(1, len(names)) // BUCKETS, epoch=epoch)
+        count = max(1, len(names))
+        ends = -(-np.arange(1, count + 1) * BUCKETS // count)  # rounded up
+        return cls(names, np.repeat(np.arange(count, dtype=np.uint16), np.diff(ends, prepend=0)), epoch=epoch)
 
     @classmethod
     def from_ranges(cls, ranges: Sequence[tuple[str, int, int]], *, epoch: int) -> "Partition":

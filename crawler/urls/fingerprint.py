@@ -45,12 +45,11 @@ def _suffix_list() -> Any:
     return PublicSuffixList()
 
 
-@lru_cache(maxsize=1)
 def suffix_list_version() -> str:
     """The version of the public suffix list; a crawl is pinned to it, since buckets hang on it."""
-    from importlib.metadata import version  # imported here, as it is slow and seldom needed
+    from publicsuffixlist import __version__
 
-    return version("publicsuffixlist")
+    return __version__
 
 
 @lru_cache(maxsize=_HOSTS_MAX)

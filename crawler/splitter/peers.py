@@ -22,6 +22,7 @@ import logging
 import socket
 import ssl
 from collections.abc import Callable, Coroutine, Mapping
+from functools import partial
 from pathlib import Path
 
 from crawler.clock import Clock
@@ -390,6 +391,7 @@ class Peers:
             session = Listener(self._common, self._doorkeeper.admit, self.now())
             connection = _Connection(self, session)
             connection.opening = self._spawn(self._take(connection, accepted))
+            connection.opening.add_done_callback(partial(self._taken, connection, accepted))
             self._connections.add(connection)
             self._doorkeeper.enter(session)
             self.flush_all()
@@ -401,9 +403,16 @@ class Peers:
             await asyncio.get_running_loop().connect_accepted_socket(
                 lambda: connection, accepted, ssl=tls, ssl_handshake_timeout=limit
             )
-        except (OSError, RuntimeError, asyncio.CancelledError) as error:
+        except (OSError, RuntimeError) as error:
             accepted.close()
             connection.connection_lost(error)
+
+    @staticmethod
+    def _taken(connection: _Connection, accepted: socket.socket, task: "asyncio.Task[None]") -> None:
+        """Part with a connection that was cut off on the way to its transport, be it before the first step."""
+        if task.cancelled():
+            accepted.close()
+            connection.connection_lost(None)
 
     async def _keep_dialling(self, peer: str) -> None:
         backoff = Backoff(self._common.config, self._common.rng)

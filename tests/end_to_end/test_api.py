@@ -125,6 +125,24 @@ def test_a_hook_that_fails_ends_the_crawl_with_its_error(tmp_path: Path) -> None
         assert run("check", "--dir", tmp_path).code == 0
 
 
+@pytest.mark.parametrize("sink", [None, lambda _: None])
+def test_pages_of_one_host_share_their_commits(tmp_path: Path, sink: Any) -> None:
+    """A host goes on before its pages are committed; a commit that may wait a minute does while there is more."""
+
+    async def crawl(web: Web) -> int:
+        settings = SETTINGS | {"store": {"commit_delay": 60}, "crawl": {"concurrency": 32, "max_time": 50}}
+        seeds = [web.url(path) for path in site]
+        async with crawler.Crawl(settings, directory=tmp_path, seeds=seeds, page_sink=sink) as crawling:
+            report = await crawling.run()
+            assert report["pages"]["fetched"] == 40 and report["stopped_by"] == "done"
+            return crawling.process.point.groups
+
+    site = {f"/{n}": page(text=str(n)) for n in range(40)}
+    with Web(site) as web:
+        assert asyncio.run(crawl(web)) <= 12
+        assert sorted(web.paths()) == sorted(site)
+
+
 def test_errors(tmp_path: Path) -> None:
     async def locked() -> None:
         async with crawler.Crawl(directory=tmp_path), crawler.Crawl(directory=tmp_path):

@@ -28,7 +28,7 @@ from crawler.splitter.peers import (
     parse_peers,
     tls_contexts,
 )
-from crawler.splitter.session import Common, Identity
+from crawler.splitter.session import Common, Identity, Listener
 from crawler.storage.kv import MemoryStore
 from tests.splitter.links import make_links
 
@@ -294,6 +294,30 @@ def test_a_failed_tls_handshake_leaves_nothing_behind(use_uvloop: bool, authorit
             p0.peers.last_ending.clear()
             await reached(lambda: len(p0.peers._doorkeeper) == 0)
         await p0.peers.close()
+
+    run(main, use_uvloop=use_uvloop)
+
+
+@pytest.mark.parametrize("use_uvloop", [False, True], ids=["asyncio", "uvloop"])
+def test_closing_in_the_moment_of_an_accept_ends(use_uvloop: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was accepted is cut off before it has begun to get its transport."""
+
+    async def main() -> None:
+        p0 = Process("p0", CONFIG)
+        host, port = await p0.peers.start()
+        enter = p0.peers._doorkeeper.enter
+
+        def enter_and_be_closed(session: Listener) -> None:
+            enter(session)
+            for task in p0.peers._tasks:
+                task.cancel()
+
+        monkeypatch.setattr(p0.peers._doorkeeper, "enter", enter_and_be_closed)
+        reader, writer = await asyncio.open_connection(host, port)
+        assert await asyncio.wait_for(reader.read(), 5) == b""
+        await asyncio.wait_for(p0.peers.close(), 5)
+        assert not p0.peers._connections and not len(p0.peers._doorkeeper)
+        writer.close()
 
     run(main, use_uvloop=use_uvloop)
 

@@ -41,7 +41,7 @@ log = logging.getLogger("crawler")
 
 STOP_GRACE = 5.0  # seconds that fetches in flight are given after a stop
 WATCH_INTERVAL = 1.0  # seconds between looks at limits and disk space
-SIBLINGS = 1  # fetches in flight above which decisions and commits wait for more results
+SIBLINGS = 1  # fetches in flight above which decisions wait for more results
 DECISION_DELAY = 0.05  # seconds after which results are decided upon whatever else is in flight
 SMALL_GROUP = 16  # results that are committed in the loop while no more than `SIBLINGS` are in flight
 
@@ -316,7 +316,7 @@ class Process:
         if self._seeding or self.stopped_by or len(self.point) >= large:
             return False
         self.point.make()
-        return self._start_errands(self.clock.now()) or self._fetching() > SIBLINGS
+        return self._start_errands(self.clock.now()) or self._fetching() > 0
 
     async def _commit_group(self) -> bool:
         group = self.point.take()

@@ -72,15 +72,15 @@ FAULTS = [
     "compaction committed:1",
     "run unlinked:1",
     "compaction done:1",
-    "flush during compaction:1",
-    "compaction during flush:1",
+    "flush during compaction:1 --set due.buffer_entries_max=16",
+    "compaction during flush:1 --set due.buffer_entries_max=16",
     "fetch begun:900",
     "record appended:15",
     "batch written:15",
     "committed:15",
 ]
 PLANTED = {
-    "page-before-links": ["committed:15"] * 5,
+    "page-before-links": [f"committed:{n}" for n in range(12, 18)],
     "no-truncation": ["record appended:15", "synced:15", "record appended:30"],
 }
 

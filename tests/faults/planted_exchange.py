@@ -5,18 +5,28 @@ outbox-in-memory     links for other processes wait in memory only
 """
 
 import sys
+import time
+from collections.abc import Sequence
 from typing import Any
 
 from crawler import supervisor, worker
 from crawler.cli import main
 from crawler.splitter.inbox import Inbox
 from crawler.splitter.outbox import Outbox
+from crawler.storage.commit import Change, CommitPoint
 from crawler.storage.kv import MemoryStore
 
 
 def ack_before_commit() -> None:
-    """Confirm entries on acceptance: a crash before the commit loses them."""
+    """Confirm entries on acceptance: a crash before the commit loses them. A slow disk gives it time to."""
     Inbox.durable = Inbox.accepted  # type: ignore[method-assign]
+    write = CommitPoint.write
+
+    def write_slowly(self: CommitPoint, group: Sequence[Change]) -> None:
+        time.sleep(0.05)
+        write(self, group)
+
+    CommitPoint.write = write_slowly  # type: ignore[method-assign]
 
 
 def outbox_in_memory() -> None:

@@ -42,11 +42,8 @@ from crawler.due.runs import DiskRuns, Fault, Fingerprints, RunEntry
 from crawler.due.waiting import Waiting, hold
 from crawler.errors import ConfigError, DamageError, DirectoryError
 from crawler.records import Link
+from crawler.storage.keys import DUE_FLUSHED, DUE_LINKS, DUE_RUNS
 from crawler.storage.kv import Batch, KeyValue, seal, unseal
-
-RUNS_KEY = b"d/runs"
-LINKS_KEY = b"d/links"
-FLUSHED_KEY = b"d/flushed"
 
 METHODS = ("runs", "one_file", "memory")
 
@@ -101,11 +98,11 @@ class Eliminator:
         self._config = config
         self._fault = fault
         self._directory = directory
-        self._manifest_is_stored = store.get(RUNS_KEY) is not None
-        self._manifest = _load(store, RUNS_KEY, Manifest(method, check_value, config.method == "memory"))
+        self._manifest_is_stored = store.get(DUE_RUNS) is not None
+        self._manifest = _load(store, DUE_RUNS, Manifest(method, check_value, config.method == "memory"))
         self._refuse_others(method, check_value)
-        self._appended = _load(store, LINKS_KEY, Appended())
-        self._flushed = _load(store, FLUSHED_KEY, Flushed())
+        self._appended = _load(store, DUE_LINKS, Appended())
+        self._flushed = _load(store, DUE_FLUSHED, Flushed())
         self._known = self._open_known(known)
         self._log = LinksLog(
             directory / "links",
@@ -194,7 +191,7 @@ class Eliminator:
         if pieces:
             links = self._appended.links + sum(map(len, pieces))
             self._appended = Appended(pieces[-1].position, links)
-            batch.put(LINKS_KEY, _encode(self._appended))
+            batch.put(DUE_LINKS, _encode(self._appended))
 
     def committed(self) -> None:
         """The oldest group that was staged is durable: its links wait for a flush. Loop; once a group."""
@@ -263,7 +260,7 @@ class Eliminator:
         if plan.new_run is not None and plan.new_run.entry is not None:
             self._manifest.runs.append(plan.new_run.entry)
             self._put_manifest(batch)
-        batch.put(FLUSHED_KEY, _encode(plan.after))
+        batch.put(DUE_FLUSHED, _encode(plan.after))
 
     def flushed(self, plan: FlushPlan) -> None:
         """The batch of a part of `plan` is durable: count its run, forget its links. Loop."""
@@ -320,7 +317,7 @@ class Eliminator:
         self._compaction = None
 
     def _put_manifest(self, batch: Batch) -> None:
-        batch.put(RUNS_KEY, _encode(self._manifest))
+        batch.put(DUE_RUNS, _encode(self._manifest))
         self._manifest_is_stored = True
 
     # Questions.

@@ -50,6 +50,7 @@ from crawler.frontier.hosts.workbench import Workbench
 from crawler.frontier.report import Report, Waited
 from crawler.frontier.settlement import Decision, End, Settlement, stage
 from crawler.records import Errand, Fetch, Link, Task
+from crawler.storage.keys import PARKED, TODO
 from crawler.storage.kv import Batch, KeyValue
 
 EXPLAINED_MAX = 100_000  # entries of a queue that are read for one explanation
@@ -555,7 +556,7 @@ class Frontier:
         """How a URL stands in its host's queues; {} if it is in none, or behind the first `EXPLAINED_MAX`."""
         name, tail = entries.split_url(url)
         key = self._registry.host_key(name).to_bytes(8, "big")
-        for queue, prefix in (("to do", entries.TODO_PREFIX), ("parked", entries.PARKED_PREFIX)):
+        for queue, prefix in (("to do", TODO), ("parked", PARKED)):
             found = entries.read_queue(self._store, prefix + key, 0)
             for order, entry in itertools.islice(found, EXPLAINED_MAX):
                 if entry.tail == tail:

@@ -28,11 +28,11 @@ from crawler.splitter.crawlwide import CrawlWide, Progress
 from crawler.splitter.peers import Address, Peers
 from crawler.splitter.session import Common, Identity
 from crawler.storage.commit import Change, Maker
+from crawler.storage.keys import RUN
 from crawler.storage.kv import seal, unseal
 from crawler.urls.canonical import SESSION_IDS_VERSION
 from crawler.urls.fingerprint import suffix_list_version
 
-RUN_KEY = b"m/run"  # the run under way and what had been fetched before it
 LAST_WORDS = 2  # heartbeats that a process stays after the end or a limit, so that the others hear of it
 _WORK_AGE_MAX = 0.5  # seconds for which the number of hosts with work is remembered
 
@@ -256,13 +256,13 @@ def _check(stages: Stages) -> bytes:
 
 def _run_before(stages: Stages, run: str) -> dict[str, int]:
     """The counters at the start of `run`, kept so that its limits hold over restarts of this process."""
-    value = stages.store.get(RUN_KEY)
+    value = stages.store.get(RUN)
     if run and value is not None:
-        kept, counters = msgspec.msgpack.decode(unseal(RUN_KEY, value), type=tuple[str, dict[str, int]])
+        kept, counters = msgspec.msgpack.decode(unseal(RUN, value), type=tuple[str, dict[str, int]])
         if kept == run:
             return counters
     counters = dict(stages.counters_before)
     batch = stages.store.batch(sync=True)
-    batch.put(RUN_KEY, seal(msgspec.msgpack.encode((run, counters))))
+    batch.put(RUN, seal(msgspec.msgpack.encode((run, counters))))
     stages.store.write(batch)
     return counters

@@ -33,6 +33,7 @@ from crawler.robots.cache import RobotsCache
 from crawler.splitter.inbox import Received
 from crawler.splitter.partition import Partition
 from crawler.storage.commit import Change
+from crawler.storage.keys import EQUIVALENCES, SCOPE_STATE
 from crawler.storage.kv import seal
 from crawler.urlfilter.intake import Accepted, Intake
 from crawler.urlfilter.rules import SCOPE
@@ -44,8 +45,6 @@ from crawler.urls.trace import TraceWriter
 
 _encode_json = msgspec.json.Encoder().encode
 
-SCOPE_KEY = b"m/scope"  # what the seeds and their redirects span
-EQUIVALENCES_KEY = b"m/equivalences"  # authorities proven to be two names of one site
 _NO_FAILURE = {
     Outcome.FETCHED,
     Outcome.EMPTY,
@@ -310,7 +309,7 @@ class Harvest:
         """Note where an authority redirects to; enough of the same prove that two are one site."""
         target = resolve(fetch.url, fetch.location)
         if target is not None and self._equivalences.redirected(fetch.url, target):
-            change.put(EQUIVALENCES_KEY, seal(_encode_json(self._equivalences.state())))
+            change.put(EQUIVALENCES, seal(_encode_json(self._equivalences.state())))
 
     def _widen(self, change: Change, base: str, location: str, flags: int) -> None:
         """Take a seed or its target into the scope, and keep the scope with the change."""
@@ -319,7 +318,7 @@ class Harvest:
         if self._intake.filter.revision == revision:
             return
         self._tell_scope(change, [judged.url])
-        change.put(SCOPE_KEY, seal(_encode_json(self._intake.filter.scope.state())))
+        change.put(SCOPE_STATE, seal(_encode_json(self._intake.filter.scope.state())))
 
     def seeds(self, urls: Sequence[str]) -> Change:
         """The change for URLs given by the user (request forms)."""
@@ -333,7 +332,7 @@ class Harvest:
         """Take URLs into the scope, and keep it with the change; return those that made a difference."""
         widening = [url for url in urls if self._intake.filter.widen(url)]
         if widening:
-            change.put(SCOPE_KEY, seal(_encode_json(self._intake.filter.scope.state())))
+            change.put(SCOPE_STATE, seal(_encode_json(self._intake.filter.scope.state())))
         return widening
 
     def tell_scope(self, change: Change, peers: Sequence[str]) -> None:

@@ -31,9 +31,9 @@ from crawler.config import RobotsConfig
 from crawler.errors import DamageError
 from crawler.records import Outcome
 from crawler.robots.rules import Parsed, Rules, read
+from crawler.storage.keys import ROBOTS
 from crawler.storage.kv import Batch, KeyValue, seal, unseal
 
-KEY_PREFIX = b"r/"
 ENTRY_BYTES_MEAN = 4096  # memory allowed per entry of the cache, on average over all entries
 
 
@@ -293,4 +293,4 @@ class RobotsCache:
 
 
 def _key(authority: str) -> bytes:
-    return KEY_PREFIX + authority.encode("utf-8", "surrogatepass")
+    return ROBOTS + authority.encode("utf-8", "surrogatepass")

@@ -32,10 +32,9 @@ import msgspec
 
 from crawler.errors import StoreError
 from crawler.records import Link
+from crawler.storage import keys
 from crawler.storage.faults import reach
 from crawler.storage.kv import Batch, KeyValue, seal, unseal
-
-COUNTERS_KEY = b"m/counters"
 
 
 class Participant(Protocol):
@@ -206,7 +205,7 @@ class CommitPoint:
 
     def put_counters(self, batch: Batch) -> None:
         """Put the counters as they stand into `batch`."""
-        batch.put(COUNTERS_KEY, seal(msgspec.msgpack.encode(dict(self.counters))))
+        batch.put(keys.COUNTERS, seal(msgspec.msgpack.encode(dict(self.counters))))
 
     def committed(self, group: Sequence[Change]) -> None:
         """Do what had to wait for the group to be durable. Loop thread."""
@@ -230,5 +229,5 @@ def _made(change: Change | Maker) -> Change:
 
 def load_counters(store: KeyValue) -> dict[str, int]:
     """The durable counters; empty in a new store."""
-    value = store.get(COUNTERS_KEY)
-    return {} if value is None else msgspec.msgpack.decode(unseal(COUNTERS_KEY, value), type=dict[str, int])
+    value = store.get(keys.COUNTERS)
+    return {} if value is None else msgspec.msgpack.decode(unseal(keys.COUNTERS, value), type=dict[str, int])

@@ -13,8 +13,6 @@ from typing import Any
 
 from crawler.config import FrontierConfig
 from crawler.frontier.discovery.entries import (
-    PARKED_PREFIX,
-    TODO_PREFIX,
     Todo,
     decode,
     encode,
@@ -29,6 +27,7 @@ from crawler.frontier.hosts.registry import Registry
 from crawler.frontier.hosts.table import NO_ORDER, NOWHERE, SILENCED, HostFlag, Place
 from crawler.frontier.hosts.workbench import Workbench
 from crawler.records import Link
+from crawler.storage.keys import PARKED, TODO
 from crawler.storage.kv import Batch, KeyValue, scan_prefix
 
 _PRIORITY = 128  # of a link where no function gives one
@@ -81,7 +80,7 @@ class Intake:
             if budget.binds and (rule := budget.rule(slot, link.depth, link.url, name)):
                 self._park(slot, order, entry, rule, batch)
             else:
-                batch.put(make_key(TODO_PREFIX, keys[slot], order), encode(entry))
+                batch.put(make_key(TODO, keys[slot], order), encode(entry))
                 self._enqueue(slot, name, order, entry)
         registry.sequence = sequence
         registry.put_meta(batch)
@@ -92,7 +91,7 @@ class Intake:
         entry.rule = rule
         registry.hosts.parked[slot] += 1
         registry.parked[rule] += 1
-        batch.put(make_key(PARKED_PREFIX, registry.hosts.key[slot], order), encode(entry))
+        batch.put(make_key(PARKED, registry.hosts.key[slot], order), encode(entry))
 
     def _enqueue(self, slot: int, name: str, order: int, entry: Todo) -> None:
         """Count a queue entry, and keep it in memory where the rest of its queue is."""
@@ -186,7 +185,7 @@ class Intake:
         for slot in excluded.tolist():
             registry.budget.include(slot)
         moved, chunk = 0, []
-        for item in self._scan(PARKED_PREFIX):
+        for item in self._scan(PARKED):
             chunk.append(item)
             if len(chunk) == _UNPARK_CHUNK:
                 moved += self._unpark_chunk(chunk)
@@ -206,7 +205,7 @@ class Intake:
             registry.parked[entry.rule] -= 1
             entry.rule = 0
             batch.delete(key)
-            batch.put(TODO_PREFIX + key[2:], encode(entry))
+            batch.put(TODO + key[2:], encode(entry))
             self._enqueue(slot, name, order, entry)
         for slot, name in touched.items():
             batch.put(*registry.record(slot, name))
@@ -224,7 +223,7 @@ class Intake:
         """
         gone: dict[int, set[int]] = {}
         count = 0
-        for prefix in (TODO_PREFIX, PARKED_PREFIX):
+        for prefix in (TODO, PARKED):
             for slot, name, key, order, entry in self._scan(prefix):
                 if self._in_flight(slot, order) or not pattern.search(join_url(name, entry.tail)):
                     continue
@@ -246,7 +245,7 @@ class Intake:
 
     def _uncount(self, prefix: bytes, slot: int, entry: Todo) -> None:
         registry = self._registry
-        if prefix == PARKED_PREFIX:
+        if prefix == PARKED:
             registry.hosts.parked[slot] -= 1
             registry.parked[entry.rule] -= 1
         else:

@@ -26,9 +26,9 @@ from typing import Any, ClassVar, cast
 import numpy as np
 
 from crawler.errors import DamageError
+from crawler.storage.keys import HOST
 from crawler.storage.kv import KeyValue, scan_prefix, seal, unseal
 
-HOST_PREFIX = b"h/"
 NOWHERE = -1  # end of a chain of slots; no such slot
 NO_ORDER = (1 << 64) - 1  # above every order of a queue entry
 
@@ -266,7 +266,7 @@ class HostTable(KeyedTable):
         """Append all hosts of the store; yield each chunk's records once it was appended."""
         keys: list[bytes] = []
         parts: list[bytes] = []
-        for key, value in scan_prefix(store, HOST_PREFIX):
+        for key, value in scan_prefix(store, HOST):
             payload = unseal(key, value)
             if len(payload) < RECORD.size:
                 raise DamageError(f"store: value of key {key!r} is too short")
@@ -289,7 +289,7 @@ class HostTable(KeyedTable):
 
 def host_key_bytes(key: int) -> bytes:
     """The store key of a host."""
-    return HOST_PREFIX + key.to_bytes(8, "big")
+    return HOST + key.to_bytes(8, "big")
 
 
 def stored_name(store: KeyValue, key: int) -> str:

@@ -284,6 +284,8 @@ class Eliminator:
         assert plan is self._flush, "a flush failed that is not under way"
         self._flush = None
         self._waiting.put_back([plan.waiting])
+        if self._waiting_since is None:
+            self._waiting_since = now
         self._retry_at = now + self._config.max_wait
 
     # Compaction.

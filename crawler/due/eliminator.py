@@ -209,12 +209,12 @@ class Eliminator:
 
         Buffer full, a link waited long enough, or the frontier runs `dry`.
         """
+        if self._waiting.count and self._waiting_since is None:
+            self._waiting_since = now
         if self._flush is not None:
             return self._flush.resting
-        if not self._waiting.count or now < self._retry_at:
+        if self._waiting_since is None or now < self._retry_at:
             return False
-        if self._waiting_since is None:
-            self._waiting_since = now
         waited = now >= self._waiting_since + self._config.max_wait
         return dry or waited or self._waiting.count >= self._config.buffer_entries_max
 
@@ -240,7 +240,10 @@ class Eliminator:
         """
         if self._flush is None and self._waiting.count:
             pieces = self._waiting.take()
-            self._waiting_since = now if self._waiting.count else None
+            if not self._waiting.count:
+                self._waiting_since = None
+            elif self._waiting_since is None:  # else what is left may have waited as long as what was taken
+                self._waiting_since = now
             self._flush = FlushPlan(
                 pieces,
                 self._flushed,
@@ -278,6 +281,8 @@ class Eliminator:
         assert plan is self._flush, "a flush failed that is not under way"
         self._flush = None
         self._waiting.put_back([plan.waiting])
+        if self._waiting_since is None:
+            self._waiting_since = now
         self._retry_at = now + self._config.max_wait
 
     # Compaction.

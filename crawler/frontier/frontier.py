@@ -125,7 +125,8 @@ class Frontier:
         self._waited = Waited()
         self._held: dict[int, FrontHost] = {}  # by host key
         self._given_out = 0  # errands that are not released
-        self._in_flight = 0  # those of them that are requests
+        self._in_flight = 0  # those of them that are requests: each has a place
+        self._requests_max = concurrency  # places that may be taken for now
         self._look_ups = 0
         self._look_ups_waiting: list[FrontHost] = []
         self._paused: set[str] = set()
@@ -189,6 +190,15 @@ class Frontier:
 
     # ---- what to do next ----
 
+    @property
+    def requests(self) -> int:
+        """Requests in flight: places taken."""
+        return self._in_flight
+
+    def allow(self, requests_max: int) -> None:
+        """Until told otherwise, give out nothing while so many requests are in flight; `concurrency` at most."""
+        self._requests_max = min(requests_max, self._concurrency)
+
     def take(self, now: float) -> Errand | None:
         """The next thing that may start now; its host, address and place are taken. None: nothing may."""
         blocked = self._gate(now)
@@ -203,7 +213,7 @@ class Frontier:
         """What keeps every request from starting, "" if nothing does."""
         if self._paused:
             return "empty"
-        if self._in_flight >= self._concurrency:
+        if self._in_flight >= self._requests_max:
             return "full"
         return "rate" if self._rate.ready_at() > now else ""
 
@@ -480,7 +490,7 @@ class Frontier:
 
     def next_wakeup(self, now: float) -> float | None:
         """The earliest instant at which `take` may give something; None: only news can change that."""
-        if self._paused or self._in_flight >= self._concurrency:
+        if self._paused or self._in_flight >= self._requests_max:
             return None
         instant = self._bench.next_event(now)
         return None if instant is None else max(instant, self._rate.ready_at())

@@ -80,6 +80,7 @@ class Errands:
         }
         self.pages_ended = 0
         self.awaiting_commit = 0  # errands whose page goes to the sink once it is durable
+        self.in_sink = 0  # errands whose page is durable and with the sink
 
     async def run(self, errand: Errand) -> None:
         """See an errand through; its place is free again once its change is committed."""
@@ -127,16 +128,24 @@ class Errands:
             await self._commit(lambda: self._harvest.page(errand, fetch, extracted, now))
         finally:
             self.awaiting_commit -= 1
-        await self.sink(errand, fetch, extracted)
+        try:
+            await self.sink(errand, fetch, extracted)
+        finally:
+            self.in_sink -= 1
 
     async def _commit(self, make: Maker) -> None:
-        """Queue a change and wait until it is durable."""
+        """Queue a change and wait until it is durable; it counts as `in_sink` from that moment on."""
         committed = asyncio.get_running_loop().create_future()
 
         def made() -> Change:
             change = make()
-            change.after.append(lambda: committed.set_result(None))
+            change.after.append(durable)
             return change
+
+        def durable() -> None:
+            if not committed.cancelled():
+                self.in_sink += 1
+                committed.set_result(None)
 
         self._queue(made)
         await committed

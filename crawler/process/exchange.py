@@ -151,8 +151,9 @@ class Exchange:
         """Queue what was accepted, in order; let an epoch be committed that a peer waits for."""
         if not self._taking:
             return
-        for received in self._inbox.take():
-            self._loops.queue(partial(self._stages.harvest.received, received))
+        if not self._stages.due.full:  # else it waits in the inbox, and soon the sender does
+            for received in self._inbox.take():
+                self._loops.queue(partial(self._stages.harvest.received, received))
         if self._outbox.urgent and not self._urgent:
             self._urgent = True
             change = Change(sync=True)
@@ -166,6 +167,8 @@ class Exchange:
 
     def committed(self) -> None:
         """A group is durable: confirm and send what rests on it, if anything does."""
+        if self._inbox.waiting:
+            self._take()
         if not (self._outbox.has_news or self._inbox.has_news):
             return
         self._outbox.has_news = self._inbox.has_news = False

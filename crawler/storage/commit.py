@@ -135,6 +135,7 @@ class CommitPoint:
         self._group_entries_max = group_entries_max
         self._sync = sync
         self._queue: deque[Change | Maker] = deque()
+        self.unmade = 0  # of the queue: functions that have not made their change
         self.counters: Counter[str] = Counter(load_counters(store))
         self.groups = 0
 
@@ -148,15 +149,22 @@ class CommitPoint:
         made in its turn, lest its writes tell of less than those before it.
         """
         self._queue.append(change)
+        self.unmade += not isinstance(change, Change)
 
     def make(self) -> None:
         """Make all changes that are queued: for one who decides something outside of the queue."""
-        self._queue = deque([_made(change) for change in self._queue])
+        self._queue = deque([self._made(change) for change in self._queue])
 
     def take(self) -> list[Change]:
         """Remove and return the next group, at most `group_entries_max` changes; [] if none."""
         queue = self._queue
-        return [_made(queue.popleft()) for _ in range(min(len(queue), self._group_entries_max))]
+        return [self._made(queue.popleft()) for _ in range(min(len(queue), self._group_entries_max))]
+
+    def _made(self, change: Change | Maker) -> Change:
+        if isinstance(change, Change):
+            return change
+        self.unmade -= 1
+        return change()
 
     def write(self, group: Sequence[Change]) -> None:
         """Make a group durable. Writer thread.
@@ -221,10 +229,6 @@ class CommitPoint:
 
     def __repr__(self) -> str:
         return f"CommitPoint({len(self._queue)} queued, {self.groups} groups)"
-
-
-def _made(change: Change | Maker) -> Change:
-    return change if isinstance(change, Change) else change()
 
 
 def load_counters(store: KeyValue) -> dict[str, int]:

@@ -70,7 +70,6 @@ class Intake:
             slot = memo.get(name)
             if slot is None:
                 slot = registry.slot_beside(name, link.fingerprint)
-                keys = registry.hosts.key  # the table may have grown
             touched[slot] = name
             sequence += 1
             if self._priority is not None:

@@ -64,7 +64,7 @@ class DomainTable(KeyedTable):
         records["pages"] = np.bincount(inverse, weights=hosts.array("known"), minlength=len(unique))
         records["hosts"] = np.bincount(inverse, weights=counted, minlength=len(unique))
         self.extend(records)
-        hosts.array("domain")[:] = inverse
+        hosts.put("domain", slice(None), inverse)
 
 
 class Budget:

@@ -95,14 +95,15 @@ class Registry:
         """
         hosts = self.hosts
         ready, gap = hosts.array("ready"), hosts.array("gap").astype(np.float64)  # instants need all bits
-        np.minimum(ready, now + gap, out=ready)
-        np.maximum(ready, self.unclean_at + np.maximum(gap, self._delay), out=ready)
+        ready = np.minimum(ready, now + gap)
+        hosts.put("ready", slice(None), np.maximum(ready, self.unclean_at + np.maximum(gap, self._delay)))
         given_up = (hosts.array("flags") & HostFlag.GIVEN_UP) != 0
         for name in ("failures", "silent_since", "cause"):
-            hosts.array(name)[given_up] = 0
-        hosts.array("flags")[given_up] &= np.uint16(0xFFFF ^ HostFlag.GIVEN_UP)
-        silent = hosts.array("silent_since")
-        silent[silent > 0.0] = now  # the time without a process does not count as silence
+            hosts.put(name, given_up, 0)
+        hosts.put("flags", slice(None), hosts.array("flags") & np.uint16(0xFFFF ^ HostFlag.GIVEN_UP))
+        hosts.put(
+            "silent_since", hosts.array("silent_since") > 0.0, now
+        )  # the time without a process does not count as silence
 
     def _read_meta(self) -> None:
         value = self._store.get(FRONTIER)

@@ -140,6 +140,7 @@ class RobotsConfig(_Section, frozen=True):
     unreachable_max: Seconds = Seconds(2_592_000)  # 30 days, then all is allowed
     redirects_max: int = 5
     nofollow_links: bool = True  # obey rel=nofollow
+    sitemaps_max: int = 500  # Sitemap lines taken of one file
 
 
 class FetchConfig(_Section, frozen=True):
@@ -231,6 +232,7 @@ class SitemapsConfig(_Section, frozen=True):
     bytes_max: ByteCount = ByteCount(50 << 20)
     urls_max: int = 50_000
     maps_max: int = 500
+    maps_per_host_max: int = 2_000  # beside the pages of the host's budget
     depth_max: int = 2
 
 
@@ -433,7 +435,7 @@ SMALLEST = {
     "store.group_entries_max": 1,
     "pages.segment_bytes": 1,
 }
-LARGEST = {"cache.bits": 30, "pages.gzip_level": 9}
+LARGEST = {"cache.bits": 30, "sitemaps.maps_per_host_max": 65_535, "pages.gzip_level": 9}
 
 
 def _readable(message: str) -> str:

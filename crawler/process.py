@@ -42,6 +42,7 @@ log = logging.getLogger("crawler")
 STOP_GRACE = 5.0  # seconds that fetches in flight are given after a stop
 WATCH_INTERVAL = 1.0  # seconds between looks at limits and disk space
 SIBLINGS = 1  # fetches in flight above which decisions wait for more results
+TURN = 0.02  # seconds for which decisions hold the loop; then others have their turn
 DECISION_DELAY = 0.05  # seconds after which results are decided upon whatever else is in flight
 SMALL_GROUP = 16  # results that are committed in the loop while no more than `SIBLINGS` are in flight
 
@@ -79,17 +80,19 @@ class Process:
         self._writer = ThreadPoolExecutor(1, "writer")
         self._merger = ThreadPoolExecutor(1, "merger")
         self._lines = pages_file.open("ab", buffering=0)
+        unexpected = stages.harvest.unexpected
         self.errands = Errands(
             config,
             clock=self.clock,
             frontier=self.frontier,
-            client=Client(config.fetch, config.identity, config.network, self.clock),
+            client=Client(config.fetch, config.identity, config.network, self.clock, unexpected),
             resolver=Resolver(config.network, Guard(config.network.allow_networks), self.clock),
             reader=Reader(config, extractor, parser),
             harvest=stages.harvest,
             key=stages.fingerprinter.key,
             queue=self.queue,
             wake=self._news.set,
+            unexpected=unexpected,
             sink=sink,
         )
         self.exchange = None if member is None else Exchange(stages, member, self._loops())
@@ -302,7 +305,7 @@ class Process:
         end = now() + delay
         if self._fetching() > SIBLINGS:
             await self._results(min(delay, DECISION_DELAY))
-        while self._go_on() and (left := end - now()) > 0.0:
+        while await self._go_on() and (left := end - now()) > 0.0:
             await self._results(min(left, DECISION_DELAY))
 
     async def _results(self, delay: float) -> None:
@@ -310,15 +313,25 @@ class Process:
         self._few_in_flight.clear()
         await _wait(self._few_in_flight, delay)
 
-    def _go_on(self) -> bool:
+    async def _go_on(self) -> bool:
         """Decide upon the results, so that their hosts may be asked again; False if a commit should not wait."""
         large = min(self.config.store.group_entries_max, self.config.crawl.concurrency // 2)
         if self._seeding or self.stopped_by or len(self.point) >= large:
             return False
-        self.point.make()
+        await self._make()
         return self._start_errands(self.clock.now()) or self._fetching() > 0
 
+    async def _make(self) -> None:
+        """Decide upon all results, in turns of the loop."""
+        time = asyncio.get_running_loop().time
+        end = time() + TURN
+        while self.point.step():
+            if time() >= end:
+                await asyncio.sleep(0)
+                end = time() + TURN
+
     async def _commit_group(self) -> bool:
+        await self._make()
         group = self.point.take()
         if not group:
             return False

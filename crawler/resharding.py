@@ -23,6 +23,7 @@ import os
 import shutil
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -93,7 +94,7 @@ def _deliver(sender: Stages, receiver: Stages) -> None:
         for sequence, entry in enumerate(entries, first):
             receiver.inbox.accept(sender.name, sequence, entry)
             for received in receiver.inbox.take():
-                receiver.commit(receiver.harvest.received(received))
+                receiver.commit(partial(receiver.harvest.received, received))
         if not entries:
             break
         spool.acknowledge(receiver.inbox.durable(sender.name))

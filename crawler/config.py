@@ -83,6 +83,9 @@ class CrawlConfig(_Section, frozen=True):
     concurrency: int = 500
     processes: int = 1
     trace: bool = False
+    stall_max: Seconds = Seconds(10)
+    drain_max: Seconds = Seconds(120)
+    shutdown_step_max: Seconds = Seconds(10)
 
 
 class IdentityConfig(_Section, frozen=True):

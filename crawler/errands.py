@@ -22,6 +22,7 @@ import msgspec
 
 from crawler.clock import Clock
 from crawler.config import Config, Overrides
+from crawler.ending import within
 from crawler.errors import StoreError
 from crawler.fetcher.client import Client
 from crawler.fetcher.cookies import CookieJar
@@ -99,9 +100,10 @@ class Errands:
 
     async def close(self) -> None:
         """Close them, and end the parser's worker."""
-        await self._reader.close()
-        await self._client.close()
-        await self._resolver.close()
+        limit = self._config.crawl.shutdown_step_max
+        await within(limit, "parser", self._reader.close())
+        await within(limit, "connections", self._client.close())
+        await within(limit, "resolver", self._resolver.close())
 
     # -- one coroutine a task -------------------------------------------------
 

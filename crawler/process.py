@@ -24,6 +24,7 @@ from typing import Any
 
 from crawler.commands import Commands
 from crawler.due.plans import CompactionPlan, FlushPlan
+from crawler.ending import Watchdog, in_thread, within
 from crawler.errands import Errands, Sink
 from crawler.errors import StoreError
 from crawler.exchange import Exchange, Loops, Member
@@ -68,6 +69,7 @@ class Process:
         self.started = self.clock.now()
         self.stopped_by = ""
         self.failure: BaseException | None = None
+        self.writing = False  # True at the end: a write has not ended, so the store must not be closed
         self._tasks: set[asyncio.Task[None]] = set()
         self._background: set[asyncio.Task[None]] = set()
         self._news = asyncio.Event()
@@ -120,8 +122,9 @@ class Process:
         Raises:
             StoreError: the disk failed; nothing after the last commit was acknowledged.
         """
-        committer = asyncio.create_task(self._commit_loop())
-        watcher = asyncio.create_task(self._watch())
+        watchdog = Watchdog(self.config.crawl.stall_max)
+        watchdog.start()
+        loops = [asyncio.create_task(self._commit_loop()), asyncio.create_task(self._watch())]
         self._in_background(self._feed_seeds())
         await self.errands.start()
         try:
@@ -130,15 +133,28 @@ class Process:
             if self.exchange is not None and self.failure is None:
                 await self.exchange.part(self.stopped_by)
         finally:
-            watcher.cancel()
-            committer.cancel()
-            await asyncio.gather(watcher, committer, *self._tasks, *self._background, return_exceptions=True)
-            await self.errands.close()
-            self._writer.shutdown()
-            self._merger.shutdown()
-            self._lines.close()
+            await self._shut_down(loops)
+            watchdog.stop()
         if self.failure is not None:
             raise self.failure
+
+    async def _shut_down(self, loops: list["asyncio.Task[None]"]) -> None:
+        """End all that runs, step by step, each within its limit."""
+        limit = self.config.crawl.shutdown_step_max
+        for task in (*loops, *self._tasks, *self._background):
+            task.cancel()
+        for step, tasks in (("loops", loops), ("errands", self._tasks), ("background", self._background)):
+            if left := list(tasks):
+                await within(limit, step, asyncio.wait(left))
+        await self.errands.close()
+        for executor in (self._writer, self._merger):
+            executor.shutdown(wait=False, cancel_futures=True)
+        self.writing = not await within(limit, "writer", in_thread(self._writer.shutdown))
+        await within(limit, "merger", in_thread(self._merger.shutdown))
+        if self.writing:
+            self.failure = self.failure or StoreError("disk: a write does not end")
+        else:
+            self._lines.close()
 
     def close(self) -> None:
         """Close the log of fetches; harmless after `run`, which does it too."""
@@ -234,6 +250,11 @@ class Process:
             await asyncio.wait(self._tasks, timeout=STOP_GRACE)
         for task in self._tasks:
             task.cancel()
+        limit = self.config.crawl.drain_max
+        if not await within(limit, "commit", self._commit_rest()) and (len(self.point) or self._committing):
+            self._fail(StoreError(f"disk: what was in hand could not be committed within {limit:g} s"))
+
+    async def _commit_rest(self) -> None:
         while self.failure is None and (len(self.point) or self._committing or self.due.pending):
             self._news.clear()
             self._commit_news.set()

@@ -17,6 +17,7 @@ EXCEPTIONS = {
 SHELL = {
     "process.py",
     "errands.py",
+    "ending.py",
     "reader.py",
     "exchange.py",
     "supervisor.py",

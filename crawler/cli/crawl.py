@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from crawler import ending
 from crawler.cli import options
 from crawler.config import Config
 from crawler.directory import CrawlDirectory
@@ -117,7 +118,8 @@ def _run_one(
 
     parser = fork_parser()
     gc.freeze()  # what was imported is never collected
-    return uvloop.run(_crawl(config, args, seeds, member, parser))
+    limit = config.crawl.shutdown_step_max
+    return ending.run(_crawl(config, args, seeds, member, parser), uvloop.new_event_loop, limit)
 
 
 def _supervise(config: Config, args: argparse.Namespace, seeds: Iterator[str]) -> dict[str, Any]:
@@ -144,9 +146,7 @@ def _progress(args: argparse.Namespace) -> str:
 async def _watch(supervisor: Any, args: argparse.Namespace) -> dict[str, Any]:
     from crawler.cli.progress import show
 
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, _Stopper(supervisor, args.dir))
+    _Stopper(supervisor, args.dir).listen()
     shown = asyncio.create_task(show(supervisor, _progress(args)))
     try:
         return await supervisor.run()
@@ -166,9 +166,7 @@ async def _crawl(
     from crawler.cli.progress import show
 
     async with Crawl(config, directory=args.dir, seeds=seeds, member=member, parser=parser) as crawl:
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(number, _Stopper(crawl, args.dir))
+        _Stopper(crawl, args.dir).listen()
         shown = asyncio.create_task(show(crawl, _progress(args)))
         try:
             return await crawl.run()
@@ -178,20 +176,32 @@ async def _crawl(
 
 
 class _Stopper:
-    """First signal: stop in order. Second: at once; nothing is lost either way."""
+    """First signal: stop in order. Second: at once; nothing is lost either way.
+
+    These are signal handlers of Python, not of the loop: the second one ends a loop that stands, too.
+    """
 
     def __init__(self, crawl: Any, directory: Path) -> None:
         self._crawl = crawl
         self._directory = directory
         self._asked = False
 
-    def __call__(self) -> None:
+    def listen(self) -> None:
+        """Take the signals from now on."""
+        self._loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, self)
+
+    def __call__(self, *_: object) -> None:
         if self._asked:
             self._crawl.kill()
             os._exit(130)
         self._asked = True
-        print(f"stopping; go on later with: crawler crawl --dir {self._directory}", file=sys.stderr)
-        self._crawl.stop("signal")
+        said = f"stopping; go on later with: crawler crawl --dir {self._directory}\n"
+        os.write(
+            sys.stderr.fileno(), said.encode(errors="backslashreplace")
+        )  # print may be interrupted itself
+        self._loop.call_soon_threadsafe(self._crawl.stop, "signal")
 
 
 def summary(report: dict[str, Any], directory: Path) -> str:

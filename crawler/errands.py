@@ -124,13 +124,15 @@ class Errands:
         return Fetch(url=url, outcome=outcome, blame=blame_of(outcome), began=self._clock.now(), error=text)
 
     async def _resolve(self, errand: Errand) -> None:
-        look_up = self._resolver.resolve(errand.hostname)
-        found = await self._ended(errand, look_up, _not_resolved)
+        found = await self._ended(errand, self._look_up(errand.hostname), _not_resolved)
         now = self._clock.now()
         if found.addresses:
             self._frontier.resolved(errand, found.addresses, found.expires, now)
             return self._wake()
         self._queue(lambda: self._harvest.unresolved(errand, _no_address(errand.url, found), now))
+
+    async def _look_up(self, name: str) -> Resolution:
+        return await self._resolver.resolve(name)
 
     async def _denied(self, errand: Errand) -> None:
         now = self._clock.now()

@@ -146,13 +146,13 @@ def _progress(args: argparse.Namespace) -> str:
 async def _watch(supervisor: Any, args: argparse.Namespace) -> dict[str, Any]:
     from crawler.cli.progress import show
 
-    _Stopper(supervisor, args.dir).listen()
-    shown = asyncio.create_task(show(supervisor, _progress(args)))
-    try:
-        return await supervisor.run()
-    finally:
-        shown.cancel()
-        await asyncio.gather(shown, return_exceptions=True)
+    with _Stopper(supervisor, args.dir):
+        shown = asyncio.create_task(show(supervisor, _progress(args)))
+        try:
+            return await supervisor.run()
+        finally:
+            shown.cancel()
+            await asyncio.gather(shown, return_exceptions=True)
 
 
 async def _crawl(
@@ -166,13 +166,13 @@ async def _crawl(
     from crawler.cli.progress import show
 
     async with Crawl(config, directory=args.dir, seeds=seeds, member=member, parser=parser) as crawl:
-        _Stopper(crawl, args.dir).listen()
-        shown = asyncio.create_task(show(crawl, _progress(args)))
-        try:
-            return await crawl.run()
-        finally:
-            shown.cancel()
-            await asyncio.gather(shown, return_exceptions=True)
+        with _Stopper(crawl, args.dir):
+            shown = asyncio.create_task(show(crawl, _progress(args)))
+            try:
+                return await crawl.run()
+            finally:
+                shown.cancel()
+                await asyncio.gather(shown, return_exceptions=True)
 
 
 class _Stopper:
@@ -186,11 +186,14 @@ class _Stopper:
         self._directory = directory
         self._asked = False
 
-    def listen(self) -> None:
+    def __enter__(self) -> None:
         """Take the signals from now on."""
         self._loop = asyncio.get_running_loop()
-        for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, self)
+        self._before = {number: signal.signal(number, self) for number in (signal.SIGINT, signal.SIGTERM)}
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
 
     def __call__(self, *_: object) -> None:
         if self._asked:
@@ -198,9 +201,7 @@ class _Stopper:
             os._exit(130)
         self._asked = True
         said = f"stopping; go on later with: crawler crawl --dir {self._directory}\n"
-        os.write(
-            sys.stderr.fileno(), said.encode(errors="backslashreplace")
-        )  # print may be interrupted itself
+        os.write(2, said.encode(errors="backslashreplace"))  # print might interrupt another print
         self._loop.call_soon_threadsafe(self._crawl.stop, "signal")
 
 

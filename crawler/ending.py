@@ -26,6 +26,7 @@ log = logging.getLogger("crawler")
 TASKS_SHOWN = 20  # of a log entry with all stacks
 FRAMES_SHOWN = 20  # of each task and thread
 LEAVE_LIMIT = 2.0  # seconds for the threads of executors that have been shut down already
+_left_alone: list[str] = []  # steps of this process that did not end
 LOOKS = 4  # of the watchdog while the loop may stand
 
 
@@ -36,6 +37,7 @@ async def within(limit: float, step: str, work: Awaitable[Any]) -> bool:
     if not done:
         log.error("shutdown: %s not over within %g s, and left alone\n%s", step, limit, stacks())
         task.cancel()
+        _left_alone.append(step)
         return False
     if not task.cancelled() and (error := task.exception()) is not None:
         log.error("shutdown: %s failed: %s", step, error, exc_info=error)
@@ -66,12 +68,14 @@ def run(main: Coroutine[Any, Any, T], new_loop: Callable[[], asyncio.AbstractEve
     """As `asyncio.run`, but what `main` leaves behind gets `limit` seconds to end, not all the time in the world."""
     loop = new_loop()
     asyncio.set_event_loop(loop)
+    before = len(_left_alone)
     try:
         return loop.run_until_complete(main)
     finally:
         loop.run_until_complete(_clear(limit))
         asyncio.set_event_loop(None)
-        loop.close()
+        if len(_left_alone) == before:  # else uvloop would wait for the connections that were left open
+            loop.close()
 
 
 async def _clear(limit: float) -> None:
@@ -79,7 +83,8 @@ async def _clear(limit: float) -> None:
     for task in left:
         task.cancel()
     if left:
-        await asyncio.wait(left, timeout=limit)
+        _, stubborn = await asyncio.wait(left, timeout=limit)
+        _left_alone.extend(task.get_name() for task in stubborn)
     loop = asyncio.get_running_loop()
     await within(limit, "asynchronous generators", loop.shutdown_asyncgens())
     await within(limit, "threads of the loop", loop.shutdown_default_executor())

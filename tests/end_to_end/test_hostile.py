@@ -1,11 +1,14 @@
 """No server, and no bug that a page brings out, stops or slows the whole crawl."""
 
+import asyncio
 import ssl
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from crawler import portions, process
+from crawler.admin.control import ControlServer
 from crawler.errands import Errands
 from crawler.fetcher.client import Client
 from crawler.fetcher.resolver import Resolver
@@ -95,3 +98,34 @@ def test_sitemap_lines_use_up_no_budget_of_pages(tmp_path: Path) -> None:
     assert len(maps) == 40
     assert report["robots"]["sitemaps_ignored"] == 40
     assert report["frontier"]["parked_maps_per_host"] == 20
+
+
+@pytest.mark.parametrize(
+    ("where", "name"), [(Client, "close"), (Resolver, "close"), (Reader, "close"), (ControlServer, "close")]
+)
+def test_a_shutdown_that_hangs_is_left_alone(
+    where: Any, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each step has its limit: the crawl ends in order, and the log says what did not."""
+
+    async def hang(_: Any) -> None:
+        await asyncio.Event().wait()
+
+    with Web({"/": page("/a"), "/a": page(text="a")}) as web:
+        monkeypatch.setattr(where, name, hang)
+        report = crawl(tmp_path, web.url(), "--set", "crawl.shutdown_step_max=0.05")
+    assert report["stopped_by"] == "done" and report["pages"]["fetched"] == 2
+    assert "not over within 0.05 s" in (tmp_path / "crawler.log").read_text()
+
+
+def test_many_links_are_one_change(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a pause behind each two links, all other work between them, nothing is lost or counted twice."""
+    monkeypatch.setattr(portions, "PORTION_LINKS", 2)
+    monkeypatch.setattr(process, "TURN", 0.0)
+    paths = [f"/{n}" for n in range(60)]
+    with Web(
+        {"/": page(*paths, *paths[:30]), **{path: page("/", *paths, text=path) for path in paths}}
+    ) as web:
+        report = crawl(tmp_path, web.url())
+        assert sorted(web.paths()) == sorted(["/", *paths])
+    assert report["pages"]["fetched"] == 61 and report["urls"]["accepted"] == 1 + 60 + 60 * 61

@@ -30,6 +30,7 @@ from crawler.fetcher.guard import Guard
 from crawler.fetcher.resolver import Resolver
 from crawler.process.commands import Commands
 from crawler.process.committer import SIBLINGS, Committer, State, Step
+from crawler.process.ending import Watchdog, in_thread, within
 from crawler.process.errands import Errands, Sink
 from crawler.process.exchange import Exchange, Loops, Member
 from crawler.process.forked import Forked
@@ -43,6 +44,7 @@ log = logging.getLogger("crawler")
 
 STOP_GRACE = 5.0  # seconds that fetches in flight are given after a stop
 WATCH_INTERVAL = 1.0  # seconds between looks at limits and disk space
+TURN = 0.02  # seconds for which decisions hold the loop; then others have their turn
 SMALL_GROUP = 16  # results that are committed in the loop while no more than `SIBLINGS` are in flight
 
 
@@ -67,6 +69,7 @@ class Process:
         self.started = self.clock.now()
         self.stopped_by = ""
         self.failure: BaseException | None = None
+        self.writing = False  # True at the end: a write has not ended, so the store must not be closed
         self._tasks: set[asyncio.Task[None]] = set()
         self._background: set[asyncio.Task[None]] = set()
         self._news = asyncio.Event()
@@ -88,17 +91,19 @@ class Process:
         self._writer = ThreadPoolExecutor(1, "writer")
         self._merger = ThreadPoolExecutor(1, "merger")
         self._lines = pages_file.open("ab", buffering=0)
+        unexpected = stages.harvest.unexpected
         self.errands = Errands(
             config,
             clock=self.clock,
             frontier=self.frontier,
-            client=Client(config.fetch, config.identity, config.network, self.clock),
+            client=Client(config.fetch, config.identity, config.network, self.clock, unexpected),
             resolver=Resolver(config.network, Guard(config.network.allow_networks), self.clock),
             reader=Reader(config, extractor, parser),
             harvest=stages.harvest,
             key=stages.fingerprinter.key,
             queue=self.queue,
             wake=self._news.set,
+            unexpected=unexpected,
             sink=sink,
         )
         self.exchange = None if member is None else Exchange(stages, member, self._loops())
@@ -126,8 +131,9 @@ class Process:
         Raises:
             StoreError: the disk failed; nothing after the last commit was acknowledged.
         """
-        committer = asyncio.create_task(self._commit_loop())
-        watcher = asyncio.create_task(self._watch())
+        watchdog = Watchdog(self.config.crawl.stall_max)
+        watchdog.start()
+        loops = [asyncio.create_task(self._commit_loop()), asyncio.create_task(self._watch())]
         self._in_background(self._feed_seeds())
         await self.errands.start()
         try:
@@ -136,15 +142,28 @@ class Process:
             if self.exchange is not None and self.failure is None:
                 await self.exchange.part(self.stopped_by)
         finally:
-            watcher.cancel()
-            committer.cancel()
-            await asyncio.gather(watcher, committer, *self._tasks, *self._background, return_exceptions=True)
-            await self.errands.close()
-            self._writer.shutdown()
-            self._merger.shutdown()
-            self._lines.close()
+            await self._shut_down(loops)
+            watchdog.stop()
         if self.failure is not None:
             raise self.failure
+
+    async def _shut_down(self, loops: list["asyncio.Task[None]"]) -> None:
+        """End all that runs, step by step, each within its limit."""
+        limit = self.config.crawl.shutdown_step_max
+        for task in (*loops, *self._tasks, *self._background):
+            task.cancel()
+        for step, tasks in (("loops", loops), ("errands", self._tasks), ("background", self._background)):
+            if left := list(tasks):
+                await within(limit, step, asyncio.wait(left))
+        await self.errands.close()
+        for executor in (self._writer, self._merger):
+            executor.shutdown(wait=False, cancel_futures=True)
+        self.writing = not await within(limit, "writer", in_thread(self._writer.shutdown))
+        await within(limit, "merger", in_thread(self._merger.shutdown))
+        if self.writing:
+            self.failure = self.failure or StoreError("disk: a write does not end")
+        else:
+            self._lines.close()
 
     def close(self) -> None:
         """Close the log of fetches; harmless after `run`, which does it too."""
@@ -250,6 +269,11 @@ class Process:
             await asyncio.wait(self._tasks, timeout=STOP_GRACE)
         for task in self._tasks:
             task.cancel()
+        limit = self.config.crawl.drain_max
+        if not await within(limit, "commit", self._commit_rest()) and (len(self.point) or self._committing):
+            self._fail(StoreError(f"disk: what was in hand could not be committed within {limit:g} s"))
+
+    async def _commit_rest(self) -> None:
         while self.failure is None and (len(self.point) or self._committing or self.due.pending):
             self._news.clear()
             self._commit_news.set()
@@ -335,11 +359,21 @@ class Process:
 
     async def _decide(self) -> None:
         """Decide upon the results, so that their hosts may be asked again."""
-        self.point.make()
+        await self._make()
         if not self.stopped_by:
             self._start_errands(self.clock.now())
 
+    async def _make(self) -> None:
+        """Decide upon the results that are queued now, in turns of the loop."""
+        time = asyncio.get_running_loop().time
+        end, queued = time() + TURN, len(self.point)
+        while self.point.made < queued and self.point.step():
+            if time() >= end:
+                await asyncio.sleep(0)
+                end = time() + TURN
+
     async def _commit_group(self) -> None:
+        await self._make()
         group = self.point.take()
         if self._fetching() <= SIBLINGS and len(group) <= SMALL_GROUP:
             self._write_group(group)  # a thread would only be waited for, and cost two switches

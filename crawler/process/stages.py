@@ -33,7 +33,7 @@ from crawler.robots.cache import RobotsCache
 from crawler.splitter.inbox import Inbox
 from crawler.splitter.outbox import Outbox
 from crawler.splitter.partition import Partition
-from crawler.storage.commit import Change, CommitPoint
+from crawler.storage.commit import Change, CommitPoint, Maker
 from crawler.storage.faults import reach
 from crawler.storage.files import Lock, reserve, sync_directory
 from crawler.storage.keys import CLEAN, EQUIVALENCES, PAGE, PARKED, SCOPE_STATE, TODO
@@ -305,7 +305,7 @@ class Stages:
             plan.run()
             self.commit(self.flush_change(plan))
 
-    def commit(self, change: Change) -> None:
+    def commit(self, change: Change | Maker) -> None:
         """Commit one change in this thread; for a directory at rest."""
         self.point.add(change)
         group = self.point.take()

@@ -22,6 +22,7 @@ from crawler.frontier.discovery.entries import (
     order_depth,
     split_url,
 )
+from crawler.frontier.hosts.budget import SITEMAP
 from crawler.frontier.hosts.front_host import NO_PLAN, FrontHost
 from crawler.frontier.hosts.registry import Registry
 from crawler.frontier.hosts.table import NO_ORDER, NOWHERE, SILENCED, HostFlag, Place
@@ -76,7 +77,8 @@ class Intake:
                 priority = self._priority(link)
             order = make_order(priority, link.depth, sequence)
             entry = Todo(tail, link.fingerprint, link.via, link.redirects, link.flags)
-            if budget.binds and (rule := budget.rule(slot, link.depth, link.url, name)):
+            limited = budget.binds or link.flags & SITEMAP
+            if limited and (rule := budget.rule(slot, link.depth, link.url, name, link.flags)):
                 self._park(slot, order, entry, rule, batch)
             else:
                 batch.put(make_key(TODO, keys[slot], order), encode(entry))
@@ -95,7 +97,7 @@ class Intake:
     def _enqueue(self, slot: int, name: str, order: int, entry: Todo) -> None:
         """Count a queue entry, and keep it in memory where the rest of its queue is."""
         registry, hosts, bench = self._registry, self._registry.hosts, self._bench
-        registry.budget.accept(slot)
+        registry.budget.accept(slot, entry.flags)
         registry.todo += 1
         hosts.todo[slot] = todo = hosts.todo[slot] + 1
         if todo == 1 or order < hosts.cursor[slot]:
@@ -197,7 +199,8 @@ class Intake:
         moved, touched = 0, {}
         for slot, name, key, order, entry in chunk:
             touched[slot] = name
-            if registry.budget.rule(slot, order_depth(order), join_url(name, entry.tail), name):
+            url = join_url(name, entry.tail)
+            if registry.budget.rule(slot, order_depth(order), url, name, entry.flags):
                 continue
             moved += 1
             hosts.parked[slot] -= 1

@@ -6,7 +6,7 @@ into columns (a struct of arrays), found by its 64-bit host key through an
 open-addressing index of 4-byte slots. Names are not kept here: they stand in
 the store (`h/`), and the hosts of the workbench's front hold theirs.
 
-    key -> index (4 bytes at a load of at most 2/3) -> slot -> columns (62 bytes)
+    key -> index (4 bytes at a load of at most 2/3) -> slot -> columns (64 bytes)
 
 A column is an `array.array` that lives as long as the table and grows in place:
 whoever holds one, over whatever calls, sees the rows that were added since.
@@ -53,12 +53,12 @@ _RECORD_TYPE = np.dtype(
         ("failures", "u1"),
         ("refusals", "u1"),
         ("cause", "<u2"),
-        ("spare", "<u2"),
+        ("maps", "<u2"),
     ]
 )
 assert _RECORD_TYPE.itemsize == RECORD.size
 _KEY_TYPE = np.dtype([("prefix", "S2"), ("key", ">u8")])
-_STORED = [name for name in _RECORD_TYPE.names or () if name not in ("domain_key", "spare")]
+_STORED = [name for name in _RECORD_TYPE.names or () if name != "domain_key"]
 _TYPECODES = {"u8": "Q", "f8": "d", "f4": "f", "u4": "I", "i4": "i", "u2": "H", "u1": "B"}
 _OPEN_CHUNK = 65_536  # hosts decoded at once on opening: 5 MB of records in memory
 
@@ -207,7 +207,7 @@ class HostTable(KeyedTable):
     (0 counts as 1); `silent_since` first failure without an answer since, 0 if
     none; `cursor` no queue entry has a smaller order; `todo` entries of the
     queue, the one in flight among them; `parked` entries parked; `known`
-    entries ever accepted (the budget); `domain` slot in the table of domains;
+    pages ever accepted, and `maps` sitemaps (their budgets); `domain` slot in the table of domains;
     `cause` why it was given up or held.
     """
 
@@ -226,6 +226,7 @@ class HostTable(KeyedTable):
         "failures": "u1",
         "refusals": "u1",
         "cause": "u1",
+        "maps": "u2",
         "place": "u1",
     }
 
@@ -243,6 +244,7 @@ class HostTable(KeyedTable):
     failures: Any
     refusals: Any
     cause: Any
+    maps: Any
     place: Any
 
     def pack(self, slot: int, name: str, domain_key: int) -> bytes:
@@ -262,7 +264,7 @@ class HostTable(KeyedTable):
             self.failures[slot],
             self.refusals[slot],
             self.cause[slot],
-            0,
+            self.maps[slot],
         )
         return seal(fixed + name.encode("ascii"))
 

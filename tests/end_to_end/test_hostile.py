@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from crawler import portions, process
 from crawler.admin.control import ControlServer
 from crawler.fetcher.client import Client
 from crawler.fetcher.resolver import Resolver
 from crawler.frontier.frontier import Frontier
 from crawler.pages.page_cache import PageCache
+from crawler.process import portions, process
 from crawler.process.errands import Errands
 from crawler.process.reader import Reader
 from crawler.robots.cache import RobotsCache

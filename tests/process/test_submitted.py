@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crawler import submitted as submitted_module
 from crawler.config import RobotsConfig
+from crawler.process import submitted as submitted_module
 from crawler.process.portions import PORTION_CHARS, PORTION_LINKS, portions
 from crawler.process.submitted import Submitted
 from crawler.records import Errand, Outcome, Task

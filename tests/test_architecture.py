@@ -29,6 +29,7 @@ SHELL = {
     "fetcher/connection.py",
     "fetcher/connector.py",
     "fetcher/resolver.py",
+    "fetcher/tls_transport.py",
     "extract/worker.py",
     "splitter/peers.py",
     "pages/server.py",

@@ -50,8 +50,9 @@ class Cookies(Protocol):
 class Request(msgspec.Struct, gc=False):
     """One GET. `addresses` are the host's, tried in order; a host that is an IP literal needs none.
 
-    `etag` and `last_modified` make it conditional. `keep_alive` is how long the
-    connection may idle afterwards, 0 closes it. None for a limit means the
+    `etag` and `last_modified` make it conditional. The connection may idle
+    afterwards for `keep_alive` seconds or, if that is more, `keep_alive_factor`
+    times what the exchange took; a `keep_alive` of 0 closes it. None for a limit means the
     client's. `jar` holds the cookies of one redirect chain; `headers` are
     "Name: value". `tls` is "verify", "record" or "" for the client's setting.
     """
@@ -62,6 +63,7 @@ class Request(msgspec.Struct, gc=False):
     etag: str = ""
     last_modified: str = ""
     keep_alive: float = 0.0
+    keep_alive_factor: float = 0.0
     accept: str = ""
     tls: str = ""
     body_bytes_max: int | None = None

@@ -593,7 +593,7 @@ def test_the_guard_stands_at_the_socket_too() -> None:
     async def play() -> None:
         client = make_client(network=NetworkConfig())
         await client.start()
-        factory = client._connector._connector._socket_factory
+        factory = client._connector._socket
         assert factory is not None
         for family, address in ((socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1")):
             with pytest.raises(OSError, match="not allowed"):

@@ -118,8 +118,9 @@ class PolitenessConfig(_Section, frozen=True):
 class FrontierConfig(_Section, frozen=True):
     """Queues, retries and memory of the frontier."""
 
-    front_factor: int = 4  # hosts kept as objects: this times concurrency
-    read_ahead: int = 48  # queue entries read at once for a host in the front
+    front_factor: int = 12  # hosts kept as objects: this times concurrency
+    read_ahead: int = 16  # queue entries read at once for a host in the front
+    turn_max: int = 48  # errands of a host in the front before one that waits outside takes its place
     tries: int = 3  # of a URL in all
     retry_delays: tuple[float, ...] = (30.0, 120.0)  # seconds between the tries
     retry_jitter: float = 0.2
@@ -162,7 +163,7 @@ class FetchConfig(_Section, frozen=True):
     redirects_max: int = 10
     keep_alive_extra: Seconds = Seconds(5)  # an idle connection is kept for the host's gap and this
     keep_alive_max: Seconds = Seconds(35)
-    idle_connections_max: int = 400  # kept open over all hosts; with 500 in flight under 1,024 descriptors
+    idle_connections_max: int = 3000  # kept open over all hosts, 60 KiB each with TLS
     cookies: bool = False
     cookie_domains_max: int = 10_000  # registrable domains whose cookies are kept
     tls: str = "verify"  # verify | record
@@ -422,6 +423,7 @@ SMALLEST = {
     "crawl.processes": 1,
     "frontier.front_factor": 1,
     "frontier.read_ahead": 1,
+    "frontier.turn_max": 1,
     "frontier.tries": 1,
     "network.dns_concurrency": 1,
     "extract.worker_queue_max": 1,

@@ -225,12 +225,12 @@ class Errands:
 
     def _request(self, errand: Errand, *, robots: bool = False) -> Request:
         config = self._config
+        gap, gap_factor = self._frontier.gap_terms(errand)
         request = Request(
             url=errand.url,
             addresses=(errand.address,) if errand.address else (),
-            keep_alive=min(
-                self._frontier.gap(errand) + config.fetch.keep_alive_extra, config.fetch.keep_alive_max
-            ),
+            keep_alive=gap + config.fetch.keep_alive_extra if gap < config.fetch.keep_alive_max else 0.0,
+            keep_alive_factor=gap_factor,
         )
         if self._overrides:
             self._override(request, errand)

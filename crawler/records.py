@@ -129,8 +129,7 @@ class Fetch(msgspec.Struct, gc=False):
     `took` counts from the request's leaving to the last byte's arrival: no
     connecting, no TLS. `connection` says how the request was carried ("reused",
     or "plain", "full", "resumed" for a new one and its handshake; "" if there
-    was none), `kept` for how many seconds the connection is kept. `undecoded`:
-    the body has a content coding that we do not know, so `content` is empty.
+    was none). `undecoded`: the body has a content coding that we do not know, so `content` is empty.
     """
 
     url: str
@@ -155,7 +154,6 @@ class Fetch(msgspec.Struct, gc=False):
     error: str = ""
     tls_ok: bool = True
     connection: str = ""
-    kept: float = 0.0
     undecoded: bool = False
 
     def header(self, name: bytes) -> bytes:

@@ -102,7 +102,7 @@ class Client:
         else:
             fetch = self._concluded(request, connection, answer)
             fetch.connection, fetch.took = carried, connection.took
-            fetch.kept = self._release(connection, answer, request)
+            self._release(connection, answer, request)
             if jar is not None and answer.head is not None:
                 jar.store(target, answer.head.values(b"set-cookie"), began)
         fetch.request_head = head
@@ -200,15 +200,14 @@ class Client:
         await self._connector.open(connection, target, request.addresses, limits, deadline, verify=verify)
         return connection
 
-    def _release(self, connection: Connection, answer: Answer, request: Request) -> float:
-        """Keep the connection for its host's next request, or close it; for how many seconds it is kept."""
+    def _release(self, connection: Connection, answer: Answer, request: Request) -> None:
+        """Keep the connection for the gap that follows and its host's next request, or close it."""
         if request.keep_alive <= 0.0 or not answer.reusable or connection.lost or self._closing:
             connection.close()
-            return 0.0
-        keep = max(request.keep_alive, request.keep_alive_factor * connection.took)
-        keep = min(keep, self._config.keep_alive_max)
-        self._idle.add(connection, time.monotonic(), keep)
-        return keep
+            return
+        behind = request.keep_alive_factor * connection.took
+        keep = max(request.keep_alive, behind + self._config.keep_alive_extra if behind else 0.0)
+        self._idle.add(connection, time.monotonic(), min(keep, self._config.keep_alive_max))
 
     def _concluded(self, request: Request, connection: Connection, answer: Answer) -> Fetch:
         received = answer.head

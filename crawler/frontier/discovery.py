@@ -41,7 +41,7 @@ from crawler.frontier.budget import RULES
 from crawler.frontier.host_queue import NO_PLAN, FrontHost
 from crawler.frontier.hosts import NO_ORDER, SILENCED, HostFlag, Place
 from crawler.frontier.intake import Intake
-from crawler.frontier.politeness import Address, Addresses, HostPoliteness, Rate
+from crawler.frontier.politeness import NO_OVERRIDE, Address, Addresses, HostPoliteness, Rate
 from crawler.frontier.registry import HostHash, Registry
 from crawler.frontier.report import Report, Waited
 from crawler.frontier.settlement import Decision, End, Settlement, stage
@@ -113,7 +113,8 @@ class Frontier:
             self._load,
             self._unload,
             front_max=config.frontier.front_factor * concurrency,
-            turn_max=config.frontier.read_ahead,
+            turn_max=config.frontier.turn_max,
+            stay=config.fetch.keep_alive_max,
         )
         self._intake = Intake(store, config.frontier, registry, self._bench, priority)
         self._settlement = Settlement(config, registry, self._politeness, rng)
@@ -456,9 +457,11 @@ class Frontier:
             return True
         return self._robots.verdict(authority, target, now).kind == ALLOWED
 
-    def gap(self, errand: Errand) -> float:
-        """Seconds that the errand's host will wait behind it, going by the last time."""
-        return max(self._config.politeness.delay, self._hosts.gap[self._held[errand.host].slot])
+    def gap_terms(self, errand: Errand) -> tuple[float, float]:
+        """(seconds that the errand's host waits behind it at least, and per second that the answer takes)."""
+        delay = self._crawl_delay(errand.url, errand.hostname, queues.split_authority(errand.url)[0])
+        override = self._overrides.for_url(errand.url, errand.hostname) if self._overrides else NO_OVERRIDE
+        return self._politeness.gap_terms(self._held[errand.host].slot, delay, override)
 
     def _gap_behind(self, host: FrontHost) -> float:
         """Seconds to wait behind a request that was cut off."""

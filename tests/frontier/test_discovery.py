@@ -170,7 +170,10 @@ def test_no_overlap_and_no_short_gap_in_the_servers_log(seed: int) -> None:
 def test_all_places_are_used_when_hosts_suffice() -> None:
     """With 60 hosts, gaps of 2 s and answers of 0.2 s, ten places do what ten can: 5 requests a second."""
     crawl = Crawl(
-        concurrency=10, answer=lambda errand, now: fetched(errand.url, 2.0), addresses=lambda n: (n,)
+        config(frontier={"front_factor": 12}),
+        concurrency=10,
+        answer=lambda errand, now: fetched(errand.url, 2.0),
+        addresses=lambda n: (n,),
     )
     crawl.checking = False
     crawl.add([link(url) for url in urls_of(120, 3)])

@@ -130,7 +130,8 @@ class NetworkConfig(_Section, frozen=True):
 
     allow_networks: tuple[str, ...] = ()
     dns_timeout: Seconds = Seconds(5)
-    dns_concurrency: Positive = 64
+    dns_patience: Seconds = Seconds(1.5)
+    dns_concurrency: Positive = 256
     dns_servers: tuple[str, ...] = ()  # empty = the system's
     dns_ttl_min: Seconds = Seconds(60)
     dns_ttl_max: Seconds = Seconds(86_400)

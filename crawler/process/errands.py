@@ -6,7 +6,8 @@
     denied    nothing to wait for: the refusal is recorded
 
 A hop counts as a request: it waits for the gap of its host, and on a host
-other than the errand's own it takes that host's slot first.
+other than the errand's own it takes that host's slot first. An errand that
+waits for a hop has no place: `concurrency` others may be exchanging bytes.
 """
 
 import asyncio
@@ -40,6 +41,7 @@ NextHop = Callable[[Request, Fetch, Chain], str]
 
 _SITEMAP = int(LinkFlag.SITEMAP)  # plain: an IntFlag costs 1 us a test
 HOP_WAIT_MAX = 120.0  # seconds an errand waits for another host's slot before it gives the hop up
+HOP_ASKS_MAX = 2.0  # seconds between two questions for a host that many wait for
 
 
 class Errands:
@@ -98,7 +100,8 @@ class Errands:
     # -- one coroutine a task -------------------------------------------------
 
     async def _resolve(self, errand: Errand) -> None:
-        found = await self._resolver.resolve(errand.hostname)
+        patient = errand.attempt > 0 or not self._frontier.look_ups_waiting
+        found = await self._resolver.resolve(errand.hostname, patient=patient)
         now = self._clock.now()
         if found.addresses:
             self._frontier.resolved(errand, found.addresses, found.expires, now)
@@ -197,6 +200,8 @@ class Errands:
         """Fetch the next URL of a chain in its host's turn."""
         name = hostname(url)
         self._frontier.give_back(errand.hostname, self._clock.now(), before.took, before.retry_after)
+        self._frontier.step_aside(errand, self._clock.now())
+        self._wake()
         addresses = request.addresses
         if name != errand.hostname and not self._config.fetch.proxy:  # a proxy looks names up itself
             found = await self._resolver.resolve(name)
@@ -217,10 +222,12 @@ class Errands:
     async def _borrow(self, errand: Errand, name: str, address: str) -> bool:
         """Wait for the turn of a hop; False if that takes too long."""
         give_up = self._clock.now() + HOP_WAIT_MAX
+        least = 0.01
         while (at := self._frontier.borrow(name, self._clock.now(), errand, address)) > 0.0:
             if max(at, self._clock.now()) > give_up:
                 return False
-            await asyncio.sleep(max(0.01, at - self._clock.now()))
+            await asyncio.sleep(max(least, at - self._clock.now()))
+            least = min(least * 1.5, HOP_ASKS_MAX)
         return True
 
     def _request(self, errand: Errand, *, robots: bool = False) -> Request:

@@ -35,7 +35,6 @@ from crawler.frontier.hosts.calendar import Calendar, Chain
 from crawler.frontier.hosts.front_host import NO_PLAN, FrontHost
 from crawler.frontier.hosts.table import NOWHERE, HostTable, Place
 
-
 LOOK_AGAIN = 1.0  # s; a look through the front costs up to 1 ms
 
 
@@ -65,6 +64,7 @@ class Workbench:
         self.calendar = Calendar(hosts)
         self._heap: list[tuple[float, int, FrontHost | Address]] = []
         self._tick = 0
+        self.admitting = True  # whether hosts may come in from the back
         self._look_at = 0.0  # until then no host can be sent out of the full front
         self._load = load
         self._unload = unload
@@ -78,7 +78,7 @@ class Workbench:
         )
 
     def has_room(self) -> bool:
-        return len(self.front) < self._front_max
+        return self.admitting and len(self.front) < self._front_max
 
     def schedule(self, slot: int, now: float) -> None:
         """Put a host that is in no structure where its ready instant says."""
@@ -155,11 +155,11 @@ class Workbench:
 
     def next_event(self, now: float) -> float | None:
         """The earliest instant at which `pop` may give a host."""
-        if self.back and (self.has_room() or now >= self._look_at):
+        if self.back and self.admitting and (self.has_room() or now >= self._look_at):
             return now
         self._skip_stale()
         instants = [self._heap[0][0]] if self._heap else []
-        if self.back:
+        if self.back and self.admitting:
             instants.append(self._look_at)
         due = self.calendar.next_due()
         if due is not None:
@@ -212,7 +212,7 @@ class Workbench:
 
     def _admit(self, now: float) -> bool:
         """Bring one host in from the back; False if none can come."""
-        while self.back:
+        while self.back and self.admitting:
             if not self.has_room() and not self._make_room(now):
                 return False
             slot = self.back.popleft()

@@ -16,10 +16,10 @@ One timer watches the time limits of all connections.
 
 import asyncio
 import time
-from collections import deque
 from typing import Any
 
 import crawler
+from crawler.byte_account import ByteAccount
 from crawler.clock import Clock
 from crawler.config import FetchConfig, IdentityConfig, NetworkConfig
 from crawler.fetcher import outcome
@@ -54,8 +54,7 @@ class Client:
         self._guard = Guard(network.allow_networks)
         self._view = memoryview(bytearray(READ_BYTES))
         self._active: set[Connection] = set()
-        self._large: set[Connection] = set()
-        self._waiting: deque[Connection] = deque()
+        self.account: ByteAccount[Connection] = ByteAccount(max(1, fetch.held_bytes_max))
         self._tick = _tick(self._limits)
         self._idle: IdlePool[Connection] = IdlePool(fetch.idle_connections_max)
         self._broken: dict[str, None] = {}
@@ -144,31 +143,20 @@ class Client:
         if self._timer is None:
             self._watch()
         try:
-            await connection.exchange(sent, answer, limits, deadline, self._config.large_body_bytes)
+            await connection.exchange(sent, answer, limits, deadline)
         except BaseException:
             connection.close()
             raise
         finally:
             self._active.discard(connection)
-            if connection in self._large:
-                self._large.discard(connection)
-                self._let_next()
+            self.account.release(connection)
+            while (free := self.account.next_free()) is not None:
+                free.resume()
 
-    def grew_large(self, connection: Connection) -> None:
-        """Let `connection` receive a large body now, or when one of the others has ended."""
-        if len(self._large) < self._config.large_bodies_max:
-            self._large.add(connection)
-        else:
+    def grew(self, connection: Connection, nbytes: int) -> None:
+        """`connection` holds so many bytes more: let it go on now, or when others have ended."""
+        if not self.account.reserve(connection, nbytes):
             connection.pause()
-            self._waiting.append(connection)
-
-    def _let_next(self) -> None:
-        while self._waiting:
-            connection = self._waiting.popleft()
-            if connection in self._active:
-                self._large.add(connection)
-                connection.resume()
-                return
 
     def parts(self, connection: Connection, transport: Any) -> None:
         """`connection` is over; `transport` is about to be closed."""

@@ -25,7 +25,6 @@ from crawler.fetcher.answer import Answer, State
 from crawler.fetcher.request import Limits
 
 READ_BYTES = 64 << 10
-_NEVER = 1 << 62
 _TICK = 0.01  # s; the kernel counts in clock ticks of up to 10 ms: only a larger lag is taken off
 # Milliseconds since data was last sent and received, of Linux's struct tcp_info (tcp(7)).
 _LAST_DATA = struct.Struct("=44x I 4x I")
@@ -36,7 +35,7 @@ class Client(Protocol):
 
     def parts(self, connection: "Connection", transport: Any) -> None: ...
 
-    def grew_large(self, connection: "Connection") -> None: ...
+    def grew(self, connection: "Connection", nbytes: int) -> None: ...
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -53,9 +52,9 @@ class Connection(asyncio.BufferedProtocol):
         "_client",
         "_deadline",
         "_heard_at",
-        "_large_bytes",
         "_limits",
         "_paused_at",
+        "_told_bytes",
         "_view",
         "_waiter",
         "address",
@@ -75,7 +74,7 @@ class Connection(asyncio.BufferedProtocol):
     ) -> None:
         self._view = view
         self._client = client
-        self._large_bytes = _NEVER
+        self._told_bytes = 0
         self._paused_at = 0.0
         self._answer: Answer | None = None
         self._waiter: asyncio.Future[None] | None = None
@@ -110,19 +109,17 @@ class Connection(asyncio.BufferedProtocol):
             pass
         return False
 
-    async def exchange(
-        self, request: bytes, answer: Answer, limits: Limits, deadline: float, large_bytes: int
-    ) -> None:
+    async def exchange(self, request: bytes, answer: Answer, limits: Limits, deadline: float) -> None:
         """Send `request` and fill `answer`; all must be over at `deadline` (monotonic time).
 
-        The client is told when more than `large_bytes` are held and more are to come.
+        The client is told of all that is held while more is to come.
         """
         if self.lost:
             answer.end("connection lost")
             return
         self._answer, self._limits, self._deadline = answer, limits, deadline
         self._asked_at = self._heard_at = time.monotonic()
-        self._large_bytes = large_bytes
+        self._told_bytes = 0
         waiter = self._waiter = asyncio.get_running_loop().create_future()
         self.transport.write(request)
         try:
@@ -143,9 +140,9 @@ class Connection(asyncio.BufferedProtocol):
         self._heard_at = time.monotonic()
         if answer.receive(self._view[:nbytes]):
             self._done(self._lag())
-        elif answer.held_bytes > self._large_bytes:
-            self._large_bytes = _NEVER  # says so once an answer
-            self._client.grew_large(self)
+        elif answer.held_bytes > self._told_bytes:
+            more, self._told_bytes = answer.held_bytes - self._told_bytes, answer.held_bytes
+            self._client.grew(self, more)
 
     def eof_received(self) -> bool:
         self._ended("")

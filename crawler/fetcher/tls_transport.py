@@ -154,7 +154,7 @@ class TlsTransport(asyncio.BufferedProtocol):
             self._flush()
         except (ssl.SSLError, ValueError) as error:
             self._flush()  # the alert that says why
-            waiter.set_exception(error)
+            waiter.set_exception(error.with_traceback(None))  # its frames refer to `waiter`: a cycle
         else:
             self._handshaking = False
             self._flush()

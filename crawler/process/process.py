@@ -27,6 +27,7 @@ from crawler.errors import StoreError
 from crawler.fetcher.client import Client
 from crawler.fetcher.guard import Guard
 from crawler.fetcher.resolver import Resolver
+from crawler.process import collector
 from crawler.process.commands import Commands
 from crawler.process.errands import Errands, Sink
 from crawler.process.exchange import Exchange, Loops, Member
@@ -121,6 +122,7 @@ class Process:
         watcher = asyncio.create_task(self._watch())
         self._in_background(self._feed_seeds())
         await self.errands.start()
+        collector.freeze()
         try:
             await self._schedule()
             await self._drain()

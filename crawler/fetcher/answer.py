@@ -233,10 +233,12 @@ class Answer:
             if chunks.rest:
                 self.reusable = False
             self._finish()
-        elif (
-            self.wire_bytes - self.body_bytes > _FRAMING_MAX + self._limits.header_bytes_max + self.body_bytes
-        ):
+        elif self.wire_bytes - 2 * self.body_bytes > self._framing_max():
             self._cut("length", "more framing than payload")  # a flood of tiny chunks, or endless extensions
+
+    def _framing_max(self) -> int:
+        """Bytes by which header and framing may exceed the payload."""
+        return self._limits.header_bytes_max + min(_FRAMING_MAX, self._limits.wire_bytes_max)
 
     def _take_payload(self, piece: bytes) -> None:
         limits = self._limits

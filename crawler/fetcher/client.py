@@ -22,6 +22,7 @@ import crawler
 from crawler.byte_account import ByteAccount
 from crawler.clock import Clock
 from crawler.config import FetchConfig, IdentityConfig, NetworkConfig
+from crawler.errors import Unexpected
 from crawler.fetcher import outcome
 from crawler.fetcher.answer import Answer
 from crawler.fetcher.connection import READ_BYTES, Connection
@@ -45,7 +46,12 @@ class Client:
     """
 
     def __init__(
-        self, fetch: FetchConfig, identity: IdentityConfig, network: NetworkConfig, clock: Clock
+        self,
+        fetch: FetchConfig,
+        identity: IdentityConfig,
+        network: NetworkConfig,
+        clock: Clock,
+        unexpected: Unexpected | None = None,
     ) -> None:
         self._config = fetch
         self._clock = clock
@@ -61,6 +67,7 @@ class Client:
         self._jar = CookieJar(fetch.cookie_domains_max) if fetch.cookies else None
         self._timer: asyncio.TimerHandle | None = None
         self._closing = False
+        self._unexpected = unexpected or Unexpected()
         check_proxy(fetch.proxy)
         self._connector: Connector
 
@@ -80,9 +87,22 @@ class Client:
         await self._connector.close()
 
     async def fetch(self, request: Request) -> Fetch:
-        """Ask for a URL and return what came of it; raises only if cancelled."""
-        began = self._clock.now()
-        started = time.monotonic()
+        """Ask for a URL and return what came of it; raises only if cancelled.
+
+        An exception that nothing here expects closes the connection and ends in `internal_error`.
+        """
+        began, started = self._clock.now(), time.monotonic()
+        try:
+            fetch = await self._fetch(request, began, started)
+        except Exception as error:
+            text = self._unexpected.note(error, f"fetching {request.url}")
+            ended = Outcome.INTERNAL_ERROR
+            fetch = Fetch(request.url, ended, outcome.blame_of(ended), error=text)
+            fetch.took = time.monotonic() - started
+        fetch.began = began
+        return fetch
+
+    async def _fetch(self, request: Request, began: float, started: float) -> Fetch:
         target = split(request.url)
         limits = request.limits(self._limits)
         jar = request.jar if request.jar is not None else self._jar
@@ -99,13 +119,16 @@ class Client:
             fetch = Fetch(request.url, error.outcome, outcome.blame_of(error.outcome), error=str(error))
             fetch.took = time.monotonic() - started
         else:
-            fetch = self._concluded(request, connection, answer)
-            fetch.connection, fetch.took = carried, connection.took
-            self._release(connection, answer, request)
-            if jar is not None and answer.head is not None:
-                jar.store(target, answer.head.values(b"set-cookie"), began)
+            try:
+                fetch = self._concluded(request, connection, answer)
+                fetch.connection, fetch.took = carried, connection.took
+                if jar is not None and answer.head is not None:
+                    jar.store(target, answer.head.values(b"set-cookie"), began)
+                self._release(connection, answer, request)
+            except BaseException:
+                connection.close()
+                raise
         fetch.request_head = head
-        fetch.began = began
         return fetch
 
     async def _exchange(
@@ -117,14 +140,12 @@ class Client:
         deadline = started + limits.total_timeout
         connection = self._kept(key, request, started)
         if connection is not None:
-            answer = Answer(limits)
-            await self._ask(connection, sent, answer, limits, deadline)
+            answer = await self._ask(connection, sent, limits, deadline)
             if answer.failure is not Outcome.RESET or answer.wire_bytes:
                 return connection, answer, "reused"
             connection.close()
         connection = await self._open(target, request, limits, mode, deadline)
-        answer = Answer(limits)
-        await self._ask(connection, sent, answer, limits, deadline)
+        answer = await self._ask(connection, sent, limits, deadline)
         return connection, answer, connection.opened
 
     def _kept(self, key: tuple[str, str, int, str], request: Request, now: float) -> Connection | None:
@@ -136,14 +157,14 @@ class Client:
             return None
         return connection
 
-    async def _ask(
-        self, connection: Connection, sent: bytes, answer: Answer, limits: Limits, deadline: float
-    ) -> None:
+    async def _ask(self, connection: Connection, sent: bytes, limits: Limits, deadline: float) -> Answer:
         self._active.add(connection)
-        if self._timer is None:
-            self._watch()
         try:
+            if self._timer is None:
+                self._watch()
+            answer = Answer(limits)
             await connection.exchange(sent, answer, limits, deadline)
+            return answer
         except BaseException:
             connection.close()
             raise
@@ -151,7 +172,10 @@ class Client:
             self._active.discard(connection)
             self.account.release(connection)
             while (free := self.account.next_free()) is not None:
-                free.resume()
+                try:
+                    free.resume()
+                except Exception as error:
+                    free.fail(error)
 
     def grew(self, connection: Connection, nbytes: int) -> None:
         """`connection` holds so many bytes more: let it go on now, or when others have ended."""
@@ -238,7 +262,10 @@ class Client:
         self._timer = None
         now = time.monotonic()
         for connection in list(self._active):
-            connection.check(now)
+            try:
+                connection.check(now)
+            except Exception as error:
+                connection.fail(error)
         self._idle.expire(now)
         if self._active or len(self._idle):
             self._watch()

@@ -53,6 +53,7 @@ class Connection(asyncio.BufferedProtocol):
         "_deadline",
         "_heard_at",
         "_limits",
+        "_error",
         "_paused_at",
         "_told_bytes",
         "_view",
@@ -77,6 +78,7 @@ class Connection(asyncio.BufferedProtocol):
         self._told_bytes = 0
         self._paused_at = 0.0
         self._answer: Answer | None = None
+        self._error: Exception | None = None
         self._waiter: asyncio.Future[None] | None = None
         self._limits: Limits | None = None
         self._asked_at = self._heard_at = self._deadline = 0.0
@@ -113,6 +115,7 @@ class Connection(asyncio.BufferedProtocol):
         """Send `request` and fill `answer`; all must be over at `deadline` (monotonic time).
 
         The client is told of all that is held while more is to come.
+        Raises whatever reading the answer raised, which would be a bug.
         """
         if self.lost:
             answer.end("connection lost")
@@ -124,6 +127,8 @@ class Connection(asyncio.BufferedProtocol):
         self.transport.write(request)
         try:
             await waiter
+            if self._error is not None:
+                raise self._error
         finally:
             self._answer = self._waiter = self._limits = None
 
@@ -138,11 +143,14 @@ class Connection(asyncio.BufferedProtocol):
             self.close()
             return
         self._heard_at = time.monotonic()
-        if answer.receive(self._view[:nbytes]):
-            self._done(self._lag())
-        elif answer.held_bytes > self._told_bytes:
-            more, self._told_bytes = answer.held_bytes - self._told_bytes, answer.held_bytes
-            self._client.grew(self, more)
+        try:
+            if answer.receive(self._view[:nbytes]):
+                self._done(self._lag())
+            elif answer.held_bytes > self._told_bytes:
+                more, self._told_bytes = answer.held_bytes - self._told_bytes, answer.held_bytes
+                self._client.grew(self, more)
+        except Exception as error:
+            self.fail(error)
 
     def eof_received(self) -> bool:
         self._ended("")
@@ -199,10 +207,18 @@ class Connection(asyncio.BufferedProtocol):
         if self.on_close is not None:
             self.on_close()
 
+    def fail(self, error: Exception) -> None:
+        """Let `exchange` raise `error`: what a callback raises would be lost in the loop, and the fetch hang."""
+        self._error = self._error or error
+        self._done()
+
     def _ended(self, error: str) -> None:
         answer = self._answer
         if answer is not None and answer.state is not State.DONE:
-            answer.end(error)
+            try:
+                answer.end(error)
+            except Exception as bug:
+                self._error = self._error or bug
             self._done()
 
     def _done(self, lag: float = 0.0) -> None:

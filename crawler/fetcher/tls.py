@@ -40,9 +40,7 @@ class ResumingContext(ssl.SSLContext):
             return
         try:
             session = ssl_object.session
-        except (
-            ValueError
-        ):  # some 64 KiB and more, as with a certificate of that size: OpenSSL cannot write it
+        except ValueError:  # OpenSSL cannot write one of some 64 KiB, as with a certificate of that size
             return
         if session is None or not session.has_ticket:
             return

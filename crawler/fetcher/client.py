@@ -109,6 +109,8 @@ class Client:
         cookie = jar.header(target, began) if jar is not None else ""
         head = self._asking.head(request, target, cookie=cookie)
         sent = head
+        if self._asking.is_secret(request):
+            head = self._asking.head(request, target, cookie=cookie, redacted=True)
         if self._connector.proxied and target.scheme == "http":
             sent = self._asking.head(
                 request, target, cookie=cookie, proxied=True, authorization=self._connector.authorization

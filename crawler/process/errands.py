@@ -259,7 +259,9 @@ class Errands:
             return Fetch(url=url, outcome=Outcome.CONNECT_ERROR, error=f"no turn at {name} in time")
         took = 0.0
         try:
-            fetch = await self._client.fetch(msgspec.structs.replace(request, url=url, addresses=addresses))
+            hop = msgspec.structs.replace(request, url=url, addresses=addresses)
+            self._allow_secrets(hop, name)
+            fetch = await self._client.fetch(hop)
             took = fetch.took
             return fetch
         finally:
@@ -288,16 +290,22 @@ class Errands:
         )
         if self._overrides:
             self._override(request, errand)
+        self._allow_secrets(request, errand.hostname)
         if robots:
             request.body_bytes_max = config.robots.bytes_max
         elif errand.flags & _SITEMAP:
             request.body_bytes_max = request.wire_bytes_max = config.sitemaps.bytes_max
         return request
 
+    def _allow_secrets(self, request: Request, name: str) -> None:
+        """Let only those headers go along that were configured for this URL, wherever a redirect leads."""
+        request.credentials = self._harvest.trusts(request.url)
+        if self._overrides:
+            request.headers = self._overrides.for_url(request.url, name).headers or ()
+
     def _override(self, request: Request, errand: Errand) -> None:
         """Let the values that the configuration sets for this part of the web bind the request."""
         own = self._overrides.for_url(errand.url, errand.hostname)
-        request.headers = own.headers or ()
         request.tls = own.tls or ""
         request.total_timeout = own.total_timeout
         if own.body_bytes_max is not None:

@@ -209,6 +209,8 @@ class Harvest:
         if fetch.status:
             change.captures.append(self._capture(fetch, errand, None, now))
         change.count(f"robots.{fetch.outcome}")
+        if fetch.connection:
+            change.count(f"connections.{fetch.connection}")
         change.count("bytes.wire", fetch.wire_bytes)
         if self._config.sitemaps.robots:
             yield from self._sitemaps(change, errand, self._robots.sitemaps(of))
@@ -219,7 +221,7 @@ class Harvest:
         self._robots.record(
             of,
             status=fetch.status,
-            outcome=fetch.outcome,
+            outcome=Outcome.FRAMING if _is_unreadable(fetch) else fetch.outcome,
             body=fetch.content,
             complete=fetch.truncated in ("", "length"),
             now=now,
@@ -248,6 +250,8 @@ class Harvest:
     @staticmethod
     def _count(change: Change, fetch: Fetch, decision: Decision) -> None:
         change.count(f"pages.{fetch.outcome}")
+        if fetch.connection:
+            change.count(f"connections.{fetch.connection}")
         change.count("bytes.wire", fetch.wire_bytes)
         change.count("bytes.decoded", len(fetch.content))
         if decision.end is not End.DONE:
@@ -551,6 +555,11 @@ class Harvest:
             )
         change.count("splitter.scope_heard", len(notices))
         return [link for link in links if not link.flags & LinkFlag.SCOPE]
+
+
+def _is_unreadable(fetch: Fetch) -> bool:
+    """Whether the body has a content coding that cannot be undone, so that nobody knows what it says."""
+    return fetch.undecoded or bool(fetch.body and not fetch.content)
 
 
 class _Line(msgspec.Struct, omit_defaults=True, gc=False):

@@ -127,6 +127,10 @@ class Fetch(msgspec.Struct, gc=False):
     received, in order. `truncated` is "", "length", "time" or "disconnect".
     `decoded_length` counts the body's bytes without content coding, as far as
     the caps let it be decoded. `retry_after` is in seconds, 0 if not asked for.
+    `took` counts from the request's leaving to the last byte's arrival: no
+    connecting, no TLS. `connection` says how the request was carried ("reused",
+    or "plain", "full", "resumed" for a new one and its handshake; "" if there
+    was none). `undecoded`: the body has a content coding that we do not know, so `content` is empty.
     """
 
     url: str
@@ -150,6 +154,8 @@ class Fetch(msgspec.Struct, gc=False):
     wire_bytes: int = 0
     error: str = ""
     tls_ok: bool = True
+    connection: str = ""
+    undecoded: bool = False
 
     def header(self, name: bytes) -> bytes:
         """The first value of the field `name` (lower case), b"" if there is none."""

@@ -7,7 +7,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent / "crawler"
 
-SHARED = {"records", "errors", "unexpected", "config", "clock", "urls", "storage"}
+SHARED = {"byte_account", "records", "errors", "unexpected", "config", "clock", "urls", "storage"}
 STAGES = {"frontier", "robots", "fetcher", "extract", "urlfilter", "splitter", "due", "freshness", "pages"}
 # Stage -> stages it may use, with the reason.
 EXCEPTIONS = {
@@ -29,6 +29,7 @@ SHELL = {
     "fetcher/connection.py",
     "fetcher/connector.py",
     "fetcher/resolver.py",
+    "fetcher/tls_transport.py",
     "extract/worker.py",
     "splitter/peers.py",
     "admin/server.py",

@@ -76,8 +76,9 @@ class PolitenessConfig(_Section, frozen=True):
 class FrontierConfig(_Section, frozen=True):
     """Queues, retries and memory of the frontier."""
 
-    front_factor: Positive = 4  # hosts kept as objects: this times concurrency
-    read_ahead: Positive = 48  # queue entries read at once for a host in the front
+    front_factor: Positive = 12  # hosts kept as objects: this times concurrency
+    read_ahead: Positive = 16  # queue entries read at once for a host in the front
+    turn_max: Positive = 48  # errands of a host in the front before one that waits outside takes its place
     tries: Positive = 3  # of a URL in all
     retry_delays: tuple[Number, ...] = (30.0, 120.0)  # seconds between the tries
     retry_jitter: Number = 0.2
@@ -114,14 +115,13 @@ class FetchConfig(_Section, frozen=True):
     header_fields_max: Count = 256
     body_bytes_max: ByteCount = ByteCount(10 << 20)  # decoded
     wire_bytes_max: ByteCount = ByteCount(10 << 20)
-    large_body_bytes: ByteCount = ByteCount(1 << 20)  # a body held in memory beyond this is large
-    large_bodies_max: Count = 24  # large bodies received at once; further ones wait, their clocks stopped
+    held_bytes_max: ByteCount = ByteCount(512 << 20)  # of bodies being received
     decode_step_bytes: ByteCount = ByteCount(256 << 10)
     content_codings_max: Count = 2
     redirects_max: Count = 10
     keep_alive_extra: Seconds = Seconds(5)  # an idle connection is kept for the host's gap and this
     keep_alive_max: Seconds = Seconds(35)
-    idle_connections_max: Count = 400  # kept open over all hosts; with 500 in flight under 1,024 descriptors
+    idle_connections_max: Count = 3000  # kept open over all hosts, 60 KiB each with TLS
     cookies: bool = False
     cookie_domains_max: Count = 10_000  # registrable domains whose cookies are kept
     tls: TlsPolicy = "verify"
@@ -133,7 +133,8 @@ class NetworkConfig(_Section, frozen=True):
 
     allow_networks: tuple[str, ...] = ()
     dns_timeout: Seconds = Seconds(5)
-    dns_concurrency: Positive = 64
+    dns_patience: Seconds = Seconds(1.5)
+    dns_concurrency: Positive = 256
     dns_servers: tuple[str, ...] = ()  # empty = the system's
     dns_ttl_min: Seconds = Seconds(60)
     dns_ttl_max: Seconds = Seconds(86_400)

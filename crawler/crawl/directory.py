@@ -1,6 +1,7 @@
 """The crawl directory: what lies where, and what makes it one crawl.
 
-    DIR/crawl.toml      the configuration in force
+    DIR/crawl.toml      the configuration in force, without credentials
+    DIR/credentials     headers that let in somewhere, a proxy's password; for the user only (mode 0600)
     DIR/seed            16 secret random bytes in hex, mode 0600: the key of all fingerprints
     DIR/report.json     summary of the last run
     DIR/pages.jsonl     a line per fetch
@@ -21,6 +22,7 @@ from typing import Any
 import msgspec
 
 from crawler.config import Config, read_file, to_toml
+from crawler.config.credentials import add_credentials, credentials_of, without_credentials
 from crawler.errors import DirectoryError, StoreError
 from crawler.storage.files import atomic_write, sync_directory
 
@@ -37,6 +39,10 @@ class CrawlDirectory:
     @property
     def config_file(self) -> Path:
         return self.path / "crawl.toml"
+
+    @property
+    def credentials_file(self) -> Path:
+        return self.path / "credentials"
 
     @property
     def report_file(self) -> Path:
@@ -110,11 +116,22 @@ class CrawlDirectory:
 
     def save_config(self, config: Config) -> None:
         """Keep `config` as the one in force, without the limits of this run."""
-        atomic_write(self.config_file, to_toml(config, skip_run_keys=True).encode())
+        if found := credentials_of(config):
+            atomic_write(self.credentials_file, msgspec.json.encode(found) + b"\n", mode=0o600)
+        else:
+            self.credentials_file.unlink(missing_ok=True)
+        atomic_write(self.config_file, to_toml(without_credentials(config), skip_run_keys=True).encode())
 
     def save_report(self, report: Mapping[str, Any]) -> None:
         atomic_write(self.report_file, msgspec.json.format(msgspec.json.encode(report), indent=1) + b"\n")
 
     def saved_config(self) -> dict[str, Any]:
         """The configuration of the last run as a nested mapping; empty if there is none."""
-        return read_file(self.config_file) if self.config_file.exists() else {}
+        tree = read_file(self.config_file) if self.config_file.exists() else {}
+        try:
+            add_credentials(tree, msgspec.json.decode(self.credentials_file.read_bytes()))
+        except (FileNotFoundError, PermissionError):
+            pass  # there are none, or this user may only look
+        except (OSError, ValueError) as error:
+            raise DirectoryError(f"{self.credentials_file}: cannot be read: {error}") from error
+        return tree

@@ -27,6 +27,10 @@ _BOMS = ((b"\xef\xbb\xbf", "utf-8"), (b"\xfe\xff", "utf-16be"), (b"\xff\xfe", "u
 # Encodings in which ASCII bytes can be something else, so that pure ASCII needs decoding too.
 _NOT_ASCII_COMPATIBLE = frozenset({"utf-16be", "utf-16le", "iso-2022-jp", "replacement"})
 
+_CUT_CHARACTER = re.compile(rb"(\x1b\$[@B])([^\x1b]*+)(?=\x1b)")  # two-byte characters up to an escape
+_CONTROLS = bytes(range(0x20))
+_GETA = b'".'  # the mark for a character that is missing, in JIS X 0208
+
 # Possessive quantifiers throughout: a page cannot make these backtrack.
 _NAME, _DOUBLE, _SINGLE, _BARE = rb"[^\s/>][^\s/>=]*+", rb'[^"]*+', rb"[^']*+", rb"[^\s>]*+"
 _ATTRIBUTE = re.compile(
@@ -70,8 +74,20 @@ def name_of(label: str) -> str:
 def _transcode(content: bytes, name: str) -> bytes:
     if name == "utf-8" or (name not in _NOT_ASCII_COMPATIBLE and content.isascii()):
         return content
+    if name == "iso-2022-jp":
+        content = _CUT_CHARACTER.sub(_whole_characters, content)
     text, _ = webencodings.lookup(name).codec_info.decode(content, "replace")
     return text.encode("utf-8", "replace")
+
+
+def _whole_characters(run: re.Match[bytes]) -> bytes:
+    """A run of two-byte characters that an escape sequence ends; half a character at its end is replaced.
+
+    WHATWG's decoder goes on with the escape sequence; Python's takes its first
+    byte for the second half, and reads all that follows as Japanese.
+    """
+    halves = len(run[2].translate(None, _CONTROLS))
+    return run[0] if halves % 2 == 0 else run[1] + run[2].rstrip(_CONTROLS)[:-1] + _GETA
 
 
 def _guess(content: bytes) -> str:

@@ -3,7 +3,8 @@
 It reads tags with one regular expression that never looks at a byte twice, so
 it is linear in its input whatever that is. It passes over comments, script,
 style and their like, but builds no tree: what it finds is nearly, not
-exactly, what the standard calls the links of the first megabyte.
+exactly, what the standard calls the page's links. In the child process it reads
+the whole page, in the loop the first megabyte.
 """
 
 import html
@@ -14,7 +15,7 @@ from crawler.extract.decode import to_utf8
 from crawler.extract.findings import Context, Findings
 from crawler.records import Extracted
 
-SCAN_BYTES = 1 << 20  # the first part, which is what the scan's time is bounded by
+SCAN_BYTES = 1 << 20  # of a page that is scanned in the loop, which it would hold up
 
 # Comments and raw text are passed over; one that never ends is passed over to the end of the input.
 _TOKEN = re.compile(
@@ -34,13 +35,13 @@ _REFERENCE = re.compile(r"&(?:#[0-9]{1,7}|#[xX][0-9a-fA-F]{1,6}|[a-zA-Z][a-zA-Z0
 def scan(content: bytes, page: Context, config: ExtractConfig) -> Extracted:
     """Return the links that a plain scan of the first part of `content` finds, marked `parse_limit`."""
     utf8, encoding = to_utf8(content[:SCAN_BYTES], page.charset)
-    return scan_utf8(utf8, encoding, page, config)
+    return scan_utf8(utf8[:SCAN_BYTES], encoding, page, config)
 
 
 def scan_utf8(utf8: bytes, encoding: str, page: Context, config: ExtractConfig) -> Extracted:
-    """The same for a page that is UTF-8 already."""
+    """The same for all of a page that is UTF-8 already."""
     found = Findings(page)
-    for match in _TOKEN.finditer(utf8[:SCAN_BYTES]):
+    for match in _TOKEN.finditer(utf8):
         if match[2] is not None:
             _take(match[2].lower(), _attributes(match[3]), found)
             if len(found.hrefs) > config.links_max:

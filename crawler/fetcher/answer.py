@@ -17,6 +17,7 @@ from crawler.records import Outcome
 
 INTERIM_MAX = 16  # 1xx answers before the final one (RFC 9110 15.2 sets no bound)
 _PREFIX = b"HTTP/"
+_FRAMING_MAX = 256 << 10  # bytes of chunk sizes, extensions and headers that may exceed the payload
 _START_MAX = 16  # blank lines before the status line are passed over, a few
 
 
@@ -80,15 +81,15 @@ class Answer:
 
     @property
     def body(self) -> bytes:
-        """The payload after transfer decoding, content coding still on it."""
-        return self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
+        """The payload after transfer decoding, content coding still on it; joined once."""
+        return _joined(self._parts)
 
     @property
     def content(self) -> bytes:
         """The payload without content coding; b"" if that coding is unknown."""
         if self._decoder is None:
             return b"" if self.undecoded else self.body
-        return self.content_parts[0] if len(self.content_parts) == 1 else b"".join(self.content_parts)
+        return _joined(self.content_parts)
 
     def receive(self, received: bytes | memoryview) -> bool:
         """Take bytes from the connection (copied here); True once the answer is complete."""
@@ -220,9 +221,9 @@ class Answer:
 
     def _take_chunks(self, chunks: framing.ChunkDecoder, data: bytes) -> None:
         try:
-            for piece in chunks.feed(data):
-                if self.state is State.BODY:
-                    self._take_payload(piece)
+            pieces = chunks.feed(data)
+            if pieces:  # joined: a piece of two bytes costs forty
+                self._take_payload(pieces[0] if len(pieces) == 1 else b"".join(pieces))
         except BadAnswer as error:
             self._fail(error.outcome, str(error))
             return
@@ -232,8 +233,12 @@ class Answer:
             if chunks.rest:
                 self.reusable = False
             self._finish()
-        elif self.wire_bytes > self._limits.header_bytes_max + 2 * self._limits.wire_bytes_max:
-            self._cut("length", "chunks without end")  # a flood of one-byte chunks
+        elif self.wire_bytes - 2 * self.body_bytes > self._framing_max():
+            self._cut("length", "more framing than payload")  # a flood of tiny chunks, or endless extensions
+
+    def _framing_max(self) -> int:
+        """Bytes by which header and framing may exceed the payload."""
+        return self._limits.header_bytes_max + min(_FRAMING_MAX, self._limits.wire_bytes_max)
 
     def _take_payload(self, piece: bytes) -> None:
         limits = self._limits
@@ -274,3 +279,10 @@ class Answer:
     def __repr__(self) -> str:
         status = self.head.status if self.head else None
         return f"Answer({self.state.value}, {status}, {self._kind.value}, {self.body_bytes}, {self.error!r})"
+
+
+def _joined(parts: list[bytes]) -> bytes:
+    """All parts in one, which takes their place."""
+    if len(parts) != 1:
+        parts[:] = [b"".join(parts)]
+    return parts[0]

@@ -3,8 +3,8 @@
     take an idle connection of the host, or open one
       -> write the request -> fill the answer -> conclude -> keep the connection idle, or close it
 
-aiohttp opens the connections (`connector.py`): sockets, TLS, proxies. Request
-heads, answers and idle connections are ours, because aiohttp's session resends
+`connector.py` opens connections, `tls_transport.py` speaks TLS on them. Request
+heads, answers and idle connections are ours too, because aiohttp's session resends
 where it must not, has one idle time for all hosts, hands bytes that follow an
 answer to the next request, refuses or loses answers that the web is full of
 (`framing.py`), and takes twice the CPU.
@@ -16,9 +16,10 @@ One timer watches the time limits of all connections.
 
 import asyncio
 import time
-from collections import deque
+from typing import Any
 
 import crawler
+from crawler.byte_account import ByteAccount
 from crawler.clock import Clock
 from crawler.config import FetchConfig, IdentityConfig, NetworkConfig
 from crawler.errors import Unexpected
@@ -59,13 +60,13 @@ class Client:
         self._guard = Guard(network.allow_networks)
         self._view = memoryview(bytearray(READ_BYTES))
         self._active: set[Connection] = set()
-        self._large: set[Connection] = set()
-        self._waiting: deque[Connection] = deque()
+        self.account: ByteAccount[Connection] = ByteAccount(max(1, fetch.held_bytes_max))
         self._tick = _tick(self._limits)
         self._idle: IdlePool[Connection] = IdlePool(fetch.idle_connections_max)
         self._broken: dict[str, None] = {}
         self._jar = CookieJar(fetch.cookie_domains_max) if fetch.cookies else None
         self._timer: asyncio.TimerHandle | None = None
+        self._closing = False
         self._unexpected = unexpected or Unexpected()
         check_proxy(fetch.proxy)
         self._connector: Connector
@@ -79,6 +80,7 @@ class Client:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+        self._closing = True
         for connection in list(self._active):
             connection.close()
         self._idle.clear()
@@ -89,15 +91,15 @@ class Client:
 
         An exception that nothing here expects closes the connection and ends in `internal_error`.
         """
-        began = self._clock.now()
+        began, started = self._clock.now(), time.monotonic()
         try:
-            fetch = await self._fetch(request, began, time.monotonic())
+            fetch = await self._fetch(request, began, started)
         except Exception as error:
             text = self._unexpected.note(error, f"fetching {request.url}")
             ended = Outcome.INTERNAL_ERROR
             fetch = Fetch(request.url, ended, outcome.blame_of(ended), error=text)
+            fetch.took = time.monotonic() - started
         fetch.began = began
-        fetch.took = self._clock.now() - began
         return fetch
 
     async def _fetch(self, request: Request, began: float, started: float) -> Fetch:
@@ -107,17 +109,21 @@ class Client:
         cookie = jar.header(target, began) if jar is not None else ""
         head = self._asking.head(request, target, cookie=cookie)
         sent = head
+        if self._asking.is_secret(request):
+            head = self._asking.head(request, target, cookie=cookie, redacted=True)
         if self._connector.proxied and target.scheme == "http":
             sent = self._asking.head(
                 request, target, cookie=cookie, proxied=True, authorization=self._connector.authorization
             )
         try:
-            connection, answer = await self._exchange(request, target, limits, sent, started)
+            connection, answer, carried = await self._exchange(request, target, limits, sent, started)
         except NotOpened as error:
             fetch = Fetch(request.url, error.outcome, outcome.blame_of(error.outcome), error=str(error))
+            fetch.took = time.monotonic() - started
         else:
             try:
                 fetch = self._concluded(request, connection, answer)
+                fetch.connection, fetch.took = carried, connection.took
                 if jar is not None and answer.head is not None:
                     jar.store(target, answer.head.values(b"set-cookie"), began)
                 self._release(connection, answer, request)
@@ -129,22 +135,29 @@ class Client:
 
     async def _exchange(
         self, request: Request, target: Target, limits: Limits, sent: bytes, started: float
-    ) -> tuple[Connection, Answer]:
+    ) -> tuple[Connection, Answer, str]:
+        """The connection, what came on it, and how the request was carried (`Fetch.connection`)."""
         mode = request.tls or self._config.tls
         key = (target.scheme, target.hostname, target.port, mode)
-        addresses = () if self._connector.proxied else request.addresses
-        connection = self._idle.take(key, addresses, started)
-        reused = connection is not None
         deadline = started + limits.total_timeout
-        if connection is None:
-            connection = await self._open(target, request, limits, mode, deadline)
-        while True:
+        connection = self._kept(key, request, started)
+        if connection is not None:
             answer = await self._ask(connection, sent, limits, deadline)
-            if not (reused and answer.failure is Outcome.RESET and not answer.wire_bytes):
-                return connection, answer
+            if answer.failure is not Outcome.RESET or answer.wire_bytes:
+                return connection, answer, "reused"
             connection.close()
-            reused = False
-            connection = await self._open(target, request, limits, mode, deadline)
+        connection = await self._open(target, request, limits, mode, deadline)
+        answer = await self._ask(connection, sent, limits, deadline)
+        return connection, answer, connection.opened
+
+    def _kept(self, key: tuple[str, str, int, str], request: Request, now: float) -> Connection | None:
+        """The host's idle connection, if nothing has come on it since its last answer."""
+        addresses = () if self._connector.proxied else request.addresses
+        connection = self._idle.take(key, addresses, now)
+        if connection is not None and not connection.is_quiet():
+            connection.close()
+            return None
+        return connection
 
     async def _ask(self, connection: Connection, sent: bytes, limits: Limits, deadline: float) -> Answer:
         self._active.add(connection)
@@ -152,70 +165,63 @@ class Client:
             if self._timer is None:
                 self._watch()
             answer = Answer(limits)
-            await connection.exchange(sent, answer, limits, deadline, self._config.large_body_bytes)
+            await connection.exchange(sent, answer, limits, deadline)
             return answer
         except BaseException:
             connection.close()
             raise
         finally:
             self._active.discard(connection)
-            if connection in self._large:
-                self._large.discard(connection)
-                self._let_next()
-
-    def grew_large(self, connection: Connection) -> None:
-        """Let `connection` receive a large body now, or when one of the others has ended."""
-        if len(self._large) < self._config.large_bodies_max:
-            self._large.add(connection)
-        else:
-            connection.pause()
-            self._waiting.append(connection)
-
-    def _let_next(self) -> None:
-        while self._waiting:
-            connection = self._waiting.popleft()
-            if connection in self._active:
-                self._large.add(connection)
+            self.account.release(connection)
+            while (free := self.account.next_free()) is not None:
                 try:
-                    connection.resume()
+                    free.resume()
                 except Exception as error:
-                    connection.fail(error)
-                return
+                    free.fail(error)
 
-    def forget(self, connection: Connection) -> None:
-        """`connection` was lost."""
+    def grew(self, connection: Connection, nbytes: int) -> None:
+        """`connection` holds so many bytes more: let it go on now, or when others have ended."""
+        if not self.account.reserve(connection, nbytes):
+            connection.pause()
+
+    def parts(self, connection: Connection, transport: Any) -> None:
+        """`connection` is over; `transport` is about to be closed."""
         self._idle.forget(connection)
+        if connection.key[0] == "https" and connection.took and not self._closing:
+            self._connector.keep_session(connection.key[1], transport, verify=connection.tls_ok)
 
     async def _open(
         self, target: Target, request: Request, limits: Limits, mode: str, deadline: float
     ) -> Connection:
         """Connect. In mode "record", a host that does not verify is connected to again without verifying."""
-        key = (target.scheme, target.hostname, target.port, mode)
         verified = not (mode == "record" and target.host in self._broken)
         try:
-            opened = await self._connector.open(target, request.addresses, limits, deadline, verify=verified)
+            return await self._connect(target, request, limits, mode, deadline, verified)
         except NotOpened as error:
             if not (verified and mode == "record" and error.outcome is Outcome.TLS_ERROR):
                 raise
-            opened = await self._connector.open(target, request.addresses, limits, deadline, verify=False)
-            verified = False
-            self._broken[target.host] = None
-            if len(self._broken) > _BROKEN_MAX:
-                del self._broken[next(iter(self._broken))]
-        try:
-            return Connection(opened, key, self._view, self, tls_ok=verified)
-        except BaseException:
-            opened.close()
-            raise
+        connection = await self._connect(target, request, limits, mode, deadline, False)
+        self._broken[target.host] = None
+        if len(self._broken) > _BROKEN_MAX:
+            del self._broken[next(iter(self._broken))]
+        return connection
+
+    async def _connect(
+        self, target: Target, request: Request, limits: Limits, mode: str, deadline: float, verify: bool
+    ) -> Connection:
+        key = (target.scheme, target.hostname, target.port, mode)
+        connection = Connection(key, self._view, self, tls_ok=verify)
+        await self._connector.open(connection, target, request.addresses, limits, deadline, verify=verify)
+        return connection
 
     def _release(self, connection: Connection, answer: Answer, request: Request) -> None:
-        if connection.key[0] == "https" and answer.head is not None:
-            self._connector.keep_session(connection.key[1], connection.transport, verify=connection.tls_ok)
-        if request.keep_alive > 0.0 and answer.reusable and not connection.lost:
-            keep = min(request.keep_alive, self._config.keep_alive_max)
-            self._idle.add(connection, time.monotonic(), keep)
-        else:
+        """Keep the connection for the gap that follows and its host's next request, or close it."""
+        if request.keep_alive <= 0.0 or not answer.reusable or connection.lost or self._closing:
             connection.close()
+            return
+        behind = request.keep_alive_factor * connection.took
+        keep = max(request.keep_alive, behind + self._config.keep_alive_extra if behind else 0.0)
+        self._idle.add(connection, time.monotonic(), min(keep, self._config.keep_alive_max))
 
     def _concluded(self, request: Request, connection: Connection, answer: Answer) -> Fetch:
         received = answer.head
@@ -247,6 +253,7 @@ class Client:
         fetch.address = "" if self._connector.proxied else connection.address
         fetch.wire_bytes = answer.wire_bytes
         fetch.error = answer.error
+        fetch.undecoded = answer.undecoded
         fetch.tls_ok = connection.tls_ok
         return fetch
 

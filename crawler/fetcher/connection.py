@@ -6,68 +6,76 @@
 Reads are at most 64 KiB, which bounds what is read beyond a limit. Time limits
 are watched by the client's one timer, which calls `check` on all connections in
 use: a fetch starts no timer of its own. Bytes that arrive while nothing was
-asked close the connection, so they are never taken for the next answer.
+asked close the connection, so they are never taken for the next answer; before
+it is asked again the socket is looked at for bytes that the loop has not read.
+
+What an exchange took is what the server and the way to it took: from the
+request's leaving to the last byte's arrival. The kernel knows both instants;
+our own loop sees them late when it is busy.
 """
 
 import asyncio
+import socket
+import struct
 import time
+from collections.abc import Callable
 from typing import Any, Protocol
-
-import aiohttp
 
 from crawler.fetcher.answer import Answer, State
 from crawler.fetcher.request import Limits
 
 READ_BYTES = 64 << 10
-_NEVER = 1 << 62
+_TICK = 0.01  # s; the kernel counts in clock ticks of up to 10 ms: only a larger lag is taken off
+# Milliseconds since data was last sent and received, of Linux's struct tcp_info (tcp(7)).
+_LAST_DATA = struct.Struct("=44x I 4x I")
 
 
 class Client(Protocol):
     """What a connection tells the client that owns it."""
 
-    def forget(self, connection: "Connection") -> None: ...
+    def parts(self, connection: "Connection", transport: Any) -> None: ...
 
-    def grew_large(self, connection: "Connection") -> None: ...
+    def grew(self, connection: "Connection", nbytes: int) -> None: ...
 
 
 class Connection(asyncio.BufferedProtocol):
-    """Takes over the transport of `opened`; `key` is what it can be used for again."""
+    """The protocol of one transport, plain or TLS; `key` says what it can be used for again.
+
+    `sock` is its socket if that is known, `opened` how it was opened ("plain",
+    "full" or "resumed" handshake), `took` the seconds of the last exchange.
+    `on_close` is called once at its end.
+    """
 
     __slots__ = (
         "_answer",
         "_asked_at",
+        "_client",
         "_deadline",
         "_heard_at",
         "_limits",
-        "_client",
         "_error",
-        "_large_bytes",
         "_paused_at",
-        "_opened",
+        "_told_bytes",
         "_view",
         "_waiter",
         "address",
         "idle_until",
         "key",
         "lost",
+        "on_close",
+        "opened",
+        "sock",
         "tls_ok",
+        "took",
         "transport",
     )
 
     def __init__(
-        self,
-        opened: aiohttp.connector.Connection,
-        key: tuple[Any, ...],
-        view: memoryview,
-        client: Client,
-        *,
-        tls_ok: bool = True,
+        self, key: tuple[Any, ...], view: memoryview, client: Client, *, tls_ok: bool = True
     ) -> None:
-        assert opened.transport is not None
-        self._opened = opened
         self._view = view
         self._client = client
-        self._large_bytes = _NEVER
+        self._told_bytes = 0
         self._paused_at = 0.0
         self._answer: Answer | None = None
         self._error: Exception | None = None
@@ -78,18 +86,35 @@ class Connection(asyncio.BufferedProtocol):
         self.tls_ok = tls_ok
         self.idle_until = 0.0
         self.lost = False
-        self.transport: Any = opened.transport
-        peer = self.transport.get_extra_info("peername")
-        self.address: str = peer[0] if peer else ""
-        self.transport.set_protocol(self)
-        self.lost = self.transport.is_closing()
+        self.took = 0.0
+        self.opened = "plain"
+        self.address = ""
+        self.sock: socket.socket | None = None
+        self.on_close: Callable[[], None] | None = None
+        self.transport: Any = None
 
-    async def exchange(
-        self, request: bytes, answer: Answer, limits: Limits, deadline: float, large_bytes: int
-    ) -> None:
+    def connection_made(self, transport: Any) -> None:
+        self.transport = transport
+        peer = transport.get_extra_info("peername")
+        self.address = peer[0] if peer else ""
+        self.lost = self.lost or transport.is_closing()
+
+    def is_quiet(self) -> bool:
+        """Whether nothing has come since the last answer, not even the end; False for what is lost."""
+        if self.lost or self.sock is None:
+            return not self.lost
+        try:
+            self.sock.recv(1, socket.MSG_PEEK)
+        except (BlockingIOError, InterruptedError):
+            return True
+        except OSError:
+            pass
+        return False
+
+    async def exchange(self, request: bytes, answer: Answer, limits: Limits, deadline: float) -> None:
         """Send `request` and fill `answer`; all must be over at `deadline` (monotonic time).
 
-        The client is told when more than `large_bytes` are held and more are to come.
+        The client is told of all that is held while more is to come.
         Raises whatever reading the answer raised, which would be a bug.
         """
         if self.lost:
@@ -97,7 +122,7 @@ class Connection(asyncio.BufferedProtocol):
             return
         self._answer, self._limits, self._deadline = answer, limits, deadline
         self._asked_at = self._heard_at = time.monotonic()
-        self._large_bytes = large_bytes
+        self._told_bytes = 0
         waiter = self._waiter = asyncio.get_running_loop().create_future()
         self.transport.write(request)
         try:
@@ -105,7 +130,7 @@ class Connection(asyncio.BufferedProtocol):
             if self._error is not None:
                 raise self._error
         finally:
-            self._answer = self._waiter = None
+            self._answer = self._waiter = self._limits = None
 
     def get_buffer(self, sizehint: int) -> memoryview:
         return self._view
@@ -120,10 +145,10 @@ class Connection(asyncio.BufferedProtocol):
         self._heard_at = time.monotonic()
         try:
             if answer.receive(self._view[:nbytes]):
-                self._done()
-            elif answer.held_bytes > self._large_bytes:
-                self._large_bytes = _NEVER  # says so once an answer
-                self._client.grew_large(self)
+                self._done(self._lag())
+            elif answer.held_bytes > self._told_bytes:
+                more, self._told_bytes = answer.held_bytes - self._told_bytes, answer.held_bytes
+                self._client.grew(self, more)
         except Exception as error:
             self.fail(error)
 
@@ -132,9 +157,8 @@ class Connection(asyncio.BufferedProtocol):
         return False
 
     def connection_lost(self, error: Exception | None) -> None:
-        self.lost = True
         self._ended(f"{type(error).__name__}: {error}" if error is not None else "")
-        self._client.forget(self)
+        self._part()
 
     def check(self, now: float) -> None:
         """End the answer if a time limit is over; `now` is monotonic time."""
@@ -154,21 +178,34 @@ class Connection(asyncio.BufferedProtocol):
     def pause(self) -> None:
         """Read no more and stop the clocks, until `resume`."""
         self._paused_at = time.monotonic()
-        self.transport.pause_reading()
+        if self.transport is not None:
+            self.transport.pause_reading()
 
     def resume(self) -> None:
         """Read on; the time of the pause counts for no limit."""
         now = time.monotonic()
         self._deadline += now - self._paused_at
+        self._asked_at += now - self._paused_at
         self._heard_at = now
         self._paused_at = 0.0
-        self.transport.resume_reading()
+        if self.transport is not None:
+            self.transport.resume_reading()
 
     def close(self) -> None:
-        """Close at once; harmless if done before."""
+        """Close at once, and end what is under way; harmless if done before."""
+        self._part()
+        self._ended("")
+
+    def _part(self) -> None:
+        """Let go of the transport, which holds this protocol: nothing waits for the garbage collector."""
         self.lost = True
-        self._opened.close()
-        self.transport.abort()
+        transport, self.transport, self.sock = self.transport, None, None
+        if transport is None:
+            return
+        self._client.parts(self, transport)
+        transport.abort()
+        if self.on_close is not None:
+            self.on_close()
 
     def fail(self, error: Exception) -> None:
         """Let `exchange` raise `error`: what a callback raises would be lost in the loop, and the fetch hang."""
@@ -184,10 +221,26 @@ class Connection(asyncio.BufferedProtocol):
                 self._error = self._error or bug
             self._done()
 
-    def _done(self) -> None:
+    def _done(self, lag: float = 0.0) -> None:
         waiter = self._waiter
         if waiter is not None and not waiter.done():
+            self.took = max(time.monotonic() - self._asked_at - lag, 0.0)
             waiter.set_result(None)
+
+    def _lag(self) -> float:
+        """Seconds by which our loop saw the exchange that has just ended longer than the kernel did."""
+        if self.sock is None:
+            return 0.0
+        took = time.monotonic() - self._asked_at
+        if took < 2 * _TICK:
+            return 0.0
+        try:
+            info = self.sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _LAST_DATA.size)
+            sent, received = _LAST_DATA.unpack(info)
+        except (OSError, AttributeError, struct.error):  # not Linux
+            return 0.0
+        lag = took - (sent - received) / 1000.0
+        return float(min(lag, took)) if lag > _TICK else 0.0
 
     def __repr__(self) -> str:
         state = "lost" if self.lost else "asking" if self._answer is not None else "idle"

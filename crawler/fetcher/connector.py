@@ -1,9 +1,11 @@
-"""Opens connections through aiohttp's connector, so that none escapes the guard.
+"""Opens connections so that none escapes the guard: straight ones itself, those through a proxy by aiohttp.
 
-The guard stands in `socket_factory`, where the address is the one that is about
-to be connected to: a custom resolver alone is passed by when the host is an
-address in an odd spelling. aiohttp looks nothing up; it is given the addresses
-of the request. Connecting and the TLS handshake have a time-out each.
+The guard stands in `_socket`, where the address is the one that is about to be
+connected to: a resolver alone is passed by when the host is an address in an
+odd spelling. Nothing is looked up here but a proxy's name; the addresses are
+those of the request. Connecting and the TLS handshake have a time limit each.
+
+    addresses -> guard -> TCP, as RFC 8305 says -> (TLS) -> the connection's protocol
 
 What fails here ends in `NotOpened` with its outcome.
 """
@@ -17,6 +19,7 @@ import time
 from contextvars import ContextVar
 from typing import Any
 
+import aiohappyeyeballs
 import aiohttp
 from aiohttp.abc import AbstractResolver, ResolveResult
 from multidict import CIMultiDict
@@ -24,8 +27,10 @@ from yarl import URL
 
 from crawler.errors import ConfigError, CrawlerError
 from crawler.fetcher import tls
-from crawler.fetcher.guard import Guard
+from crawler.fetcher.connection import READ_BYTES, Connection
+from crawler.fetcher.guard import BAD_PORTS, Guard
 from crawler.fetcher.request import Limits, Target
+from crawler.fetcher.tls_transport import TlsTransport
 from crawler.records import Outcome
 
 _NO_TIMEOUT = aiohttp.ClientTimeout(total=None)
@@ -44,17 +49,13 @@ class _Denied(OSError):
     """The guard does not allow this address."""
 
 
-class _Opening:
-    """One attempt: its addresses, and where it stands."""
+class _Tunnel:
+    """One attempt to get through a proxy: its address, and where it stands."""
 
-    __slots__ = ("addresses", "deadline", "handshaking", "hostname", "scope", "tls_timeout")
+    __slots__ = ("deadline", "handshaking", "scope", "tls_timeout")
 
-    def __init__(
-        self, target: Target, addresses: tuple[str, ...], tls_timeout: float, deadline: float
-    ) -> None:
+    def __init__(self, tls_timeout: float, deadline: float) -> None:
         self.deadline = deadline
-        self.hostname = target.hostname
-        self.addresses = addresses
         self.tls_timeout = tls_timeout
         self.handshaking = False
         self.scope: asyncio.Timeout | None = None
@@ -66,34 +67,30 @@ class _Opening:
             self.scope.reschedule(asyncio.get_running_loop().time() + left)
 
 
-_opening: ContextVar[_Opening] = ContextVar("opening")
+_tunnel: ContextVar[_Tunnel] = ContextVar("tunnel")
 
 
 def _on_handshake() -> None:
-    opening = _opening.get(None)
-    if opening is not None:
-        opening.handshake_began()
+    tunnel = _tunnel.get(None)
+    if tunnel is not None:
+        tunnel.handshake_began()
 
 
-class _GivenAddresses(AbstractResolver):
-    """Answers with the addresses of the present attempt; only a proxy's name is looked up."""
+class _ProxyName(AbstractResolver):
+    """Looks the proxy's name up."""
 
     async def resolve(self, host: str, port: int = 0, family: Any = socket.AF_INET) -> list[ResolveResult]:
-        opening = _opening.get()
-        addresses: tuple[str, ...] = opening.addresses
-        if host != opening.hostname:
-            found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
-            addresses = tuple(str(entry[4][0]) for entry in found)
+        found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
         return [
             ResolveResult(
                 hostname=host,
-                host=address,
+                host=str(entry[4][0]),
                 port=port,
-                family=socket.AF_INET6 if ":" in address else socket.AF_INET,
+                family=entry[0],
                 proto=0,
                 flags=socket.AI_NUMERICHOST,
             )
-            for address in addresses
+            for entry in found
         ]
 
     async def close(self) -> None:
@@ -110,14 +107,12 @@ class Connector:
         self._guard = guard
         self._proxy, self.authorization = check_proxy(proxy)
         self._contexts: dict[bool, tls.ResumingContext] = {}
-        self._connector = aiohttp.TCPConnector(
-            limit=0,
-            force_close=True,
-            use_dns_cache=False,
-            resolver=_GivenAddresses(),
-            happy_eyeballs_delay=_HAPPY_EYEBALLS_DELAY,
-            socket_factory=self._socket,
-        )
+        self._view = memoryview(bytearray(READ_BYTES))
+        self._tunnels: aiohttp.TCPConnector | None = None
+        if self._proxy is not None:
+            self._tunnels = aiohttp.TCPConnector(
+                limit=0, force_close=True, use_dns_cache=False, resolver=_ProxyName()
+            )
 
     @property
     def proxied(self) -> bool:
@@ -131,37 +126,105 @@ class Connector:
         return context
 
     def keep_session(self, hostname: str, transport: Any, *, verify: bool) -> None:
-        """Remember the TLS session of a connection that worked, to resume it."""
-        self._context(verify).keep(hostname, transport.get_extra_info("ssl_object"))
+        """Remember the TLS session of a connection that worked and is over, to resume it."""
+        ssl_object = transport.get_extra_info("ssl_object")
+        if ssl_object is not None:
+            self._context(verify).keep(hostname, ssl_object, time.time())
 
     async def open(
-        self, target: Target, addresses: tuple[str, ...], limits: Limits, deadline: float, *, verify: bool
-    ) -> aiohttp.connector.Connection:
-        """Return an open connection; `verify` asks for a certificate that holds.
+        self,
+        connection: Connection,
+        target: Target,
+        addresses: tuple[str, ...],
+        limits: Limits,
+        deadline: float,
+        *,
+        verify: bool,
+    ) -> None:
+        """Open `connection`; `verify` asks for a certificate that holds.
 
         No time limit outlasts `deadline` (monotonic time).
 
         Raises:
             NotOpened: denied, refused, out of time, or no handshake.
         """
+        if self._tunnels is not None:
+            return await self._open_tunnel(connection, target, limits, deadline, verify)
         allowed = self._allowed(target, addresses)
-        opening = _Opening(target, allowed, limits.tls_timeout, deadline)
-        left = deadline - time.monotonic()
-        token = _opening.set(opening)
+        stream = self._stream(connection, target, verify) if target.scheme == "https" else None
         try:
-            async with asyncio.timeout(min(limits.connect_timeout, left)) as opening.scope:
-                request = self._request(target, verify)
-                return await self._connector.connect(request, [], _NO_TIMEOUT)
+            async with asyncio.timeout(min(limits.connect_timeout, deadline - time.monotonic())):
+                sock = connection.sock = await self._connect(allowed, target.port)
+                await asyncio.get_running_loop().create_connection(lambda: stream or connection, sock=sock)
         except TimeoutError as error:
-            raise self._out_of_time(opening) from error
+            raise NotOpened(Outcome.CONNECT_ERROR, "no connection in time") from error
+        except (OSError, RuntimeError) as error:
+            raise NotOpened(_denied_or(Outcome.CONNECT_ERROR, error), _one_line(error)) from error
+        if stream is not None:
+            await self._handshake(stream, limits, deadline)
+            connection.opened = "resumed" if stream.ssl_object.session_reused else "full"
+            connection.connection_made(stream)
+
+    async def _connect(self, addresses: tuple[str, ...], port: int) -> socket.socket:
+        infos = [
+            (
+                socket.AF_INET6 if ":" in address else socket.AF_INET,
+                socket.SOCK_STREAM,
+                0,
+                "",
+                (address, port),
+            )
+            for address in addresses
+        ]
+        return await aiohappyeyeballs.start_connection(
+            infos, happy_eyeballs_delay=_HAPPY_EYEBALLS_DELAY, socket_factory=self._socket
+        )
+
+    def _stream(self, connection: Connection, target: Target, verify: bool) -> TlsTransport:
+        try:
+            return TlsTransport(connection, self._context(verify), target.hostname, self._view)
+        except (ValueError, ssl.SSLError) as error:  # a name that no certificate can carry
+            raise NotOpened(Outcome.TLS_ERROR, _one_line(error)) from error
+
+    async def _handshake(self, stream: TlsTransport, limits: Limits, deadline: float) -> None:
+        try:
+            async with asyncio.timeout(min(limits.tls_timeout, deadline - time.monotonic())):
+                await stream.handshake()
+        except TimeoutError as error:
+            raise NotOpened(Outcome.TLS_ERROR, "no TLS handshake in time") from error
+        except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
+            raise NotOpened(Outcome.TLS_ERROR, _one_line(error)) from error
+
+    async def _open_tunnel(
+        self, connection: Connection, target: Target, limits: Limits, deadline: float, verify: bool
+    ) -> None:
+        assert self._tunnels is not None
+        tunnel = _Tunnel(limits.tls_timeout, deadline)
+        token = _tunnel.set(tunnel)
+        try:
+            async with asyncio.timeout(min(limits.connect_timeout, deadline - time.monotonic())) as scope:
+                tunnel.scope = scope
+                opened = await self._tunnels.connect(self._request(target, verify), [], _NO_TIMEOUT)
+        except TimeoutError as error:
+            if tunnel.handshaking:
+                raise NotOpened(Outcome.TLS_ERROR, "no TLS handshake in time") from error
+            raise NotOpened(Outcome.PROXY_ERROR, "no connection in time") from error
         except (aiohttp.ClientError, OSError, ValueError) as error:
-            raise self._failed(opening, error) from error
+            raise self._no_tunnel(tunnel, error) from error
         finally:
-            _opening.reset(token)
+            tunnel.scope = None  # else the connection's context would hold the task that opened it
+            _tunnel.reset(token)
+        assert opened.transport is not None
+        connection.on_close = opened.close
+        opened.transport.set_protocol(connection)
+        ssl_object = opened.transport.get_extra_info("ssl_object")
+        if ssl_object is not None:
+            connection.opened = "resumed" if ssl_object.session_reused else "full"
+        connection.connection_made(opened.transport)
 
     def _allowed(self, target: Target, addresses: tuple[str, ...]) -> tuple[str, ...]:
-        if self.proxied:
-            return addresses
+        if target.port in BAD_PORTS:
+            raise NotOpened(Outcome.ADDRESS_DENIED, f"port not allowed: {target.port}")
         if ":" in target.hostname or target.hostname.replace(".", "").isdigit():
             addresses = (target.hostname,)
         if not addresses:
@@ -172,47 +235,39 @@ class Connector:
         return allowed
 
     def _request(self, target: Target, verify: bool) -> aiohttp.ClientRequest:
-        proxy_headers: CIMultiDict[str] | None = None
-        if self.proxied:
-            proxy_headers = CIMultiDict()
-            if self.authorization:
-                proxy_headers["Proxy-Authorization"] = self.authorization
+        headers = CIMultiDict[str]()
+        if self.authorization:
+            headers["Proxy-Authorization"] = self.authorization
         return aiohttp.ClientRequest(
             "GET",
             URL(f"{target.scheme}://{target.host}/", encoded=True),
             loop=asyncio.get_running_loop(),
             ssl=self._context(verify) if target.scheme == "https" else True,
             proxy=self._proxy,
-            proxy_headers=proxy_headers,
+            proxy_headers=headers,
         )
 
     def _socket(self, info: Any) -> socket.socket:
         family, kind, protocol, _, address = info
-        if not self.proxied and not self._guard.allows(address[0]):
+        if not self._guard.allows(address[0]):
             raise _Denied(errno.EACCES, f"address not allowed: {address[0]}")
         return socket.socket(family, kind, protocol)
 
-    def _out_of_time(self, opening: _Opening) -> NotOpened:
-        if opening.handshaking:
-            return NotOpened(Outcome.TLS_ERROR, "no TLS handshake in time")
-        outcome = Outcome.PROXY_ERROR if self.proxied else Outcome.CONNECT_ERROR
-        return NotOpened(outcome, "no connection in time")
-
-    def _failed(self, opening: _Opening, error: Exception) -> NotOpened:
+    @staticmethod
+    def _no_tunnel(tunnel: _Tunnel, error: Exception) -> NotOpened:
         message = _one_line(error)
         if isinstance(error, aiohttp.ClientHttpProxyError | aiohttp.ClientProxyConnectionError):
             return NotOpened(Outcome.PROXY_ERROR, message)
-        if (
-            isinstance(error, ssl.SSLError | ssl.CertificateError | aiohttp.ClientSSLError)
-            or opening.handshaking
-        ):
-            return NotOpened(Outcome.TLS_ERROR, message)
-        if isinstance(error.__cause__, _Denied) or isinstance(error, _Denied):
-            return NotOpened(Outcome.ADDRESS_DENIED, message)
-        return NotOpened(Outcome.PROXY_ERROR if self.proxied else Outcome.CONNECT_ERROR, message)
+        failed = isinstance(error, ssl.SSLError | ssl.CertificateError | aiohttp.ClientSSLError)
+        return NotOpened(Outcome.TLS_ERROR if failed or tunnel.handshaking else Outcome.PROXY_ERROR, message)
 
     async def close(self) -> None:
-        await self._connector.close()
+        if self._tunnels is not None:
+            await self._tunnels.close()
+
+
+def _denied_or(outcome: Outcome, error: BaseException) -> Outcome:
+    return Outcome.ADDRESS_DENIED if isinstance(error, _Denied) else outcome
 
 
 def check_proxy(text: str) -> tuple[URL | None, str]:

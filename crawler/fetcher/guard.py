@@ -6,7 +6,8 @@ Denied are the special-purpose networks of the IANA registries (RFC 6890) and
 one cloud provider's metadata address; the IPv4 address inside an IPv6 one
 (::ffff:0:0/96, 64:ff9b::/96) is judged as IPv4. What is not a plain address in
 canonical spelling is denied. `allow_networks` overrides, also for a part of a
-denied network.
+denied network. Ports on which other protocols than HTTP are spoken are refused
+as browsers refuse them (WHATWG Fetch, "bad port").
 
 Behind a proxy the guard sees the proxy's address only: which hosts the proxy
 then reaches is for the proxy to decide.
@@ -35,10 +36,13 @@ DENIED_NETWORKS = tuple(
         "224.0.0.0/4",
         "240.0.0.0/4",
         "168.63.129.16/32",
-        "::/128",
-        "::1/128",
+        "::/96",
+        "::ffff:0:0:0/96",
         "64:ff9b:1::/48",
+        "100::/64",
         "2001::/32",
+        "2001:10::/28",
+        "2001:20::/28",
         "2001:db8::/32",
         "2002::/16",
         "3fff::/20",
@@ -48,6 +52,14 @@ DENIED_NETWORKS = tuple(
         "fec0::/10",
         "ff00::/8",
     )
+)
+
+# WHATWG Fetch, section 2.9: the port is enough to know that no web server is meant.
+BAD_PORTS = frozenset(
+    (0, 1, 7, 9, 11, 13, 15, 17, 19, 20, 21, 22, 23, 25, 37, 42, 43, 53, 69, 77, 79, 87, 95, 101, 102, 103)
+    + (104, 109, 110, 111, 113, 115, 117, 119, 123, 135, 137, 139, 143, 161, 179, 389, 427, 465, 512, 513)
+    + (514, 515, 526, 530, 531, 532, 540, 548, 554, 556, 563, 587, 601, 636, 989, 990, 993, 995, 1719, 1720)
+    + (1723, 2049, 3659, 4045, 4190, 5060, 5061, 6000, 6566, 6665, 6666, 6667, 6668, 6669, 6679, 6697, 10080)
 )
 
 _EMBEDDING = (ipaddress.ip_network("::ffff:0:0/96"), ipaddress.ip_network("64:ff9b::/96"))

@@ -1,7 +1,9 @@
 """What is asked, and the bytes that ask it.
 
 The request target is sent as it stands in the canonical URL: never decoded,
-re-encoded or re-ordered. No credentials and no Referer are ever sent.
+re-encoded or re-ordered. No Referer is ever sent. Configured headers with
+credentials are sent with requests that say so (`Request.credentials`), and with
+none else; they stand in no record.
 """
 
 import re
@@ -10,6 +12,7 @@ from typing import NamedTuple, Protocol
 import msgspec
 
 from crawler.config import FetchConfig, IdentityConfig
+from crawler.config.credentials import REDACTED, has_credentials, is_credential
 from crawler.errors import ConfigError
 from crawler.fetcher import coding
 
@@ -50,10 +53,12 @@ class Cookies(Protocol):
 class Request(msgspec.Struct, gc=False):
     """One GET. `addresses` are the host's, tried in order; a host that is an IP literal needs none.
 
-    `etag` and `last_modified` make it conditional. `keep_alive` is how long the
-    connection may idle afterwards, 0 closes it. None for a limit means the
+    `etag` and `last_modified` make it conditional. The connection may idle
+    afterwards for `keep_alive` seconds or, if that is more, `keep_alive_factor`
+    times what the exchange took; a `keep_alive` of 0 closes it. None for a limit means the
     client's. `jar` holds the cookies of one redirect chain; `headers` are
-    "Name: value". `tls` is "verify", "record" or "" for the client's setting.
+    "Name: value". `credentials`: the URL is one for which those of the
+    configuration were given. `tls` is "verify", "record" or "" for the client's setting.
     """
 
     url: str
@@ -62,12 +67,14 @@ class Request(msgspec.Struct, gc=False):
     etag: str = ""
     last_modified: str = ""
     keep_alive: float = 0.0
+    keep_alive_factor: float = 0.0
     accept: str = ""
     tls: str = ""
     body_bytes_max: int | None = None
     wire_bytes_max: int | None = None
     total_timeout: float | None = None
     jar: Cookies | None = None
+    credentials: bool = False
 
     @property
     def conditional(self) -> bool:
@@ -135,8 +142,13 @@ class Asking:
             "Accept-Language": identity.accept_language,
             "Accept-Encoding": coding.ACCEPTED,
         }
-        self._fields = _with(fields, identity.headers)
+        self._fields = _with(fields, tuple(line for line in identity.headers if not is_credential(line)))
+        self._secrets = tuple(line for line in identity.headers if is_credential(line))
         self._common = _joined(self._fields)
+
+    def is_secret(self, request: Request) -> bool:
+        """Whether the head of `request` holds credentials that were configured."""
+        return bool(request.credentials and self._secrets) or has_credentials(request.headers)
 
     def head(
         self,
@@ -146,15 +158,20 @@ class Asking:
         cookie: str = "",
         proxied: bool = False,
         authorization: str = "",
+        redacted: bool = False,
     ) -> bytes:
-        """Request line and header fields; `proxied` in the form a proxy gets (RFC 9112 3.2.2)."""
+        """Request line and header fields; `proxied` in the form a proxy gets (RFC 9112 3.2.2).
+
+        `redacted`: as it may be shown and kept.
+        """
         path = f"{target.scheme}://{target.host}{target.path}" if proxied else target.path
         if _UNSAFE.search(path):
             path = _UNSAFE.sub(_escaped, path)
         fields = self._common
-        if request.headers or request.accept:
-            accept = (f"Accept: {request.accept}",) if request.accept else ()
-            fields = _joined(_with(self._fields, accept + request.headers))
+        if request.headers or request.accept or (request.credentials and self._secrets):
+            own: tuple[str, ...] = (f"Accept: {request.accept}",) if request.accept else ()
+            own += (self._secrets if request.credentials else ()) + request.headers
+            fields = _joined(_with(self._fields, _redacted(own) if redacted else own))
         if request.etag:
             fields += f"If-None-Match: {_safe(request.etag)}\r\n"
         if request.last_modified:
@@ -166,6 +183,10 @@ class Asking:
         if request.keep_alive <= 0.0:
             fields += "Connection: close\r\n"
         return f"GET {path} HTTP/1.1\r\nHost: {target.host}\r\n{fields}\r\n".encode("latin-1", "replace")
+
+
+def _redacted(lines: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(f"{line.partition(':')[0]}: {REDACTED}" if is_credential(line) else line for line in lines)
 
 
 def _with(fields: dict[str, str], lines: tuple[str, ...]) -> dict[str, str]:

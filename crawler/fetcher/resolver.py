@@ -2,9 +2,12 @@
 
     literal address -> hosts file, localhost -> cache -> look-up in flight -> name servers
 
-Dead names hold no fetch up: look-ups wait for one another, never for fetches. An
-answer's denied addresses are skipped, and none left is `address_denied`; the
-guard still stands at the connection itself.
+A first look-up asks once for A and once for AAAA, at the same time. Dead names
+hold no fetch up: look-ups wait for one another, never for fetches; and where many
+wait, a caller gives a name up after `dns_patience`. The look-up itself goes on,
+and its answer is known when the name is asked for again. An answer's denied
+addresses are skipped, and none left is `address_denied`; the guard still stands
+at the connection itself.
 """
 
 import asyncio
@@ -25,6 +28,11 @@ _NO_ADDRESS = frozenset((aiodns.error.ARES_ENOTFOUND, aiodns.error.ARES_ENODATA,
 _KINDS = {"A": pycares.QUERY_TYPE_A, "AAAA": pycares.QUERY_TYPE_AAAA}
 _HOSTS_FILE = Path("/etc/hosts")
 _HOSTS_FILE_MAX = 16 << 20
+_RESOLUTION_DELAY = 0.25  # s; that AAAA may be later than A (RFC 8305 says 0.05): many name servers drop it
+_ABANDONED = 4  # look-ups that go on without a caller: this times those that have one
+
+
+_Found = tuple[list[tuple[str, float]], str]  # addresses with their TTL, or why there is no answer
 
 
 class Resolver:
@@ -39,8 +47,8 @@ class Resolver:
         self._cache = DnsCache(network.dns_cache_entries_max)
         self._hosts = dns_cache.local_names(_lines(hosts_file))
         self._running: dict[str, asyncio.Task[Resolution]] = {}
-        self._slots = asyncio.Semaphore(network.dns_concurrency)
-        self._servers: aiodns.DNSResolver | None = None
+        self._slots = asyncio.Semaphore(_ABANDONED * network.dns_concurrency)
+        self._servers: dict[int, aiodns.DNSResolver] = {}  # by the tries they make
 
     def cached(self, hostname: str, now: float) -> Resolution | None:
         """What is known without a look-up; None if the name must be asked for."""
@@ -59,17 +67,24 @@ class Resolver:
         self._cache.put(hostname, resolution)
         return resolution
 
-    async def resolve(self, hostname: str) -> Resolution:
-        """The addresses of `hostname` (lower case, no trailing dot), or the outcome that there are none."""
+    async def resolve(self, hostname: str, *, patient: bool = True) -> Resolution:
+        """The addresses of `hostname` (lower case, no trailing dot), or the outcome that there are none.
+
+        `patient`: wait for the whole time limit, and ask twice.
+        """
         known = self.cached(hostname, self._clock.now())
         if known is not None:
             return known
         task = self._running.get(hostname)
         if task is None:
-            task = asyncio.get_running_loop().create_task(self._look_up(hostname))
+            task = asyncio.get_running_loop().create_task(self._look_up(hostname, 2 if patient else 1))
             self._running[hostname] = task
             task.add_done_callback(lambda _: self._running.pop(hostname, None))
-        return await asyncio.shield(task)
+        try:
+            async with asyncio.timeout(None if patient else self._config.dns_patience):
+                return await asyncio.shield(task)
+        except TimeoutError:
+            return _no_answer(hostname)
 
     async def close(self) -> None:
         """End the look-ups that run."""
@@ -77,17 +92,17 @@ class Resolver:
         for task in running:
             task.cancel()
         await asyncio.gather(*running, return_exceptions=True)
-        if self._servers is not None:
-            await self._servers.close()
-            self._servers = None
+        for servers in self._servers.values():
+            await servers.close()
+        self._servers.clear()
 
-    async def _look_up(self, hostname: str) -> Resolution:
+    async def _look_up(self, hostname: str, tries: int) -> Resolution:
         async with self._slots:
             try:
                 async with asyncio.timeout(self._config.dns_timeout):
-                    answers = await asyncio.gather(self._ask(hostname, "A"), self._ask(hostname, "AAAA"))
+                    answers = await self._ask_both(hostname, tries)
             except TimeoutError:
-                return Resolution((), 0.0, Outcome.DNS_ERROR, f"{hostname}: no DNS answer in time")
+                return _no_answer(hostname)
         now = self._clock.now()
         records = [record for found, _ in answers for record in found]
         failures = [failure for _, failure in answers if failure]
@@ -97,12 +112,25 @@ class Resolver:
         self._cache.put(hostname, resolution)
         return resolution
 
-    async def _ask(self, hostname: str, kind: str) -> tuple[list[tuple[str, float]], str]:
-        """Addresses with their TTL; or why there is no answer ("" if there just are none)."""
-        if self._servers is None:
-            self._servers = self._make_servers()
+    async def _ask_both(self, hostname: str, tries: int) -> list[_Found]:
+        """What A and AAAA bring; A alone if it has addresses and the other keeps us waiting."""
+        create_task = asyncio.get_running_loop().create_task
+        first, second = (create_task(self._ask(hostname, kind, tries)) for kind in ("A", "AAAA"))
         try:
-            result: Any = await self._servers.query_dns(hostname, kind)
+            found = await first
+            if found[0] and not second.done():
+                await asyncio.wait((second,), timeout=_RESOLUTION_DELAY)
+                if not second.done():
+                    return [found]
+            return [found, await second]
+        finally:
+            first.cancel()
+            second.cancel()
+
+    async def _ask(self, hostname: str, kind: str, tries: int) -> _Found:
+        """Addresses with their TTL; or why there is no answer ("" if there just are none)."""
+        try:
+            result: Any = await self._asking(tries).query_dns(hostname, kind)
         except aiodns.error.DNSError as error:
             if error.args[0] in _NO_ADDRESS:
                 return [], ""
@@ -112,13 +140,23 @@ class Resolver:
         ttl = min((record.ttl for record in result.answer), default=0)
         return [(record.data.addr, ttl) for record in result.answer if record.type == _KINDS[kind]], ""
 
-    def _make_servers(self) -> aiodns.DNSResolver:
-        return aiodns.DNSResolver(
-            nameservers=self._config.dns_servers or None, timeout=self._config.dns_timeout / 2, tries=2
-        )
+    def _asking(self, tries: int) -> aiodns.DNSResolver:
+        """What asks the name servers so many times within the time limit."""
+        servers = self._servers.get(tries)
+        if servers is None:
+            servers = self._servers[tries] = aiodns.DNSResolver(
+                nameservers=self._config.dns_servers or None,
+                timeout=self._config.dns_timeout / tries,
+                tries=tries,
+            )
+        return servers
 
     def __repr__(self) -> str:
         return f"Resolver({self._cache!r}, in flight={len(self._running)}, hosts={len(self._hosts)})"
+
+
+def _no_answer(hostname: str) -> Resolution:
+    return Resolution((), 0.0, Outcome.DNS_ERROR, f"{hostname}: no DNS answer in time")
 
 
 def _lines(path: Path) -> list[str]:

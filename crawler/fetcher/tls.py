@@ -1,10 +1,15 @@
 """TLS contexts: verifying or recording, both resuming sessions.
 
-A full handshake costs about ten times a resumed one, and polite gaps outlive
-kept connections, so the last session of each host is kept (bounded) and offered
-again. `verify` uses the system's roots (`SSL_CERT_FILE` works). `record` takes
-what it gets - old protocol versions, weak keys, broken chains - and is only
-used, and the fetch flagged, after verification failed.
+A full handshake costs about ten times a resumed one, and some polite gaps
+outlive a kept connection, so the last session of each host is kept (bounded)
+and offered again. Python copies a session each time it is asked for it, 130 to
+470 us, so it is asked once a connection, at its end (the tickets of TLS 1.3 come
+behind the handshake), and not at all while the session that was resumed is
+young: servers take a ticket more than once.
+
+`verify` uses the system's roots (`SSL_CERT_FILE` works). `record` takes what it
+gets - old protocol versions, weak keys, broken chains - and is only used, and
+the fetch flagged, after verification failed.
 """
 
 import ssl
@@ -15,7 +20,7 @@ from typing import Any
 class ResumingContext(ssl.SSLContext):
     """A client context that offers the last session of each host name; tells when a handshake begins."""
 
-    sessions_max = 4096
+    sessions_max = 8192  # 6 KiB each
     on_handshake: Callable[[], None] | None = None
 
     def __init__(self, protocol: int) -> None:
@@ -28,13 +33,14 @@ class ResumingContext(ssl.SSLContext):
         session = self._sessions.get(hostname) if hostname else None
         return super().wrap_bio(incoming, outgoing, *arguments, **{**options, "session": session})
 
-    def keep(self, hostname: str, ssl_object: ssl.SSLObject | None) -> None:
-        """Remember the session of a connection that worked; one that cannot be copied is dropped."""
+    def keep(self, hostname: str, ssl_object: ssl.SSLObject, now: float) -> None:
+        """Remember the session of a connection that worked, at its end; `now` is wall time."""
+        known = self._sessions.get(hostname)
+        if known is not None and ssl_object.session_reused and now < known.time + known.timeout / 2.0:
+            return
         try:
-            session = ssl_object.session if ssl_object is not None else None
-        except (
-            ValueError
-        ):  # some 64 KiB and more, as with a certificate of that size: OpenSSL cannot write it
+            session = ssl_object.session
+        except ValueError:  # OpenSSL cannot write one of some 64 KiB, as with a certificate of that size
             return
         if session is None or not session.has_ticket:
             return

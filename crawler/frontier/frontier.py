@@ -30,6 +30,7 @@ retry instant. `next_wakeup` names the next instant at which `take` may succeed.
 import itertools
 import random
 import re
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol
 
@@ -41,7 +42,7 @@ from crawler.frontier.discovery.intake import Intake
 from crawler.frontier.hosts.addresses import Address, Addresses
 from crawler.frontier.hosts.budget import RULES
 from crawler.frontier.hosts.front_host import NO_PLAN, FrontHost
-from crawler.frontier.hosts.politeness import HostPoliteness
+from crawler.frontier.hosts.politeness import NO_OVERRIDE, HostPoliteness
 from crawler.frontier.hosts.rate import Rate
 from crawler.frontier.hosts.registry import HostHash, Registry
 from crawler.frontier.hosts.table import NO_ORDER, SILENCED, HostFlag, Place
@@ -116,7 +117,8 @@ class Frontier:
             self._load,
             self._unload,
             front_max=config.frontier.front_factor * concurrency,
-            turn_max=config.frontier.read_ahead,
+            turn_max=config.frontier.turn_max,
+            stay=config.fetch.keep_alive_max,
         )
         self._intake = Intake(store, config.frontier, registry, self._bench, priority)
         self._settlement = Settlement(config, registry, self._politeness, rng)
@@ -128,7 +130,9 @@ class Frontier:
         self._in_flight = 0  # those of them that are requests: each has a place
         self._requests_max = concurrency  # places that may be taken for now
         self._look_ups = 0
-        self._look_ups_waiting: list[FrontHost] = []
+        self._look_ups_waiting: deque[FrontHost] = deque()
+        self._look_ups_waiting_max = 2 * config.network.dns_concurrency
+        self._aside: set[int] = set()  # hosts whose errands wait for a hop, without place and address
         self._paused: set[str] = set()
 
     def __repr__(self) -> str:
@@ -201,6 +205,8 @@ class Frontier:
 
     def take(self, now: float) -> Errand | None:
         """The next thing that may start now; its host, address and place are taken. None: nothing may."""
+        if errand := self._next_look_up(now):
+            return errand
         blocked = self._gate(now)
         errand = None if blocked else self._next_errand(now)
         if errand is None:
@@ -216,6 +222,19 @@ class Frontier:
         if self._in_flight >= self._requests_max:
             return "full"
         return "rate" if self._rate.ready_at() > now else ""
+
+    def _next_look_up(self, now: float) -> Errand | None:
+        """A look-up that may begin: it needs no place, so it is waited for even while all are taken."""
+        while self._look_ups_waiting and not self._paused:
+            if self._look_ups >= self._config.network.dns_concurrency:
+                break
+            host = self._look_ups_waiting.popleft()
+            self._bench.admitting = True
+            host.waiting = False
+            if host.queue and not self._hosts.flags[host.slot] & SILENCED:
+                return self._begin_look_up(host)
+            self._bench.wake(host, now)
+        return None
 
     def _waits_for(self) -> str:
         return self._bench.waits_for() if self._registry.todo else "empty"
@@ -313,10 +332,15 @@ class Frontier:
 
     def _look_up(self, host: FrontHost) -> Errand | None:
         """An errand for the host's addresses, or a place in the queue for one."""
-        if self._look_ups >= self._config.network.dns_concurrency:
-            host.waiting = True
-            self._look_ups_waiting.append(host)
-            return None
+        if self._look_ups < self._config.network.dns_concurrency:
+            return self._begin_look_up(host)
+        host.waiting = True
+        self._look_ups_waiting.append(host)
+        # More hosts from the back would only wait too, in the places of those that need not.
+        self._bench.admitting = len(self._look_ups_waiting) < self._look_ups_waiting_max
+        return None
+
+    def _begin_look_up(self, host: FrontHost) -> Errand:
         self._look_ups += 1
         return self._hold(host, Task.RESOLVE)
 
@@ -349,8 +373,10 @@ class Frontier:
         address = (
             host.address.name if host.address is not None else host.addresses[0] if host.addresses else ""
         )
-        if task is Task.RESOLVE or task is Task.ROBOTS:
-            return Errand(task, host.key, host.name, url, address=address if url else "")
+        if task is Task.RESOLVE:
+            return Errand(task, host.key, host.name, "", attempt=self._hosts.failures[host.slot])
+        if task is Task.ROBOTS:
+            return Errand(task, host.key, host.name, url, address=address)
         order, entry = host.take_first()
         return Errand(
             task,
@@ -416,7 +442,8 @@ class Frontier:
         self._given_out -= 1
         if errand.task is Task.RESOLVE:
             self._look_ups -= 1
-            self._next_look_up(now)
+        elif errand.host in self._aside:
+            self._aside.discard(errand.host)
         elif errand.task is not Task.DENIED:
             self._in_flight -= 1
         if host.may_leave() and host.tick == NO_PLAN:
@@ -429,12 +456,6 @@ class Frontier:
         if host.address is not None:
             self._bench.release_address(host.address, decision.ended, now)
             host.address = None
-
-    def _next_look_up(self, now: float) -> None:
-        if self._look_ups_waiting:
-            host = self._look_ups_waiting.pop(0)
-            host.waiting = False
-            self._bench.wake(host, now)
 
     def _plan(self, host: FrontHost, now: float) -> None:
         """Where a free host goes: out of the front, to sleep, or to wait for its instant."""
@@ -453,14 +474,52 @@ class Frontier:
         """Ask for a host (and address) for a redirect hop; 0.0: go, else the instant at which to ask again.
 
         With `errand`, the hop may go to the errand's own host, which is held
-        already: then only the gap behind `give_back` is waited for.
+        already: then only the gap behind `give_back` is waited for. An errand
+        that has stepped aside also takes its place again.
         """
-        if errand is not None and errand.hostname == hostname:
-            ready = self._hosts.ready[self._held[errand.host].slot]
-            return 0.0 if ready <= now else ready
-        if self._registry.host_key(hostname) in self._held:
+        aside = errand is not None and errand.host in self._aside
+        if aside and self._in_flight >= self._concurrency:
             return now + ASK_AGAIN
-        return self._visits.borrow(hostname, now, address)
+        if errand is not None and errand.hostname == hostname:
+            at = self._borrow_own(self._held[errand.host], now, address)
+        elif (key := self._registry.host_key(hostname)) in self._held and key not in self._aside:
+            at = now + ASK_AGAIN
+        else:
+            at = self._visits.borrow(hostname, now, address)
+        if at == 0.0 and aside:
+            assert errand is not None
+            self._aside.discard(errand.host)
+            self._in_flight += 1
+        return at
+
+    def _borrow_own(self, host: FrontHost, now: float, name: str) -> float:
+        """The same for the host that the errand holds, and its address if that was given back."""
+        ready = max(self._hosts.ready[host.slot], self._visits.free_at(host.key, now))
+        if ready > now:
+            return ready
+        if host.address is None and name and self._addresses.counted:
+            address = self._addresses.meet(name, host.domain, now)
+            at = self._addresses.start_at(address)
+            if at is None or at > now:
+                return now + ASK_AGAIN if at is None else at
+            self._addresses.acquire(address)
+            host.address = address
+        return 0.0
+
+    def step_aside(self, errand: Errand, now: float) -> None:
+        """The errand will wait for a hop: its place and address are free until `borrow` gives it both again.
+
+        Its host stays its own, but is open for the hops of others: two errands
+        that redirect to one another's hosts would wait for one another.
+        """
+        host = self._held[errand.host]
+        if errand.host in self._aside or len(self._aside) >= self._concurrency:
+            return
+        self._aside.add(errand.host)
+        self._in_flight -= 1
+        if host.address is not None:
+            self._bench.release_address(host.address, now, now)
+            host.address = None
 
     def may_ask(self, url: str, now: float) -> bool:
         """Whether what is known of the URL's robots.txt allows it; for the hops of a redirect."""
@@ -469,9 +528,11 @@ class Frontier:
             return True
         return self._robots.verdict(authority, target, now).kind == ALLOWED
 
-    def gap(self, errand: Errand) -> float:
-        """Seconds that the errand's host will wait behind it, going by the last time."""
-        return max(self._config.politeness.delay, self._hosts.gap[self._held[errand.host].slot])
+    def gap_terms(self, errand: Errand) -> tuple[float, float]:
+        """(seconds that the errand's host waits behind it at least, and per second that the answer takes)."""
+        delay = self._crawl_delay(errand.url, errand.hostname, entries.split_authority(errand.url)[0])
+        override = self._overrides.for_url(errand.url, errand.hostname) if self._overrides else NO_OVERRIDE
+        return self._politeness.gap_terms(self._held[errand.host].slot, delay, override)
 
     def _gap_behind(self, host: FrontHost) -> float:
         """Seconds to wait behind a request that was cut off."""
@@ -490,7 +551,11 @@ class Frontier:
 
     def next_wakeup(self, now: float) -> float | None:
         """The earliest instant at which `take` may give something; None: only news can change that."""
-        if self._paused or self._in_flight >= self._requests_max:
+        if self._paused:
+            return None
+        if self._look_ups_waiting and self._look_ups < self._config.network.dns_concurrency:
+            return now
+        if self._in_flight >= self._requests_max:
             return None
         instant = self._bench.next_event(now)
         return None if instant is None else max(instant, self._rate.ready_at())
@@ -549,6 +614,11 @@ class Frontier:
         self._hosts.refusals[slot] = self._hosts.cause[slot] = 0
         self._registry.note(slot, hostname)
         self._intake.settle_place(slot, now)
+
+    @property
+    def look_ups_waiting(self) -> int:
+        """Hosts that wait until one of the look-ups under way ends."""
+        return len(self._look_ups_waiting)
 
     def counters(self) -> dict[str, int]:
         """URLs to do, in flight and parked by rule; hosts by state; requests and look-ups under way."""
@@ -609,6 +679,8 @@ class Frontier:
         assert {host.key for host in self._bench.front.values() if host.held} == set(self._held)
         assert len(self._held) <= self._given_out and self._in_flight <= self._concurrency
         assert self._look_ups <= self._config.network.dns_concurrency
+        assert self._aside <= set(self._held)
+        assert self._bench.admitting or self._look_ups_waiting
         for host in self._bench.front.values():
             orders = [order for order, _ in host.entries()]
             assert len(orders) == len(set(orders)) <= hosts.todo[host.slot], host

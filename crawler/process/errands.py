@@ -6,7 +6,8 @@
     denied    nothing to wait for: the refusal is recorded
 
 A hop counts as a request: it waits for the gap of its host, and on a host
-other than the errand's own it takes that host's slot first.
+other than the errand's own it takes that host's slot first. An errand that
+waits for a hop has no place: `concurrency` others may be exchanging bytes.
 
 An exception that nobody expects ends the errand it comes from, in the outcome
 `internal_error`, and no other: host, address and place are free again as behind
@@ -46,6 +47,7 @@ NextHop = Callable[[Request, Fetch, Chain], str]
 
 _SITEMAP = int(LinkFlag.SITEMAP)  # plain: an IntFlag costs 1 us a test
 HOP_WAIT_MAX = 120.0  # seconds an errand waits for another host's slot before it gives the hop up
+HOP_ASKS_MAX = 2.0  # seconds between two questions for a host that many wait for
 
 
 class Errands:
@@ -124,15 +126,16 @@ class Errands:
         return Fetch(url=url, outcome=outcome, blame=blame_of(outcome), began=self._clock.now(), error=text)
 
     async def _resolve(self, errand: Errand) -> None:
-        found = await self._ended(errand, self._look_up(errand.hostname), _not_resolved)
+        patient = errand.attempt > 0 or not self._frontier.look_ups_waiting
+        found = await self._ended(errand, self._look_up(errand.hostname, patient), _not_resolved)
         now = self._clock.now()
         if found.addresses:
             self._frontier.resolved(errand, found.addresses, found.expires, now)
             return self._wake()
         self._queue(lambda: self._harvest.unresolved(errand, _no_address(errand.url, found), now))
 
-    async def _look_up(self, name: str) -> Resolution:
-        return await self._resolver.resolve(name)
+    async def _look_up(self, name: str, patient: bool) -> Resolution:
+        return await self._resolver.resolve(name, patient=patient)
 
     async def _denied(self, errand: Errand) -> None:
         now = self._clock.now()
@@ -244,6 +247,8 @@ class Errands:
         """Fetch the next URL of a chain in its host's turn."""
         name = hostname(url)
         self._frontier.give_back(errand.hostname, self._clock.now(), before.took, before.retry_after)
+        self._frontier.step_aside(errand, self._clock.now())
+        self._wake()
         addresses = request.addresses
         if name != errand.hostname and not self._config.fetch.proxy:  # a proxy looks names up itself
             found = await self._resolver.resolve(name)
@@ -254,7 +259,9 @@ class Errands:
             return Fetch(url=url, outcome=Outcome.CONNECT_ERROR, error=f"no turn at {name} in time")
         took = 0.0
         try:
-            fetch = await self._client.fetch(msgspec.structs.replace(request, url=url, addresses=addresses))
+            hop = msgspec.structs.replace(request, url=url, addresses=addresses)
+            self._allow_secrets(hop, name)
+            fetch = await self._client.fetch(hop)
             took = fetch.took
             return fetch
         finally:
@@ -264,33 +271,41 @@ class Errands:
     async def _borrow(self, errand: Errand, name: str, address: str) -> bool:
         """Wait for the turn of a hop; False if that takes too long."""
         give_up = self._clock.now() + HOP_WAIT_MAX
+        least = 0.01
         while (at := self._frontier.borrow(name, self._clock.now(), errand, address)) > 0.0:
             if max(at, self._clock.now()) > give_up:
                 return False
-            await asyncio.sleep(max(0.01, at - self._clock.now()))
+            await asyncio.sleep(max(least, at - self._clock.now()))
+            least = min(least * 1.5, HOP_ASKS_MAX)
         return True
 
     def _request(self, errand: Errand, *, robots: bool = False) -> Request:
         config = self._config
+        gap, gap_factor = self._frontier.gap_terms(errand)
         request = Request(
             url=errand.url,
             addresses=(errand.address,) if errand.address else (),
-            keep_alive=min(
-                self._frontier.gap(errand) + config.fetch.keep_alive_extra, config.fetch.keep_alive_max
-            ),
+            keep_alive=gap + config.fetch.keep_alive_extra if gap < config.fetch.keep_alive_max else 0.0,
+            keep_alive_factor=gap_factor,
         )
         if self._overrides:
             self._override(request, errand)
+        self._allow_secrets(request, errand.hostname)
         if robots:
             request.body_bytes_max = config.robots.bytes_max
         elif errand.flags & _SITEMAP:
             request.body_bytes_max = request.wire_bytes_max = config.sitemaps.bytes_max
         return request
 
+    def _allow_secrets(self, request: Request, name: str) -> None:
+        """Let only those headers go along that were configured for this URL, wherever a redirect leads."""
+        request.credentials = self._harvest.trusts(request.url)
+        if self._overrides:
+            request.headers = self._overrides.for_url(request.url, name).headers or ()
+
     def _override(self, request: Request, errand: Errand) -> None:
         """Let the values that the configuration sets for this part of the web bind the request."""
         own = self._overrides.for_url(errand.url, errand.hostname)
-        request.headers = own.headers or ()
         request.tls = own.tls or ""
         request.total_timeout = own.total_timeout
         if own.body_bytes_max is not None:

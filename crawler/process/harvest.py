@@ -26,6 +26,7 @@ import numpy as np
 
 from crawler.clock import Clock, iso_time
 from crawler.config import Config
+from crawler.config.credentials import has_credentials
 from crawler.due.eliminator import Eliminator
 from crawler.errors import StoreError, Unexpected
 from crawler.frontier.frontier import Decision, End, Frontier
@@ -123,6 +124,7 @@ class Harvest:
         self._me = me
         self._peers = [] if partition is None else [name for name in partition.names if name != me]
         self._same_content = SameContent()
+        self._credentials = has_credentials(config.identity.headers)
         self._trace = trace
 
     # -- what ends a fetch ---------------------------------------------------
@@ -207,6 +209,8 @@ class Harvest:
         if fetch.status:
             change.captures.append(self._capture(fetch, errand, None, now))
         change.count(f"robots.{fetch.outcome}")
+        if fetch.connection:
+            change.count(f"connections.{fetch.connection}")
         change.count("bytes.wire", fetch.wire_bytes)
         if self._config.sitemaps.robots:
             yield from self._sitemaps(change, errand, self._robots.sitemaps(of))
@@ -217,7 +221,7 @@ class Harvest:
         self._robots.record(
             of,
             status=fetch.status,
-            outcome=fetch.outcome,
+            outcome=Outcome.FRAMING if _is_unreadable(fetch) else fetch.outcome,
             body=fetch.content,
             complete=fetch.truncated in ("", "length"),
             now=now,
@@ -246,6 +250,8 @@ class Harvest:
     @staticmethod
     def _count(change: Change, fetch: Fetch, decision: Decision) -> None:
         change.count(f"pages.{fetch.outcome}")
+        if fetch.connection:
+            change.count(f"connections.{fetch.connection}")
         change.count("bytes.wire", fetch.wire_bytes)
         change.count("bytes.decoded", len(fetch.content))
         if decision.end is not End.DONE:
@@ -394,6 +400,8 @@ class Harvest:
         """The change for URLs given by the user (request forms)."""
         change = Change()
         self._tell_scope(change, self.widen(change, urls))
+        if self._credentials:
+            self._tell_scope(change, self._give(change, urls), flags=LinkFlag.SCOPE | LinkFlag.SEED)
         change.count("urls.seeds", len(urls))
         self.links(change, urls[0], urls, "utf-8", 0, 0, int(LinkFlag.SEED))
         return change
@@ -405,18 +413,36 @@ class Harvest:
             change.put(SCOPE_STATE, seal(_encode_json(self._intake.filter.scope.state())))
         return widening
 
+    def _give(self, change: Change, urls: Sequence[str]) -> list[str]:
+        """Note where credentials may go, and keep it with the change; return the URLs that made a difference."""
+        giving = [url for url in urls if self._intake.filter.scope.give(url)]
+        if giving:
+            change.put(SCOPE_STATE, seal(_encode_json(self._intake.filter.scope.state())))
+        return giving
+
+    def trusts(self, url: str) -> bool:
+        """Whether headers with credentials may go to this URL: a seed was given for it, no redirect led there."""
+        return self._credentials and self._intake.filter.scope.was_given(url)
+
     def tell_scope(self, change: Change, peers: Sequence[str]) -> None:
         """Let some processes know all that the scope spans."""
         self._tell_scope(change, self._intake.filter.scope.urls(), peers)
 
-    def _tell_scope(self, change: Change, urls: Sequence[str], peers: Sequence[str] | None = None) -> None:
+    def _tell_scope(
+        self,
+        change: Change,
+        urls: Sequence[str],
+        peers: Sequence[str] | None = None,
+        flags: LinkFlag = LinkFlag.SCOPE,
+    ) -> None:
         """Let other processes know what the scope has grown by: through the outbox, as no link may be lost."""
         peers = self._peers if peers is None else peers
         if not urls or not peers:
             return
+        kind = _LOW_48 if flags is LinkFlag.SCOPE else _LOW_48 >> 1
         notices = [
             # Not the fingerprint of the link itself, else a compaction would keep one of the two.
-            Link(self._fingerprinter.fingerprint(url) ^ _LOW_48, url, flags=int(LinkFlag.SCOPE))
+            Link(self._fingerprinter.fingerprint(url) ^ kind, url, flags=int(flags))
             for url in urls
         ]
         change.foreign += [(peer, list(notices)) for peer in peers]
@@ -522,8 +548,18 @@ class Harvest:
         if not notices:
             return links
         self.widen(change, notices)
+        if self._credentials:
+            self._give(
+                change,
+                [link.url for link in links if link.flags & LinkFlag.SCOPE and link.flags & LinkFlag.SEED],
+            )
         change.count("splitter.scope_heard", len(notices))
         return [link for link in links if not link.flags & LinkFlag.SCOPE]
+
+
+def _is_unreadable(fetch: Fetch) -> bool:
+    """Whether the body has a content coding that cannot be undone, so that nobody knows what it says."""
+    return fetch.undecoded or bool(fetch.body and not fetch.content)
 
 
 class _Line(msgspec.Struct, omit_defaults=True, gc=False):

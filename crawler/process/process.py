@@ -28,6 +28,7 @@ from crawler.errors import StoreError
 from crawler.fetcher.client import Client
 from crawler.fetcher.guard import Guard
 from crawler.fetcher.resolver import Resolver
+from crawler.process import collector
 from crawler.process.commands import Commands
 from crawler.process.committer import SIBLINGS, Committer, State, Step
 from crawler.process.ending import Watchdog, in_thread, within
@@ -136,6 +137,7 @@ class Process:
         loops = [asyncio.create_task(self._commit_loop()), asyncio.create_task(self._watch())]
         self._in_background(self._feed_seeds())
         await self.errands.start()
+        collector.freeze()
         try:
             await self._schedule()
             await self._drain()

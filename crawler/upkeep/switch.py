@@ -23,6 +23,7 @@ from msgspec.structs import replace
 
 from crawler.clock import Clock
 from crawler.config import Config, convert, to_toml
+from crawler.config.credentials import without_credentials
 from crawler.crawl.directory import CrawlDirectory
 from crawler.crawl.topology import JOURNAL, TABLE_FILE, Topology, process_names, topology
 from crawler.errors import DirectoryError, UsageError
@@ -146,7 +147,7 @@ class Move:
         journal = Journal(
             old=self._old,
             new=list(self._target.names),
-            config=to_toml(self._config, skip_run_keys=True),
+            config=to_toml(without_credentials(self._config), skip_run_keys=True),
             table=self._target.encode().decode(),
         )
         atomic_write(self._directory.path / JOURNAL, msgspec.json.encode(journal))

@@ -1,5 +1,7 @@
 """The scope is one for all processes: a new one has what all old ones had."""
 
+from typing import Any
+
 import msgspec
 
 from crawler.storage.keys import SCOPE_STATE
@@ -12,5 +14,7 @@ def move(to: Move) -> None:
     scopes = [state for source in to.sources if (state := load_json(source.store, SCOPE_STATE)) is not None]
     if scopes:
         entries = sorted({entry for state in scopes for entry in state["entries"]})
-        union = {"kind": scopes[0]["kind"], "entries": entries}
+        union: dict[str, Any] = {"kind": scopes[0]["kind"], "entries": entries}
+        if given := sorted({url for state in scopes for url in state.get("given", ())}):
+            union["given"] = given
         to.put(SCOPE_STATE, seal(msgspec.json.encode(union)))

@@ -80,7 +80,9 @@ class Scope:
     domain   within the registrable domain of a seed
     any      everywhere
 
-    It keeps one short entry a host, domain or directory, none in scope any.
+    It keeps one short entry a host, domain or directory, none in scope any. What
+    the seeds span without their redirects is kept apart where it is `give`n: the
+    headers with credentials go there, and in scope any to the hosts of seeds.
 
     Raises:
         ConfigError: `kind` is none of SCOPES.
@@ -91,6 +93,7 @@ class Scope:
             raise ConfigError(f"crawl.scope: {kind!r} is none of {', '.join(SCOPES)}")
         self.kind = kind
         self._entries: set[str] = set()
+        self._given: Scope | None = None
         for url in urls:
             self.add(url)
 
@@ -109,6 +112,16 @@ class Scope:
             return self._covers_place(_prefix(url))
         return self._entry(hostname(url)) in self._entries
 
+    def give(self, url: str) -> bool:
+        """Note a seed; whether that made a difference."""
+        if self._given is None:
+            self._given = Scope("host" if self.kind == "any" else self.kind)
+        return self._given.add(url)
+
+    def was_given(self, url: str) -> bool:
+        """Whether a request form lies within what the seeds that were noted span."""
+        return self._given is not None and self._given.covers(url)
+
     def _entry(self, name: str) -> str:
         return registrable_domain(name) if self.kind == "domain" else _fold(name)
 
@@ -121,8 +134,9 @@ class Scope:
         return False
 
     def state(self) -> dict[str, Any]:
-        """What a restart needs, as plain values: {"kind": str, "entries": [str]}."""
-        return {"kind": self.kind, "entries": sorted(self._entries)}
+        """What a restart needs, as plain values: {"kind": str, "entries": [str], "given": [str]}."""
+        state = {"kind": self.kind, "entries": sorted(self._entries)}
+        return state if self._given is None else state | {"given": self._given.urls()}
 
     def urls(self) -> list[str]:
         """URLs by which another scope of the same kind grows to this one."""
@@ -141,6 +155,8 @@ class Scope:
             raise ConfigError(f"crawl.scope: this crawl began with scope {began}; it cannot become {kind}")
         for entry in state["entries"]:
             scope.add("http://" + entry if "/" in entry else f"http://{entry}/")
+        for url in state.get("given", ()):
+            scope.give(url)
         return scope
 
     def __len__(self) -> int:

@@ -35,7 +35,7 @@ from ada_url import URL, join_url
 
 LENGTH_MAX = 8192  # octets; RFC 9110 section 4.1 asks for at least 8,000
 RAW_LENGTH_FACTOR = 8  # times the limit: dot segments and newlines shrink, but beyond this nothing is parsed
-SESSION_IDS_VERSION = 1  # of the list in _SESSION_PATH and _SESSION_QUERY; a change makes other keys
+SESSION_IDS_VERSION = 2  # of the list in _SESSION_PATH and _SESSION_QUERY; a change makes other keys
 
 # Why a raw URL has no request form. The URL filter explains the names.
 UNPARSABLE = "unparsable"
@@ -192,9 +192,16 @@ def _normal_escape(match: re.Match[str]) -> str:
     return character if character in _UNRESERVED else match[0].upper()
 
 
-# Version 1. Names are case-blind; a value ends at the next delimiter of its kind.
+# Version 2. Names are case-blind; a value ends at the next delimiter of its kind. Under names that can mean
+# something else, an identifier has 16 letters and digits or more, of both kinds, or 32 hexadecimal digits:
+# `sid=7` and `session_id=autumn` say what the page is about.
 _SESSION_PATH = re.compile(r";jsessionid=[^/;]*|/\(S\([^/()]*\)\)(?=/|$)", re.IGNORECASE)
-_SESSION_QUERY = re.compile(r"(?:PHPSESSID|CFID|CFTOKEN)=.*|sid=[0-9a-f]{32}", re.IGNORECASE | re.DOTALL)
+_SESSION_QUERY = re.compile(
+    r"(?:PHPSESSID|CFID|CFTOKEN)=.*"
+    r"|sid=[0-9a-f]{32}|(?:sid|sess(?:ion)?_?id|oscsid|zenid|aspsessionid[a-z]{8})="
+    r"(?=[^0-9]*[0-9])(?=[^a-z]*[a-z])[0-9a-z,-]{16,128}",
+    re.IGNORECASE | re.DOTALL,
+)
 
 
 def duplicate_key(url: str, *, strip_session_ids: bool = True) -> bytes:

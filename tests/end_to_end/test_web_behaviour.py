@@ -211,3 +211,11 @@ def test_https_through_the_tunnel_of_a_proxy(tmp_path: Path, monkeypatch: pytest
     assert set(asked) == {f"host.test:{web.port}"}
     assert outcomes(tmp_path) == {"/": "fetched", "/a": "fetched"}
     assert run("get", f"{site}/a", "--dir", tmp_path).text == page(text="a")
+
+
+def test_a_robots_txt_in_an_unknown_coding_forbids_all_for_now(tmp_path: Path) -> None:
+    """Nobody knows what it says: it is unreachable, not empty."""
+    with Web({"/": page("/in")}) as web:
+        web.routes["/robots.txt"] = (200, {"Content-Encoding": "zstd"}, b"(\xb5/\xfd whatever")
+        crawl(tmp_path, web.url(), "--set", "crawl.patience=1", code=4)
+        assert web.paths() == ["/robots.txt"]

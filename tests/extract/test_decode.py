@@ -91,3 +91,13 @@ def test_never_fails(content: bytes, declared: str) -> None:
 def test_the_prescan_is_linear(content: bytes) -> None:
     """Long runs of one token; with backtracking these would take minutes."""
     to_utf8(b"<meta " + content + b"charset")
+
+
+@pytest.mark.parametrize("kept", range(7))
+def test_a_cut_character_of_iso_2022_jp_costs_no_more_than_itself(kept: int) -> None:
+    """As in WHATWG's decoder, the escape sequence behind half a character counts."""
+    japanese = "\u65e5\u672c\u8a9e".encode("iso-2022-jp").removesuffix(b"\x1b(B")
+    page = b"<p>" + japanese[: 3 + kept] + b"\x1b(B</p><a href=x>" + "\u672c".encode("iso-2022-jp")
+    text = to_utf8(page, "iso-2022-jp")[0].decode()
+    assert text.startswith("<p>" + "\u65e5\u672c\u8a9e"[: kept // 2])
+    assert text.endswith("</p><a href=x>\u672c")

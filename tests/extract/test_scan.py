@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from crawler.config import ExtractConfig
 from crawler.extract.findings import Context
 from crawler.extract.links import extract_page
-from crawler.extract.scan import SCAN_BYTES, scan
+from crawler.extract.scan import SCAN_BYTES, scan, scan_utf8
 from tests.extract.test_links import _tag
 
 CONFIG = ExtractConfig()
@@ -46,8 +46,10 @@ def test_it_obeys_the_page() -> None:
     assert scan(b"<meta http-equiv=refresh content='0;r'>", PAGE, CONFIG).refresh == "r"
 
 
-def test_only_the_first_part_is_read() -> None:
-    assert _hrefs(b"<a href=x>" + b" " * SCAN_BYTES + b"<a href=y>") == ["x"]
+def test_only_the_first_part_is_read_in_the_loop() -> None:
+    page = b"<a href=x>" + b" " * SCAN_BYTES + b"<a href=y>"
+    assert _hrefs(page) == ["x"]
+    assert scan_utf8(page, "utf-8", PAGE, CONFIG).hrefs == ["x", "y"], "all of it in the child"
 
 
 def test_links_are_capped() -> None:

@@ -14,6 +14,8 @@ class NameServer(asyncio.DatagramProtocol):
     def __init__(self, records: dict[str, list[tuple[int, int, str]] | int | None]) -> None:
         self.records = records
         self.asked: list[tuple[str, int]] = []
+        self.silent: set[tuple[str, int]] = set()  # names and types that are not answered
+        self._unanswered: list[tuple[bytes, tuple[str, int]]] = []
 
     async def __aenter__(self) -> "NameServer":
         """Serve on a free port; `address` is then "127.0.0.1:port"."""
@@ -29,13 +31,20 @@ class NameServer(asyncio.DatagramProtocol):
         name, kind, question = _question(data)
         self.asked.append((name, kind))
         answer = self.records.get(name, NXDOMAIN)
-        if answer is None:
+        if answer is None or (name, kind) in self.silent:
+            self._unanswered.append((data, address))
             return
         rcode = answer if isinstance(answer, int) else 0
         records = [] if isinstance(answer, int) else [r for r in answer if r[0] in (kind, CNAME)]
         head = data[:2] + struct.pack(">HHHHH", 0x8180 | rcode, 1, len(records), 0, 0)
         body = b"".join(_record(*record) for record in records)
         self.transport.sendto(head + question + body, address)
+
+    def ask_again(self, name: str) -> None:
+        """Treat the unanswered questions for a name as if they came now."""
+        for data, address in self._unanswered:
+            if _question(data)[0] == name:
+                self.datagram_received(data, address)
 
 
 def _question(data: bytes) -> tuple[str, int, bytes]:

@@ -72,3 +72,31 @@ def test_bytes_after_the_end_make_it_unusable() -> None:
     answer = Answer(LIMITS)
     answer.receive(b"HTTP/1.1 304 Same\r\n\r\n!")
     assert not answer.reusable
+
+
+def test_a_flood_of_tiny_chunks_ends_early_and_small() -> None:
+    """Two-byte chunks: 7 bytes on the wire for 2 of the page; what comes is one piece a read, not thousands."""
+    answer = Answer(Limits.of(FetchConfig()))
+    answer.receive(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
+    flood, reads = b"2\r\nab\r\n" * 9000, 0
+    while answer.state is not State.DONE:
+        answer.receive(flood)
+        reads += 1
+        assert len(answer._parts) <= reads <= 20
+    assert (answer.truncated, answer.error) == ("length", "more framing than payload")
+    assert answer.wire_bytes < 1 << 20
+
+
+def test_small_chunks_of_a_small_page_are_taken() -> None:
+    """A server that flushes each of 20,000 bytes."""
+    answer = Answer(Limits.of(FetchConfig()))
+    answer.receive(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + b"1\r\nx\r\n" * 20_000)
+    answer.receive(b"0\r\n\r\n")
+    assert (answer.truncated, answer.body) == ("", b"x" * 20_000)
+
+
+def test_body_and_content_are_joined_once() -> None:
+    answer = Answer(Limits.of(FetchConfig()))
+    answer.receive(b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nabc")
+    answer.receive(b"def")
+    assert answer.body == b"abcdef" and answer.content is answer.body

@@ -556,12 +556,12 @@ def test_what_is_sent() -> None:
     run(play())
 
 
-def test_few_large_bodies_are_received_at_once() -> None:
+def test_bodies_beyond_the_account_wait() -> None:
     """Further ones wait with their clocks stopped, and come whole after the whole fetch's time."""
 
     async def play() -> None:
         limits = {"total_timeout": Seconds(0.8), "silence_timeout": Seconds(0.8)}
-        client = make_client(small(large_body_bytes=ByteCount(100), large_bodies_max=1, **limits))
+        client = make_client(small(held_bytes_max=ByteCount(300), **limits))
         await client.start()
         start = head("Content-Length: 600") + b"x" * 200
         first, late = [start, 0.3, b"x" * 400], [start, 0.7, b"x" * 200, 0.25, b"x" * 200]
@@ -572,16 +572,17 @@ def test_few_large_bodies_are_received_at_once() -> None:
                 return asyncio.create_task(client.fetch(request))
 
             tasks = [begin(0)]
-            while not client._large:
+            while not client.account.held:
                 await asyncio.sleep(0.005)
             tasks += [begin(number) for number in range(1, 4)]
-            while len(client._waiting) < 3:
+            while len(client.account._waiting) < 3:
                 await asyncio.sleep(0.005)
-            assert len(client._large) == 1 and len(client._active) == 4
+            assert client.account.held == 200 and len(client._active) == 4
             tasks[2].cancel()
             fetches = await asyncio.gather(tasks[0], tasks[1], tasks[3])
             assert [(got.outcome, len(got.body)) for got in fetches] == [(Outcome.FETCHED, 600)] * 3
-            assert not client._large and not client._waiting
+            client.account._check()
+            assert client.account.held == 0
         await client.close()
 
     run(play())
@@ -593,7 +594,7 @@ def test_the_guard_stands_at_the_socket_too() -> None:
     async def play() -> None:
         client = make_client(network=NetworkConfig())
         await client.start()
-        factory = client._connector._connector._socket_factory
+        factory = client._connector._socket
         assert factory is not None
         for family, address in ((socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1")):
             with pytest.raises(OSError, match="not allowed"):

@@ -63,3 +63,22 @@ def test_limits_of_a_request() -> None:
     assert Request("http://h.test/").limits(default) is default
     own = Request("http://h.test/", body_bytes_max=7, total_timeout=3.0).limits(default)
     assert (own.body_bytes_max, own.total_timeout, own.wire_bytes_max) == (7, 3.0, default.wire_bytes_max)
+
+
+def test_credentials_are_sent_only_where_they_may_go_and_shown_nowhere() -> None:
+    headers = ("Authorization: Basic x", "X-Api-Key: k", "cookie: a=b", "X-Study: 7")
+    asking = Asking(IdentityConfig(headers=headers), "agent")
+    target = split("http://h.test/")
+    plain, trusted = Request("http://h.test/"), Request("http://h.test/", credentials=True)
+    assert not asking.is_secret(plain) and asking.is_secret(trusted)
+    assert b"X-Study: 7" in asking.head(plain, target)
+    for secret in (b"Basic x", b"X-Api-Key: k", b"a=b"):
+        assert secret not in asking.head(plain, target)
+        assert secret in asking.head(trusted, target)
+        assert secret not in asking.head(trusted, target, redacted=True)
+    assert b"Authorization: [redacted]" in asking.head(trusted, target, redacted=True)
+    own = Request("http://h.test/", headers=("X-Auth-Token: t", "Accept-Language: de"))
+    assert asking.is_secret(own)
+    assert b"X-Auth-Token: t\r\n" in asking.head(own, target)
+    shown = asking.head(own, target, redacted=True)
+    assert b"X-Auth-Token: [redacted]\r\n" in shown and b"Accept-Language: de" in shown

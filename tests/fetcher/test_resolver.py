@@ -145,12 +145,39 @@ def test_one_look_up_in_flight_a_name_and_few_in_all() -> None:
             found = await asyncio.gather(*(resolver.resolve("both.test") for _ in range(20)))
             assert len(set(found)) == 1
             assert sorted(kind for name, kind in server.asked if name == "both.test") == [A, AAAA]
-            for number in range(4):
+            for number in range(16):
                 server.records[f"dead{number}.test"] = None
             loop = asyncio.get_running_loop()
             before = loop.time()
-            await asyncio.gather(*(resolver.resolve(f"dead{number}.test") for number in range(4)))
-            assert loop.time() - before >= 0.19, "two at a time"
+            await asyncio.gather(*(resolver.resolve(f"dead{number}.test") for number in range(16)))
+            assert loop.time() - before >= 0.19, "eight at a time: two that are waited for, and six given up"
+
+    run(play())
+
+
+def test_an_impatient_caller_gives_up_and_finds_the_late_answer_later() -> None:
+    """One query each for A and AAAA, though nobody waits for them any more."""
+
+    async def play() -> None:
+        async with serving(dns_patience=Seconds(0.02)) as (resolver, server, _):
+            server.records["late.test"] = None
+            got = await resolver.resolve("late.test", patient=False)
+            assert (got.addresses, got.outcome) == ((), Outcome.DNS_ERROR)
+            assert sorted(kind for name, kind in server.asked if name == "late.test") == [A, AAAA]
+            server.records["late.test"] = [(A, 300, "8.8.8.8")]
+            server.ask_again("late.test")
+            assert (await resolver.resolve("late.test")).addresses == ("8.8.8.8",)
+            assert resolver.cached("late.test", 1_000_000.0)
+
+    run(play())
+
+
+def test_a_silent_aaaa_does_not_hold_up_the_a_record() -> None:
+    async def play() -> None:
+        async with serving() as (resolver, server, _):
+            server.silent.add(("both.test", AAAA))
+            got = await resolver.resolve("both.test")
+            assert got.addresses == ("8.8.8.8", "9.9.9.9")
 
     run(play())
 

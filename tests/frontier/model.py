@@ -84,7 +84,13 @@ def config(**sections: Any) -> Config:
     """Small limits, so that everything that can happen does."""
     tree: dict[str, Any] = {
         "politeness": {"delay": 1.0, "delay_factor": 10.0},
-        "frontier": {"front_factor": 1, "read_ahead": 3, "later_max": 4, "address_waiters_max": 3},
+        "frontier": {
+            "front_factor": 1,
+            "read_ahead": 3,
+            "turn_max": 3,
+            "later_max": 4,
+            "address_waiters_max": 3,
+        },
     }
     for name, values in sections.items():
         if isinstance(values, dict):

@@ -170,7 +170,10 @@ def test_no_overlap_and_no_short_gap_in_the_servers_log(seed: int) -> None:
 def test_all_places_are_used_when_hosts_suffice() -> None:
     """With 60 hosts, gaps of 2 s and answers of 0.2 s, ten places do what ten can: 5 requests a second."""
     crawl = Crawl(
-        concurrency=10, answer=lambda errand, now: fetched(errand.url, 2.0), addresses=lambda n: (n,)
+        config(frontier={"front_factor": 12}),
+        concurrency=10,
+        answer=lambda errand, now: fetched(errand.url, 2.0),
+        addresses=lambda n: (n,),
     )
     crawl.checking = False
     crawl.add([link(url) for url in urls_of(120, 3)])
@@ -743,6 +746,84 @@ def test_a_hop_on_the_errands_own_host_waits_for_its_gap_only() -> None:
     assert crawl.frontier.borrow("a.org", now, errand) == now + 2.0
     assert crawl.frontier.borrow("a.org", now + 2.0, errand) == 0.0
     assert crawl.frontier.borrow("b.org", now, errand) > now, "b.org is held by another errand"
+
+
+def _with_errands(crawl: Crawl, *hosts: str) -> dict[str, Errand]:
+    """The first request of each host, under way."""
+    crawl.add([link(f"https://{host}/") for host in hosts])
+    for errand in [errand for errand in iter(lambda: crawl.frontier.take(crawl.now), None)]:
+        crawl.frontier.resolved(errand, [errand.hostname], crawl.now + 60, crawl.now)
+    errands = [errand for errand in iter(lambda: crawl.frontier.take(crawl.now), None)]
+    return {errand.hostname: errand for errand in errands}
+
+
+def test_who_waits_for_a_hop_gives_place_and_address_back() -> None:
+    """With two places, both errands waiting, a third may begin; a hop goes on when there is a place for it."""
+    crawl = Crawl(config(frontier={"front_factor": 12}), concurrency=2)
+    errands = _with_errands(crawl, "a.org", "b.org", "c.org")
+    frontier, now = crawl.frontier, crawl.now + 5.0
+    (first, second) = errands.values()
+    assert frontier.take(now) is None, "two places"
+    for errand in errands.values():
+        frontier.step_aside(errand, now)
+    frontier._check()
+    third = frontier.take(now)
+    assert third is not None and third.hostname not in errands
+    assert frontier.borrow("elsewhere.org", now, first, "9.9.9.9") == 0.0
+    assert frontier.borrow("other.org", now, second, "8.8.8.8") > now, "both places are taken"
+    frontier._check()
+
+
+def test_two_that_redirect_to_each_other_do_not_wait_for_each_other() -> None:
+    crawl = Crawl(config(frontier={"front_factor": 12}), concurrency=4)
+    errands = _with_errands(crawl, "a.org", "b.org")
+    now = crawl.now + 5.0
+    for errand in errands.values():
+        crawl.frontier.give_back(errand.hostname, now, 0.0)
+        crawl.frontier.step_aside(errand, now)
+    now += 10.0
+    assert crawl.frontier.borrow("b.org", now, errands["a.org"], "b.org") == 0.0
+    assert crawl.frontier.borrow("a.org", now, errands["b.org"], "a.org") > now, "in a moment"
+    crawl.frontier.give_back("b.org", now + 1.0, 0.1)
+    crawl.frontier.step_aside(errands["a.org"], now + 1.0)
+    assert crawl.frontier.borrow("a.org", now + 1.0, errands["b.org"], "a.org") == 0.0
+    crawl.frontier._check()
+
+
+def test_look_ups_go_on_while_all_places_are_taken_and_do_not_fill_the_front() -> None:
+    """One look-up at a time: at most two hosts wait for it, and the others are not let in to wait too."""
+    crawl = Crawl(config(frontier={"front_factor": 50}, network={"dns_concurrency": 1}), concurrency=1)
+    crawl.add([link(f"https://h{n}.org/") for n in range(3)])
+    frontier, now = crawl.frontier, crawl.now
+    errand = frontier.take(now)
+    assert errand is not None and errand.task is Task.RESOLVE and frontier.take(now) is None
+    crawl.add([link(f"https://h{n}.org/") for n in range(3, 20)])
+    assert frontier.take(now) is None and frontier.next_wakeup(now) is None
+    assert frontier.look_ups_waiting == 2 and len(frontier._bench.front) == 3
+    frontier.resolved(errand, ["1.1.1.1"], now + 60, now)
+    following = [frontier.take(now) for _ in range(3)]
+    assert [e.task for e in following if e is not None] == [Task.RESOLVE, Task.PAGE]
+    assert following[0] is not None and following[0].attempt == 0
+    frontier.resolved(following[0], ["2.2.2.2"], now + 60, now)
+    again = frontier.take(now)
+    assert again is not None and again.task is Task.RESOLVE, "though the only place is taken"
+    frontier._check()
+
+
+def test_first_pages_come_before_the_robots_txt_of_all_hosts() -> None:
+    """Sixty seeds in a front of 24 hosts: each goes on with its first page once its robots.txt is known."""
+    crawl = Crawl(
+        config(frontier={"front_factor": 12}),
+        concurrency=2,
+        robots=Robots(),
+        answer=lambda errand, now: fetched(errand.url, 0.3),
+        addresses=lambda name: (name,),
+    )
+    crawl.checking = False
+    crawl.add([link(f"https://h{n}.org/{path}") for n in range(60) for path in "ab"])
+    assert crawl.run() == "done"
+    requests = [errand.task for errand in crawl.handed if errand.task is not Task.RESOLVE]
+    assert requests[:60].count(Task.PAGE) > 15
 
 
 # ---- what it tells ----

@@ -21,7 +21,7 @@ from crawler.records import Blame, Fetch, Outcome
 REFUSALS = frozenset({401, 403, 406, 451})
 # Why a host is given up or held; stored as the index, so only ever appended to.
 CAUSES = ("", "no_answer", "dns_not_found", "address_denied", "refusals")
-_NO_OVERRIDE = Override()
+NO_OVERRIDE = Override()
 
 
 class HostPoliteness:
@@ -38,7 +38,7 @@ class HostPoliteness:
         now: float,
         *,
         crawl_delay: float = 0.0,
-        override: Override = _NO_OVERRIDE,
+        override: Override = NO_OVERRIDE,
     ) -> float:
         """Charge the end of a request to its host; return the instant from which it may be asked again."""
         if fetch.blame is Blame.HOST:
@@ -55,7 +55,7 @@ class HostPoliteness:
     def hop(self, slot: int, took: float, retry_after: float, now: float) -> None:
         """The same for a request that is charged to no URL of the host's queue: it can only wait longer."""
         hosts = self._hosts
-        wait = max(self._gap(slot, took, 0.0, _NO_OVERRIDE), min(retry_after, self._config.retry_after_max))
+        wait = max(self._gap(slot, took, 0.0, NO_OVERRIDE), min(retry_after, self._config.retry_after_max))
         hosts.ready[slot] = max(hosts.ready[slot], now + wait)
         hosts.gap[slot] = hosts.ready[slot] - now
 
@@ -63,6 +63,11 @@ class HostPoliteness:
         """Leave the host alone for this run."""
         self._hosts.flags[slot] |= HostFlag.GIVEN_UP
         self._hosts.cause[slot] = CAUSES.index(cause)
+
+    def gap_terms(self, slot: int, crawl_delay: float, override: Override) -> tuple[float, float]:
+        """(least gap, gap per second of answer time) behind the host's next answer."""
+        factor = self._config.delay_factor if override.delay_factor is None else override.delay_factor
+        return self._gap(slot, 0.0, crawl_delay, override), factor * max(1.0, self._hosts.slowdown[slot])
 
     def _gap(self, slot: int, took: float, crawl_delay: float, override: Override) -> float:
         length = gap(took, self._config, override)

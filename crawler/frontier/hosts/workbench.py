@@ -16,7 +16,10 @@ there are fetches in flight; all other hosts are numbers in the host table:
 * A host that is ready but whose address is not joins the address's queue; the
   address itself then stands in the heap.
 * The front is filled on demand: a host comes in from the back only when no
-  front host is ready. When it is full, the hosts that wait longest leave.
+  front host is ready. When it is full, hosts without work leave, and those
+  that wait longest. One whose gap is over within `stay` seconds does not:
+  its connection lives that long, and a host whose robots.txt has just come
+  would go to the end of the back queue before its first page.
 * A host leaves after `turn_max` requests if others stand in the back queue,
   so one with endless links starves nobody. An address takes up at most
   `waiters_max` places of the front.
@@ -32,12 +35,15 @@ from crawler.frontier.hosts.calendar import Calendar, Chain
 from crawler.frontier.hosts.front_host import NO_PLAN, FrontHost
 from crawler.frontier.hosts.table import NOWHERE, HostTable, Place
 
+LOOK_AGAIN = 1.0  # s; a look through the front costs up to 1 ms
+
 
 class Workbench:
     """The front, the heap, the back queue and the calendar.
 
     `load(slot)` gives the object of a host that enters the front, or None if
-    it cannot enter now; `unload(host)` is told of one that leaves.
+    it cannot enter now; `unload(host)` is told of one that leaves. `stay`: see
+    above, in seconds.
     """
 
     def __init__(
@@ -49,6 +55,7 @@ class Workbench:
         *,
         front_max: int,
         turn_max: int,
+        stay: float,
     ) -> None:
         self.hosts = hosts
         self._addresses = addresses
@@ -57,11 +64,13 @@ class Workbench:
         self.calendar = Calendar(hosts)
         self._heap: list[tuple[float, int, FrontHost | Address]] = []
         self._tick = 0
-        self._stuck = False  # the front is full of hosts that cannot leave
+        self.admitting = True  # whether hosts may come in from the back
+        self._look_at = 0.0  # until then no host can be sent out of the full front
         self._load = load
         self._unload = unload
         self._front_max = max(2, front_max)
         self._turn_max = turn_max
+        self._stay = stay
 
     def __repr__(self) -> str:
         return (
@@ -69,7 +78,7 @@ class Workbench:
         )
 
     def has_room(self) -> bool:
-        return len(self.front) < self._front_max
+        return self.admitting and len(self.front) < self._front_max
 
     def schedule(self, slot: int, now: float) -> None:
         """Put a host that is in no structure where its ready instant says."""
@@ -99,7 +108,6 @@ class Workbench:
     def wake(self, host: FrontHost, instant: float) -> None:
         """Plan that the host is looked at from `instant` on, in place of any earlier plan."""
         assert not host.held, host
-        self._stuck = False
         self._tick += 1
         host.tick, host.wake = self._tick, instant
         heapq.heappush(self._heap, (instant, self._tick, host))
@@ -108,6 +116,7 @@ class Workbench:
 
     def sleep(self, host: FrontHost) -> None:
         """No plan: the host has nothing to do, or waits for something else than time."""
+        self._look_at = 0.0
         host.tick = NO_PLAN
 
     def wait_at(self, host: FrontHost, address: Address, now: float) -> None:
@@ -145,10 +154,12 @@ class Workbench:
 
     def next_event(self, now: float) -> float | None:
         """The earliest instant at which `pop` may give a host."""
-        if self.back and not self._stuck:
+        if self.back and self.admitting and (self.has_room() or now >= self._look_at):
             return now
         self._skip_stale()
         instants = [self._heap[0][0]] if self._heap else []
+        if self.back and self.admitting:
+            instants.append(self._look_at)
         due = self.calendar.next_due()
         if due is not None:
             instants.append(due)
@@ -163,7 +174,6 @@ class Workbench:
         """The host leaves the front, for good if `idle`, else to come back when it is ready."""
         assert host.may_leave(), host
         self.sleep(host)
-        self._stuck = False
         del self.front[host.slot]
         self._unload(host)
         self.hosts.place[host.slot] = Place.IDLE
@@ -201,9 +211,8 @@ class Workbench:
 
     def _admit(self, now: float) -> bool:
         """Bring one host in from the back; False if none can come."""
-        while self.back:
+        while self.back and self.admitting:
             if not self.has_room() and not self._make_room(now):
-                self._stuck = True
                 return False
             slot = self.back.popleft()
             host = self._load(slot)
@@ -215,7 +224,11 @@ class Workbench:
 
     def _make_room(self, now: float) -> bool:
         """Send an eighth of the front away: idle hosts first, then those that wait longest."""
+        if now < self._look_at:
+            return False
         movable = [host for host in self.front.values() if host.may_leave() and self._is_waiting(host, now)]
+        if not movable:
+            self._look_at = now + LOOK_AGAIN
         movable.sort(key=lambda host: (host.tick != NO_PLAN, -host.wake))
         for host in movable[: max(1, self._front_max // 8)]:
             idle = self.hosts.todo[host.slot] == 0
@@ -227,7 +240,7 @@ class Workbench:
     def _is_waiting(self, host: FrontHost, now: float) -> bool:
         if host.tick == NO_PLAN:
             return self.hosts.todo[host.slot] == 0
-        return host.wake > now
+        return host.wake > max(now, min(self.hosts.ready[host.slot], now + self._stay))
 
     def _skip_stale(self) -> None:
         heap = self._heap

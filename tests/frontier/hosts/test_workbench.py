@@ -15,7 +15,13 @@ def bench(count: int, front_max: int = 8) -> tuple[Workbench, Addresses, list[Fr
         hosts.todo[host.slot] = 1
     return (
         Workbench(
-            hosts, addresses, lambda slot: front[slot], lambda host: None, front_max=front_max, turn_max=3
+            hosts,
+            addresses,
+            lambda slot: front[slot],
+            lambda host: None,
+            front_max=front_max,
+            turn_max=3,
+            stay=35.0,
         ),
         addresses,
         front,
@@ -67,3 +73,22 @@ def test_a_later_plan_replaces_the_earlier_one() -> None:
     assert len(work._heap) < 200
     assert work.next_event(0.0) == 1.0
     assert work.pop(1.0) is host and work.pop(2000.0) is None
+
+
+def test_hosts_that_are_asked_again_soon_keep_their_places() -> None:
+    """Their connections live that long; who waits outside comes in when one has nothing left, or waits long."""
+    work, _, hosts = bench(10)
+    for host in hosts[:8]:
+        work.enter(host)
+        work.hosts.ready[host.slot] = 20.0 + host.slot
+        work.wake(host, 20.0 + host.slot)
+    for host in hosts[8:]:
+        work.schedule(host.slot, 0.0)
+    assert work.pop(1.0) is None
+    assert 1.0 < work.next_event(1.0) <= 20.0, "no spinning while nobody can leave"
+    work.hosts.todo[3] = 0
+    work.sleep(hosts[3])
+    assert work.pop(1.0) is hosts[8] and work.hosts.place[3] == Place.IDLE
+    work.wake(hosts[5], 30.0)  # for a retry, behind its gap
+    assert work.pop(1.0) is hosts[9] and work.hosts.place[5] == Place.CALENDAR
+    work._check()

@@ -1,0 +1,70 @@
+"""One account of the bytes that bodies hold in memory, with one limit.
+
+    reserve --fits--> granted ......................... release
+       '-----does not--> waits in line --next_free--> granted
+
+A plain object. An owner is anything hashable; its share grows with each
+`reserve` and ends with `release`. Who does not fit waits, first come, first
+served. The oldest share may always grow: else many half-received bodies could
+fill the account and wait for one another for ever. So what is held exceeds the
+limit by at most what one owner comes to hold.
+"""
+
+from collections.abc import Hashable
+from typing import Generic, TypeVar
+
+_O = TypeVar("_O", bound=Hashable)
+
+
+class ByteAccount(Generic[_O]):
+    """Holds at most `limit` bytes, but for the oldest share."""
+
+    __slots__ = ("_limit", "_shares", "_waiting", "held")
+
+    def __init__(self, limit: int) -> None:
+        assert limit > 0
+        self._limit = limit
+        self._shares: dict[_O, int] = {}  # the oldest first
+        self._waiting: dict[_O, int] = {}  # what each waits for, in line
+        self.held = 0
+
+    def reserve(self, owner: _O, nbytes: int) -> bool:
+        """Let the owner's share grow by `nbytes`; False: it waits for them now, until `next_free` names it."""
+        assert nbytes >= 0
+        if owner not in self._waiting and self._fits(owner, nbytes):
+            self._grant(owner, nbytes)
+            return True
+        self._waiting[owner] = self._waiting.get(owner, 0) + nbytes
+        return False
+
+    def release(self, owner: _O) -> None:
+        """Give back the owner's share, and its place in the line; harmless if it has none."""
+        self.held -= self._shares.pop(owner, 0)
+        self._waiting.pop(owner, None)
+
+    def next_free(self) -> _O | None:
+        """The next owner in line that what it waits for is granted to; None if there is none."""
+        if not self._waiting:
+            return None
+        oldest = next(iter(self._shares), None)
+        for owner in (oldest, next(iter(self._waiting))):
+            if owner is not None and owner in self._waiting and self._fits(owner, self._waiting[owner]):
+                self._grant(owner, self._waiting.pop(owner))
+                return owner
+        return None
+
+    def _fits(self, owner: _O, nbytes: int) -> bool:
+        return self.held + nbytes <= self._limit or next(iter(self._shares), owner) == owner
+
+    def _grant(self, owner: _O, nbytes: int) -> None:
+        self._shares[owner] = self._shares.get(owner, 0) + nbytes
+        self.held += nbytes
+
+    def _check(self) -> None:
+        assert self.held == sum(self._shares.values())
+        oldest = next(iter(self._shares.values()), 0)
+        assert self.held - oldest <= self._limit, self
+        assert not self._waiting or self._shares, "someone waits though nothing is held"
+
+    def __repr__(self) -> str:
+        return f"ByteAccount({self.held:,} of {self._limit:,}, {len(self._waiting)} waiting)"

@@ -1,0 +1,71 @@
+"""Which settings are secrets: headers with credentials, and the user and password of a proxy.
+
+They go to the part of the web for which they were given, and into one file,
+which only the user may read.
+"""
+
+import re
+from typing import Any
+
+import msgspec
+
+from crawler.config.schema import Config
+
+_NAMES = frozenset({"authorization", "proxy-authorization", "cookie", "cookie2", "authentication"})
+_WORD = re.compile(
+    r"(?:^|[-_])x?(?:api)?(?:auth|token|secret|key|apikey|password|session|jwt|credential)s?(?:[-_]|$)"
+)
+_USER = re.compile(r"//[^/@]*@")
+REDACTED = "[redacted]"
+
+
+def is_credential(header: str) -> bool:
+    """Whether a header "Name: value" lets its bearer in somewhere."""
+    name = header.partition(":")[0].strip().lower()
+    return name in _NAMES or _WORD.search(name) is not None
+
+
+def has_credentials(headers: tuple[str, ...]) -> bool:
+    return any(is_credential(header) for header in headers)
+
+
+def without_credentials(config: Config) -> Config:
+    """The configuration as everybody may see it."""
+    replace = msgspec.structs.replace
+    overrides = tuple(
+        replace(own, headers=_public(own.headers)) if own.headers else own for own in config.override
+    )
+    return replace(
+        config,
+        identity=replace(config.identity, headers=_public(config.identity.headers)),
+        fetch=replace(config.fetch, proxy=_USER.sub("//", config.fetch.proxy, count=1)),
+        override=overrides,
+    )
+
+
+def credentials_of(config: Config) -> dict[str, Any]:
+    """The settings that `without_credentials` leaves out, as a nested mapping; empty if there are none."""
+    found: dict[str, Any] = {}
+    if has_credentials(config.identity.headers):
+        found["identity"] = {"headers": list(config.identity.headers)}
+    if _USER.search(config.fetch.proxy):
+        found["fetch"] = {"proxy": config.fetch.proxy}
+    if any(has_credentials(own.headers or ()) for own in config.override):
+        found["override"] = {
+            str(number): list(own.headers or ()) for number, own in enumerate(config.override)
+        }
+    return found
+
+
+def add_credentials(tree: dict[str, Any], found: dict[str, Any]) -> None:
+    """Put what `credentials_of` found back into the nested mapping of the rest."""
+    for section in ("identity", "fetch"):
+        if section in found:
+            tree.setdefault(section, {}).update(found[section])
+    for number, headers in found.get("override", {}).items():
+        if headers and int(number) < len(tree.get("override", ())):
+            tree["override"][int(number)]["headers"] = headers
+
+
+def _public(headers: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(header for header in headers if not is_credential(header))

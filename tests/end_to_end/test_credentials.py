@@ -1,0 +1,73 @@
+"""Headers with credentials go where they were given for, and into no file but one."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.end_to_end.web import Web, crawl, page, redirect
+
+SECRET = "Bearer s3cr3t-t0k3n"
+ROBOTS = "User-agent: *\nDisallow: /never\n"
+
+
+def _told(web: Web) -> set[tuple[str, str]]:
+    """Host and path of the requests that brought the secret."""
+    return {(asked.host, asked.path) for asked in web.asked if asked.headers.get("Authorization") == SECRET}
+
+
+@pytest.mark.parametrize("scope", ["host", "any"])
+def test_credentials_stay_with_the_seeds(tmp_path: Path, scope: str) -> None:
+    """Not with the target of a seed's redirect, a link or its robots.txt; another header goes everywhere."""
+    routes = {"/robots.txt": ROBOTS, "a.localhost/": page("/in", "/away"), "/in": page(text="in")}
+    with Web(routes) as web:
+        web.routes["a.localhost/away"] = redirect(web.url("/in", "evil.localhost"))
+        web.routes["a.localhost/out"] = redirect(web.url("/in", "b.localhost"))
+        seeds = (web.url("/", "a.localhost"), web.url("/out", "a.localhost"))
+        headers = ("--header", f"Authorization: {SECRET}", "--header", "X-Study: 7")
+        crawl(tmp_path, *seeds, "--scope", scope, *headers)
+        assert {host for host, _ in _told(web)} == {"a.localhost"}
+        assert ("a.localhost", "/in") in _told(web) and ("a.localhost", "/robots.txt") in _told(web)
+        assert ("b.localhost", "/in") in {(asked.host, asked.path) for asked in web.asked}
+        assert all(asked.headers.get("X-Study") == "7" for asked in web.asked)
+
+
+def test_credentials_of_an_override_do_not_follow_a_redirect(tmp_path: Path) -> None:
+    with Web({"/robots.txt": ROBOTS, "/in": page(text="in")}) as web:
+        web.routes["a.localhost/robots.txt"] = redirect(web.url("/robots.txt", "evil.localhost"))
+        web.routes["a.localhost/"] = page("/in")
+        config = tmp_path / "own.toml"
+        config.write_text(f'[[override]]\nmatch = "a.localhost"\nheaders = ["Authorization: {SECRET}"]\n')
+        crawl(tmp_path / "crawl", web.url("/", "a.localhost"), "--config", config)
+        assert _told(web) == {("a.localhost", path) for path in ("/robots.txt", "/", "/in")}
+        assert ("evil.localhost", "/robots.txt") in {(asked.host, asked.path) for asked in web.asked}
+
+
+def test_the_secret_is_in_one_file_that_only_the_user_may_read(tmp_path: Path) -> None:
+    """And is there for the next run, which goes on without being told it again."""
+    with Web({"/": page("/in"), "/in": page(text="in")}) as web:
+        header = ("--header", f"Authorization: {SECRET}", "--header", "X-Study: 7")
+        crawl(tmp_path, web.url(), *header, "--max-pages", 1, "--set", "pages.gzip_level=0")
+        holding = [
+            path for path in tmp_path.rglob("*") if path.is_file() and b"s3cr3t" in _plain(path.read_bytes())
+        ]
+        assert holding == [tmp_path / "credentials"]
+        assert holding[0].stat().st_mode & 0o777 == 0o600
+        assert "X-Study: 7" in (tmp_path / "crawl.toml").read_text()
+        web.asked.clear()
+        crawl(tmp_path)
+        assert ("localhost", "/in") in _told(web)
+        assert all(asked.headers.get("X-Study") == "7" for asked in web.asked)
+
+
+def _plain(data: bytes) -> bytes:
+    """What a file holds, without the gzip of its members."""
+    if data[:2] != b"\x1f\x8b":
+        return data
+    import zlib
+
+    out = b""
+    while data:
+        member = zlib.decompressobj(31)
+        out += member.decompress(data)
+        data = member.unused_data
+    return out

@@ -1,0 +1,46 @@
+"""The account of bytes: never over its limit but for the oldest share, and nobody waits for ever."""
+
+import random
+
+from crawler.byte_account import ByteAccount
+
+
+def test_random_owners_all_come_to_their_end() -> None:
+    """Forty bodies grow in turns within 100 bytes; who waits does not grow; all end, in spite of a full account."""
+    for seed in range(100):
+        generator = random.Random(seed)
+        account: ByteAccount[int] = ByteAccount(100)
+        left = {owner: generator.randint(1, 90) for owner in range(40)}
+        waiting: set[int] = set()
+        steps = 0
+        while left:
+            steps += 1
+            owner = generator.choice(sorted(set(left) - waiting))
+            nbytes = min(left[owner], generator.randint(1, 30))
+            left[owner] -= nbytes
+            if not account.reserve(owner, nbytes):
+                waiting.add(owner)
+            elif not left[owner]:
+                del left[owner]
+                account.release(owner)
+                while (free := account.next_free()) is not None:
+                    waiting.remove(free)
+                    if not left[free]:
+                        del left[free]
+                        account.release(free)
+            account._check()
+            assert steps < 10_000
+        assert account.held == 0 and not waiting
+
+
+def test_first_come_first_served_and_the_oldest_always() -> None:
+    account: ByteAccount[str] = ByteAccount(10)
+    assert account.reserve("a", 6) and account.reserve("b", 4)
+    assert not account.reserve("c", 1) and not account.reserve("b", 5)
+    assert account.reserve("a", 20), "the oldest"
+    assert account.next_free() is None
+    account.release("a")
+    assert account.next_free() == "b", "the oldest now"
+    assert account.next_free() == "c" and account.next_free() is None
+    account.release("nobody")
+    assert account.held == 10

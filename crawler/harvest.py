@@ -220,11 +220,25 @@ class Harvest:
             self._log_links(self._trace, errand, extracted)
         found = self.links(change, base, extracted.hrefs, encoding, depth, via)
         if extracted.requisites:
-            wanted = int(LinkFlag.REQUISITE)
-            found += self.links(change, base, extracted.requisites, encoding, depth, via, wanted)
+            found += self._requisites(change, errand, extracted)
         if extracted.refresh:
             found += self._redirect(change, errand, extracted.refresh, base=base)
         return found
+
+    def _requisites(self, change: Change, errand: Errand, extracted: Extracted) -> int:
+        """What a page, or a requisite of it, needs to be shown: no hop further, as it is part of the page.
+
+        Sheets that import sheets, and frames in frames, end where redirects do.
+        """
+        wanted = int(LinkFlag.REQUISITE)
+        hops = errand.redirects + 1 if errand.flags & LinkFlag.REQUISITE else 0
+        if hops > self._config.fetch.redirects_max:
+            change.count("urls.filtered.redirect_chain", len(extracted.requisites))
+            return 0
+        base, encoding = extracted.base, extracted.encoding
+        return self.links(
+            change, base, extracted.requisites, encoding, errand.depth, errand.fingerprint, wanted, hops
+        )
 
     def _links_of_map(self, change: Change, errand: Errand, extracted: Extracted) -> int:
         """The pages of a sitemap, one hop from where the crawl began, and the maps of an index."""

@@ -1,7 +1,8 @@
 """What a page needs to be shown, and the rarer attributes that hold URLs.
 
 Requisites are images (with every candidate of a srcset), scripts, style
-sheets, icons, media, embedded objects, and what CSS in the page itself names.
+sheets, icons, media, embedded objects, frames, and what CSS in the page itself
+names. (What a style sheet names in turn is read in `css.py`.)
 `other_links` is for the setting `all_attributes`: everything that holds a URL,
 but for forms that are not sent by GET, whose URLs must not be asked for.
 """
@@ -16,7 +17,9 @@ from crawler.extract.css import css_urls
 REQUISITE_RELATIONS = frozenset(
     {"stylesheet", "icon", "apple-touch-icon", "mask-icon", "preload", "modulepreload", "manifest"}
 )
-_SRC_TAGS = frozenset({"img", "script", "source", "video", "audio", "track", "embed", "input", "image"})
+_SRC_TAGS = frozenset(
+    {"img", "script", "source", "video", "audio", "track", "embed", "input", "image"} | {"iframe", "frame"}
+)
 _HREF_TAGS = frozenset({"image", "use", "feimage"})  # of SVG
 _REQUISITE_SELECTOR = (
     "[src],[href],image,use,feimage,[srcset],[imagesrcset],[poster],object[data],[background],[style],style"

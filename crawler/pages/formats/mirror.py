@@ -1,8 +1,14 @@
-"""The newest copy of each page as files, to be looked at with any program.
+"""The newest copy of each page as files, to be looked at with any program, links rewritten.
 
     <folder>/<host>[_<port>]/<path>            index.html for a path that ends in "/"
     .../page@a=1                               a query becomes part of the name
-    .../page.html                              HTML gets the suffix that programs expect
+    .../page.html                              HTML, CSS, scripts and SVG get the suffix that programs expect
+
+Written in two passes. First every page gets its place, and an empty file to
+hold it (`Places`, an SQLite file, so that memory stays bounded and many
+processes can read it). Then each file is filled: a link to a stored page leads
+to its file, by the crawl's own notion of which URLs are the same; redirects are
+followed; a link to anything else becomes the whole URL (`Linker`).
 
 Names come from servers, so they are made harmless: percent-codes are decoded
 where the character is safe in a file name, all others stay or become
@@ -15,25 +21,37 @@ through a link that is already there), which is why the folder must be empty.
 
 import hashlib
 import os
-from collections.abc import Sequence
+import posixpath
+import sqlite3
+from collections.abc import Callable
+from functools import lru_cache
 from pathlib import Path, PurePosixPath
-from urllib.parse import unquote_to_bytes
+from urllib.parse import quote, unquote_to_bytes
 
 from crawler.errors import StoreError, UsageError
-from crawler.pages.archive import Archive
-from crawler.pages.export import Report, Select, ignore, pages
 from crawler.storage.files import write_all
+from crawler.urls.canonical import resolve
 
 _NAME_BYTES_MAX = 200  # file systems take 255; digest and suffix need room
 _PATH_BYTES_MAX = 3000  # Linux takes 4096 with the folder
 _UNSAFE = frozenset('<>:"\\|?*\x7f') | {chr(code) for code in range(32)}
-_HTML = ("text/html", "application/xhtml+xml")
+# Suffixes by which programs know a file: for these types, if the name has none of them.
+_HTML_SUFFIXES = (".html", ".htm", ".xhtml")
+_SUFFIXES = {
+    "text/html": _HTML_SUFFIXES,
+    "application/xhtml+xml": _HTML_SUFFIXES,
+    "text/css": (".css",),
+    "text/javascript": (".js", ".mjs"),
+    "application/javascript": (".js", ".mjs"),
+    "image/svg+xml": (".svg", ".svgz"),
+}
+_HOPS_MAX = 20  # redirects followed from one link
+_PLAIN = "/!$'()*,;=@~+&"  # what a relative URL shows as it is
+_SIGNED = 1 << 63
 
 
-def write_mirror(
-    archives: Sequence[Archive], folder: Path, select: Select, *, report: Report = ignore
-) -> int:
-    """Write the files; return how many.
+def make_folder(folder: Path) -> None:
+    """Make the folder of a mirror.
 
     Raises:
         UsageError: `folder` is not empty.
@@ -46,42 +64,133 @@ def write_mirror(
         raise StoreError(f"{folder}: {error.strerror}") from error
     if occupied:
         raise UsageError(f"{folder}: is not empty; name a new directory for the mirror")
-    count = 0
-    for _, page in pages(archives, select, report=report):
-        _place(folder, page.capture.url, page.capture.content_type, page.content)
-        count += 1
-    return count
 
 
-def _place(folder: Path, url: str, content_type: str, content: bytes) -> None:
-    """Write one file, at its own path or, if that is taken, at one with a digest in its name."""
+class Places:
+    """Where each page's file lies, and where each redirect leads; by fingerprint, in an SQLite file."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+        self._pid = 0
+        self._connection: sqlite3.Connection | None = None
+        with self._open() as connection:
+            connection.execute("PRAGMA synchronous = OFF")
+            connection.execute("CREATE TABLE place (id INTEGER PRIMARY KEY, path TEXT, leads_to INTEGER)")
+        self.of = lru_cache(maxsize=1 << 14)(self._of)
+
+    def add(self, fingerprint: int, path: str) -> None:
+        """A page's file, relative to the mirror's folder."""
+        self._open().execute(
+            "INSERT OR REPLACE INTO place VALUES (?, ?, NULL)", (fingerprint - _SIGNED, path)
+        )
+
+    def add_redirect(self, fingerprint: int, target: int) -> None:
+        """A redirect, unless the URL has a page."""
+        self._open().execute(
+            "INSERT OR IGNORE INTO place VALUES (?, NULL, ?)", (fingerprint - _SIGNED, target - _SIGNED)
+        )
+
+    def finish(self) -> None:
+        """No more places will come: other processes may look them up."""
+        self._open().commit()
+
+    def close(self) -> None:
+        self._open().close()
+
+    def _of(self, fingerprint: int) -> str:
+        """The file of a page, redirects followed; "" if it has none."""
+        cursor = self._open()
+        for _ in range(_HOPS_MAX):
+            row = cursor.execute(
+                "SELECT path, leads_to FROM place WHERE id = ?", (fingerprint - _SIGNED,)
+            ).fetchone()
+            if row is None:
+                break
+            if row[0] is not None:
+                return row[0]
+            fingerprint = row[1] + _SIGNED
+        return ""
+
+    def _open(self) -> sqlite3.Connection:
+        """The connection of this process: a forked child must not use its parent's."""
+        if self._connection is None or self._pid != os.getpid():
+            self._connection = sqlite3.connect(self._file)
+            self._pid = os.getpid()
+        return self._connection
+
+
+class Linker:
+    """Maps the URLs on the page in the file `path` (relative to the mirror) to what its file should say."""
+
+    def __init__(self, path: str, places: Places, fingerprint: Callable[[str], int]) -> None:
+        self._folder = posixpath.dirname(path)
+        self._places = places
+        self._fingerprint = fingerprint
+
+    def __call__(self, url: str, kind: str) -> str:
+        """The relative URL of the file of `url`, or `url` itself if it has none; "" for a <base>."""
+        if kind == "base":
+            return ""
+        path = self._places.of(self._fingerprint(url))
+        return relative_url(self._folder, path) if path else url
+
+
+def relative_url(folder: str, path: str) -> str:
+    """How a page in `folder` refers to the file `path`, both relative to the mirror."""
+    return quote(posixpath.relpath(path, folder), safe=_PLAIN, errors="surrogateescape")
+
+
+def redirect_target(url: str, location: str) -> str | None:
+    """Where a redirect leads: a request form, None if nowhere."""
+    return resolve(url, location) if location else None
+
+
+def claim(folder: Path, url: str, content_type: str) -> str:
+    """Make the empty file that the page will have; its path relative to `folder`.
+
+    Raises:
+        StoreError: the disk failed, or no name is free.
+    """
     path = mirror_path(url, content_type)
-    candidates = (path, with_digest(path, url), PurePosixPath(path.parts[0], _digest(url) + path.suffix[:16]))
-    for candidate in candidates:
-        if _create(folder / candidate, content):
-            return
+    for candidate in (
+        path,
+        with_digest(path, url),
+        PurePosixPath(path.parts[0], f"{_digest(url)}{path.suffix}"),
+    ):
+        if _create(folder / candidate):
+            return str(candidate)
     raise StoreError(f"{folder / path}: cannot be created for {url}")
 
 
-def _create(path: Path, content: bytes) -> bool:
-    """Write a new file; False if its place, or that of a parent, is taken by something else.
+def fill(folder: Path, path: str, content: bytes) -> None:
+    """Write the content of a file that `claim` made.
+
+    Raises:
+        StoreError: the disk failed.
+    """
+    try:
+        descriptor = os.open(folder / path, os.O_WRONLY | os.O_TRUNC | os.O_NOFOLLOW)
+        try:
+            write_all(descriptor, content)
+        finally:
+            os.close(descriptor)
+    except OSError as error:
+        raise StoreError(f"{folder / path}: {error.strerror}") from error
+
+
+def _create(path: Path) -> bool:
+    """Make a new file; False if its place, or that of a parent, is taken by something else.
 
     Raises:
         StoreError: the disk failed.
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o644)
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o644))
     except (FileExistsError, NotADirectoryError, IsADirectoryError):
         return False
     except OSError as error:
         raise StoreError(f"{path}: {error.strerror}") from error
-    try:
-        write_all(descriptor, content)
-    except OSError as error:
-        raise StoreError(f"{path}: {error.strerror}") from error
-    finally:
-        os.close(descriptor)
     return True
 
 
@@ -92,8 +201,9 @@ def mirror_path(url: str, content_type: str) -> PurePosixPath:
     authority, _, path = location.partition("/")
     *folders, name = path.split("/")
     name = (name or "index.html") + ("@" + query if mark else "")
-    if content_type in _HTML and not name.lower().endswith((".html", ".htm", ".xhtml")):
-        name += ".html"
+    suffixes = _SUFFIXES.get(content_type)
+    if suffixes and not name.lower().endswith(suffixes):
+        name += suffixes[0]
     parts = [_safe(part) for part in folders if part] + [_safe(name)]
     host = _safe(authority.rpartition("@")[2].replace(":", "_"))
     result = PurePosixPath(host, *(_short(part) for part in parts))

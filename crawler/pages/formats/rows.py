@@ -11,9 +11,9 @@ from typing import Any
 
 import msgspec
 
+from crawler.clock import iso_time
 from crawler.pages import warc
 from crawler.pages.archive import Archive
-from crawler.pages.formats.selection import iso_time
 from crawler.records import Capture, LinkFlag, PageRecord
 from crawler.urls.canonical import hostname
 
@@ -59,12 +59,13 @@ INSTANTS = frozenset({"fetched_at", "changed_at"})
 class Known(msgspec.Struct):
     """A row as the store has it, with where its newest copy can be read.
 
-    `capture` is None where there is no copy that may be shown; `original` is
+    `flags` are LinkFlags. `capture` is None where there is no copy that may be shown; `original` is
     the response that a revisit repeats.
     """
 
     row: dict[str, Any]
     archive: int
+    flags: int = 0
     capture: Capture | None = None
     original: Capture | None = None
 
@@ -109,15 +110,13 @@ def known_rows(
         for fingerprint, record in archive.all_records():
             while newest is not None and of < fingerprint:  # both go by fingerprint
                 of, newest = next(captures, (-1, None))
-            known = Known(record_row(fingerprint, record, via_url(record.via)), number)
+            known = Known(record_row(fingerprint, record, via_url(record.via)), number, record.flags)
             if newest is not None and of == fingerprint:
                 _add_capture(known, archive, newest, select)
             yield known
 
 
-def _add_capture(
-    known: Known, archive: Archive, capture: Capture, select: Callable[[Capture], bool]
-) -> None:
+def _add_capture(known: Known, archive: Archive, capture: Capture, select: Callable[[Capture], bool]) -> None:
     if select(capture):
         known.capture = capture
         known.original = archive.capture_at(capture.refers_to) if capture.refers_to else None

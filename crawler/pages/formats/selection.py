@@ -4,7 +4,6 @@ A capture flagged `noarchive` is left out unless asked for.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from datetime import UTC, datetime
 
 from crawler.errors import DamageError
 from crawler.pages.archive import Archive
@@ -22,11 +21,6 @@ def selection(*, with_noarchive: bool = False, since: float = 0.0, until: float 
 
 def ignore(message: str) -> None:
     """Report nothing."""
-
-
-def iso_time(instant: float) -> str:
-    """`2026-11-20T23:59:59.123Z` of an instant."""
-    return datetime.fromtimestamp(instant, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def shows_content(capture: Capture) -> bool:

@@ -94,7 +94,9 @@ class _Compiler:
             value, kind = self._value(node)
             if kind is bool:
                 return lambda row: value(row) is True
-            raise UsageError(f"--where: {_shown(node)} is {_kind(kind)}, not a condition; compare it with something")
+            raise UsageError(
+                f"--where: {_shown(node)} is {_kind(kind)}, not a condition; compare it with something"
+            )
         raise UsageError(f"--where: {_shown(node)} is not understood; there are comparisons, and, or, not")
 
     def _comparison(self, node: ast.Compare) -> Callable[[Row], bool]:
@@ -107,7 +109,9 @@ class _Compiler:
                 raise UsageError("--where: `is` is not understood; equality is ==")
             left, right = values[place], values[place + 1]
             _check_kinds(sign, left.kind, right.kind, operands[place], operands[place + 1])
-            tests.append(_comparing(compare, left.value, right.value, isinstance(sign, ast.NotEq | ast.NotIn)))
+            tests.append(
+                _comparing(compare, left.value, right.value, isinstance(sign, ast.NotEq | ast.NotIn))
+            )
         return lambda row: all(test(row) for test in tests)
 
     def _matches(self, node: ast.Call) -> Callable[[Row], bool]:
@@ -130,7 +134,11 @@ class _Compiler:
         if isinstance(node, ast.Constant) and isinstance(node.value, str | int | float):
             constant = node.value
             return _Part(lambda row: constant, type(constant))
-        if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub) and isinstance(node.operand, ast.Constant):
+        if (
+            isinstance(node, ast.UnaryOp)
+            and isinstance(node.op, ast.USub)
+            and isinstance(node.operand, ast.Constant)
+        ):
             number = node.operand.value
             if isinstance(number, int | float):
                 return _Part(lambda row: -number, type(number))
@@ -138,11 +146,18 @@ class _Compiler:
             members = [self._value(each).value({}) for each in node.elts if isinstance(each, ast.Constant)]
             if len(members) == len(node.elts):
                 return _Part(lambda row: members, None)
-        if isinstance(node, ast.Call) and _called(node) == "len" and len(node.args) == 1 and not node.keywords:
+        if (
+            isinstance(node, ast.Call)
+            and _called(node) == "len"
+            and len(node.args) == 1
+            and not node.keywords
+        ):
             inner = self._value(node.args[0])
             if inner.kind is str:
                 return _Part(lambda row: len(inner.value(row) or ""), int)
-        raise UsageError(f"--where: {_shown(node)} is not understood; there are fields, texts in quotes and numbers")
+        raise UsageError(
+            f"--where: {_shown(node)} is not understood; there are fields, texts in quotes and numbers"
+        )
 
     def _name(self, name: str) -> _Part:
         if name in _WORDS:

@@ -6,16 +6,14 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
-
-import msgspec
+from typing import NamedTuple
 
 from crawler.config import Config, convert
 from crawler.crawl.directory import CrawlDirectory
 from crawler.errors import DirectoryError
 from crawler.pages.archive import Archive
-from crawler.process.harvest import EQUIVALENCES_KEY
-from crawler.storage.kv import KeyValue, LevelStore, unseal
+from crawler.storage.keys import EQUIVALENCES
+from crawler.storage.kv import KeyValue, LevelStore, load_json
 from crawler.storage.snapshot import snapshot
 from crawler.urls.equivalence import Equivalences
 from crawler.urls.fingerprint import Fingerprinter
@@ -52,7 +50,7 @@ def opened(path: Path) -> Iterator[Crawled]:
         for name in names:
             store = stack.enter_context(_store_copy(directory.process(name)))
             archives.append(Archive(directory.process(name) / "warc", store))
-            proven |= _load_json(store, EQUIVALENCES_KEY) or {}
+            proven |= load_json(store, EQUIVALENCES) or {}
         urls = config.urls
         fingerprinter = Fingerprinter(
             directory.seed(),
@@ -90,8 +88,3 @@ def _remove_left_over(process: Path) -> None:
         maker = folder.name.removeprefix(_PREFIX).partition("-")[0]
         if maker.isdigit() and not Path(f"/proc/{maker}").exists():
             shutil.rmtree(folder, ignore_errors=True)
-
-
-def _load_json(store: KeyValue, key: bytes) -> Any:
-    value = store.get(key)
-    return None if value is None else msgspec.json.decode(unseal(key, value))

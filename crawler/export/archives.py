@@ -13,7 +13,8 @@ from crawler.crawl.directory import CrawlDirectory
 from crawler.errors import DirectoryError
 from crawler.pages.archive import Archive
 from crawler.storage.keys import EQUIVALENCES
-from crawler.storage.kv import KeyValue, LevelStore, load_json
+from crawler.storage.kv import KeyValue, LevelStore
+from crawler.storage.moving import load_json
 from crawler.storage.snapshot import snapshot
 from crawler.urls.equivalence import Equivalences
 from crawler.urls.fingerprint import Fingerprinter

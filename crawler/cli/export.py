@@ -22,7 +22,7 @@ def main(_command: str, argv: list[str]) -> int:
     """Export; 0 also if some captures could not be read, which are named on standard error."""
     args = _parse(argv)
     problems: list[str] = []
-    progress = _Progress(shown=not args.quiet and sys.stderr.isatty())
+    progress = Progress(shown=not args.quiet and sys.stderr.isatty())
     export = Export(_request(args), report=problems.append, progress=progress)
     try:
         export.run(args.dir)
@@ -99,7 +99,7 @@ def _request(args: argparse.Namespace) -> Request:
     )
 
 
-class _Progress:
+class Progress:
     """One line on a terminal, renewed twice a second."""
 
     def __init__(self, *, shown: bool) -> None:

@@ -268,7 +268,7 @@ class Auditor:
             elif len(way) > 1:
                 self._add("redirect_chains", Finding(url, str(len(way)), tuple(way), len(way)))
             count, sources = self._sources.get(fingerprint, (0, []))
-            if count and target != fingerprint:
+            if count and not looped and target != fingerprint:
                 self._add("redirected_links", Finding(url, way[-1], tuple(sources), count))
 
     def _way(self, fingerprint: int, target_url: str) -> tuple[list[str], list[int]]:
@@ -339,7 +339,7 @@ def _one(url: str | None) -> tuple[str, ...]:
 
 
 def _behind(status: int | None, outcome: Outcome) -> str:
-    words = _OUTCOMES.get(outcome, outcome.value.replace("_", " "))
+    words = "gone" if status == 410 else _OUTCOMES.get(outcome, outcome.value.replace("_", " "))
     return f"{status} {words}" if status else words
 
 

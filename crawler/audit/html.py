@@ -1,6 +1,6 @@
 """An audit as one HTML page to be sent around: no script, no request, light and dark, wide and narrow."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from html import escape
 
 from crawler.audit.findings import ERRORS, SECTIONS, Audit, Finding, Section
@@ -39,7 +39,8 @@ th,td{padding:.35rem .8rem .35rem 0;vertical-align:top;border-bottom:1px solid v
 .value{width:9rem} td .more{color:var(--soft);font-size:.85rem} td a{display:block}
 @media(max-width:40rem){table,tbody,tr,td{display:block;width:auto}thead{display:none}td{border:0;padding:.1rem 0}
 tr{border-bottom:1px solid var(--line);padding:.45rem 0;display:block}
-td:nth-child(n+2){padding-left:1rem;font-size:.92rem}}
+td:nth-child(n+2){padding-left:1rem;font-size:.92rem}
+td[data-name]::before{content:attr(data-name) ": ";color:var(--soft)}}
 @media print{details>*{display:block}a{color:inherit}}
 """
 
@@ -108,7 +109,7 @@ def _section(name: str, section: Section) -> str:
     heads = [f"<th>{subject}</th>"]
     heads += [f"<th class=value>{escape(value)}</th>"] if value else []
     heads += [f"<th>{escape(others)}</th>"] if others else []
-    rows = "".join(_row(finding, bool(value), bool(others)) for finding in section.listed)
+    rows = "".join(_row(finding, value, others) for finding in section.listed)
     left = section.total - len(section.listed)
     more = (
         f"<p class=soft>The first {len(section.listed):,}; {left:,} more are not listed.</p>" if left else ""
@@ -121,19 +122,16 @@ def _section(name: str, section: Section) -> str:
     )
 
 
-def _row(finding: Finding, has_value: bool, has_others: bool) -> str:
-    cells = [_linked(finding.subject)]
-    if has_value:
-        cells.append(_linked(finding.value))
-    if has_others:
+def _row(finding: Finding, value: str, others: str) -> str:
+    cells = [f"<td>{_linked(finding.subject)}</td>"]
+    if value:
+        cells.append(f'<td data-name="{escape(value)}">{_linked(finding.value)}</td>')
+    if others:
         left = finding.count - len(finding.others)
         more = f"<span class=more>and {left:,} more</span>" if left > 0 else ""
-        cells.append("".join(map(_linked, finding.others)) + more)
-    return f"<tr>{''.join(_cells(cells))}</tr>"
-
-
-def _cells(cells: Iterable[str]) -> Iterable[str]:
-    return (f"<td>{cell}</td>" for cell in cells)
+        named = "".join(map(_linked, finding.others))
+        cells.append(f'<td data-name="{escape(others)}">{named}{more}</td>')
+    return f"<tr>{''.join(cells)}</tr>"
 
 
 def _linked(text: str) -> str:

@@ -11,6 +11,10 @@ from crawler.audit.findings import SECTIONS, Audit, Finding, rows
 
 _TEXT_FINDINGS = 10  # of a section in the text
 _TEXT_OTHERS = 3
+# What the other URLs are to the first; "<-" where they link to it.
+_ARROWS = {"redirect_chains": "->", "redirect_loops": "->", "mixed_content": "->"} | dict.fromkeys(
+    ("duplicate_titles", "duplicate_contents"), "="
+)
 
 
 def text(audit: Audit) -> str:
@@ -29,7 +33,11 @@ def text(audit: Audit) -> str:
     for name, section in audit.sections.items():
         title, meaning, *_ = SECTIONS[name]
         lines += ["", f"{title}: {section.total:,}", f"  {meaning}"]
-        lines += [line for finding in section.listed[:_TEXT_FINDINGS] for line in _lines(finding)]
+        lines += [
+            line
+            for finding in section.listed[:_TEXT_FINDINGS]
+            for line in _lines(finding, _ARROWS.get(name, "<-"))
+        ]
         if section.total > _TEXT_FINDINGS:
             lines.append(
                 f"  ... {section.total - _TEXT_FINDINGS:,} more; all with --format html, csv or json"
@@ -51,9 +59,9 @@ def headline(audit: Audit) -> str:
     return f"{audit.urls:,} URLs of {of}, {audit.pages:,} HTML pages{when}"
 
 
-def _lines(finding: Finding) -> list[str]:
+def _lines(finding: Finding, arrow: str) -> list[str]:
     lines = [f"  {finding.subject}" + (f"   [{finding.value}]" if finding.value else "")]
-    lines += [f"      <- {other}" for other in finding.others[:_TEXT_OTHERS]]
+    lines += [f"      {arrow} {other}" for other in finding.others[:_TEXT_OTHERS]]
     if finding.count > _TEXT_OTHERS:
         lines.append(f"      ... {finding.count:,} in all")
     return lines

@@ -26,7 +26,7 @@ class LinkFlag(IntFlag):
     SEED = 1  # given by the user, or a redirect of such a URL: it widens the scope
     SITEMAP = 2  # the answer is to be read as a sitemap
     FEED = 4  # the answer is to be read as RSS or Atom
-    REQUISITE = 8  # needed to show a page (image, style, script); its own links are not taken
+    REQUISITE = 8  # needed to show a page (image, style, script, frame); its own links are not taken, its requisites are
     REDIRECT = 16  # the target of a redirect; `redirects` counts the chain so far
     REFRESH = 32  # a known page fetched again
     SCOPE = 64  # no link, but word to another process that the scope has grown by this URL
@@ -37,8 +37,8 @@ class Link(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
     `fingerprint` is the 64-bit fingerprint of its duplicate key, `via` that of
     the page it was found on (0 for a seed), `depth` the link hops from a seed
-    (redirects cost none), `redirects` the hops of the redirect chain that ends
-    here.
+    (redirects and requisites cost none), `redirects` the hops of the chain that ends here: of
+    redirects, or of requisites that need requisites.
     """
 
     fingerprint: Unsigned64

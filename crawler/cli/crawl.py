@@ -35,7 +35,23 @@ def main(_command: str, argv: list[str]) -> int:
     report = run(config, args, seeds(args))
     if not args.quiet:
         print(summary(report, args.dir))
+    if args.mirror:
+        _write_mirror(args)
     return 0
+
+
+def _write_mirror(args: argparse.Namespace) -> None:
+    """Write what is stored so far as files, in place of those of an earlier run."""
+    from crawler.export import crew, writing
+
+    problems: list[str] = []
+    entry = writing.renew_mirror(
+        args.dir, args.dir / "mirror", processes=crew.processes(), report=problems.append
+    )
+    for problem in problems:
+        print(f"crawler: {problem}", file=sys.stderr)
+    if not args.quiet:
+        print(f"offline copy: {entry}")
 
 
 def _parse(argv: list[str]) -> argparse.Namespace:
@@ -47,11 +63,19 @@ def _parse(argv: list[str]) -> argparse.Namespace:
     parser.add_argument("urls", nargs="*", metavar="URL", help="seeds")
     parser.add_argument("--seeds", metavar="FILE", help="one URL a line, # comments, - = standard input")
     options.add_config_flags(parser)
+    parser.add_argument(
+        "--mirror",
+        action="store_true",
+        help="with requisites; at the end files for reading offline, in DIR/mirror",
+    )
     parser.add_argument("--report", type=Path, metavar="FILE", help="JSON summary (always in DIR too)")
     parser.add_argument(
         "--progress", choices=("auto", "plain", "none"), default="auto", help="progress display"
     )
-    return parser.parse_args(argv)
+    args = parser.parse_args(argv)
+    if args.mirror:
+        setattr(args, "crawl.requisites", True)
+    return args
 
 
 def seeds(args: argparse.Namespace) -> Iterator[str]:

@@ -1,81 +1,119 @@
 """`crawler export`: the page cache in the formats of other tools."""
 
 import argparse
-import shutil
 import sys
-import tempfile
+import time
 from pathlib import Path
-from typing import Any
 
 from crawler.cli import options
-from crawler.crawl.directory import CrawlDirectory
-from crawler.errors import UsageError
+from crawler.export.crew import PROCESSES_MAX, processes
+from crawler.export.writing import FORMATS, Export, Request
+from crawler.pages.formats.rows import FIELDS
 
-FORMATS = ("warc", "cdxj", "jsonl", "links", "text", "mirror", "wacz", "parquet")
-_TO_FILE = ("mirror", "wacz", "parquet")
+_EXAMPLES = """\
+crawler export --dir example --format cdxj > example.cdxj
+  crawler export --dir example --format mirror -o example-offline
+  crawler export --dir example --format parquet -o rows.parquet --where 'status == 200 and language == "en"'
+  crawler export --dir example --format parquet -o rows/ --part-size 256M --main-content
+  crawler export --dir example --format jsonl --fields url,status,via --where 'status >= 400'"""
 
 
 def main(_command: str, argv: list[str]) -> int:
     """Export; 0 also if some captures could not be read, which are named on standard error."""
-    parser = options.parser(
-        "export",
-        "Write the page cache as WARC, CDXJ, JSON lines, links, text, WACZ, Parquet, or files (mirror).",
-        "crawler export --dir example --format cdxj > example.cdxj",
-    )
-    parser.add_argument("--format", required=True, choices=FORMATS, help="what to write")
-    parser.add_argument(
-        "-o", "--output", type=Path, metavar="PATH", help="file, or folder of a mirror (standard output)"
-    )
-    parser.add_argument(
-        "--with-noarchive", action="store_true", help="also pages that ask not to be archived"
-    )
-    args = parser.parse_args(argv)
-    if args.output is None and args.format in _TO_FILE:
-        raise UsageError(f"export --format {args.format} needs -o PATH")
-    for problem in _export(args):
+    args = _parse(argv)
+    problems: list[str] = []
+    progress = Progress(shown=not args.quiet and sys.stderr.isatty())
+    export = Export(_request(args), report=problems.append, progress=progress)
+    try:
+        export.run(args.dir)
+    finally:
+        progress.end()
+    for problem in problems:
         print(f"crawler: {problem}", file=sys.stderr)
     return 0
 
 
-def _export(args: argparse.Namespace) -> list[str]:
-    if args.output is not None:
-        return _write(args, args.output.absolute())
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "export"
-        problems = _write(args, path)
-        with path.open("rb") as file:
-            shutil.copyfileobj(file, sys.stdout.buffer)
-            sys.stdout.buffer.flush()
-    return problems
+def _parse(argv: list[str]) -> argparse.Namespace:
+    parser = options.parser(
+        "export",
+        "Write what was crawled in the formats of other tools. The crawl may run meanwhile; it is not held up.",
+        _EXAMPLES,
+    )
+    formats = "; ".join(f"{name}: {what}" for name, what in FORMATS.items())
+    parser.add_argument(
+        "--format", required=True, choices=tuple(FORMATS), metavar="FORMAT", help=formats.replace("%", "%%")
+    )
+    parser.add_argument(
+        "-o",
+        "--output",
+        type=Path,
+        metavar="PATH",
+        help="file, or folder of a mirror or of parts (standard output)",
+    )
+    parser.add_argument(
+        "--where",
+        default="",
+        metavar="EXPR",
+        help="rows to export, such as 'host == \"x.org\" and status == 200'",
+    )
+    parser.add_argument(
+        "--fields",
+        default="",
+        metavar="A,B",
+        help=f"fields of a row, in order; there are {', '.join(FIELDS)}",
+    )
+    parser.add_argument(
+        "--main-content",
+        action="store_true",
+        help="text without menus, headers and footers (needs resiliparse)",
+    )
+    parser.add_argument(
+        "--part-size", type=_bytes, default=0, metavar="BYTES", help="files of about this size in folder PATH"
+    )
+    parser.add_argument(
+        "--with-noarchive", action="store_true", help="also pages that ask not to be archived"
+    )
+    parser.add_argument(
+        "--processes", type=int, default=processes(), metavar="N", help=f"share the work ({processes()})"
+    )
+    return parser.parse_args(argv)
 
 
-def _write(args: argparse.Namespace, path: Path) -> list[str]:
-    """Have the running process write, or open the directory and write here."""
-    from crawler.admin.control import NOBODY, ask
+def _bytes(text: str) -> int:
+    from crawler.config import ByteCount
 
-    directory = CrawlDirectory(args.dir)
-    directory.require()
-    request: dict[str, Any] = {
-        "format": args.format,
-        "path": str(path),
-        "with_noarchive": args.with_noarchive,
-    }
-    names = directory.process_names()
-    answers = [ask(directory.process(name), "export", **request) for name in names]
-    if any(answer is not NOBODY for answer in answers):
-        return [problem for answer in answers if answer is not NOBODY for problem in answer["problems"]]
-    return _write_at_rest(directory, names, args, path)
+    return ByteCount.parse(text)
 
 
-def _write_at_rest(
-    directory: CrawlDirectory, names: list[str], args: argparse.Namespace, path: Path
-) -> list[str]:
-    import contextlib
+def _request(args: argparse.Namespace) -> Request:
+    output = args.output.absolute() if args.output is not None else None
+    return Request(
+        args.format,
+        output,
+        with_noarchive=args.with_noarchive,
+        where=args.where,
+        fields=args.fields,
+        main_content=args.main_content,
+        part_bytes=args.part_size,
+        processes=max(1, min(args.processes, PROCESSES_MAX)),
+    )
 
-    from crawler.cli.access import at_rest
-    from crawler.upkeep import export as exporting
 
-    with contextlib.ExitStack() as stack:
-        stages = [stack.enter_context(at_rest(directory, name)) for name in names]
-        archives = [each.pages for each in stages]
-        return exporting.write(archives, stages[0].config, args.format, path, args.with_noarchive)
+class Progress:
+    """One line on a terminal, renewed twice a second."""
+
+    def __init__(self, *, shown: bool) -> None:
+        self._shown = shown
+        self._began = self._last = time.monotonic()
+        self._wrote = False
+
+    def __call__(self, count: int) -> None:
+        now = time.monotonic()
+        if self._shown and now - self._last >= 0.5:
+            self._last, self._wrote = now, True
+            rate = count / (now - self._began)
+            print(f"\r{count:,} done, {rate:,.0f}/s ", end="", file=sys.stderr, flush=True)
+
+    def end(self) -> None:
+        if self._wrote:
+            print("\r\x1b[K", end="", file=sys.stderr, flush=True)

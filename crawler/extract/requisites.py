@@ -1,7 +1,8 @@
 """What a page needs to be shown, and the rarer attributes that hold URLs.
 
 Requisites are images (with every candidate of a srcset), scripts, style
-sheets, icons, media, embedded objects, and what CSS in the page itself names.
+sheets, icons, media, embedded objects, frames, and what CSS in the page itself
+names. (What a style sheet names in turn is read in `css.py`.)
 `other_links` is for the setting `all_attributes`: everything that holds a URL,
 but for forms that are not sent by GET, whose URLs must not be asked for.
 """
@@ -11,20 +12,20 @@ from collections.abc import Iterable, Iterator
 
 from selectolax.lexbor import LexborHTMLParser
 
-_REQUISITE_RELATIONS = frozenset(
+from crawler.extract.css import css_urls
+
+REQUISITE_RELATIONS = frozenset(
     {"stylesheet", "icon", "apple-touch-icon", "mask-icon", "preload", "modulepreload", "manifest"}
 )
-_SRC_TAGS = frozenset({"img", "script", "source", "video", "audio", "track", "embed", "input", "image"})
+_SRC_TAGS = frozenset(
+    {"img", "script", "source", "video", "audio", "track", "embed", "input", "image"} | {"iframe", "frame"}
+)
 _HREF_TAGS = frozenset({"image", "use", "feimage"})  # of SVG
 _REQUISITE_SELECTOR = (
     "[src],[href],image,use,feimage,[srcset],[imagesrcset],[poster],object[data],[background],[style],style"
 )
 _OTHER_SELECTOR = "[cite],[longdesc],[action],[formaction]"
 
-_CSS_URL = re.compile(
-    r"""(?:\burl\(\s*+|@import\s*+)(?:"([^"\n]*+)"|'([^'\n]*+)')|\burl\(\s*+([^\s"'()]++)\s*+\)""",
-    re.IGNORECASE,
-)
 _CANDIDATE = re.compile(r"[, \t\n\f\r]*+([^ \t\n\f\r]++)")
 _DESCRIPTORS = re.compile(r"(?:[^,(]|\([^)]*+\)?)*+,?")
 
@@ -84,21 +85,24 @@ def _all_requisites(tree: LexborHTMLParser) -> Iterator[str | None]:
 
 def _link_requisite(attributes: dict[str, str | None]) -> str | None:
     relations = (attributes.get("rel") or "").lower().split()
-    return None if _REQUISITE_RELATIONS.isdisjoint(relations) else attributes.get("href")
+    return None if REQUISITE_RELATIONS.isdisjoint(relations) else attributes.get("href")
 
 
 def srcset(value: str | None) -> Iterator[str]:
     """The URLs of a srcset attribute (WHATWG HTML, 4.8.4.3.10)."""
+    for start, end in srcset_spans(value or ""):
+        yield value[start:end] if value else ""
+
+
+def srcset_spans(value: str) -> Iterator[tuple[int, int]]:
+    """Where the URLs of a srcset attribute begin and end."""
     at = 0
-    while value and (match := _CANDIDATE.match(value, at)):
-        at = match.end()
-        if not match[1].endswith(","):
+    while match := _CANDIDATE.match(value, at):
+        start, at = match.span(1)
+        end = at
+        while value[end - 1] == ",":  # a candidate begins with something else
+            end -= 1
+        yield start, end
+        if end == at:
             descriptors = _DESCRIPTORS.match(value, at)
             at = descriptors.end() if descriptors else at
-        yield match[1].rstrip(",")
-
-
-def css_urls(text: str | None) -> Iterator[str]:
-    """What `url(...)` and `@import` name in a piece of CSS."""
-    for match in _CSS_URL.finditer(text or ""):
-        yield match[1] or match[2] or match[3] or ""

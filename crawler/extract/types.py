@@ -27,6 +27,11 @@ def is_xhtml(content_type: str) -> bool:
     return content_type != "text/html" and essence(content_type) == "application/xhtml+xml"
 
 
+def is_css(content_type: str) -> bool:
+    """Whether a body of this type is a style sheet."""
+    return essence(content_type) == "text/css"
+
+
 def is_usable(content_type: str) -> bool:
     """Whether the type says anything; if not, `sniff_html` decides."""
     kind = essence(content_type)

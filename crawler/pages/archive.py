@@ -105,17 +105,12 @@ class Archive:
         Raises:
             DamageError: the bytes are not there, or are not a record.
         """
-        message = self._message(capture)
-        payload = message.payload
+        original = None
         if capture.refers_to:
             original = self.capture_at(capture.refers_to)
             if original is None:
                 raise DamageError(f"{capture.url}: the response that it repeats is not in the store")
-            repeated = self._message(original)
-            payload = repeated.payload
-            if capture.status == 304:
-                message = repeated
-        return StoredPage(capture, message.status, message.reason, message.version, message.headers, payload)
+        return read_capture(self.folder, capture, original)
 
     def raw_records(self, capture: Capture) -> bytes:
         """All WARC records of a capture as they lie in the segment (gzip members).
@@ -139,12 +134,31 @@ class Archive:
         _, length = next(segments.members(path))
         return read_range(path, 0, length)
 
-    def _message(self, capture: Capture) -> reading.HttpMessage:
-        place = segments.Place(capture.segment, capture.offset, capture.length)
-        data = segments.read_member(self.folder, place, bytes_max=reading.RECORD_BYTES_MAX)
-        return reading.parse_http(reading.parse_record(data, f"{place.segment} at {place.offset}").block)
-
     def committed_lengths(self) -> Iterator[tuple[str, int]]:
         """(segment, committed length in bytes) of every segment."""
         for key, value in scan_prefix(self.store, keys.SEGMENT):
             yield key[2:].decode(), int.from_bytes(unseal(key, value), "big")
+
+
+def read_capture(folder: Path, capture: Capture, original: Capture | None) -> StoredPage:
+    """Read a capture from the segments in `folder`; `original` is the response that a revisit repeats.
+
+    Needs no store, so that many processes can do it at once.
+
+    Raises:
+        DamageError: the bytes are not there, or are not a record.
+    """
+    message = _message(folder, capture)
+    payload = message.payload
+    if original is not None:
+        repeated = _message(folder, original)
+        payload = repeated.payload
+        if capture.status == 304:
+            message = repeated
+    return StoredPage(capture, message.status, message.reason, message.version, message.headers, payload)
+
+
+def _message(folder: Path, capture: Capture) -> reading.HttpMessage:
+    place = segments.Place(capture.segment, capture.offset, capture.length)
+    data = segments.read_member(folder, place, bytes_max=reading.RECORD_BYTES_MAX)
+    return reading.parse_http(reading.parse_record(data, f"{place.segment} at {place.offset}").block)

@@ -5,7 +5,6 @@ end here. Every answer is plain data.
 """
 
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any
 
 from crawler.admin import status
@@ -43,7 +42,6 @@ class Commands:
             "block": self.block,
             "unblock": self.unblock,
             "retire": self.retire,
-            "export": self.export,
         }
 
     def run(self, request: Mapping[str, Any]) -> Any:
@@ -117,15 +115,6 @@ class Commands:
             "fetched_at": iso_time(page.capture.fetched_at),
             "content": b"" if headers else page.content,
         }
-
-    def export(self, format: str, path: str, with_noarchive: bool = False) -> dict[str, Any]:
-        """Write what is committed to the file (or, for a mirror, the folder) `path`."""
-        from crawler.upkeep import export as exporting  # imported here: a crawl seldom exports
-
-        written = exporting.write(
-            [self._stages.pages], self._stages.config, format, Path(path), with_noarchive
-        )
-        return {"problems": written}
 
     def seed(self, urls: list[str]) -> dict[str, Any]:
         """Queue seeds; those that are no http(s) URL are named in the answer."""

@@ -285,12 +285,27 @@ class Harvest:
             self._log_links(self._trace, errand, extracted)
         found = yield from self._portions(change, base, extracted.hrefs, encoding, depth, via)
         if extracted.requisites:
-            wanted = int(LinkFlag.REQUISITE)
-            wanted_links = extracted.requisites
-            found += yield from self._portions(change, base, wanted_links, encoding, depth, via, wanted)
+            found += yield from self._requisites(change, errand, extracted)
         if extracted.refresh:
             found += self._redirect(change, errand, extracted.refresh, base=base)
         return found
+
+    def _requisites(self, change: Change, errand: Errand, extracted: Extracted) -> _CountedSteps:
+        """What a page, or a requisite of it, needs to be shown: no hop further, as it is part of the page.
+
+        Sheets that import sheets, and frames in frames, end where redirects do.
+        """
+        wanted = int(LinkFlag.REQUISITE)
+        hops = errand.redirects + 1 if errand.flags & LinkFlag.REQUISITE else 0
+        if hops > self._config.fetch.redirects_max:
+            change.count("urls.filtered.redirect_chain", len(extracted.requisites))
+            return 0
+        base, encoding = extracted.base, extracted.encoding
+        return (
+            yield from self._portions(
+                change, base, extracted.requisites, encoding, errand.depth, errand.fingerprint, wanted, hops
+            )
+        )
 
     def _links_of_map(self, change: Change, errand: Errand, extracted: Extracted) -> _CountedSteps:
         """The pages of a sitemap, one hop from where the crawl began, and the maps of an index."""
@@ -339,11 +354,12 @@ class Harvest:
         depth: int,
         via: int,
         flags: int = 0,
+        redirects: int = 0,
     ) -> _CountedSteps:
         """`links` portion by portion, with a pause behind each."""
         found = 0
         for portion in portions(hrefs):
-            found += self.links(change, base, portion, encoding, depth, via, flags)
+            found += self.links(change, base, portion, encoding, depth, via, flags, redirects)
             yield
         return found
 

@@ -3,25 +3,27 @@
 HTML, XHTML, or no usable type and HTML by its first bytes   extract.links, heavy pages in a child process
 a sitemap (asked for as one)                                 extract.sitemap
 RSS and Atom, by setting                                     extract.feed
+a style sheet, if requisites are wanted                      extract.css
 """
 
 import asyncio
 from collections.abc import Callable, Iterable
 
 from crawler.config import Config, Overrides
+from crawler.extract.css import read_sheet
 from crawler.extract.feed import is_feed, read_feed
 from crawler.extract.findings import Context
 from crawler.extract.repeats import links_with_repeats
 from crawler.extract.sitemap import read_sitemap
-from crawler.extract.types import is_html, is_usable, is_xhtml, sniff_html
+from crawler.extract.types import is_css, is_html, is_usable, is_xhtml, sniff_html
 from crawler.extract.worker import Worker, work
 from crawler.process.forked import Forked, can_fork, fork_children
 from crawler.records import Errand, Extracted, Fetch, LinkFlag, Outcome
 
 Extractor = Callable[[Errand, Fetch], Iterable[str]]
 
-# XML up to this size is read in the loop, at some 0.1 us a byte.
-XML_INLINE_BYTES_MAX = 128 << 10
+# XML and CSS up to this size are read in the loop, at some 0.1 us a byte.
+INLINE_BYTES_MAX = 128 << 10
 
 _SITEMAP, _REQUISITE = int(LinkFlag.SITEMAP), int(LinkFlag.REQUISITE)  # plain: an IntFlag costs 1 us a test
 _READABLE = (Outcome.FETCHED, Outcome.TRUNCATED)
@@ -49,17 +51,19 @@ class Reader:
         if fetch.outcome not in _READABLE:
             return None
         if errand.flags & _SITEMAP:
-            return await self._xml(self._sitemap, fetch)
+            return await self._read(self._sitemap, fetch)
         kind = fetch.content_type
         if is_html(kind) or (not is_usable(kind) and sniff_html(fetch.content)):
             return await self._page(errand, fetch)
         if self._config.sitemaps.feeds and is_feed(kind, fetch.content):
-            return await self._xml(self._feed, fetch)
+            return await self._read(self._feed, fetch)
+        if self._config.crawl.requisites and is_css(kind):
+            return await self._read(self._sheet, fetch)
         return None
 
-    async def _xml(self, read: Callable[[Fetch], Extracted], fetch: Fetch) -> Extracted:
+    async def _read(self, read: Callable[[Fetch], Extracted], fetch: Fetch) -> Extracted:
         """Read small documents at once, large ones in a thread."""
-        if len(fetch.content) <= XML_INLINE_BYTES_MAX:
+        if len(fetch.content) <= INLINE_BYTES_MAX:
             return read(fetch)
         return await asyncio.to_thread(read, fetch)
 
@@ -76,13 +80,17 @@ class Reader:
             fetch.url, hrefs=hrefs + [raw_url for raw_url in (found.page, found.next) if raw_url]
         )
 
+    def _sheet(self, fetch: Fetch) -> Extracted:
+        found = read_sheet(fetch.content, fetch.charset, self._config.extract.links_max)
+        return Extracted(fetch.url, requisites=found)
+
     async def _page(self, errand: Errand, fetch: Fetch) -> Extracted:
         context = self._context(errand, fetch)
         extracted = await self._worker.extract(fetch.content, context)
         if self._config.crawl.trace and not extracted.parse_limit:
             extracted.repeats = links_with_repeats(fetch.content, context, self._config.extract)
         if errand.flags & _REQUISITE:
-            extracted.hrefs, extracted.requisites = [], []
+            extracted.hrefs, extracted.refresh = [], ""
         elif self._extractor is not None:
             extracted.hrefs = list(dict.fromkeys(self._extractor(errand, fetch)))
         return extracted

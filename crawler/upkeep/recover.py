@@ -11,10 +11,10 @@ by fetching those pages again.
 """
 
 from crawler.errors import DamageError, UsageError
+from crawler.export.page_work import links_of
 from crawler.process.stages import Stages
 from crawler.records import Capture, Link, LinkFlag, PageRecord
 from crawler.storage.commit import Change
-from crawler.upkeep.export import links_of
 
 _LINKS_AT_ONCE = 10_000
 

@@ -154,6 +154,42 @@ def test_requisites(tmp_path: Path) -> None:
         assert set(web.paths()) == {"/", "/s.css", "/i.png"}
 
 
+def test_requisites_of_requisites(tmp_path: Path) -> None:
+    """Style sheets and frames are read for what they need, links in a frame are not; endless chains end."""
+
+    def sheet(asked: Asked) -> tuple[int, dict[str, str], str]:
+        number = int(asked.path.removeprefix("/endless"))
+        return 200, {"Content-Type": "text/css"}, f'@import "/endless{number + 1}";'
+
+    css = {"Content-Type": "text/css"}
+    with Web({f"/endless{n}": sheet for n in range(30)}) as web:
+        frame = web.url("/frame", "other.localhost")
+        web.routes |= {
+            "a.localhost/": f'<link rel=stylesheet href=/a.css><iframe src="{frame}"></iframe>'
+            "<style>@import '/endless0'; p{background:url(/inline.png)}</style><p style='background:url(/p.png)'>",
+            "/a.css": (200, css, "@import url(/b.css?v=1); /* url(/no.png) */ p{background:url('/a.png')}"),
+            "/b.css?v=1": (200, css, "@font-face{src:url(f.woff?#iefix),url(f.woff) format('woff')}"),
+            "/frame": "<a href=/no><img src=in-frame.png>",
+        }
+        crawl(tmp_path, web.url("/", "a.localhost"), "--requisites", "--depth", "0")
+        asked = web.paths()
+    needed = [
+        "/a.css",
+        "/b.css?v=1",
+        "/a.png",
+        "/f.woff?",
+        "/f.woff",
+        "/inline.png",
+        "/p.png",
+        "/in-frame.png",
+    ]
+    assert set(needed) <= set(asked)
+    assert not {"/no", "/no.png"} & set(asked)
+    assert (
+        len([path for path in asked if path.startswith("/endless")]) == 11
+    )  # the first, and fetch.redirects_max hops
+
+
 def test_through_a_proxy_nothing_is_looked_up(tmp_path: Path) -> None:
     """Names that no resolver knows are fetched, since the proxy looks them up."""
     with Web({"/": page("/next")}) as web:

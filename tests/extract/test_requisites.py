@@ -5,7 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from selectolax.lexbor import LexborHTMLParser
 
-from crawler.extract.requisites import css_urls, requisites, srcset
+from crawler.extract.css import css_urls
+from crawler.extract.requisites import requisites, srcset
 
 
 @pytest.mark.parametrize(
@@ -47,11 +48,11 @@ def test_every_kind() -> None:
       <img src=img srcset="i1 1x, i2 2x"><img src=img><picture><source srcset=src></picture>
       <script src=js></script>
       <video src=vid poster=post><track src=trk></video><object data=obj></object><embed src=emb>
-      <input type=image src=inp><p style="background:url(sty)"><a href=no><iframe src=no></iframe>
+      <input type=image src=inp><p style="background:url(sty)"><a href=no><iframe src=frm></iframe>
       <svg><image href=svg1 /><use xlink:href="spr#x"/><use href="#local"/></svg>"""
     assert set(requisites(LexborHTMLParser(page), 100)) == set(
         ["css", "ico", "imp", "bg", "back", "img", "i1", "i2", "src", "js", "vid", "post", "trk"]
-        + ["obj", "emb", "inp", "sty", "svg1", "spr"]
+        + ["obj", "emb", "inp", "sty", "svg1", "spr", "frm"]
     )
     assert len(requisites(LexborHTMLParser(page), 3)) == 3
 

@@ -1,8 +1,8 @@
 """WACZ 1.1.1: a crawl as one zip file that replay tools open over HTTP ranges.
 
     archive/data.warc.gz    the captures, stored uncompressed in the zip so that ranges reach them
-    indexes/index.cdxj      sorted, offsets into that file
-    pages/pages.jsonl       a line a page, Browsertrix's names
+    indexes/index.cdx       CDXJ, sorted, offsets into that file; the name that pywb looks for
+    pages/pages.jsonl       a line a page, Browsertrix's names: title, and which are seeds
     datapackage.json        sizes and SHA-256 of the above
     datapackage-digest.json SHA-256 of datapackage.json
 
@@ -13,26 +13,32 @@ Source: specs.webrecorder.net/wacz/1.1.1.
 import hashlib
 import tempfile
 import zipfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from crawler.clock import iso_time
 from crawler.errors import StoreError
-from crawler.pages import cdxj
 from crawler.pages.archive import Archive
-from crawler.pages.export import Report, Select, ignore, iso_time, page_row, warc_chunks
-from crawler.records import PageState
+from crawler.pages.formats import cdxj
+from crawler.pages.formats.selection import Report, Select, ignore
+from crawler.pages.formats.warc_stream import warc_chunks
+from crawler.records import LinkFlag, PageState
 
 _ARCHIVE = "data.warc.gz"
 _PAGES_HEADER = {"format": "json-pages-1.0", "id": "pages", "title": "All Pages"}
+# What a reader may start from: documents, not what they are made of.
+_PAGE_TYPES = frozenset({"text/html", "application/xhtml+xml", "text/plain", "application/pdf"})
+NO_PAGE = LinkFlag.REQUISITE | LinkFlag.SITEMAP | LinkFlag.FEED
 
 
 def write_wacz(
     archives: Sequence[Archive],
     path: Path,
     select: Select,
+    rows: Iterable[Mapping[str, Any]],
     *,
     now: float,
     software: str = "crawler",
@@ -40,6 +46,8 @@ def write_wacz(
     report: Report = ignore,
 ) -> int:
     """Write the file at `path`; return the number of captures in it.
+
+    `rows` are those of the pages to list (`is_page`), with their titles.
 
     Raises:
         StoreError: the disk failed.
@@ -51,8 +59,8 @@ def write_wacz(
             writer.add(f"archive/{_ARCHIVE}", chunks, compressed=False)
             index.seek(0)
             lines = cdxj.sorted_lines(index, folder=path.parent)
-            count = writer.add("indexes/index.cdxj", lines)
-            writer.add("pages/pages.jsonl", _page_lines(archives, select))
+            count = writer.add("indexes/index.cdx", lines)
+            writer.add("pages/pages.jsonl", _page_lines(rows))
             writer.finish(software, title)
     except OSError as error:
         raise StoreError(f"{path}: {error.strerror or error}") from error
@@ -70,16 +78,26 @@ def _copied(archives: Sequence[Archive], select: Select, index: Any, **options: 
         offset += len(chunk.data)
 
 
-def _page_lines(archives: Sequence[Archive], select: Select) -> Iterator[bytes]:
-    """The pages a reader may start from: those whose newest copy is in the archive."""
+def is_page(row: Mapping[str, Any], flags: int) -> bool:
+    """Whether a row is one of the pages that a reader may start from."""
+    return row["state"] == PageState.STORED and row["content_type"] in _PAGE_TYPES and not flags & NO_PAGE
+
+
+def _page_lines(rows: Iterable[Mapping[str, Any]]) -> Iterator[bytes]:
     yield msgspec.json.encode(_PAGES_HEADER) + b"\n"
-    for archive in archives:
-        for fingerprint, capture in archive.newest_captures():
-            record = archive.record(fingerprint) if select(capture) else None
-            if record is not None and record.state is PageState.STORED:
-                row = page_row(fingerprint, record)
-                wanted = {name: row[name] for name in ("id", "url", "ts", "status", "mime", "depth")}
-                yield msgspec.json.encode(wanted) + b"\n"
+    for row in rows:
+        line = {
+            "id": row["id"],
+            "url": row["url"],
+            "ts": row["fetched_at"],
+            "title": row["title"] or row["url"],
+            "status": row["status"],
+            "mime": row["content_type"],
+            "depth": row["depth"],
+        }
+        if row["seed"]:
+            line["seed"] = True
+        yield msgspec.json.encode(line) + b"\n"
 
 
 class _Package:

@@ -7,7 +7,7 @@ A *SURT* is a URL turned round so that sorting by bytes puts a domain's pages
 together: host labels reversed, no scheme, user, default port or leading `www`,
 all in lower case, query sorted, session ids left out. It is lossy on purpose:
 a reader looks up the key and then compares `url`. The rules are those of the
-Internet Archive's `surt`, found by comparing its answers (`tests/pages`), on
+Internet Archive's `surt`, found by comparing its answers (`tests/pages/formats`), on
 the canonical http URLs that a crawl stores.
 
 Fields and their form (strings, digest without `sha1:`) follow the sample

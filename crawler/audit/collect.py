@@ -1,0 +1,132 @@
+"""The crawl's records and stored pages, read into an audit."""
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from crawler.audit.findings import LISTED_MAX, Audit, Auditor, Page
+from crawler.config import Config
+from crawler.errors import DamageError
+from crawler.export.archives import Crawled, opened
+from crawler.export.crew import Crew, batches
+from crawler.export.page_work import Done, findings_of, read_known
+from crawler.export.writing import PIECE_PAGES
+from crawler.extract.sitemap import read_sitemap
+from crawler.extract.types import is_html
+from crawler.pages.formats.mirror import redirect_target
+from crawler.pages.formats.rows import Known, known_rows
+from crawler.pages.formats.selection import Report, ignore, selection
+from crawler.records import LinkFlag, PageState
+from crawler.urls.canonical import canonical, resolve
+
+_SITEMAP = int(LinkFlag.SITEMAP)
+_PART = int(LinkFlag.REQUISITE)
+
+
+def audit(
+    path: Path,
+    *,
+    processes: int = 1,
+    listed_max: int = LISTED_MAX,
+    report: Report = ignore,
+    progress: Callable[[int], None] = lambda n: None,
+) -> Audit:
+    """The audit of the crawl in the directory `path`, running or not."""
+    with opened(path) as crawled:
+        auditor = Auditor(listed_max)
+        for known in _all_known(crawled):
+            _take_record(crawled, auditor, known, report)
+        work = PageReader(
+            crawled.config,
+            [archive.folder for archive in crawled.archives],
+            crawled.fingerprint,
+            auditor.wanted(),
+        )
+        count = 0
+        with Crew(work, processes) as crew:
+            for done in crew.results(batches(_html_pages(crawled), PIECE_PAGES)):
+                for problem in done.problems:
+                    report(problem)
+                for page in done.values:
+                    auditor.page(page)
+                count += len(done.values)
+                progress(count)
+        return auditor.audit()
+
+
+def _all_known(crawled: Crawled) -> Iterator[Known]:
+    return known_rows(crawled.archives, selection(with_noarchive=True))
+
+
+def _html_pages(crawled: Crawled) -> Iterator[Known]:
+    for known in known_rows(crawled.archives, selection(with_noarchive=True), want_via=False):
+        if known.capture is not None and is_html(known.capture.content_type) and not known.flags & _PART:
+            yield known
+
+
+def _take_record(crawled: Crawled, auditor: Auditor, known: Known, report: Report) -> None:
+    row, target = known.row, None
+    if url := redirect_target(row["url"], row["location"] or ""):
+        target = crawled.fingerprint(url), url
+    auditor.record(row, int(row["id"], 16), target, known.flags)
+    if known.flags & _SITEMAP and row["state"] == PageState.STORED:
+        try:
+            auditor.sitemap(_listed(crawled, known))
+        except DamageError as error:
+            report(str(error))
+
+
+def _listed(crawled: Crawled, known: Known) -> list[tuple[int, str]]:
+    """What a stored sitemap lists."""
+    page = read_known([archive.folder for archive in crawled.archives], known)
+    if page is None:
+        return []
+    found = read_sitemap(page.content, crawled.config.sitemaps)
+    urls = filter(None, (canonical(entry.loc) for entry in found.entries))
+    return [(crawled.fingerprint(url), url) for url in urls]
+
+
+class PageReader:
+    """What the audit wants to know of stored pages; `wanted` are the link targets that matter (sorted)."""
+
+    def __init__(
+        self, config: Config, folders: Sequence[Path], fingerprint: Callable[[str], int], wanted: np.ndarray
+    ) -> None:
+        self._config = config
+        self._folders = folders
+        self._fingerprint = fingerprint
+        self._wanted = wanted
+
+    def __call__(self, piece: list[Known], careful: bool) -> Done:
+        """A Page for each that can be read."""
+        done = Done([], [])
+        for known in piece:
+            try:
+                if (page := self._page(known, careful)) is not None:
+                    done.values.append(page)
+            except DamageError as error:
+                done.problems.append(str(error))
+        return done
+
+    def _page(self, known: Known, careful: bool) -> Page | None:
+        stored = read_known(self._folders, known)
+        if stored is None:
+            return None
+        found = findings_of(stored, self._config, careful=careful, obey_robots=False, want_requisites=True)
+        if found is None:
+            return None
+        url = known.row["url"]
+        resolved = (
+            resolve(found.base, href, encoding=found.encoding) for href in [*found.hrefs, *found.requisites]
+        )
+        links = np.array([self._fingerprint(link) for link in resolved if link is not None], np.uint64)
+        insecure = _insecure(found.base, found.requisites) if url.startswith("https:") else []
+        matters = np.unique(links[np.isin(links, self._wanted)]) if len(self._wanted) else links[:0]
+        return Page(int(known.row["id"], 16), url, found.title, matters.tobytes(), insecure)
+
+
+def _insecure(base: str, requisites: list[str]) -> list[str]:
+    """The parts of an https page that are loaded over http."""
+    urls = (resolve(base, raw_url) for raw_url in requisites)
+    return [url for url in urls if url is not None and url.startswith("http:")]

@@ -1,0 +1,359 @@
+"""What is found out about a site: noted record by record and page by page, then judged.
+
+`Auditor.record` takes what the store knows of a URL, `sitemap` what a sitemap
+lists, `page` what a stored page holds; `audit` is the result. A *section* is
+one kind of finding: how many there are, and the first of them.
+"""
+
+import heapq
+from array import array
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from crawler.records import LinkFlag, Outcome, PageState
+
+LISTED_MAX = 1000  # findings of a section that are listed, by default
+SOURCES_MAX = 20  # pages named for one finding
+TITLES_MAX = 1_000_000  # distinct titles remembered
+SLOW_SECONDS = 1.0  # an answer that took longer is slow
+DEEP_HOPS = 4  # a page further from the start is deep
+_HOPS_MAX = 50  # of a redirect chain
+
+_NO_PAGE = int(LinkFlag.REQUISITE | LinkFlag.SITEMAP | LinkFlag.FEED)
+_SITEMAP = int(LinkFlag.SITEMAP)
+_NOT_ASKED = frozenset({Outcome.ROBOTS_DENIED, Outcome.ADDRESS_DENIED})
+# What is behind a URL that a link should not lead to, in words.
+_OUTCOMES = {
+    Outcome.GONE: "not found",
+    Outcome.CLIENT_ERROR: "refused",
+    Outcome.TEMPORARY: "server error",
+    Outcome.HOST_BUSY: "server busy",
+    Outcome.BAD_REDIRECT: "redirects badly",
+    Outcome.DNS_ERROR: "name not resolved",
+    Outcome.DNS_NOT_FOUND: "no such host",
+    Outcome.CONNECT_ERROR: "no connection",
+    Outcome.TLS_ERROR: "certificate or TLS error",
+    Outcome.HEADER_TIMEOUT: "no answer in time",
+    Outcome.RESET: "connection closed",
+    Outcome.TRUNCATED: "answer cut short",
+}
+
+# Section -> (title, what it means, name of `value`, name of `others`), in the order of the report.
+SECTIONS = {
+    "dead_links": ("Dead links", "URLs that give no page, and the pages that link to them.", "answer", "linked from"),
+    "redirect_loops": ("Redirect loops", "Redirects that lead back to themselves.", "", "way"),
+    "redirect_chains": ("Redirect chains", "Redirects that need more than one hop.", "hops", "way"),
+    "redirected_links": ("Links to redirects", "Redirects that pages link to.", "target", "linked from"),
+    "mixed_content": ("Mixed content", "https pages that load parts over http: browsers block them.", "parts", "loads"),
+    "slow_pages": ("Slow pages", f"Answers that took longer than {SLOW_SECONDS:g} s.", "seconds", ""),
+    "duplicate_titles": ("Duplicate titles", "Titles that several pages share.", "pages", "pages"),
+    "duplicate_contents": ("Duplicate contents", "The same bytes under several URLs.", "pages", "pages"),
+    "missing_titles": ("Missing titles", "HTML pages without a title.", "", ""),
+    "robots_blocked": ("Blocked by robots.txt", "URLs that the robots.txt of their host forbids.", "", "found on"),
+    "sitemap_errors": ("Errors in sitemaps", "URLs that a sitemap lists and that are no indexable pages.", "why", ""),
+    "orphans": ("Orphans", "Pages that stand in a sitemap only: no crawled page links to them.", "", ""),
+    "not_in_sitemap": ("Not in a sitemap", "Pages that were found by links and that no sitemap lists.", "", "found on"),
+    "deep_pages": ("Deep pages", f"Pages at least {DEEP_HOPS} hops from the start.", "hops", "found on"),
+}  # fmt: skip
+ERRORS = frozenset({"dead_links", "redirect_loops", "mixed_content", "sitemap_errors"})
+
+
+class Finding(msgspec.Struct, frozen=True):
+    """One line of a section: a URL (or a title), a value, and other URLs that have to do with it.
+
+    `count` is how many others there are, of which the first are named.
+    """
+
+    subject: str
+    value: str = ""
+    others: tuple[str, ...] = ()
+    count: int = 0
+
+
+class Section(msgspec.Struct):
+    """All findings of one kind; the first of them are listed."""
+
+    total: int = 0
+    listed: list[Finding] = []
+
+
+class Audit(msgspec.Struct):
+    """The report: numbers, and the sections that have findings."""
+
+    started: str
+    ended: str
+    hosts: dict[str, int]
+    urls: int
+    pages: int
+    statuses: dict[str, int]
+    types: dict[str, int]
+    depths: dict[int, int]
+    seconds: dict[str, float]
+    sitemap: dict[str, int]
+    sections: dict[str, Section]
+
+
+class Page(msgspec.Struct):
+    """What a stored page holds: title, fingerprints of what it links to, http URLs that an https page loads."""
+
+    fingerprint: int
+    url: str
+    title: str
+    links: bytes
+    insecure: list[str]
+
+
+class Auditor:
+    """Collects; see the module's text. `listed_max` findings of a section are kept."""
+
+    def __init__(self, listed_max: int = LISTED_MAX) -> None:
+        self._listed_max = listed_max
+        self._first, self._last = "", ""
+        self._hosts: Counter[str] = Counter()
+        self._statuses: Counter[str] = Counter()
+        self._types: Counter[str] = Counter()
+        self._depths: Counter[int] = Counter()
+        self._took = array("f")
+        self._slow: list[tuple[float, str]] = []
+        self._slow_total = 0
+        self._urls = self._pages = 0
+        self._sections = {name: Section(listed=[]) for name in SECTIONS}
+        self._dead: dict[int, tuple[str, str, str]] = {}  # fingerprint -> (url, what is behind it, via)
+        self._redirects: dict[int, tuple[str, int, str]] = {}  # fingerprint -> (url, target, its URL)
+        self._found: dict[int, tuple[str, str, int]] = {}  # indexable pages: fingerprint -> (url, via, depth)
+        self._noindex: set[int] = set()
+        self._mapped: dict[int, str] = {}  # in a sitemap
+        self._linked: set[int] = set()  # what of `_mapped` a page links to
+        self._sources: dict[int, tuple[int, list[str]]] = {}
+        self._contents: dict[str, tuple[int, list[str]]] = {}
+        self._titles: dict[str, tuple[int, list[str]]] = {}
+        self._wanted: np.ndarray | None = None
+
+    # -- first pass
+
+    def record(
+        self, row: Mapping[str, Any], fingerprint: int, target: tuple[int, str] | None, flags: int
+    ) -> None:
+        """A URL that was tried; `target` is where it redirects to (fingerprint, URL)."""
+        self._urls += 1
+        self._note_time(row["fetched_at"])
+        self._hosts[row["host"]] += 1
+        state, outcome = row["state"], Outcome(row["outcome"])
+        self._statuses[str(row["status"] or outcome.value)] += 1
+        if outcome not in _NOT_ASKED:
+            self._note_took(row["took"], row["url"])
+        if state == PageState.REDIRECTED and target is not None:
+            self._redirects[fingerprint] = (row["url"], *target)
+        elif state == PageState.DENIED or outcome is Outcome.ROBOTS_DENIED:
+            self._add("robots_blocked", Finding(row["url"], "", _one(row["via"]), int(bool(row["via"]))))
+        elif state in (PageState.GONE, PageState.FAILED) or (row["status"] or 0) >= 400:
+            self._dead[fingerprint] = (row["url"], _behind(row["status"], outcome), row["via"] or "")
+        elif state == PageState.STORED and not flags & _NO_PAGE:
+            self._stored(row, fingerprint)
+
+    def _stored(self, row: Mapping[str, Any], fingerprint: int) -> None:
+        kind = row["content_type"] or "unknown"
+        self._types[kind] += 1
+        if digest := row["digest"]:
+            _count_in(self._contents, digest, row["url"])
+        if kind not in ("text/html", "application/xhtml+xml"):
+            return
+        self._pages += 1
+        self._depths[row["depth"]] += 1
+        self._found[fingerprint] = (row["url"], row["via"] or "", row["depth"])
+        if row["noindex"]:
+            self._noindex.add(fingerprint)
+
+    def _note_time(self, instant: str | None) -> None:
+        if instant:
+            self._first = min(self._first or instant, instant)
+            self._last = max(self._last, instant)
+
+    def _note_took(self, took: float, url: str) -> None:
+        self._took.append(took)
+        if took > SLOW_SECONDS:
+            self._slow_total += 1
+            keep = heapq.heappush if len(self._slow) < self._listed_max else heapq.heappushpop
+            keep(self._slow, (took, url))
+
+    def sitemap(self, urls: Iterable[tuple[int, str]]) -> None:
+        """(fingerprint, URL) of what a sitemap lists."""
+        self._mapped.update(urls)
+
+    # -- second pass
+
+    def wanted(self) -> np.ndarray:
+        """The fingerprints (sorted) of URLs for which it matters who links to them."""
+        if self._wanted is None:
+            names = {*self._dead, *self._redirects, *self._mapped}
+            self._wanted = np.array(sorted(names), np.uint64)
+        return self._wanted
+
+    def page(self, page: Page) -> None:
+        """A stored HTML page; its `links` are those that are `wanted`, as uint64."""
+        if page.title:
+            if page.title in self._titles or len(self._titles) < TITLES_MAX:
+                _count_in(self._titles, page.title, page.url)
+        else:
+            self._add("missing_titles", Finding(page.url))
+        if page.insecure:
+            insecure = tuple(page.insecure[:SOURCES_MAX])
+            self._add(
+                "mixed_content", Finding(page.url, str(len(page.insecure)), insecure, len(page.insecure))
+            )
+        for link in np.frombuffer(page.links, np.uint64).tolist():
+            if link in self._mapped:
+                self._linked.add(link)
+            if link in self._dead or link in self._redirects:
+                _count_in(self._sources, link, page.url)
+
+    # -- result
+
+    def audit(self) -> Audit:
+        """The report of all that was noted."""
+        self._judge_dead()
+        self._judge_redirects()
+        self._judge_copies()
+        self._judge_sitemaps()
+        slow = Section(
+            self._slow_total, [Finding(url, f"{took:.2f}") for took, url in sorted(self._slow, reverse=True)]
+        )
+        self._sections["slow_pages"] = slow
+        deep = sorted(
+            (found for found in self._found.values() if found[2] >= DEEP_HOPS), key=lambda found: -found[2]
+        )
+        for url, via, depth in deep:
+            self._add("deep_pages", Finding(url, str(depth), _one(via), int(bool(via))))
+        return Audit(
+            self._first,
+            self._last,
+            dict(self._hosts.most_common(100)),
+            self._urls,
+            self._pages,
+            dict(sorted(self._statuses.items())),
+            dict(self._types.most_common(30)),
+            dict(sorted(self._depths.items())),
+            _percentiles(self._took),
+            self._coverage(),
+            {name: section for name, section in self._sections.items() if section.total},
+        )
+
+    def _add(self, name: str, finding: Finding) -> None:
+        section = self._sections[name]
+        section.total += 1
+        if len(section.listed) < self._listed_max:
+            section.listed.append(finding)
+
+    def _judge_dead(self) -> None:
+        """Dead URLs, those with the most links to them first."""
+        ranked = sorted(self._dead.items(), key=lambda item: -self._sources.get(item[0], (0, []))[0])
+        for fingerprint, (url, behind, via) in ranked:
+            count, sources = self._sources.get(fingerprint, (0, []))
+            if not sources and via:  # the page that links to it is not stored
+                count, sources = 1, [via]
+            self._add("dead_links", Finding(url, behind, tuple(sources), count))
+
+    def _judge_redirects(self) -> None:
+        loops: set[int] = set()
+        for fingerprint, (url, target, target_url) in self._redirects.items():
+            way, looped = self._way(fingerprint, target_url)
+            if looped:
+                if fingerprint not in loops:
+                    loops.update(looped)
+                    self._add("redirect_loops", Finding(url, "", tuple(way), len(way)))
+            elif len(way) > 1:
+                self._add("redirect_chains", Finding(url, str(len(way)), tuple(way), len(way)))
+            count, sources = self._sources.get(fingerprint, (0, []))
+            if count and not looped and target != fingerprint:
+                self._add("redirected_links", Finding(url, way[-1], tuple(sources), count))
+
+    def _way(self, fingerprint: int, target_url: str) -> tuple[list[str], list[int]]:
+        """(URLs that a redirect leads through, fingerprints of the loop that it is part of or leads into)."""
+        way = [target_url]
+        met = [fingerprint]
+        at = self._redirects[fingerprint][1]
+        while at in self._redirects and len(way) < _HOPS_MAX:
+            if at in met:
+                return way, met
+            met.append(at)
+            _, at, url = self._redirects[at]
+            way.append(url)
+        return way, []
+
+    def _judge_copies(self) -> None:
+        for name, groups in (("duplicate_titles", self._titles), ("duplicate_contents", self._contents)):
+            ranked = sorted((item for item in groups.items() if item[1][0] > 1), key=lambda item: -item[1][0])
+            for key, (count, urls) in ranked:
+                subject = key if name == "duplicate_titles" else urls[0]
+                others = urls if name == "duplicate_titles" else urls[1:]
+                self._add(name, Finding(subject, str(count), tuple(others), count))
+
+    def _judge_sitemaps(self) -> None:
+        if not self._mapped:
+            return
+        for fingerprint, url in self._mapped.items():
+            if why := self._why_not(fingerprint):
+                self._add("sitemap_errors", Finding(url, why))
+            elif (
+                fingerprint in self._found and fingerprint not in self._linked and self._found[fingerprint][2]
+            ):
+                self._add("orphans", Finding(url))
+        for fingerprint, (url, via, _) in self._found.items():
+            if fingerprint not in self._mapped and fingerprint not in self._noindex:
+                self._add("not_in_sitemap", Finding(url, "", _one(via), int(bool(via))))
+
+    def _why_not(self, fingerprint: int) -> str:
+        """Why a URL has no place in a sitemap, "" if it may have one."""
+        if fingerprint in self._dead:
+            return self._dead[fingerprint][1]
+        if fingerprint in self._redirects:
+            return f"redirects to {self._redirects[fingerprint][2]}"
+        return "says noindex" if fingerprint in self._noindex else ""
+
+    def _coverage(self) -> dict[str, int]:
+        listed = self._found.keys() & self._mapped.keys()
+        return {
+            "listed": len(self._mapped),
+            "listed_pages": len(listed),
+            "pages_not_listed": len(self._found) - len(listed) if self._mapped else 0,
+            "listed_not_crawled": sum(1 for fingerprint in self._mapped if not self._is_known(fingerprint)),
+        }
+
+    def _is_known(self, fingerprint: int) -> bool:
+        return fingerprint in self._found or fingerprint in self._dead or fingerprint in self._redirects
+
+
+def _count_in(groups: dict[Any, tuple[int, list[str]]], key: Any, url: str) -> None:
+    count, urls = groups.get(key) or (0, [])
+    if len(urls) < SOURCES_MAX:
+        urls.append(url)
+    groups[key] = count + 1, urls
+
+
+def _one(url: str | None) -> tuple[str, ...]:
+    return (url,) if url else ()
+
+
+def _behind(status: int | None, outcome: Outcome) -> str:
+    words = "gone" if status == 410 else _OUTCOMES.get(outcome, outcome.value.replace("_", " "))
+    return f"{status} {words}" if status else words
+
+
+def _percentiles(took: array) -> dict[str, float]:
+    """Answer times in seconds: median, 90 % and 99 % below, the longest."""
+    if not took:
+        return {}
+    values = np.percentile(np.frombuffer(took, np.float32), (50, 90, 99, 100))
+    names = ("median", "p90", "p99", "longest")
+    return {name: round(float(value), 3) for name, value in zip(names, values, strict=True)}
+
+
+def rows(audit: Audit) -> Iterator[tuple[str, Finding]]:
+    """(section, finding) of all that is listed."""
+    for name, section in audit.sections.items():
+        for finding in section.listed:
+            yield name, finding

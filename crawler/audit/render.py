@@ -1,0 +1,88 @@
+"""An audit as text, JSON and CSV."""
+
+import csv
+import io
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from crawler.audit.findings import SECTIONS, Audit, Finding, rows
+
+_TEXT_FINDINGS = 10  # of a section in the text
+_TEXT_OTHERS = 3
+# What the other URLs are to the first; "<-" where they link to it.
+_ARROWS = {"redirect_chains": "->", "redirect_loops": "->", "mixed_content": "->"} | dict.fromkeys(
+    ("duplicate_titles", "duplicate_contents"), "="
+)
+
+
+def text(audit: Audit) -> str:
+    """What matters, on a screen or two."""
+    lines = [headline(audit), ""]
+    tables: dict[str, Mapping[Any, Any]] = {
+        "status": audit.statuses,
+        "depth": audit.depths,
+        "answer": {name: f"{seconds:g} s" for name, seconds in audit.seconds.items()},
+    }
+    if audit.sitemap["listed"]:
+        tables["sitemap"] = {name.replace("_", " "): n for name, n in audit.sitemap.items()}
+    for name, values in tables.items():
+        shown = ", ".join(f"{key} {n:,}" if isinstance(n, int) else f"{key} {n}" for key, n in values.items())
+        lines.append(f"{name + ':':<10}{shown or 'nothing'}")
+    for name, section in audit.sections.items():
+        title, meaning, *_ = SECTIONS[name]
+        lines += ["", f"{title}: {section.total:,}", f"  {meaning}"]
+        lines += [
+            line
+            for finding in section.listed[:_TEXT_FINDINGS]
+            for line in _lines(finding, _ARROWS.get(name, "<-"))
+        ]
+        if section.total > _TEXT_FINDINGS:
+            lines.append(
+                f"  ... {section.total - _TEXT_FINDINGS:,} more; all with --format html, csv or json"
+            )
+    if not audit.sections:
+        lines += ["", "Nothing to complain about."]
+    return "\n".join(lines) + "\n"
+
+
+def headline(audit: Audit) -> str:
+    """One sentence: how much, of what, when."""
+    hosts = len(audit.hosts)
+    of = next(iter(audit.hosts), "no host") if hosts == 1 else f"{hosts:,} hosts"
+    when = (
+        f", fetched from {audit.started[:16]} to {audit.ended[:16]} UTC".replace("T", " ")
+        if audit.ended
+        else ""
+    )
+    return f"{audit.urls:,} URLs of {of}, {audit.pages:,} HTML pages{when}"
+
+
+def _lines(finding: Finding, arrow: str) -> list[str]:
+    lines = [f"  {finding.subject}" + (f"   [{finding.value}]" if finding.value else "")]
+    lines += [f"      {arrow} {other}" for other in finding.others[:_TEXT_OTHERS]]
+    if finding.count > _TEXT_OTHERS:
+        lines.append(f"      ... {finding.count:,} in all")
+    return lines
+
+
+def json(audit: Audit) -> str:
+    """Everything that is listed."""
+    return msgspec.json.format(msgspec.json.encode(audit), indent=1).decode() + "\n"
+
+
+def csv_table(audit: Audit) -> str:
+    """A line a finding and other URL: finding, subject, value, other."""
+    file = io.StringIO()
+    writer = csv.writer(file)
+    writer.writerow(("finding", "subject", "value", "other"))
+    for name, finding in rows(audit):
+        for other in finding.others or ("",):
+            writer.writerow((name, _cell(finding.subject), finding.value, other))
+    return file.getvalue()
+
+
+def _cell(value: str) -> str:
+    """Text that no spreadsheet takes for a formula."""
+    return "'" + value if value[:1] in ("=", "+", "-", "@", "\t", "\r") else value

@@ -1,0 +1,67 @@
+"""`crawler report`: what is wrong with the site that was crawled."""
+
+import argparse
+import sys
+from pathlib import Path
+
+from crawler.cli import options
+from crawler.cli.export import Progress
+from crawler.errors import StoreError, UsageError
+from crawler.export.crew import PROCESSES_MAX, processes
+
+_EXAMPLES = """\
+crawler report --dir example
+  crawler report --dir example --format html -o example.html
+  crawler report --dir example --format csv > example.csv"""
+
+
+def main(_command: str, argv: list[str]) -> int:
+    """Report; 0 whatever is found."""
+    parser = options.parser(
+        "report",
+        "Dead links, redirect chains, slow pages, duplicates, orphans and more of what was crawled, live or not.",
+        _EXAMPLES,
+    )
+    parser.add_argument(
+        "--format", choices=("text", "html", "json", "csv"), default="text", help="form of the report (text)"
+    )
+    parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="file (standard output)")
+    parser.add_argument(
+        "--limit", type=int, default=1000, metavar="N", help="findings listed of each kind (1000)"
+    )
+    args = parser.parse_args(argv)
+    if args.limit < 1:
+        raise UsageError("report: --limit is at least 1")
+    _write(args, _made(args))
+    return 0
+
+
+def _made(args: argparse.Namespace) -> str:
+    from crawler.audit import collect, html, render
+
+    problems: list[str] = []
+    progress = Progress(shown=not args.quiet and sys.stderr.isatty())
+    try:
+        audit = collect.audit(
+            args.dir,
+            processes=min(processes(), PROCESSES_MAX),
+            listed_max=args.limit,
+            report=problems.append,
+            progress=progress,
+        )
+    finally:
+        progress.end()
+    for problem in problems:
+        print(f"crawler: {problem}", file=sys.stderr)
+    forms = {"text": render.text, "json": render.json, "csv": render.csv_table, "html": html.page}
+    return forms[args.format](audit)
+
+
+def _write(args: argparse.Namespace, made: str) -> None:
+    if args.output is None:
+        sys.stdout.write(made)
+        return
+    try:
+        args.output.write_text(made, encoding="utf-8", newline="")
+    except OSError as error:
+        raise StoreError(f"{args.output}: {error.strerror}") from error

@@ -1,0 +1,91 @@
+"""The archives of a crawl as readers see them: one state, whoever has them open."""
+
+import contextlib
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from crawler.config import Config, convert
+from crawler.crawl.directory import CrawlDirectory
+from crawler.errors import DirectoryError
+from crawler.pages.archive import Archive
+from crawler.storage.keys import EQUIVALENCES
+from crawler.storage.kv import KeyValue, LevelStore
+from crawler.storage.moving import load_json
+from crawler.storage.snapshot import snapshot
+from crawler.urls.equivalence import Equivalences
+from crawler.urls.fingerprint import Fingerprinter
+
+_PREFIX = "snapshot-"
+
+
+class Crawled(NamedTuple):
+    """What was crawled: an archive a process, the configuration, and how URLs are told apart."""
+
+    directory: CrawlDirectory
+    config: Config
+    archives: list[Archive]
+    fingerprint: Callable[[str], int]
+
+
+@contextlib.contextmanager
+def opened(path: Path) -> Iterator[Crawled]:
+    """The crawl in a directory, from copies of its stores that are deleted at the end.
+
+    Raises:
+        DirectoryError: there is no crawl, or nothing was crawled yet.
+        DamageError: a store cannot be read.
+    """
+    directory = CrawlDirectory(path)
+    directory.require()
+    names = directory.process_names()
+    if not names:
+        raise DirectoryError(f"{path}: nothing was crawled here yet; `crawler crawl` begins it")
+    config = convert(directory.saved_config())
+    with contextlib.ExitStack() as stack:
+        archives = []
+        proven: dict[str, str] = {}
+        for name in names:
+            store = stack.enter_context(_store_copy(directory.process(name)))
+            archives.append(Archive(directory.process(name) / "warc", store))
+            proven |= load_json(store, EQUIVALENCES) or {}
+        urls = config.urls
+        fingerprinter = Fingerprinter(
+            directory.seed(),
+            method=urls.fingerprint,
+            partition=urls.partition,
+            strip_session_ids=urls.strip_session_ids,
+            equivalences=Equivalences(proven),
+        )
+        yield Crawled(directory, config, archives, fingerprinter.fingerprint)
+
+
+@contextlib.contextmanager
+def _store_copy(process: Path) -> Iterator[KeyValue]:
+    """A copy of the store of one process, beside it if that can be, as links need one file system."""
+    _remove_left_over(process)
+    try:
+        folder = tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-", dir=process)
+    except OSError:
+        folder = tempfile.mkdtemp(prefix=_PREFIX)
+    try:
+        copy = Path(folder) / "store"
+        snapshot(process / "store", copy)
+        store = LevelStore(copy)
+        try:
+            yield store
+        finally:
+            store.close()
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _remove_left_over(process: Path) -> None:
+    """Delete copies whose makers were killed."""
+    for folder in process.glob(f"{_PREFIX}*-*"):
+        maker = folder.name.removeprefix(_PREFIX).partition("-")[0]
+        if maker.isdigit() and not Path(f"/proc/{maker}").exists():
+            shutil.rmtree(folder, ignore_errors=True)

@@ -1,0 +1,199 @@
+"""What is done with one page, in any of the processes that share the work.
+
+Ties the formats of `crawler/pages` to what `crawler/extract` knows of pages:
+their encoding, their links, and which of them a parser may see.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from crawler.config import Config, ExtractConfig
+from crawler.errors import DamageError
+from crawler.extract.decode import to_utf8
+from crawler.extract.findings import Context
+from crawler.extract.guard import Judgement, judge
+from crawler.extract.links import parse, prepare
+from crawler.extract.rewrite import MapUrl, rewrite_css_bytes, rewrite_html
+from crawler.extract.scan import scan_utf8
+from crawler.extract.survey import survey
+from crawler.extract.types import is_css, is_html, is_xhtml
+from crawler.pages.archive import read_capture
+from crawler.pages.captures import StoredPage
+from crawler.pages.formats import mirror, text
+from crawler.pages.formats.duplicates import simhash
+from crawler.pages.formats.rows import CONTENT_FIELDS, Known
+from crawler.pages.formats.selection import shows_content
+from crawler.records import Extracted
+from crawler.urls.canonical import resolve
+
+_SVG = "image/svg+xml"
+
+
+class Done(NamedTuple):
+    """What came of a piece: a value a page, and what could not be read."""
+
+    values: list[Any]
+    problems: list[str]
+
+
+def read_known(folders: Sequence[Path], known: Known) -> StoredPage | None:
+    """The newest copy of a page; None if there is none that shows its content.
+
+    Raises:
+        DamageError: it cannot be read.
+    """
+    capture = known.capture
+    if capture is None or not shows_content(capture) or (capture.refers_to and known.original is None):
+        return None
+    page = read_capture(folders[known.archive], capture, known.original)
+    return page if 200 <= page.status < 300 else None
+
+
+def is_tame(utf8: bytes, config: ExtractConfig) -> bool:
+    """Whether a parser may see the page: by the guard's quick look, else by its tags one by one."""
+    if judge(utf8, config) is Judgement.SAFE:
+        tags, end_tags, _ = survey(utf8)
+        if tags - 2 * end_tags <= text.UNCLOSED_TAGS_MAX:
+            return True
+    return text.is_tame(utf8)
+
+
+class RowWork:
+    """Fills the fields of rows for which the page must be read."""
+
+    def __init__(
+        self, config: Config, folders: Sequence[Path], fields: Sequence[str], *, main_content: bool = False
+    ) -> None:
+        self._extract = config.extract
+        self._folders = folders
+        wanted = CONTENT_FIELDS & set(fields)
+        self._reads = bool(wanted)
+        self._language = "language" in wanted
+        self._simhash = bool(wanted & {"simhash", "duplicate_of"})
+        self._main_content = main_content
+
+    def __call__(self, piece: list[Known], careful: bool) -> Done:
+        """Each row, filled where there is content."""
+        problems: list[str] = []
+        for known in piece:
+            if self._reads:
+                try:
+                    self._fill(known, careful)
+                except DamageError as error:
+                    problems.append(str(error))
+        return Done([known.row for known in piece], problems)
+
+    def _fill(self, known: Known, careful: bool) -> None:
+        capture = known.capture
+        if capture is None or not text.is_text(capture.content_type):
+            return
+        page = read_known(self._folders, known)
+        if page is None:
+            return
+        row = known.row
+        found = self._read(page, careful)
+        row["title"], row["text"] = found.title or None, found.text
+        if self._language:
+            row["language"] = text.language(found.text) or None
+        if self._simhash and (fingerprint := simhash(found.text)) is not None:
+            row["simhash"] = f"{fingerprint:016x}"
+
+    def _read(self, page: StoredPage, careful: bool) -> text.Reading:
+        utf8, _ = to_utf8(page.content, page.header_charset)
+        if page.capture.content_type == "text/plain":
+            return text.Reading("", utf8.decode("utf-8", "replace"))
+        tame = not careful and is_tame(utf8, self._extract)
+        return text.read_html(utf8, tame=tame, main_content=self._main_content)
+
+
+class LinkWork:
+    """The links of pages: (URL of the page, URLs that it links to)."""
+
+    def __init__(self, config: Config, folders: Sequence[Path]) -> None:
+        self._config = config
+        self._folders = folders
+
+    def __call__(self, piece: list[Known], careful: bool) -> Done:
+        """A (source, targets) for each page that has links."""
+        done = Done([], [])
+        for known in piece:
+            try:
+                page = read_known(self._folders, known)
+            except DamageError as error:
+                done.problems.append(str(error))
+                continue
+            if page is not None and (found := links_of(page, self._config, careful=careful)):
+                done.values.append((known.row["url"], found))
+        return done
+
+
+class MirrorWork:
+    """Writes the files of a mirror, links rewritten; a value is 1 for a file written."""
+
+    def __init__(
+        self,
+        config: Config,
+        folders: Sequence[Path],
+        target: Path,
+        places: mirror.Places,
+        fingerprint: Callable[[str], int],
+    ) -> None:
+        self._config = config
+        self._folders = folders
+        self._target = target
+        self._places = places
+        self._fingerprint = fingerprint
+
+    def __call__(self, piece: list[Known], careful: bool) -> Done:
+        """Fill the files that `places` has for these pages."""
+        done = Done([], [])
+        for known in piece:
+            path = self._places.of(int(known.row["id"], 16))
+            try:
+                page = read_known(self._folders, known)
+            except DamageError as error:
+                done.problems.append(str(error))
+                page = None
+            if path and page is not None:
+                mirror.fill(self._target, path, self._content(page, path))
+                done.values.append(1)
+        return done
+
+    def _content(self, page: StoredPage, path: str) -> bytes:
+        content, kind = page.content, page.capture.content_type
+        linker = mirror.Linker(path, self._places, self._fingerprint)
+        if is_html(kind) or kind == _SVG:
+            return self._html(page, content, is_xhtml(kind) or kind == _SVG, linker)
+        if is_css(kind):
+            return rewrite_css_bytes(content, page.header_charset, page.capture.url, linker)
+        return content
+
+    @staticmethod
+    def _html(page: StoredPage, content: bytes, xhtml: bool, linker: MapUrl) -> bytes:
+        _, encoding = to_utf8(content, page.header_charset)
+        return rewrite_html(content, encoding, page.capture.url, linker, xhtml=xhtml)
+
+
+def links_of(page: StoredPage, config: Config, *, careful: bool = False) -> list[str]:
+    """The canonical URLs that a stored HTML page links to, unique, in order."""
+    found = findings_of(page, config, careful=careful)
+    if found is None:
+        return []
+    urls = (resolve(found.base, href, encoding=found.encoding) for href in found.hrefs)
+    return list(dict.fromkeys(url for url in urls if url is not None))
+
+
+def findings_of(
+    page: StoredPage, config: Config, *, careful: bool = False, **context: Any
+) -> Extracted | None:
+    """What the extractor finds on a stored HTML page, its directives for crawlers aside; None if it is no HTML."""
+    kind = page.capture.content_type
+    if not is_html(kind):
+        return None
+    values: Mapping[str, Any] = {"xhtml": is_xhtml(kind), **context}
+    about = Context(page.capture.url, page.header_charset, config.identity.token, **values)
+    utf8, encoding = prepare(page.content, about)
+    # There is no time limit here, so all that the guard suspects gets the plain scan.
+    read = parse if not careful and judge(utf8, config.extract) is Judgement.SAFE else scan_utf8
+    return read(utf8, encoding, about, config.extract)

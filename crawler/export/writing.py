@@ -1,0 +1,334 @@
+"""One export from beginning to end: which formats there are, and how each is written."""
+
+import contextlib
+import re
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import IO, Any
+
+import msgspec
+
+from crawler.errors import StoreError, UsageError
+from crawler.export.archives import Crawled, opened
+from crawler.export.crew import Crew, batches
+from crawler.export.page_work import Done, LinkWork, MirrorWork, RowWork
+from crawler.pages.formats import dataset, mirror, wacz
+from crawler.pages.formats.crawl_log import crawl_log_lines
+from crawler.pages.formats.duplicates import Originals
+from crawler.pages.formats.rows import CONTENT_FIELDS, FIELDS, Known, known_rows
+from crawler.pages.formats.selection import Report, ignore, selection, shows_content
+from crawler.pages.formats.text import is_text
+from crawler.pages.formats.warc_stream import cdxj_lines, warc_chunks
+from crawler.pages.formats.where import compile_where, did_you_mean
+from crawler.records import Outcome
+
+# Format -> what it is, in the order of `crawler export --help`.
+FORMATS = {
+    "warc": "WARC records as they were stored",
+    "cdxj": "index of the WARC files in the crawl directory",
+    "wacz": "one zip file for replay (pywb, replayweb.page)",
+    "mirror": "files to be looked at offline, links rewritten",
+    "jsonl": "a row a URL: status, times, title, text, language, where it lies",
+    "parquet": "the same as a table",
+    "text": "JSON lines with the text of each page",
+    "links": "source TAB target of each link",
+    "crawl-log": "one line a fetch, as Heritrix writes it",
+}
+TO_PATH = ("mirror", "wacz", "parquet")  # formats that cannot go to standard output
+ROW_FORMATS = ("jsonl", "parquet")
+PIECE_PAGES = 64
+_TEXT_FIELDS = ("id", "url", "fetched_at", "content_type", "text")
+
+
+class Request(msgspec.Struct):
+    """What to export.
+
+    `fields` are those of a row, in order ("" = all); `where` selects rows, and
+    the pages of a text, link, mirror export. `part_bytes` makes `output` a
+    folder of files of about that size. `processes` share the work on pages.
+    """
+
+    format: str
+    output: Path | None = None  # None: standard output
+    with_noarchive: bool = False
+    where: str = ""
+    fields: str = ""
+    main_content: bool = False
+    part_bytes: int = 0
+    processes: int = 1
+
+
+class Export:
+    """One export: `run` writes it.
+
+    Args:
+        progress: called with the number of pages so far, often.
+
+    Raises:
+        UsageError: no such format, field or expression.
+    """
+
+    def __init__(
+        self, request: Request, *, report: Report = ignore, progress: Callable[[int], None] = lambda n: None
+    ) -> None:
+        if request.format not in FORMATS:
+            raise UsageError(f"export: no format {request.format!r}; there are {', '.join(FORMATS)}")
+        if request.output is None and request.format in TO_PATH:
+            raise UsageError(f"export --format {request.format} needs -o PATH")
+        self._request = request
+        self._report = report
+        self._progress = progress
+        self._fields = chosen_fields(request.fields)
+        self._where = compile_where(request.where, FIELDS) if request.where else None
+        self._check_options()
+        if request.format == "parquet":
+            dataset.load_pyarrow()
+        self._select = selection(with_noarchive=request.with_noarchive)
+        self._count = 0
+        self.entry = ""  # of a mirror: the file to begin with
+
+    def _check_options(self) -> None:
+        request = self._request
+        if request.part_bytes and request.format not in ROW_FORMATS:
+            raise UsageError("export: --part-size is for the formats jsonl and parquet")
+        if request.part_bytes and request.output is None:
+            raise UsageError("export: --part-size needs -o FOLDER")
+        if request.fields and request.format not in ROW_FORMATS:
+            raise UsageError("export: --fields is for the formats jsonl and parquet")
+        if self._where is not None and request.format in ("warc", "cdxj", "wacz", "crawl-log"):
+            raise UsageError(f"export: --where selects pages; the format {request.format} has all captures")
+        if (
+            self._where is not None
+            and self._where.fields & CONTENT_FIELDS
+            and request.format in ("links", "mirror")
+        ):
+            names = ", ".join(sorted(self._where.fields & CONTENT_FIELDS))
+            raise UsageError(f"export: --where cannot look at {names} in the format {request.format}")
+
+    def run(self, path: Path) -> int:
+        """Write the export of the crawl in the directory `path`; return how many pages (or lines) there are.
+
+        Raises:
+            UsageError: the output cannot be what it should be.
+            StoreError: the disk failed.
+        """
+        form = self._request.format
+        with opened(path) as crawled:
+            if form == "mirror":
+                return self._mirror(crawled)
+            if form == "wacz":
+                return self._wacz(crawled)
+            if form in ROW_FORMATS:
+                return self._rows(crawled)
+            lines = {
+                "warc": self._warc,
+                "cdxj": lambda crawled: cdxj_lines(crawled.archives, self._select),
+                "text": self._text,
+                "links": self._links,
+                "crawl-log": self._crawl_log,
+            }[form](crawled)
+            return self._write_lines(lines)
+
+    # -- streams
+
+    def _warc(self, crawled: Crawled) -> Iterator[bytes]:
+        return (chunk.data for chunk in warc_chunks(crawled.archives, self._select, report=self._report))
+
+    def _crawl_log(self, crawled: Crawled) -> Iterator[bytes]:
+        with contextlib.ExitStack() as stack:
+            try:
+                file = stack.enter_context(crawled.directory.pages_file.open("rb"))
+            except OSError as error:
+                raise UsageError(f"{crawled.directory.pages_file}: {error.strerror}") from error
+            yield from crawl_log_lines(file, crawled.archives)
+
+    def _text(self, crawled: Crawled) -> Iterator[bytes]:
+        wanted = (
+            known
+            for known in self._known(crawled)
+            if known.capture is not None
+            and shows_content(known.capture)
+            and is_text(known.capture.content_type)
+        )
+        encode = msgspec.json.Encoder().encode
+        for row in self._content(crawled, wanted, _TEXT_FIELDS):
+            if row["text"] is not None:
+                yield encode({name: row[name] for name in _TEXT_FIELDS}) + b"\n"
+
+    def _links(self, crawled: Crawled) -> Iterator[bytes]:
+        work = LinkWork(crawled.config, _folders(crawled))
+        for source, targets in self._done(work, self._known(crawled)):
+            head = _plain(source) + b"\t"
+            yield b"".join([head + _plain(target) + b"\n" for target in targets])
+
+    def _write_lines(self, lines: Iterable[bytes]) -> int:
+        with self._file() as file:
+            for line in lines:
+                file.write(line)
+                self._count += 1
+                if not self._count % 1000:
+                    self._progress(self._count)
+        return self._count
+
+    @contextlib.contextmanager
+    def _file(self) -> Iterator[IO[bytes]]:
+        """The output as a file: standard output, or a new file."""
+        path = self._request.output
+        if path is None:
+            yield sys.stdout.buffer
+            sys.stdout.buffer.flush()
+            return
+        try:
+            file = path.open("wb")
+        except OSError as error:
+            raise UsageError(f"export: {path}: {error.strerror}") from error
+        try:
+            with file:
+                yield file
+        except OSError as error:
+            raise StoreError(f"{path}: {error.strerror or error}") from error
+
+    # -- rows
+
+    def _rows(self, crawled: Crawled) -> int:
+        request = self._request
+        rows = self._content(crawled, self._known(crawled), self._fields)
+        if request.part_bytes and request.output is not None:
+            return dataset.write_parts(
+                rows, request.format, request.output, self._fields, part_bytes=request.part_bytes
+            )
+        with self._file() as file:
+            return dataset.write_rows(rows, request.format, file, self._fields)
+
+    def _known(self, crawled: Crawled) -> Iterator[Known]:
+        """The rows that `where` selects, as far as the store alone can tell."""
+        want_via = "via" in self._fields or "via" in self._where_fields()
+        found = known_rows(crawled.archives, self._select, want_via=want_via)
+        if self._where is None or self._where.fields & CONTENT_FIELDS:
+            return found
+        test = self._where.test
+        return (known for known in found if test(known.row))
+
+    def _where_fields(self) -> frozenset[str]:
+        return self._where.fields if self._where is not None else frozenset()
+
+    def _content(
+        self, crawled: Crawled, known: Iterable[Known], fields: Iterable[str]
+    ) -> Iterator[dict[str, Any]]:
+        """The rows with what their pages say, and of what they are copies."""
+        names = {*fields} | self._where_fields()
+        work = RowWork(crawled.config, _folders(crawled), [*names], main_content=self._request.main_content)
+        originals = Originals() if "duplicate_of" in names else None
+        test = self._where.test if self._where is not None and self._where.fields & CONTENT_FIELDS else None
+        for row in self._done(work, known):
+            if originals is not None and row["outcome"] in (Outcome.FETCHED, Outcome.UNCHANGED):
+                fingerprint = int(row["simhash"], 16) if row["simhash"] else None
+                row["duplicate_of"] = originals.add(row["url"], row["digest"] or "", fingerprint) or None
+            if test is None or test(row):
+                yield row
+
+    def _done(self, work: Callable[[list[Known], bool], Done], known: Iterable[Known]) -> Iterator[Any]:
+        """The values that the work makes of the pages, problems reported."""
+        with Crew(work, self._request.processes) as crew:
+            for done in crew.results(batches(known, PIECE_PAGES)):
+                for problem in done.problems:
+                    self._report(problem)
+                self._count += len(done.values)
+                self._progress(self._count)
+                yield from done.values
+
+    # -- more than a stream
+
+    def _wacz(self, crawled: Crawled) -> int:
+        assert self._request.output is not None
+        newest = max(
+            (capture.fetched_at for archive in crawled.archives for _, capture in archive.all_captures()),
+            default=0.0,
+        )
+        pages = (
+            known
+            for known in known_rows(crawled.archives, self._select, want_via=False)
+            if known.capture is not None and wacz.is_page(known.row, known.flags)
+        )
+        return wacz.write_wacz(
+            crawled.archives,
+            self._request.output,
+            self._select,
+            self._content(crawled, pages, ("title",)),
+            now=newest,
+            report=self._report,
+        )
+
+    def _mirror(self, crawled: Crawled) -> int:
+        folder = self._request.output
+        assert folder is not None
+        mirror.make_folder(folder)
+        with tempfile.TemporaryDirectory(prefix="crawler-mirror-") as scratch:
+            places = mirror.Places(Path(scratch) / "places")
+            with contextlib.closing(places):
+                self._claim(crawled, folder, places)
+                work = MirrorWork(crawled.config, _folders(crawled), folder, places, crawled.fingerprint)
+                return sum(self._done(work, self._shown(crawled)))
+
+    def _shown(self, crawled: Crawled) -> Iterator[Known]:
+        for known in self._known(crawled):
+            if known.capture is not None and shows_content(known.capture):
+                yield known
+
+    def _claim(self, crawled: Crawled, folder: Path, places: mirror.Places) -> None:
+        """Give every page its place, and every redirect its target."""
+        seed = 0
+        for known in self._known(crawled):
+            row, fingerprint = known.row, int(known.row["id"], 16)
+            seed = fingerprint if row["seed"] and not seed else seed
+            if known.capture is not None and shows_content(known.capture):
+                kind = known.row["content_type"] or known.capture.content_type
+                places.add(fingerprint, mirror.claim(folder, row["url"], kind))
+            elif target := mirror.redirect_target(row["url"], row["location"] or ""):
+                places.add_redirect(fingerprint, crawled.fingerprint(target))
+        places.finish()
+        self.entry = places.of(seed)
+
+
+def renew_mirror(path: Path, folder: Path, *, processes: int, report: Report = ignore) -> str:
+    """Write the mirror of a crawl anew, in place of the one in `folder`; return the file to begin with.
+
+    Raises:
+        StoreError: the disk failed; the old one is still there.
+    """
+    made = folder.with_name(folder.name + ".new")
+    try:
+        if made.exists():
+            shutil.rmtree(made)
+        export = Export(Request("mirror", made, processes=processes), report=report)
+        export.run(path)
+        if folder.exists():
+            shutil.rmtree(folder)
+        made.rename(folder)
+    except OSError as error:
+        raise StoreError(f"{error.filename or folder}: {error.strerror or error}") from error
+    return str(folder / export.entry)
+
+
+def chosen_fields(text: str) -> tuple[str, ...]:
+    """The fields that a comma-separated list names; all if it is empty.
+
+    Raises:
+        UsageError: there is no such field.
+    """
+    names = tuple(name.strip() for name in text.split(",") if name.strip())
+    for name in names:
+        if name not in FIELDS:
+            raise UsageError(f"--fields: there is no field {name}{did_you_mean(name, FIELDS)}")
+    return tuple(dict.fromkeys(names)) or tuple(FIELDS)
+
+
+def _folders(crawled: Crawled) -> list[Path]:
+    return [archive.folder for archive in crawled.archives]
+
+
+def _plain(text: str) -> bytes:
+    return re.sub(r"[\t\r\n]", " ", text).encode("utf-8", "replace")

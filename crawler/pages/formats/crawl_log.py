@@ -1,0 +1,100 @@
+"""Heritrix's `crawl.log`: one line a fetch, in the order of the fetches.
+
+    2026-11-20T23:59:59.123Z   200   1234 http://h/a LL http://h/ text/html #000 20261120235959000+123 sha1:... - -
+
+Columns: time of the log entry, status, size, URL, hops from the seed (L link,
+R redirect, E page requisite), the URL it was found on, type, thread (always
+000), start of the fetch + milliseconds, digest, seed (-), annotations. A fetch
+without an answer has Heritrix's negative status. Source: the lines of
+`pages.jsonl`, with what the store knows of each.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+
+from crawler.clock import iso_time
+from crawler.pages import warc
+from crawler.pages.archive import Archive
+from crawler.pages.captures import capture_key
+from crawler.pages.formats.rows import url_finder
+from crawler.records import LinkFlag, Outcome, PageRecord
+
+# Heritrix's FetchStatusCodes for fetches without an answer.
+_STATUS = {
+    Outcome.DNS_ERROR: -1,
+    Outcome.DNS_NOT_FOUND: -1,
+    Outcome.CONNECT_ERROR: -2,
+    Outcome.ADDRESS_DENIED: -2,
+    Outcome.TLS_ERROR: -2,
+    Outcome.PROXY_ERROR: -2,
+    Outcome.RESET: -3,
+    Outcome.HEADER_TIMEOUT: -4,
+    Outcome.FRAMING: -404,  # an empty or broken answer
+    Outcome.HEADER_TOO_LARGE: -404,
+    Outcome.BAD_STATUS: -404,
+    Outcome.ROBOTS_DENIED: -9998,
+}
+_FAILED = -5  # some other runtime failure
+_NAMES = str.maketrans({" ": "%20", "\n": "%0A", "\r": "%0D", "\t": "%09"})
+
+
+def crawl_log_lines(lines: Iterable[bytes], archives: Sequence[Archive]) -> Iterator[bytes]:
+    """A line for each line of pages.jsonl that can be read."""
+    url_of = url_finder(archives)
+    for line in lines:
+        try:
+            fetch = msgspec.json.decode(line)
+            yield _line(fetch, archives, url_of).encode("utf-8", "replace")
+        except (msgspec.MsgspecError, KeyError, ValueError, TypeError):  # cut short by a crash
+            continue
+
+
+def _line(fetch: dict[str, Any], archives: Sequence[Archive], url_of: Any) -> str:
+    fingerprint = int(fetch["id"], 16)
+    found = ((archive, archive.record(fingerprint)) for archive in archives)
+    archive, record = next((pair for pair in found if pair[1] is not None), (None, None))
+    began = datetime.fromisoformat(fetch["ts"])
+    digest = "-"
+    if archive is not None:
+        capture = archive.capture_at(capture_key(fingerprint, began.timestamp() + 0.0005))
+        digest = warc.digest_text(capture.digest).decode() if capture and capture.digest else "-"
+    via = url_of(record.via) if record is not None else ""
+    took = float(fetch["took"])
+    started = began.astimezone(UTC).strftime("%Y%m%d%H%M%S") + f"{began.microsecond // 1000:03d}"
+    notes = ",".join(
+        filter(None, [fetch.get("truncated") and f"{fetch['truncated']}Trunc", _attempt(fetch["attempt"])])
+    )
+    columns = (
+        iso_time(began.timestamp() + took),
+        f"{_status(fetch):5d}",
+        f"{fetch['bytes'] or '-':>10}",
+        fetch["url"].translate(_NAMES),
+        _hops(fetch["depth"], record) or "-",
+        via.translate(_NAMES) or "-",
+        (fetch["mime"] or "unknown").translate(_NAMES),
+        "#000",
+        f"{started}+{took * 1000:.0f}",
+        digest,
+        "-",
+        notes or "-",
+    )
+    return " ".join(columns) + "\n"
+
+
+def _status(fetch: dict[str, Any]) -> int:
+    return fetch["status"] or _STATUS.get(fetch["outcome"], _FAILED)
+
+
+def _attempt(number: int) -> str:
+    return f"{number}t" if number > 1 else ""
+
+
+def _hops(depth: int, record: PageRecord | None) -> str:
+    hops = "L" * depth
+    if record is not None:
+        requisite = record.flags & LinkFlag.REQUISITE
+        hops += "E" * (1 + record.redirects) if requisite else "R" * record.redirects
+    return hops

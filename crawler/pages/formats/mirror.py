@@ -1,0 +1,250 @@
+"""The newest copy of each page as files, to be looked at with any program, links rewritten.
+
+    <folder>/<host>[_<port>]/<path>            index.html for a path that ends in "/"
+    .../page@a=1                               a query becomes part of the name
+    .../page.html                              HTML, CSS, scripts and SVG get the suffix that programs expect
+
+Written in two passes. First every page gets its place, and an empty file to
+hold it (`Places`, an SQLite file, so that memory stays bounded and many
+processes can read it). Then each file is filled: a link to a stored page leads
+to its file, by the crawl's own notion of which URLs are the same; redirects are
+followed; a link to anything else becomes the whole URL (`Linker`).
+
+Names come from servers, so they are made harmless: percent-codes are decoded
+where the character is safe in a file name, all others stay or become
+percent-codes, `.` and `..` cannot arise, and names are cut to what file systems
+take, with a digest of the URL at the end so that they stay distinct. Where two
+URLs want one place, or one wants a directory where another has a file, the
+later one goes to a name with its digest. Files are created anew (never opened
+through a link that is already there), which is why the folder must be empty.
+"""
+
+import hashlib
+import os
+import posixpath
+import sqlite3
+from collections.abc import Callable
+from functools import lru_cache
+from pathlib import Path, PurePosixPath
+from urllib.parse import quote, unquote_to_bytes
+
+from crawler.errors import StoreError, UsageError
+from crawler.storage.files import write_all
+from crawler.urls.canonical import resolve
+
+_NAME_BYTES_MAX = 200  # file systems take 255; digest and suffix need room
+_PATH_BYTES_MAX = 3000  # Linux takes 4096 with the folder
+_UNSAFE = frozenset('<>:"\\|?*\x7f') | {chr(code) for code in range(32)}
+# Suffixes by which programs know a file: for these types, if the name has none of them.
+_HTML_SUFFIXES = (".html", ".htm", ".xhtml")
+_SUFFIXES = {
+    "text/html": _HTML_SUFFIXES,
+    "application/xhtml+xml": _HTML_SUFFIXES,
+    "text/css": (".css",),
+    "text/javascript": (".js", ".mjs"),
+    "application/javascript": (".js", ".mjs"),
+    "image/svg+xml": (".svg", ".svgz"),
+}
+_HOPS_MAX = 20  # redirects followed from one link
+_PLAIN = "/!$'()*,;=@~+&"  # what a relative URL shows as it is
+_SIGNED = 1 << 63
+
+
+def make_folder(folder: Path) -> None:
+    """Make the folder of a mirror.
+
+    Raises:
+        UsageError: `folder` is not empty.
+        StoreError: the disk failed.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        occupied = any(folder.iterdir())
+    except OSError as error:
+        raise StoreError(f"{folder}: {error.strerror}") from error
+    if occupied:
+        raise UsageError(f"{folder}: is not empty; name a new directory for the mirror")
+
+
+class Places:
+    """Where each page's file lies, and where each redirect leads; by fingerprint, in an SQLite file."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+        self._pid = 0
+        self._connection: sqlite3.Connection | None = None
+        with self._open() as connection:
+            connection.execute("PRAGMA synchronous = OFF")
+            connection.execute("CREATE TABLE place (id INTEGER PRIMARY KEY, path TEXT, leads_to INTEGER)")
+        self.of = lru_cache(maxsize=1 << 14)(self._of)
+
+    def add(self, fingerprint: int, path: str) -> None:
+        """A page's file, relative to the mirror's folder."""
+        self._open().execute(
+            "INSERT OR REPLACE INTO place VALUES (?, ?, NULL)", (fingerprint - _SIGNED, path)
+        )
+
+    def add_redirect(self, fingerprint: int, target: int) -> None:
+        """A redirect, unless the URL has a page."""
+        self._open().execute(
+            "INSERT OR IGNORE INTO place VALUES (?, NULL, ?)", (fingerprint - _SIGNED, target - _SIGNED)
+        )
+
+    def finish(self) -> None:
+        """No more places will come: other processes may look them up."""
+        self._open().commit()
+
+    def close(self) -> None:
+        self._open().close()
+
+    def _of(self, fingerprint: int) -> str:
+        """The file of a page, redirects followed; "" if it has none."""
+        cursor = self._open()
+        for _ in range(_HOPS_MAX):
+            row = cursor.execute(
+                "SELECT path, leads_to FROM place WHERE id = ?", (fingerprint - _SIGNED,)
+            ).fetchone()
+            if row is None:
+                break
+            if row[0] is not None:
+                return row[0]
+            fingerprint = row[1] + _SIGNED
+        return ""
+
+    def _open(self) -> sqlite3.Connection:
+        """The connection of this process: a forked child must not use its parent's."""
+        if self._connection is None or self._pid != os.getpid():
+            self._connection = sqlite3.connect(self._file)
+            self._pid = os.getpid()
+        return self._connection
+
+
+class Linker:
+    """Maps the URLs on the page in the file `path` (relative to the mirror) to what its file should say."""
+
+    def __init__(self, path: str, places: Places, fingerprint: Callable[[str], int]) -> None:
+        self._folder = posixpath.dirname(path)
+        self._places = places
+        self._fingerprint = fingerprint
+
+    def __call__(self, url: str, kind: str) -> str:
+        """The relative URL of the file of `url`, or `url` itself if it has none; "" for a <base>."""
+        if kind == "base":
+            return ""
+        path = self._places.of(self._fingerprint(url))
+        return relative_url(self._folder, path) if path else url
+
+
+def relative_url(folder: str, path: str) -> str:
+    """How a page in `folder` refers to the file `path`, both relative to the mirror."""
+    return quote(posixpath.relpath(path, folder), safe=_PLAIN, errors="surrogateescape")
+
+
+def redirect_target(url: str, location: str) -> str | None:
+    """Where a redirect leads: a request form, None if nowhere."""
+    return resolve(url, location) if location else None
+
+
+def claim(folder: Path, url: str, content_type: str) -> str:
+    """Make the empty file that the page will have; its path relative to `folder`.
+
+    Raises:
+        StoreError: the disk failed, or no name is free.
+    """
+    path = mirror_path(url, content_type)
+    for candidate in (
+        path,
+        with_digest(path, url),
+        PurePosixPath(path.parts[0], f"{_digest(url)}{path.suffix}"),
+    ):
+        if _create(folder / candidate):
+            return str(candidate)
+    raise StoreError(f"{folder / path}: cannot be created for {url}")
+
+
+def fill(folder: Path, path: str, content: bytes) -> None:
+    """Write the content of a file that `claim` made.
+
+    Raises:
+        StoreError: the disk failed.
+    """
+    try:
+        descriptor = os.open(folder / path, os.O_WRONLY | os.O_TRUNC | os.O_NOFOLLOW)
+        try:
+            write_all(descriptor, content)
+        finally:
+            os.close(descriptor)
+    except OSError as error:
+        raise StoreError(f"{folder / path}: {error.strerror}") from error
+
+
+def _create(path: Path) -> bool:
+    """Make a new file; False if its place, or that of a parent, is taken by something else.
+
+    Raises:
+        StoreError: the disk failed.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o644))
+    except (FileExistsError, NotADirectoryError, IsADirectoryError):
+        return False
+    except OSError as error:
+        raise StoreError(f"{path}: {error.strerror}") from error
+    return True
+
+
+def mirror_path(url: str, content_type: str) -> PurePosixPath:
+    """The relative path of a canonical URL's file: always below its host's folder."""
+    rest = url.partition("://")[2].partition("#")[0]
+    location, mark, query = rest.partition("?")
+    authority, _, path = location.partition("/")
+    *folders, name = path.split("/")
+    name = (name or "index.html") + ("@" + query if mark else "")
+    suffixes = _SUFFIXES.get(content_type)
+    if suffixes and not name.lower().endswith(suffixes):
+        name += suffixes[0]
+    parts = [_safe(part) for part in folders if part] + [_safe(name)]
+    host = _safe(authority.rpartition("@")[2].replace(":", "_"))
+    result = PurePosixPath(host, *(_short(part) for part in parts))
+    if len(os.fsencode(str(result))) > _PATH_BYTES_MAX:
+        result = PurePosixPath(host, _digest(url) + PurePosixPath(_short(parts[-1])).suffix[:16])
+    return result
+
+
+def _safe(part: str) -> str:
+    """A path segment as a file name: never empty, `.` or `..`, without separators and control characters."""
+    decoded = unquote_to_bytes(part).decode("utf-8", "surrogateescape")
+    name = "".join(
+        [
+            _code(char) if char in _UNSAFE or char == "/" or "\ud800" <= char <= "\udfff" else char
+            for char in decoded
+        ]
+    )
+    if name.endswith((".", " ")):
+        name = name[:-1] + _code(name[-1])
+    return name or "_"
+
+
+def _code(char: str) -> str:
+    return "".join([f"%{byte:02X}" for byte in char.encode("utf-8", "surrogateescape")])
+
+
+def _short(name: str) -> str:
+    """`name`, cut to what a file system takes; a digest keeps cut names apart."""
+    encoded = name.encode()
+    if len(encoded) <= _NAME_BYTES_MAX:
+        return name
+    suffix = PurePosixPath(name).suffix
+    suffix = suffix if len(suffix.encode()) <= 16 else ""
+    kept = encoded[: _NAME_BYTES_MAX - 30].decode("utf-8", "ignore")
+    return f"{kept}~{_digest(name)}{suffix}"
+
+
+def with_digest(path: PurePosixPath, url: str) -> PurePosixPath:
+    """`path` with a digest of `url` before its suffix."""
+    return path.with_name(_short(f"{path.stem}~{_digest(url)}{path.suffix}"))
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha1(text.encode("utf-8", "replace")).hexdigest()[:12]

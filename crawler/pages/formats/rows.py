@@ -1,0 +1,138 @@
+"""A row for each URL that was tried: what is known of it, where its copy lies, and what it says.
+
+`known_rows` gives what the store knows, with the newest capture; the text of a
+page and what follows from it are added by those who read pages. The names stay.
+`id, url, status, depth` mean what they mean in Browsertrix's pages.jsonl.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
+from typing import Any
+
+import msgspec
+
+from crawler.clock import iso_time
+from crawler.pages import warc
+from crawler.pages.archive import Archive
+from crawler.records import Capture, LinkFlag, PageRecord
+from crawler.urls.canonical import hostname
+
+# Field -> its type. Instants are ISO 8601 text here, timestamps in Parquet; a value that there is not is None.
+FIELDS: dict[str, type] = {
+    "url": str,
+    "host": str,
+    "status": int,
+    "fetched_at": str,
+    "title": str,
+    "text": str,
+    "language": str,  # ISO 639-1
+    "content_type": str,
+    "digest": str,  # of the payload, as in the WARC
+    "simhash": str,  # 16 hexadecimal digits, of the text
+    "duplicate_of": str,  # URL of the first page with the same content, or nearly the same text
+    "depth": int,
+    "via": str,  # URL of the page on which it was found first
+    "warc_file": str,
+    "warc_offset": int,
+    "warc_length": int,  # of the gzip member at that offset
+    "id": str,  # fingerprint
+    "state": str,
+    "outcome": str,
+    "seed": bool,
+    "redirects": int,
+    "location": str,
+    "changed_at": str,
+    "took": float,  # seconds
+    "attempts": int,
+    "fetches": int,
+    "changes": int,
+    "links": int,
+    "noindex": bool,
+    "noarchive": bool,
+    "error": str,
+}
+# Fields for which the page itself must be read.
+CONTENT_FIELDS = frozenset({"title", "text", "language", "simhash", "duplicate_of"})
+INSTANTS = frozenset({"fetched_at", "changed_at"})
+
+
+class Known(msgspec.Struct):
+    """A row as the store has it, with where its newest copy can be read.
+
+    `flags` are LinkFlags. `capture` is None where there is no copy that may be shown; `original` is
+    the response that a revisit repeats.
+    """
+
+    row: dict[str, Any]
+    archive: int
+    flags: int = 0
+    capture: Capture | None = None
+    original: Capture | None = None
+
+
+def record_row(fingerprint: int, record: PageRecord, via: str) -> dict[str, Any]:
+    """The fields of a record, in the order of FIELDS; None in those that are not known here."""
+    return dict.fromkeys(FIELDS) | {
+        "url": record.url,
+        "host": hostname(record.url),
+        "status": record.status or None,
+        "fetched_at": iso_time(record.fetched_at) if record.fetched_at else None,
+        "content_type": record.content_type or None,
+        "digest": warc.digest_text(record.digest).decode() if record.digest else None,
+        "depth": record.depth,
+        "via": via or None,
+        "id": f"{fingerprint:016x}",
+        "state": record.state.value,
+        "outcome": record.outcome.value,
+        "seed": bool(record.flags & LinkFlag.SEED) and not record.redirects,
+        "redirects": record.redirects,
+        "location": record.location or None,
+        "changed_at": iso_time(record.changed_at) if record.changed_at else None,
+        "took": record.took,
+        "attempts": record.attempts,
+        "fetches": record.fetches,
+        "changes": record.changes,
+        "links": record.links,
+        "noindex": record.noindex,
+        "noarchive": record.noarchive,
+        "error": record.error or None,
+    }
+
+
+def known_rows(
+    archives: Sequence[Archive], select: Callable[[Capture], bool], *, want_via: bool = True
+) -> Iterator[Known]:
+    """A row for each URL that was tried, by process and fingerprint; `select` says which copies may be read."""
+    via_url = url_finder(archives) if want_via else (lambda fingerprint: "")
+    for number, archive in enumerate(archives):
+        captures = archive.newest_captures()
+        of, newest = next(captures, (-1, None))
+        for fingerprint, record in archive.all_records():
+            while newest is not None and of < fingerprint:  # both go by fingerprint
+                of, newest = next(captures, (-1, None))
+            known = Known(record_row(fingerprint, record, via_url(record.via)), number, record.flags)
+            if newest is not None and of == fingerprint:
+                _add_capture(known, archive, newest, select)
+            yield known
+
+
+def _add_capture(known: Known, archive: Archive, capture: Capture, select: Callable[[Capture], bool]) -> None:
+    if select(capture):
+        known.capture = capture
+        known.original = archive.capture_at(capture.refers_to) if capture.refers_to else None
+        known.row["warc_file"] = capture.segment
+        known.row["warc_offset"] = capture.offset
+        known.row["warc_length"] = capture.length
+
+
+def url_finder(archives: Sequence[Archive]) -> Callable[[int], str]:
+    """Fingerprint -> URL of a page that was tried by any process, "" if there is none; remembers the last ones."""
+
+    @lru_cache(maxsize=1 << 14)
+    def find(fingerprint: int) -> str:
+        if not fingerprint:
+            return ""
+        records = (archive.record(fingerprint) for archive in archives)
+        return next((record.url for record in records if record is not None), "")
+
+    return find

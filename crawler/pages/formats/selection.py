@@ -1,0 +1,45 @@
+"""Which captures are exported, and the newest copy of each page.
+
+A capture flagged `noarchive` is left out unless asked for.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+
+from crawler.errors import DamageError
+from crawler.pages.archive import Archive
+from crawler.pages.captures import StoredPage
+from crawler.records import Capture
+
+Select = Callable[[Capture], bool]
+Report = Callable[[str], None]
+
+
+def selection(*, with_noarchive: bool = False, since: float = 0.0, until: float = float("inf")) -> Select:
+    """Which captures are exported: by directive and time (seconds, `since` included, `until` not)."""
+    return lambda capture: (with_noarchive or not capture.noarchive) and since <= capture.fetched_at < until
+
+
+def ignore(message: str) -> None:
+    """Report nothing."""
+
+
+def shows_content(capture: Capture) -> bool:
+    """Whether it may be a page's content: 2xx, or a 304 that confirms one."""
+    return 200 <= capture.status < 300 or capture.status == 304
+
+
+def newest_pages(
+    archives: Sequence[Archive], select: Select, *, report: Report = ignore
+) -> Iterator[tuple[int, StoredPage]]:
+    """(fingerprint, newest copy) of each URL whose newest copy is selected and has a 2xx status."""
+    for archive in archives:
+        for fingerprint, capture in archive.newest_captures():
+            if not select(capture) or not shows_content(capture):
+                continue
+            try:
+                page = archive.read(capture)
+            except DamageError as error:
+                report(str(error))
+                continue
+            if 200 <= page.status < 300:  # else a 304 that confirms nothing we have
+                yield fingerprint, page

@@ -1,0 +1,115 @@
+"""The readable text of a page and its language.
+
+resiliparse, if it is installed, else the page without its tags. The parser
+under resiliparse is quadratic in some inputs; a page that is not `tame` loses
+its tags by a plain scan instead, which is linear in any input. Telling tame
+pages by their tags costs more than parsing them does, so a caller who knows a
+cheaper way should try that first (`crawler/exporting` does).
+"""
+
+import html
+import re
+from collections import Counter
+from functools import cache
+from typing import Any, NamedTuple
+
+LANGUAGE_CHARACTERS = 5_000  # the part of a text by which its language is told
+LANGUAGE_CHARACTERS_MIN = 40  # shorter texts are guesses
+
+# What makes the parser under resiliparse quadratic.
+PARSED_BYTES_MAX = 2 << 20
+UNCLOSED_TAGS_MAX = 2_000
+_TAG_BYTES_MAX = 64 << 10
+_SKIPPED = re.compile(
+    r"<!--.*?(?:-->|\Z)|<(script|style|template|noscript|textarea)\b.*?(?:</\1[^<>]*>|\Z)|</?[a-z!?/][^>]*(?:>|\Z)",
+    re.DOTALL | re.IGNORECASE,
+)
+_TITLE = re.compile(r"<title\b[^>]*+>([^<]{0,1000})", re.IGNORECASE)
+_TAG = re.compile(rb"<(/?)([a-zA-Z][a-zA-Z0-9]*)")
+_VOID = set(b"area base br col embed hr img input link meta source track wbr".split())
+_BLANKS = re.compile(r"[ \t\r\f\v\xa0]+")
+_LINES = re.compile(r" ?\n[ \n]*")
+
+
+class Reading(NamedTuple):
+    """What a person reads of a page."""
+
+    title: str
+    text: str
+
+
+def is_text(content_type: str) -> bool:
+    """Whether pages of this type have a text."""
+    return content_type in ("text/html", "application/xhtml+xml", "text/plain")
+
+
+def read_html(utf8: bytes, *, tame: bool, main_content: bool = False) -> Reading:
+    """Title and text of an HTML page.
+
+    Args:
+        utf8: the page.
+        tame: whether a parser may see it.
+        main_content: leave out what stands around the content (menus, footers), by resiliparse's heuristics.
+    """
+    library = _library() if tame else None
+    if library is None:
+        return _scanned(utf8.decode("utf-8", "replace"))
+    parse, extract = library
+    tree = parse(utf8, "utf-8")
+    return Reading(" ".join((tree.title or "").split())[:1000], extract(tree, main_content=main_content))
+
+
+def is_tame(utf8: bytes) -> bool:
+    """Whether a parser handles the page in about linear time: bounded size, tags and nesting."""
+    if len(utf8) > PARSED_BYTES_MAX or max(map(len, utf8.split(b"<"))) > _TAG_BYTES_MAX:
+        return False
+    unclosed: Counter[bytes] = Counter()
+    total = 0
+    for end, name in _TAG.findall(utf8):
+        if not end and name.lower() not in _VOID:
+            unclosed[name] += 1
+            total += 1
+        elif end and unclosed[name]:
+            unclosed[name] -= 1
+            total -= 1
+        if total > UNCLOSED_TAGS_MAX:
+            return False
+    return True
+
+
+@cache
+def _library() -> tuple[Any, Any] | None:
+    """resiliparse's parser and text extraction; None if it is not installed."""
+    try:
+        from resiliparse.extract.html2text import extract_plain_text
+        from resiliparse.parse.html import HTMLTree
+    except ImportError:
+        return None
+    return HTMLTree.parse_from_bytes, extract_plain_text
+
+
+@cache
+def _detector() -> Any:
+    try:
+        from resiliparse.parse.lang import detect_fast
+    except ImportError:
+        return None
+    return detect_fast
+
+
+def language(text: str) -> str:
+    """The language of a text as its ISO 639-1 code; "" if the text is too short, or nobody can tell."""
+    detect = _detector()
+    if detect is None or len(text) < LANGUAGE_CHARACTERS_MIN:
+        return ""
+    found = detect(text[:LANGUAGE_CHARACTERS])[0]
+    return "" if found == "unknown" else found
+
+
+def _scanned(source: str) -> Reading:
+    title = _TITLE.search(source)
+    text = html.unescape(_SKIPPED.sub(" ", source))
+    return Reading(
+        " ".join(html.unescape(title[1]).split()) if title else "",
+        _LINES.sub("\n", _BLANKS.sub(" ", text)).strip(),
+    )

@@ -1,0 +1,107 @@
+"""WARC, and the CDXJ index of the segments as they lie in the crawl directory.
+
+A revisit whose response is left out is written as a response of its own, so
+that what is exported can be read without what is not.
+"""
+
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import msgspec
+from msgspec import structs
+
+from crawler.errors import DamageError
+from crawler.pages import warc
+from crawler.pages.archive import Archive
+from crawler.pages.captures import StoredPage
+from crawler.pages.formats import cdxj
+from crawler.pages.formats.selection import Report, Select, ignore
+from crawler.records import Capture
+
+
+class Chunk(msgspec.Struct):
+    """A piece of a WARC file: the records of `capture`, its answer first; None for a warcinfo record.
+
+    `length` is that of the first record's gzip member.
+    """
+
+    capture: Capture | None
+    data: bytes
+    length: int
+
+
+def warc_chunks(
+    archives: Sequence[Archive],
+    select: Select,
+    *,
+    report: Report = ignore,
+    folder: Path | None = None,
+    memory_bytes: int = 64 << 20,
+) -> Iterator[Chunk]:
+    """The selected captures as WARC, in the order in which they were written, each segment with its warcinfo.
+
+    A capture that cannot be read is reported and left out. `folder` and
+    `memory_bytes` are for sorting (see `cdxj.sorted_lines`).
+    """
+    lines = _positions(archives, select)
+    segment = ""
+    for position in cdxj.sorted_lines(lines, folder=folder, memory_bytes=memory_bytes):
+        number, name, _, key = position.rstrip(b"\n").split(b" ")
+        archive = archives[int(number)]
+        try:
+            if name.decode() != segment:
+                segment = name.decode()
+                data = archive.warcinfo(segment)
+                yield Chunk(None, data, len(data))
+            capture = archive.capture_at(bytes.fromhex(key.decode()))
+            if capture is not None:
+                yield _chunk(archive, capture, select)
+        except DamageError as error:
+            report(str(error))
+
+
+def _positions(archives: Sequence[Archive], select: Select) -> Iterator[bytes]:
+    """A line a selected capture; sorted by bytes they follow the segments."""
+    for number, archive in enumerate(archives):
+        for key, capture in archive.all_captures():
+            if select(capture):
+                yield b"%04d %b %020d %b\n" % (
+                    number,
+                    capture.segment.encode(),
+                    capture.offset,
+                    key.hex().encode(),
+                )
+
+
+def _chunk(archive: Archive, capture: Capture, select: Select) -> Chunk:
+    original = archive.capture_at(capture.refers_to) if capture.refers_to else None
+    if original is None or select(original):
+        return Chunk(capture, archive.raw_records(capture), capture.length)
+    page = archive.read(capture)
+    data = warc.compressor(1)(_as_response(page))
+    whole = structs.replace(capture, kind="response", status=page.status, refers_to=b"")
+    return Chunk(whole, data, len(data))
+
+
+def _as_response(page: StoredPage) -> bytes:
+    """A revisit as the response that it stands for."""
+    head = warc.http_head(f"{page.version} {page.status:03d} {page.reason}".encode("latin-1"), page.headers)
+    return warc.response(
+        warc.record_ids(os.urandom, 1)[0],
+        warc.date_text(page.capture.fetched_at),
+        warc.target_fields(page.capture.url, "", page.version),
+        head,
+        page.payload,
+        page.capture.digest,
+    )
+
+
+def cdxj_lines(
+    archives: Sequence[Archive], select: Select, *, folder: Path | None = None, memory_bytes: int = 64 << 20
+) -> Iterator[bytes]:
+    """The CDXJ index of the segments as they lie in the crawl directory, sorted over all archives."""
+    lines = (
+        cdxj.line(capture) for archive in archives for _, capture in archive.all_captures() if select(capture)
+    )
+    return cdxj.sorted_lines(lines, folder=folder, memory_bytes=memory_bytes)

@@ -1,0 +1,211 @@
+"""The expression that selects rows: `host == "x.org" and (status >= 400 or "shop" in url)`.
+
+Names are fields of a row, values are text in quotes, numbers, `true`, `false`
+and lists of them. There are comparisons (`==  !=  <  <=  >  >=  in  not in`),
+`and`, `or`, `not`, brackets, `len(field)` and `matches(field, "regular
+expression")`. Instants are ISO 8601 text, so `fetched_at >= "2026-11-01"` says
+what it seems to. A field that a row does not have is unequal to everything and
+neither less nor more.
+
+The text is parsed by Python's own parser and compiled to closures; nothing of
+it is ever evaluated as Python. What is not in the list above is refused with
+one line.
+"""
+
+import ast
+import difflib
+import operator
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from crawler.errors import UsageError
+
+LENGTH_MAX = 4_000  # characters, which bounds the depth as well
+_DEPTH_MAX = 100
+
+Row = Mapping[str, Any]
+_Value = Callable[[Row], Any]
+_COMPARISONS: dict[type[ast.cmpop], Callable[[Any, Any], bool]] = {
+    ast.Eq: operator.eq,
+    ast.NotEq: operator.ne,
+    ast.Lt: operator.lt,
+    ast.LtE: operator.le,
+    ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
+    ast.In: lambda a, b: a in b,
+    ast.NotIn: lambda a, b: a not in b,
+}
+_WORDS = {"true": True, "false": False}
+_NAMES = {str: "text", int: "a number", float: "a number", bool: "true or false"}
+
+
+class Where(NamedTuple):
+    """A compiled expression: the fields it looks at, and the test of a row."""
+
+    fields: frozenset[str]
+    test: Callable[[Row], bool]
+
+
+class _Part(NamedTuple):
+    value: _Value
+    kind: type | None  # None: a list
+
+
+def compile_where(text: str, fields: Mapping[str, type]) -> Where:
+    """Compile an expression over `fields` (name -> str, int, float or bool).
+
+    Raises:
+        UsageError: it is no such expression; the message says where.
+    """
+    if len(text) > LENGTH_MAX:
+        raise UsageError(f"--where: longer than {LENGTH_MAX} characters")
+    try:
+        tree = ast.parse(text.strip(), mode="eval")
+    except (SyntaxError, ValueError, MemoryError, RecursionError) as error:
+        place = f" at character {error.offset}" if isinstance(error, SyntaxError) and error.offset else ""
+        hint = "; equality is ==" if re.search(r"[^=<>!]=[^=]", text) else ""
+        raise UsageError(f"--where: {text!r} cannot be read{place}{hint}") from None
+    compiler = _Compiler(fields)
+    test = compiler.condition(tree.body, 0)
+    return Where(frozenset(compiler.used), test)
+
+
+class _Compiler:
+    def __init__(self, fields: Mapping[str, type]) -> None:
+        self._fields = fields
+        self.used: set[str] = set()
+
+    def condition(self, node: ast.expr, depth: int) -> Callable[[Row], bool]:
+        if depth > _DEPTH_MAX:
+            raise UsageError("--where: too deep")
+        if isinstance(node, ast.BoolOp):
+            parts = [self.condition(value, depth + 1) for value in node.values]
+            every = all if isinstance(node.op, ast.And) else any
+            return lambda row: every(part(row) for part in parts)
+        if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
+            part = self.condition(node.operand, depth + 1)
+            return lambda row: not part(row)
+        if isinstance(node, ast.Compare):
+            return self._comparison(node)
+        if isinstance(node, ast.Call) and _called(node) == "matches":
+            return self._matches(node)
+        if isinstance(node, ast.Name | ast.Constant):
+            value, kind = self._value(node)
+            if kind is bool:
+                return lambda row: value(row) is True
+            raise UsageError(
+                f"--where: {_shown(node)} is {_kind(kind)}, not a condition; compare it with something"
+            )
+        raise UsageError(f"--where: {_shown(node)} is not understood; there are comparisons, and, or, not")
+
+    def _comparison(self, node: ast.Compare) -> Callable[[Row], bool]:
+        operands = [node.left, *node.comparators]
+        values = [self._value(operand) for operand in operands]
+        tests = []
+        for place, sign in enumerate(node.ops):
+            compare = _COMPARISONS.get(type(sign))
+            if compare is None:
+                raise UsageError("--where: `is` is not understood; equality is ==")
+            left, right = values[place], values[place + 1]
+            _check_kinds(sign, left.kind, right.kind, operands[place], operands[place + 1])
+            tests.append(
+                _comparing(compare, left.value, right.value, isinstance(sign, ast.NotEq | ast.NotIn))
+            )
+        return lambda row: all(test(row) for test in tests)
+
+    def _matches(self, node: ast.Call) -> Callable[[Row], bool]:
+        usage = 'matches is used so: matches(url, "regular expression")'
+        if len(node.args) != 2 or node.keywords or not isinstance(node.args[1], ast.Constant):
+            raise UsageError(f"--where: {usage}")
+        value, kind = self._value(node.args[0])
+        pattern = node.args[1].value
+        if kind is not str or not isinstance(pattern, str):
+            raise UsageError(f"--where: {usage}")
+        try:
+            search = re.compile(pattern).search
+        except (re.error, OverflowError, RecursionError) as error:
+            raise UsageError(f"--where: {pattern!r} is no regular expression: {error}") from None
+        return lambda row: search(value(row) or "") is not None
+
+    def _value(self, node: ast.expr) -> _Part:
+        if isinstance(node, ast.Name):
+            return self._name(node.id)
+        if isinstance(node, ast.Constant) and isinstance(node.value, str | int | float):
+            constant = node.value
+            return _Part(lambda row: constant, type(constant))
+        if (
+            isinstance(node, ast.UnaryOp)
+            and isinstance(node.op, ast.USub)
+            and isinstance(node.operand, ast.Constant)
+        ):
+            number = node.operand.value
+            if isinstance(number, int | float):
+                return _Part(lambda row: -number, type(number))
+        if isinstance(node, ast.List | ast.Tuple | ast.Set):
+            members = [self._value(each).value({}) for each in node.elts if isinstance(each, ast.Constant)]
+            if len(members) == len(node.elts):
+                return _Part(lambda row: members, None)
+        if (
+            isinstance(node, ast.Call)
+            and _called(node) == "len"
+            and len(node.args) == 1
+            and not node.keywords
+        ):
+            inner = self._value(node.args[0])
+            if inner.kind is str:
+                return _Part(lambda row: len(inner.value(row) or ""), int)
+        raise UsageError(
+            f"--where: {_shown(node)} is not understood; there are fields, texts in quotes and numbers"
+        )
+
+    def _name(self, name: str) -> _Part:
+        if name in _WORDS:
+            return _Part(lambda row: _WORDS[name], bool)
+        kind = self._fields.get(name)
+        if kind is None:
+            raise UsageError(f"--where: there is no field {name}{did_you_mean(name, self._fields)}")
+        self.used.add(name)
+        return _Part(lambda row: row.get(name), kind)
+
+
+def did_you_mean(name: str, known: Mapping[str, Any]) -> str:
+    """`; did you mean X?`, or the list of what there is."""
+    close = difflib.get_close_matches(name, known, 1)
+    return f"; did you mean {close[0]}?" if close else f"; there are {', '.join(known)}"
+
+
+def _called(node: ast.Call) -> str:
+    return node.func.id if isinstance(node.func, ast.Name) else ""
+
+
+def _shown(node: ast.expr) -> str:
+    text = ast.unparse(node)
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+def _kind(kind: type | None) -> str:
+    return "a list" if kind is None else _NAMES[kind]
+
+
+def _check_kinds(sign: ast.cmpop, left: type | None, right: type | None, a: ast.expr, b: ast.expr) -> None:
+    if isinstance(sign, ast.In | ast.NotIn):
+        if right is not None and (left, right) != (str, str):
+            raise UsageError(f"--where: {_shown(b)} is {_kind(right)}; `in` looks into a text or a [list]")
+        return
+    if left is None or right is None or _NAMES[left] != _NAMES[right]:
+        raise UsageError(
+            f"--where: {_shown(a)} is {_kind(left)} and {_shown(b)} is {_kind(right)}; they cannot be compared"
+        )
+
+
+def _comparing(
+    compare: Callable[[Any, Any], bool], left: _Value, right: _Value, absent: bool
+) -> Callable[[Row], bool]:
+    """The test of a row; `absent` is its result where a field is missing."""
+
+    def test(row: Row) -> bool:
+        a, b = left(row), right(row)
+        return absent if a is None or b is None else compare(a, b)
+
+    return test

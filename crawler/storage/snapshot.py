@@ -1,0 +1,84 @@
+"""A copy of a store that another process has open, as it stands at one moment.
+
+LevelDB lets one process open a store. But its tables never change once they are
+written, so a hard link to each is a copy; its log and its manifest only grow,
+so what was copied of them is a state as a crash would have left it, and
+opening the copy replays it. A state counts only if the manifest is the same
+before and after: then no table came or went meanwhile. The process that crawls
+does nothing for it, and does not notice.
+
+    CURRENT, MANIFEST-*, *.log    copied (some MB at most)
+    *.ldb, *.sst                  linked, copied where links are not to be had
+
+Cost: a link a table, 20 us each. The copy keeps the space of tables that are
+compacted away meanwhile, until it is deleted.
+"""
+
+import os
+import shutil
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from crawler.errors import DamageError, DirectoryError, StoreError
+
+TRIES = 50  # a manifest changes with each flush, some MB of writes apart
+PAUSE = 0.02  # seconds between them
+_LINKED = (".ldb", ".sst")
+
+
+def snapshot(store: Path, into: Path, *, pause: Callable[[float], None] = time.sleep) -> None:
+    """Copy the store in `store` to the new folder `into`.
+
+    Raises:
+        DirectoryError: there is no store, this user may not read it, or it changes too fast.
+        StoreError: the copy cannot be written.
+    """
+    for _ in range(TRIES):
+        shutil.rmtree(into, ignore_errors=True)
+        try:
+            if _copied(store, into):
+                return
+        except FileNotFoundError:
+            if not (store / "CURRENT").exists():
+                raise DirectoryError(f"store {store}: cannot be read: CURRENT is missing") from None
+        except PermissionError as error:
+            raise DirectoryError(f"{error.filename or store}: {error.strerror}") from error
+        except OSError as error:
+            raise StoreError(f"store {store}: cannot be copied: {error.strerror or error}") from error
+        pause(PAUSE)
+    raise DirectoryError(f"store {store}: it changes faster than it can be copied; try again")
+
+
+def _copied(store: Path, into: Path) -> bool:
+    """Copy what there is; whether it is one state of the store."""
+    into.mkdir(parents=True)
+    before = _manifest(store)
+    names = sorted(entry.name for entry in os.scandir(store))
+    # The older log first: if it is followed by another it has ended, so no write between them is missed.
+    for name in names:
+        if name.endswith(".log") or name == "CURRENT" or name == before[0]:
+            shutil.copyfile(store / name, into / name)
+    for name in names:
+        if name.endswith(_LINKED):
+            _link(store / name, into / name)
+    if before != _manifest(store):
+        return False
+    return (into / before[0]).stat().st_size == before[1] and (into / "CURRENT").exists()
+
+
+def _manifest(store: Path) -> tuple[str, int]:
+    """Name and length of the manifest in force."""
+    name = (store / "CURRENT").read_text(errors="replace").strip()
+    if "/" in name or not name:
+        raise DamageError(f"store {store}: CURRENT names no manifest; `crawler check --repair` may mend it")
+    return name, (store / name).stat().st_size
+
+
+def _link(source: Path, target: Path) -> None:
+    try:
+        os.link(source, target)
+    except FileNotFoundError:
+        raise
+    except OSError:  # another file system, or a file of another user
+        shutil.copyfile(source, target)

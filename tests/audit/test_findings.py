@@ -1,0 +1,132 @@
+"""What follows from what was noted."""
+
+from typing import Any
+
+import numpy as np
+
+from crawler.audit import html, render
+from crawler.audit.findings import Auditor, Finding, Page
+from crawler.pages.formats.rows import FIELDS
+from crawler.records import LinkFlag
+
+
+def _row(url: str, **values: Any) -> dict[str, Any]:
+    known = {
+        "url": url,
+        "host": "h",
+        "status": 200,
+        "state": "stored",
+        "outcome": "fetched",
+        "depth": 1,
+        "took": 0.1,
+    }
+    about = {
+        "content_type": "text/html",
+        "noindex": False,
+        "fetched_at": "2026-11-22T06:00:00.000Z",
+        "digest": url,
+    }
+    return dict.fromkeys(FIELDS) | known | about | values
+
+
+def _links(*fingerprints: int) -> bytes:
+    return np.array(fingerprints, np.uint64).tobytes()
+
+
+def _gone(url: str, **values: Any) -> dict[str, Any]:
+    return _row(url, status=404, state="gone", outcome="gone", **values)
+
+
+def _moved(url: str) -> dict[str, Any]:
+    return _row(url, status=301, state="redirected", outcome="redirect")
+
+
+def test_dead_links_name_the_pages_that_link_to_them() -> None:
+    auditor = Auditor()
+    auditor.record(_row("/a"), 1, None, 0)
+    auditor.record(_gone("/x", via="/v"), 8, None, 0)
+    auditor.record(_gone("/y", via="/v"), 9, None, 0)
+    auditor.record(_row("/z", status=None, state="failed", outcome="connect_error"), 10, None, 0)
+    assert auditor.wanted().tolist() == [8, 9, 10]
+    for number in range(30):
+        auditor.page(Page(1, f"/p{number}", "t", _links(9), []))
+    found = auditor.audit().sections["dead_links"]
+    assert found.total == 3
+    assert found.listed[0] == Finding("/y", "404 not found", tuple(f"/p{i}" for i in range(20)), 30)
+    assert found.listed[1] == Finding("/x", "404 not found", ("/v",), 1)
+    assert found.listed[2] == Finding("/z", "no connection", (), 0)
+
+
+def test_redirect_chains_and_loops() -> None:
+    """1 -> 2 -> 3 is a chain; 5 -> 6 -> 5 a loop that is named once; 7 -> 5 leads into it."""
+    auditor = Auditor()
+    for source, target in ((1, 2), (2, 3), (5, 6), (6, 5), (8, 3)):
+        auditor.record(_moved(f"/{source}"), source, (target, f"/{target}"), 0)
+    auditor.page(Page(4, "/p", "t", _links(1, 8), []))
+    sections = auditor.audit().sections
+    assert sections["redirect_chains"].listed == [Finding("/1", "2", ("/2", "/3"), 2)]
+    assert [finding.subject for finding in sections["redirect_loops"].listed] == ["/5"]
+    assert {finding.subject: finding.value for finding in sections["redirected_links"].listed} == {
+        "/1": "/3",
+        "/8": "/3",
+    }
+
+
+def test_sitemaps() -> None:
+    auditor = Auditor()
+    auditor.record(_row("/start", depth=0), 1, None, 0)
+    auditor.record(_row("/linked"), 2, None, 0)
+    auditor.record(_row("/orphan"), 3, None, 0)
+    auditor.record(_row("/hidden", noindex=True), 4, None, 0)
+    auditor.record(_gone("/gone"), 5, None, 0)
+    auditor.record(_row("/unlisted", via="/start"), 6, None, 0)
+    auditor.sitemap(
+        [(1, "/start"), (2, "/linked"), (3, "/orphan"), (4, "/hidden"), (5, "/gone"), (7, "/never")]
+    )
+    auditor.page(Page(1, "/start", "t", _links(2, 6), []))
+    audit = auditor.audit()
+    assert [finding.subject for finding in audit.sections["orphans"].listed] == ["/orphan"]
+    assert [finding.subject for finding in audit.sections["not_in_sitemap"].listed] == ["/unlisted"]
+    errors = {finding.subject: finding.value for finding in audit.sections["sitemap_errors"].listed}
+    assert errors == {"/hidden": "says noindex", "/gone": "404 not found"}
+    assert audit.sitemap == {"listed": 6, "listed_pages": 4, "pages_not_listed": 1, "listed_not_crawled": 1}
+
+
+def test_copies_titles_times_and_parts() -> None:
+    auditor = Auditor(listed_max=2)
+    for number in range(5):
+        auditor.record(
+            _row(f"/{number}", digest="same" if number < 3 else str(number), took=number), number, None, 0
+        )
+        auditor.page(
+            Page(number, f"/{number}", "" if number == 4 else "Home", b"", ["http://x/"] * (number == 0))
+        )
+    auditor.record(_row("/i.png", content_type="image/png"), 9, None, int(LinkFlag.REQUISITE))
+    audit = auditor.audit()
+    assert audit.pages == 5 and audit.urls == 6
+    assert audit.sections["duplicate_contents"].listed == [Finding("/0", "3", ("/1", "/2"), 3)]
+    assert audit.sections["duplicate_titles"].listed[0].subject == "Home"
+    assert audit.sections["missing_titles"].listed == [Finding("/4")]
+    assert audit.sections["mixed_content"].listed == [Finding("/0", "1", ("http://x/",), 1)]
+    slow = audit.sections["slow_pages"]
+    assert (slow.total, [finding.subject for finding in slow.listed]) == (3, ["/4", "/3"]), (
+        "the slowest are kept"
+    )
+
+
+def test_nothing_of_a_site_gets_out_of_its_cell() -> None:
+    """Titles and URLs come from servers: no tag in the page, no formula in the table."""
+    auditor = Auditor()
+    evil = "=1+1<script>alert(1)</script>\"'"
+    for number in (1, 2):
+        auditor.page(Page(number, f"http://h/{evil}", evil, b"", []))
+    audit = auditor.audit()
+    assert "<script" not in html.page(audit)
+    assert "http-equiv=Content-Security-Policy" in html.page(audit)
+    assert "duplicate_titles,\"'=1+1<script>" in render.csv_table(audit)
+
+
+def test_an_empty_crawl_has_a_report() -> None:
+    audit = Auditor().audit()
+    assert "Nothing to complain about" in render.text(audit)
+    assert "Nothing to complain about" in html.page(audit)

@@ -1,0 +1,67 @@
+"""`crawler report` on a crawl of a site with faults."""
+
+import csv
+import io
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.end_to_end.web import Web, crawl, page, redirect, run
+
+
+@pytest.fixture(scope="module")
+def crawled(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Web]:
+    folder = tmp_path_factory.mktemp("report")
+    with Web({}) as web:
+        urls = "".join(f"<url><loc>{web.url(path)}</loc></url>" for path in ("/", "/a", "/alone", "/dead"))
+        web.routes |= {
+            "/robots.txt": f"User-agent: *\nDisallow: /private\nSitemap: {web.url('/map.xml')}",
+            "/map.xml": (200, {"Content-Type": "application/xml"}, f"<urlset>{urls}</urlset>"),
+            "/": page("/a", "/b", "/dead", "/private/x", "/hop1", "/round1", text="Start"),
+            "/a": page("/dead", "/deep", text="Same title"),
+            "/b": page("/dead", text="Same title"),
+            "/deep": page(text="Deep"),
+            "/alone": page(text="Alone"),
+            "/hop1": redirect("/hop2"),
+            "/hop2": redirect("/a"),
+            "/round1": redirect("/round2"),
+            "/round2": redirect("/round1"),
+        }
+        crawl(folder / "crawl", web.url())
+    return folder / "crawl", web
+
+
+def test_json_has_everything(crawled: tuple[Path, Web]) -> None:
+    directory, web = crawled
+    found = json.loads(run("report", "--dir", directory, "--format", "json").out)
+    sections = found["sections"]
+    (dead,) = sections["dead_links"]["listed"]
+    assert (dead["subject"], dead["value"], dead["count"]) == (web.url("/dead"), "404 not found", 3)
+    assert set(dead["others"]) == {web.url(path) for path in ("/", "/a", "/b")}
+    (chain,) = sections["redirect_chains"]["listed"]
+    assert (chain["subject"], chain["others"]) == (web.url("/hop1"), [web.url("/hop2"), web.url("/a")])
+    assert sections["redirect_loops"]["total"] == 1
+    assert [each["subject"] for each in sections["orphans"]["listed"]] == [web.url("/alone")]
+    assert [each["subject"] for each in sections["sitemap_errors"]["listed"]] == [web.url("/dead")]
+    assert {each["subject"] for each in sections["not_in_sitemap"]["listed"]} == {
+        web.url("/b"),
+        web.url("/deep"),
+    }
+    assert [each["subject"] for each in sections["robots_blocked"]["listed"]] == [web.url("/private/x")]
+    assert sections["duplicate_titles"]["listed"][0]["subject"] == "Same title"
+    assert found["statuses"]["200"] == 6 and found["depths"] == {"0": 1, "1": 3, "2": 1}
+
+
+def test_other_forms(crawled: tuple[Path, Web], tmp_path: Path) -> None:
+    directory, web = crawled
+    text = run("report", "--dir", directory).text
+    assert "Dead links: 1" in text and f"<- {web.url('/a')}" in text
+    table = list(csv.reader(io.StringIO(run("report", "--dir", directory, "--format", "csv").text)))
+    assert ["dead_links", web.url("/dead"), "404 not found", web.url("/b")] in table
+    file = tmp_path / "report.html"
+    assert run("report", "--dir", directory, "--format", "html", "-o", file).code == 0
+    made = file.read_text()
+    assert "Dead links" in made and "<script" not in made and "src=" not in made and "@import" not in made
+    assert run("report", "--dir", tmp_path / "none").code == 3
+    assert run("report", "--dir", directory, "--limit", "0").code == 2

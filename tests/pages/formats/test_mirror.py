@@ -1,0 +1,112 @@
+"""Names and places of a mirror's files: nothing is written outside its folder, nothing is lost."""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from crawler.errors import StoreError, UsageError
+from crawler.pages.formats import mirror
+
+
+@pytest.mark.parametrize(
+    ("url", "content_type", "path"),
+    [
+        ("http://site.example/", "text/html", "site.example/index.html"),
+        ("http://site.example/a/", "text/html", "site.example/a/index.html"),
+        ("http://site.example:8080/a", "text/html", "site.example_8080/a.html"),
+        ("http://site.example/a.png", "image/png", "site.example/a.png"),
+        ("http://site.example/a.HTM", "text/html", "site.example/a.HTM"),
+        ("http://site.example/a?b=1/2", "text/plain", "site.example/a@b=1%2F2"),
+        ("http://site.example/?b", "text/html", "site.example/index.html@b.html"),
+        ("http://site.example/%C3%A4%20b", "text/plain", "site.example/ä b"),
+        ("http://site.example/%2e%2e/%2e%2e/etc/passwd", "text/plain", "site.example/.%2E/.%2E/etc/passwd"),
+        ("http://site.example/..%2f..%2fx", "text/plain", "site.example/..%2F..%2Fx"),
+        ("http://site.example/a%00b%0Ac", "text/plain", "site.example/a%00b%0Ac"),
+        ("http://site.example/a\\b:c", "text/plain", "site.example/a%5Cb%3Ac"),
+        ("http://site.example/%FF", "text/plain", "site.example/%FF"),
+        ("http://[::1]:80/x", "text/plain", "[__1]_80/x"),
+        ("http://site.example/a//b/./c.", "text/plain", "site.example/a/b/%2E/c%2E"),
+    ],
+)
+def test_mirror_paths(url: str, content_type: str, path: str) -> None:
+    assert str(mirror.mirror_path(url, content_type)) == path
+
+
+@given(st.text(max_size=80), st.sampled_from(["text/html", "text/plain"]))
+def test_any_url_has_a_harmless_path(tail: str, content_type: str) -> None:
+    path = mirror.mirror_path("http://site.example/" + tail, content_type)
+    assert not path.is_absolute()
+    assert path.parts[0] == "site.example" and len(path.parts) > 1
+    for part in path.parts:
+        assert part not in ("", ".", "..")
+        assert not any(char in part for char in "/\\\0\n\r")
+        assert len(part.encode()) <= 255
+
+
+def test_long_names_and_long_paths() -> None:
+    long = mirror.mirror_path("http://site.example/" + "a" * 3000 + ".html", "text/html")
+    other = mirror.mirror_path("http://site.example/" + "a" * 3001 + ".html", "text/html")
+    assert long != other
+    assert long.suffix == ".html" and len(long.name) <= 255
+    deep = mirror.mirror_path("http://site.example/" + "abcde/" * 1300 + "x.png", "image/png")
+    assert len(str(deep)) < 100 and deep.suffix == ".png"
+
+
+def test_collisions_keep_every_page(tmp_path: Path) -> None:
+    """A file where a directory is wanted, a directory where a file is wanted, two URLs with one path."""
+    names = ["a", "a/b", "a/b/c", "x%3Fy", "x%3fy", "d/e", "d", "A%2FB", "a@1", "a?1"]
+    for name in names:
+        path = mirror.claim(tmp_path, "http://site.example/" + name, "text/plain")
+        mirror.fill(tmp_path, path, name.encode())
+    files = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert sorted(path.read_bytes() for path in files) == sorted(name.encode() for name in names)
+
+
+def test_no_link_leads_out_of_the_folder(tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    folder = tmp_path / "mirror"
+    (folder / "site.example").mkdir(parents=True)
+    (folder / "site.example" / "x").symlink_to(outside / "victim")
+    path = mirror.claim(folder, "http://site.example/x", "text/plain")
+    mirror.fill(folder, path, b"data")
+    assert list(outside.iterdir()) == []
+    with pytest.raises(StoreError):
+        mirror.fill(folder, "site.example/x", b"data")
+
+
+def test_the_folder_is_new_or_empty(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"")
+    with pytest.raises(StoreError, match="file"):
+        mirror.make_folder(tmp_path / "file" / "mirror")
+    with pytest.raises(UsageError, match="not empty"):
+        mirror.make_folder(tmp_path)
+
+
+def test_places_follow_redirects_and_end_in_circles(tmp_path: Path) -> None:
+    places = mirror.Places(tmp_path / "places")
+    largest = (1 << 64) - 1
+    places.add(largest, "h/a.html")
+    places.add_redirect(1, 2)
+    places.add_redirect(2, largest)
+    places.add_redirect(3, 3)
+    places.add_redirect(4, 5)
+    places.add_redirect(largest, 3)  # it has a page
+    places.finish()
+    assert [places.of(number) for number in (largest, 1, 2, 3, 4, 6)] == ["h/a.html"] * 3 + ["", "", ""]
+    places.close()
+
+
+@pytest.mark.parametrize(
+    ("folder", "path", "url"),
+    [
+        ("h", "h/a b.html", "a%20b.html"),
+        ("h/x", "h/a%2Fb?.html", "../a%252Fb%3F.html"),
+        ("h/x", "g/ä.png", "../../g/%C3%A4.png"),
+        ("h", "h/#", "%23"),
+    ],
+)
+def test_relative_urls(folder: str, path: str, url: str) -> None:
+    assert mirror.relative_url(folder, path) == url

@@ -1,0 +1,71 @@
+"""Text and language of pages."""
+
+import pytest
+
+from crawler.config import ExtractConfig
+from crawler.export.page_work import is_tame
+from crawler.pages.formats import text
+
+
+def test_html() -> None:
+    page = (
+        "<head><title> A\n title</title><style>p {}</style></head><script>x()</script><p>Grüße &amp; mehr</p>"
+    )
+    found = text.read_html(page.encode(), tame=True)
+    assert (found.title, found.text.strip()) == ("A title", "Grüße & mehr")
+
+
+def test_main_content_leaves_menus_out() -> None:
+    page = (
+        b"<body><nav><a href=/>Home</a></nav><main><p>What it says.</p></main><footer>imprint</footer></body>"
+    )
+    assert "imprint" in text.read_html(page, tame=True).text
+    assert text.read_html(page, tame=True, main_content=True).text.strip() == "What it says."
+
+
+def test_without_a_parser() -> None:
+    body = (
+        "<title>a &lt; b</title><!-- no --><SCRIPT>no()</SCRIPT ><p>one\n two<br>three</p>"
+        "<a href='>'>x</a> 1 < 2 &lt;b&gt;<!-- open"
+    )
+    assert text.read_html(body.encode(), tame=False) == ("a < b", "a < b one\ntwo three '>x 1 < 2 <b>")
+
+
+def test_languages() -> None:
+    assert text.language("Der Hund schläft heute lange unter dem alten Baum im Garten.") == "de"
+    assert text.language("The dog sleeps under the old tree in the garden all day long.") == "en"
+    assert text.language("short") == ""
+
+
+QUADRATIC = {
+    "formatting": "<b>" * 40_000,
+    "mismatched": "<b></i>" * 40_000,
+    "nested": "<div>" * 80_000,
+    "attributes": "<p " + "a=1 " * 200_000 + ">",
+    "large": "x" * 3_000_000,
+}
+LONG = QUADRATIC | {
+    "comments": "<!--" * 100_000,
+    "scripts": "<script>" * 50_000,
+    "ends": "<script>" + "</script" * 50_000,
+    "angles": "<" * 200_000,
+    "entities": "&" * 100_000 + "&#" * 50_000,
+}
+
+
+@pytest.mark.parametrize("shape", QUADRATIC)
+def test_hostile_pages_are_not_tame(shape: str) -> None:
+    page = ("<p>text</p>" + QUADRATIC[shape]).encode()
+    assert not text.is_tame(page)
+    assert not is_tame(page, ExtractConfig())
+
+
+@pytest.mark.parametrize("shape", LONG)
+def test_the_plain_scan_takes_linear_time(shape: str) -> None:
+    """A quadratic pattern would hold this test for minutes."""
+    assert "text" in text.read_html(("<p>text</p>" + LONG[shape]).encode(), tame=False).text
+
+
+def test_ordinary_pages_are_tame() -> None:
+    page = b"<table>" + b"<tr><td><img src=x><br><b>cell</b></td></tr>" * 5000 + b"</table>"
+    assert text.is_tame(page) and is_tame(page, ExtractConfig())

@@ -1,0 +1,114 @@
+"""The expression that selects rows: what it says, and what it refuses."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from crawler.errors import UsageError
+from crawler.pages.formats.where import compile_where
+
+FIELDS = {"host": str, "status": int, "took": float, "noindex": bool, "title": str, "fetched_at": str}
+ROW = {
+    "host": "x.org",
+    "status": 200,
+    "took": 0.5,
+    "noindex": False,
+    "title": None,
+    "fetched_at": "2026-11-22T06:00:00.000Z",
+}
+
+
+@pytest.mark.parametrize(
+    ("text", "result"),
+    [
+        ('host == "x.org" and status == 200', True),
+        ("host == 'y.org' or status >= 400", False),
+        ("not (status != 200)", True),
+        ("200 <= status < 300", True),
+        ("status in [200, 404] and status not in (301, 302)", True),
+        ("host in {'x.org'}", True),
+        ('".org" in host', True),
+        ("took < 1 and took > -1", True),
+        ("noindex", False),
+        ("not noindex", True),
+        ("noindex == false", True),
+        ('title == "x"', False),
+        ('title != "x"', True),
+        ('"x" in title', False),
+        ('"x" not in title', True),
+        ("len(title) == 0", True),
+        ("len(host) > 4", True),
+        (r'matches(host, "^x\\.")', True),
+        ('matches(title, "x")', False),
+        ('fetched_at >= "2026-11" and fetched_at < "2026-12"', True),
+    ],
+)
+def test_what_it_selects(text: str, result: bool) -> None:
+    assert compile_where(text, FIELDS).test(ROW) is result
+
+
+def test_which_fields_it_looks_at() -> None:
+    assert compile_where("len(title) > 3 or status == 200", FIELDS).fields == {"title", "status"}
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("statos == 200", "no field statos; did you mean status?"),
+        ("xyz == 200", "there are host, status, took"),
+        ("status = 200", "equality is =="),
+        ('status == "200"', "status is a number and '200' is text"),
+        ("status", "is a number, not a condition"),
+        ("status == 200 and", "cannot be read"),
+        ("", "cannot be read"),
+        ("__import__('os').system('x')", "not understood"),
+        ("host.startswith('x')", "not understood"),
+        ("(lambda: 1)()", "not understood"),
+        ("[x for x in host] == 1", "not understood"),
+        ("status is 200", "equality is =="),
+        ("status in 200", "`in` looks into"),
+        ("matches(host, '(')", "no regular expression"),
+        ("matches(status, 'x')", "used so"),
+        ("not " * 150 + "noindex", "too deep"),
+        ("(" * 300 + "noindex" + ")" * 300, "cannot be read"),
+        ("noindex" + " " * 5000, "longer than"),
+    ],
+)
+def test_what_it_refuses(text: str, message: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        compile_where(text, FIELDS)
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+WORDS = [
+    "status",
+    "host",
+    "noindex",
+    "==",
+    "<",
+    "in",
+    "not",
+    "and",
+    "(",
+    ")",
+    "[",
+    "]",
+    "'x'",
+    "1",
+    "-",
+    "len",
+    ",",
+    "\\",
+    "\0",
+]
+
+
+@given(st.lists(st.sampled_from(WORDS), max_size=12).map(" ".join))
+def test_any_text_is_an_expression_or_refused(text: str) -> None:
+    try:
+        where = compile_where(text, FIELDS)
+    except UsageError:
+        return
+    assert where.test(ROW) in (True, False)
+    assert where.test(dict.fromkeys(FIELDS)) in (True, False)

@@ -1,0 +1,118 @@
+"""A copy of a store that is open, at one moment, while it is written to."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from crawler.errors import DamageError, DirectoryError
+from crawler.storage import snapshot as module
+from crawler.storage.kv import LevelStore
+from crawler.storage.snapshot import snapshot
+
+
+def _filled(path: Path, rounds: int) -> LevelStore:
+    """A store with tables, a log, and one write after the other."""
+    store = LevelStore(path, write_buffer_bytes=64 << 10)
+    for number in range(rounds):
+        _write(store, number)
+    return store
+
+
+def _write(store: LevelStore, number: int) -> None:
+    batch = store.batch()
+    batch.put(b"k%06d" % number, os.urandom(1000))
+    batch.put(b"last", b"%d" % number)
+    store.write(batch)
+
+
+def _state(path: Path) -> int:
+    """The number of the last write; every write up to it is there, and none behind it."""
+    copy = LevelStore(path)
+    last = int(copy.get(b"last") or b"-1")
+    keys = [key for key, _ in copy.scan(b"k", b"l")]
+    copy.close()
+    assert keys == [b"k%06d" % number for number in range(last + 1)]
+    return last
+
+
+def test_the_copy_is_the_store_at_that_moment(tmp_path: Path) -> None:
+    store = _filled(tmp_path / "store", 500)
+    snapshot(tmp_path / "store", tmp_path / "copy")
+    for number in range(500, 1500):
+        _write(store, number)
+    store.compact()
+    assert _state(tmp_path / "copy") == 499
+    snapshot(tmp_path / "store", tmp_path / "again")
+    store.close()
+    assert _state(tmp_path / "again") == 1499
+    assert _state(tmp_path / "store") == 1499, "the original was not touched"
+
+
+def test_a_store_that_moves_on_while_it_is_copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Writes, flushes and compactions between any two files: the copy is one state all the same."""
+    store = _filled(tmp_path / "store", 300)
+    written = [300]
+    copyfile, link = module.shutil.copyfile, module.os.link
+    moves = [0]
+
+    def move_on() -> None:
+        moves[0] += 1
+        for _ in range(20 if moves[0] < 60 else 0):  # it comes to rest at last
+            _write(store, written[0])
+            written[0] += 1
+        if moves[0] % 7 == 0 and moves[0] < 60:
+            store.compact()
+
+    def slow_copy(source: Path, target: Path) -> None:
+        move_on()
+        copyfile(source, target)
+
+    def slow_link(source: Path, target: Path) -> None:
+        move_on()
+        link(source, target)
+
+    monkeypatch.setattr(module.shutil, "copyfile", slow_copy)
+    monkeypatch.setattr(module.os, "link", slow_link)
+    snapshot(tmp_path / "store", tmp_path / "copy", pause=lambda seconds: None)
+    monkeypatch.undo()
+    before = written[0]
+    store.close()
+    assert 300 <= _state(tmp_path / "copy") + 1 <= before
+
+
+def test_without_links_it_is_copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_links(source: Path, target: Path) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    _filled(tmp_path / "store", 300).close()
+    monkeypatch.setattr(module.os, "link", no_links)
+    snapshot(tmp_path / "store", tmp_path / "copy")
+    assert _state(tmp_path / "copy") == 299
+
+
+def test_what_is_no_store(tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(DirectoryError, match="CURRENT is missing"):
+        snapshot(tmp_path / "empty", tmp_path / "copy")
+    (tmp_path / "empty" / "CURRENT").write_text("../../etc/passwd\n")
+    with pytest.raises(DamageError, match="names no manifest"):
+        snapshot(tmp_path / "empty", tmp_path / "copy")
+
+
+def test_a_store_that_never_stands_still(tmp_path: Path) -> None:
+    store = _filled(tmp_path / "store", 10)
+
+    def pause(seconds: float) -> None:
+        pauses.append(seconds)
+
+    pauses: list[float] = []
+    original = module._copied
+    try:
+        module._copied = lambda *_: False
+        with pytest.raises(DirectoryError, match="try again"):
+            snapshot(tmp_path / "store", tmp_path / "copy", pause=pause)
+    finally:
+        module._copied = original
+    store.close()
+    assert len(pauses) == module.TRIES

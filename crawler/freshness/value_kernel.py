@@ -89,6 +89,8 @@ _EXACT = cython.declare(cython.double, 1e-17)  # sums go on until what is left i
 _CERTAIN_WEIGHT = cython.declare(cython.double, 700.0)
 # Below it gamma x would be a denormal number; no page gets a signal in the age of the universe at 1e-18 Hz.
 _NO_SIGNAL_RATE = cython.declare(cython.double, 1e-200)
+# The value is below its ceiling by a share of at most (1 + u + b) exp(-u): from here on by none.
+_STALE = cython.declare(cython.double, 60.0)
 # Up to here terms are summed one by one (each about as costly as half a wave) ...
 _FEW_SIGNALS = cython.declare(cython.double, 12.0)
 # ... and beyond, waves are, if no more than these are needed.
@@ -322,14 +324,16 @@ def _settled(
 
     q^i exp(-alpha x_i) = exp(-u) for all i, so with L = ratio + b it is exp(-u) sum_{i<n} expm1(u - ratio - i L),
     and a geometric sum about its middle is n exp(middle) sinhc(n L / 2) / sinhc(L / 2): nothing cancels.
+    Far from 0 the plain difference is the more exact.
     """
-    half: cython.double = 0.5 * (ratio + b)
+    both: cython.double = ratio + b
+    if staleness - ratio - (n - 1.0) * 0.5 * both > 2.0:
+        return exp(-ratio) * (expm1(-n * both) / expm1(-both)) - n * exp(-staleness)
+    half: cython.double = 0.5 * both
     power: cython.double = (
         (staleness - ratio) - (n - 1.0) * half + (_log_sinhc(n * half) - _log_sinhc(half))
     )
-    if power < 1.0:
-        return n * exp(-staleness) * expm1(power)
-    return n * (exp(power - staleness) - exp(-staleness))
+    return n * exp(-staleness) * expm1(power)
 
 
 @cython.cfunc
@@ -584,6 +588,8 @@ class Parameters:
                 self._renew(staleness)
             else:
                 self._sum(elapsed, signals, staleness)
+            if staleness > _STALE and self.terms >= _ALL_TERMS:
+                self._gained = 1.0 / self.change_rate
 
     @cython.cfunc
     @cython.exceptval(check=False)
@@ -595,7 +601,7 @@ class Parameters:
         beta: cython.double = self.signal_time
         b: cython.double = self.signal_weight
         precision: cython.double = self._precision
-        limit: cython.double = self.terms
+        limit: cython.double = self.terms if self.terms < _ALL_TERMS else _inf
         mean: cython.double = gamma * (elapsed + signals * beta)
         last: cython.double = min(mean + 8.0 * sqrt(mean) + 25.0, limit - 1.0)  # no Poisson number is above
         total: cython.double = 0.0
@@ -632,6 +638,8 @@ class Parameters:
             rest *= step
             i += 1.0
         self._gained = total / gamma
+        if self.terms >= _ALL_TERMS:
+            self._gained = min(self._gained, 1.0 / self.change_rate)
         self._interval = intervals / gamma
 
     @cython.cfunc
@@ -763,6 +771,8 @@ class Parameters:
         for _ in range(200):
             self._evaluate(x, signals)
             value: cython.double = self.importance * self._gained
+            if abs(value - level) <= 2e-16 * top:
+                break
             if value < level:
                 low = x
             else:

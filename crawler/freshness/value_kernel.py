@@ -246,7 +246,9 @@ def _complement(
 def _late_probability(k: cython.double, y: cython.double) -> cython.double:
     """exp(-y) y^k / k! for large k, by Stirling."""
     away: cython.double = (y - k) / k
-    return exp(-k * (away - log1p(away))) / sqrt(2.0 * _PI * k) * (1.0 - (1.0 - 1.0 / (24.0 * k)) / (12.0 * k))
+    return (
+        exp(-k * (away - log1p(away))) / sqrt(2.0 * _PI * k) * (1.0 - (1.0 - 1.0 / (24.0 * k)) / (12.0 * k))
+    )
 
 
 @cython.cfunc
@@ -310,7 +312,10 @@ def _log_sinhc(x: cython.double) -> cython.double:
         return y * (
             1.0 / 6.0
             + y
-            * (-1.0 / 180.0 + y * (1.0 / 2835.0 + y * (-1.0 / 37800.0 + y * (1.0 / 467775.0 - y * 691.0 / 3831077250.0))))
+            * (
+                -1.0 / 180.0
+                + y * (1.0 / 2835.0 + y * (-1.0 / 37800.0 + y * (1.0 / 467775.0 - y * 691.0 / 3831077250.0)))
+            )
         )
     return x + log(-expm1(-2.0 * x) / (2.0 * x))
 
@@ -330,9 +335,7 @@ def _settled(
     if staleness - ratio - (n - 1.0) * 0.5 * both > 2.0:
         return exp(-ratio) * (expm1(-n * both) / expm1(-both)) - n * exp(-staleness)
     half: cython.double = 0.5 * both
-    power: cython.double = (
-        (staleness - ratio) - (n - 1.0) * half + (_log_sinhc(n * half) - _log_sinhc(half))
-    )
+    power: cython.double = (staleness - ratio) - (n - 1.0) * half + (_log_sinhc(n * half) - _log_sinhc(half))
     return n * exp(-staleness) * expm1(power)
 
 
@@ -344,7 +347,9 @@ def _settled_terms(signals: cython.double, c: cython.double) -> cython.double:
         return 0.0
     spread: cython.double = sqrt(_TAIL)
     scale: cython.double = 1.0 + 1.0 / c
-    root: cython.double = (spread + sqrt(_TAIL + 4.0 * signals * scale)) / (2.0 * scale)  # sqrt(y) at the edge
+    root: cython.double = (spread + sqrt(_TAIL + 4.0 * signals * scale)) / (
+        2.0 * scale
+    )  # sqrt(y) at the edge
     last: cython.double = signals - root * root / c
     return ceil(last) if last > 0.0 else 0.0
 
@@ -446,7 +451,9 @@ class Parameters:
         self._precision = _EXACT
         self.ceiling = importance / change_rate if change_rate > 0.0 else _inf
         if kind == _CIS_PLUS:  # believes where precision > 0.7 and recall > 0.6
-            trusted: cython.bint = -expm1(-signal_weight) > 0.7 and change_rate - silent_rate > 0.6 * change_rate
+            trusted: cython.bint = (
+                -expm1(-signal_weight) > 0.7 and change_rate - silent_rate > 0.6 * change_rate
+            )
             kind = _CIS if trusted else _GREEDY
         if kind == _CIS_NU0:
             self.signal_rate = signal_rate = change_rate - silent_rate
@@ -584,7 +591,11 @@ class Parameters:
                 if self.terms < _ALL_TERMS:
                     self._gained *= -expm1(-self.terms * log1p(self.change_rate / self.false_rate))
                 self._interval = _inf
-            elif s > _FEW_SIGNALS and self.terms >= _ALL_TERMS and _waves(s, gamma * self.signal_time) <= _WAVES_MAX:
+            elif (
+                s > _FEW_SIGNALS
+                and self.terms >= _ALL_TERMS
+                and _waves(s, gamma * self.signal_time) <= _WAVES_MAX
+            ):
                 self._renew(staleness)
             else:
                 self._sum(elapsed, signals, staleness)
@@ -632,7 +643,11 @@ class Parameters:
                 total += term
                 if term < precision * total and i > (alpha + gamma) * x:
                     rest = 0.0  # from there on the terms fall faster than geometrically
-            reached = residual(cython.cast(cython.Py_ssize_t, i), gamma * x) if i < _LATE else _late_residual(i, gamma * x)
+            reached = (
+                residual(cython.cast(cython.Py_ssize_t, i), gamma * x)
+                if i < _LATE
+                else _late_residual(i, gamma * x)
+            )
             intervals += reached
             power *= q
             rest *= step
@@ -700,7 +715,9 @@ class Parameters:
 
     @cython.ccall
     @cython.exceptval(check=False)
-    def threshold(self, level: cython.double, guess: cython.double, tolerance: cython.double) -> cython.double:
+    def threshold(
+        self, level: cython.double, guess: cython.double, tolerance: cython.double
+    ) -> cython.double:
         """The effective elapsed time at which the value reaches `level`; infinite if it never does.
 
         In SIGNALS_ONLY a number of signals instead. A positive `guess` (such as
@@ -836,6 +853,7 @@ class Parameters:
 
 # ---------------------------------------------------------------------------
 # For all pages at once: arrays (m,), the result into `out`
+
 
 @cython.ccall
 def fill_values(

@@ -35,13 +35,3 @@ cdef class Parameters:
     cdef void _renew(self, double staleness) noexcept
     cdef double _search(self, double level, double signals, double guess, double tolerance) noexcept
     cdef double _signals_needed(self, double level) noexcept
-
-cpdef Py_ssize_t plain_kind(Py_ssize_t kind, double delta, double alpha, double gamma, double b) noexcept
-cpdef double value_of(
-    Py_ssize_t kind, Py_ssize_t terms, double mu, double delta, double alpha, double gamma, double nu, double b,
-    double elapsed, Py_ssize_t n) noexcept
-cpdef double interval_of(
-    Py_ssize_t terms, double alpha, double gamma, double nu, double b, double threshold) noexcept
-cpdef double threshold_of(
-    Py_ssize_t kind, Py_ssize_t terms, double mu, double delta, double alpha, double gamma, double nu, double b,
-    double level, double guess, double tolerance) noexcept

@@ -159,7 +159,7 @@ class Learning:
         """
         clock: cython.double = self.clock(site, directory, elapsed, now)
         self.observed_clock = clock
-        expected: cython.double = self.expected(site, k, t, clock, counts)
+        expected: cython.double = self.rates.expected(site, k, t, clock)
         gain: cython.double = self.quality.observe(site, counts, self.rates.rate(site, k, t), clock, changed)
         if self.neighbourhood:
             self.directories.observe(directory, now, self.scale, 1.0 if changed else 0.0, expected)

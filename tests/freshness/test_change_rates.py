@@ -71,7 +71,7 @@ def test_true_rates_are_found() -> None:
     for s in range(4):
         rates.renew(s)
         assert rates.mean[s] == pytest.approx(true[site == s].mean(), rel=0.25)
-        assert 0.4 < rates.variation[s] < 1.5  # the Gamma's is 1
+        assert 0.3 < rates.variation[s] < 1.5  # the Gamma's is 1
     out = np.empty(1_000)
     rates.fill_rates(site, k, t, out)
     assert out[3] == pytest.approx(rates.rate(int(site[3]), k[3], t[3]), rel=1e-12)

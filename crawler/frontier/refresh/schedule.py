@@ -201,6 +201,9 @@ class Schedule:
     _scale: cython.double
     _revisit: cython.double
     _hand: cython.Py_ssize_t
+    _stood: cython.int
+    _stood_at: cython.double
+    _stood_worth: cython.double
     _swept: cython.Py_ssize_t
     _swept_level: cython.double
     _unknown: cython.bint
@@ -258,6 +261,7 @@ class Schedule:
         self._step, self._run, self._side = (settings.gain if level > 0.0 else FIRST_STEP), 0, 0
         self._scale, self._revisit = settings.clock_min, settings.clock_min
         self._hand, self._credit = 0, 0.0
+        self._stood, self._stood_at, self._stood_worth = -1, 0.0, 0.0
         self._swept, self._swept_level, self._unknown = 0, level, level <= 0.0
         self._discard, self._gain, self._explore = settings.discard_window, settings.gain, settings.explore
         self._retry_age, self._gone_age = settings.retry_age, settings.gone_age
@@ -703,10 +707,10 @@ class Schedule:
             return
         more: cython.double = self._signals_of(host, after)
         key: cython.double = self._page_heaps.nodes[page].key
-        offset: cython.double = self._offset(page, host, now)
-        if beta < INFINITY and key - offset - (more - n) * beta > now:
-            key -= (more - n) * beta
+        if beta < INFINITY and key - (more - n) * beta > now:
+            key -= (more - n) * beta  # if offsets make it due already, its value tells when it comes to the top
         else:
+            offset: cython.double = self._offset(page, host, now)
             late: cython.bint = key - offset <= now and not state & JUMPED
             key = min(key, self._key(page, host, more, offset, now))
             if late:  # it was due before the signal came
@@ -1157,6 +1161,8 @@ class Schedule:
     @cython.exceptval(check=False)
     def _worth(self, page: cython.int, host: cython.int, now: cython.double) -> cython.double:
         """The page's value over its host's level."""
+        if page == self._stood and now == self._stood_at:
+            return self._stood_worth
         self._assign(page, host)
         n: cython.double = self._signals_of(host, self._rows[page].signals)
         return self._ratio(page, host, max(now - self._crawled[page], 0.0), n, now)
@@ -1392,7 +1398,9 @@ class Schedule:
             return page
         self._assign(page, host)
         n: cython.double = self._signals_of(host, self._rows[page].signals)
-        if self._ratio(page, host, elapsed, n, now) >= STANDS:
+        self._stood, self._stood_at = page, now
+        self._stood_worth = self._ratio(page, host, elapsed, n, now)
+        if self._stood_worth >= STANDS:
             return page
         offset: cython.double = self._offset(page, host, now)
         deadline: cython.double = self._page_heaps.nodes[page].key - offset

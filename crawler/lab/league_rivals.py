@@ -23,7 +23,7 @@ import numpy as np
 
 from crawler.freshness.crawl_value import crawl_values
 from crawler.freshness.params import Pages
-from crawler.lab.league_world import DAY, World
+from crawler.lab.league_world import DAY, Policy, World
 from crawler.lab.policies import deterministic_optimum
 
 MINUTE = 60.0
@@ -355,7 +355,7 @@ class Clairvoyant(Silent):
         self._next[page] = times[seen] if seen < len(times) else self._ends[page]
 
 
-RIVALS: dict[str, Callable[[World, float], Silent]] = {
+RIVALS: dict[str, Callable[[World, float], Policy]] = {
     "round-robin": RoundRobin,
     "believe": Believe,
     "nutch": Nutch,

@@ -50,6 +50,7 @@ ZIPF_OFFSET = 10.0
 
 ARMS = ("none", "honest", "lying", "feed", "directory", "mixed", "minor", "zipf", "polite")
 KINDS = ("honest", "lying", "feed", "directory", "none")  # what a site of `mixed` may be
+TOLD = ("honest", "lying", "feed", "directory", "mixed")  # arms that differ from `none` by signals alone
 SOURCES = {"honest": "sitemap", "lying": "sitemap", "feed": "feed", "directory": "sitemap"}
 
 

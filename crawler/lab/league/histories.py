@@ -119,7 +119,8 @@ def write(path: Path, history: History) -> None:
         UsageError: the file cannot be written.
     """
     columns = {name: getattr(history, name) for name in COLUMNS}
-    sizes = np.int32 if np.abs(history.added).max(initial=0) >= 1 << 15 else np.int16
+    largest = max(int(np.abs(column).max(initial=0)) for column in (history.added, history.removed))
+    sizes = np.int32 if largest >= 1 << 15 else np.int16
     narrow = {
         name: column
         if name == "hash"

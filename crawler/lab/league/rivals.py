@@ -60,6 +60,7 @@ class DueFirst(Silent):
             [] for _ in range(len(world.sites) if self._apart else 1)
         ]
         self._key = [NEVER] * len(world)  # an entry of another key is out of date
+        self._taken = NEVER  # the key of the page taken last
 
     def due(self, page: int, now: float, changed: bool | None) -> float:
         """When the page is due that was fetched now; `changed` None: for the first time."""
@@ -79,9 +80,13 @@ class DueFirst(Silent):
         ]
         if not ready:
             return -1
-        _, page = min(ready)
-        self._key[page] = NEVER
+        self._taken, page = min(ready)
+        self.drop(page)
         return page
+
+    def drop(self, page: int) -> None:
+        """The page leaves its queue until it is put back."""
+        self._key[page] = NEVER
 
     def _put(self, page: int, key: float) -> None:
         self._key[page] = key
@@ -207,12 +212,14 @@ def estimated_rate(visits: int, unchanged: int, watched: float) -> float:
 class Cho(DueFirst):
     """The optimal rates for the estimated change rates, solved anew every 30 days.
 
-    A page is due one interval after its last fetch. One without a second fetch
-    has no estimate and goes first; one that was never seen to change has rate
-    0, and so is never fetched again: the estimate as it was published.
+    A page is due one interval after its last fetch, a day at least. One without
+    a second fetch has no estimate and goes first; one that was never seen to
+    change has rate 0: the estimate as it was published. It gets what is left,
+    longest unvisited first, when no page is due.
     """
 
     SOLVED_EVERY = 30 * DAY
+    UNKNOWN = 1e12  # seconds: what the key of a page without an estimate is lowered by
 
     def __init__(self, world: World, rate: float) -> None:
         super().__init__(world, rate)
@@ -222,6 +229,7 @@ class Cho(DueFirst):
         self._last = [NEVER] * size
         self._interval = np.full(size, NEVER)
         self._solve_at = 0.0
+        self._rest = RoundRobin(world, rate)
 
     def due(self, page: int, now: float, changed: bool | None) -> float:
         if changed is not None:
@@ -229,18 +237,32 @@ class Cho(DueFirst):
             self._unchanged[page] += not changed
             self._watched[page] += now - self._last[page]
         self._last[page] = now
+        self._rest.settle(page, now, False)
         if not self._visits[page]:
-            return now - 1e12
+            return now - self.UNKNOWN
         return now + float(self._interval[page])
 
     def remove(self, page: int, now: float) -> None:
         self._last[page] = NEVER
 
+    def hold(self, site: int, until: float) -> None:
+        super().hold(site, until)
+        self._rest.hold(site, until)
+
     def take(self, now: float) -> int:
         if now >= self._solve_at:
             self._solve_at = now + self.SOLVED_EVERY
             self._solve()
-        return super().take(now)
+        page = super().take(now)
+        if page >= 0 and self._taken <= now:
+            self._rest.drop(page)
+            return page
+        if page >= 0:
+            self._put(page, self._taken)
+        page = self._rest.take(now)
+        if page >= 0:
+            self.drop(page)
+        return page
 
     def _solve(self) -> None:
         known = [page for page, at in enumerate(self._last) if at < NEVER and self._visits[page]]
@@ -254,7 +276,7 @@ class Cho(DueFirst):
         self._interval[known] = NEVER
         with np.errstate(divide="ignore"):
             best = deterministic_optimum(self._importance[chosen], rates[moving], self._rate).rates
-            self._interval[chosen] = 1.0 / best
+            self._interval[chosen] = np.maximum(1.0 / best, DAY)
         for page in known:
             self._put(page, self._last[page] + float(self._interval[page]))
 

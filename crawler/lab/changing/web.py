@@ -53,10 +53,7 @@ LOG_MAX = 10_000_000  # requests; a run that asks more must read the log before
 
 
 class HostSpec(msgspec.Struct, frozen=True):
-    """What a host is like; `rate` is changes a second and page, `noise` false signals a second and page.
-
-    `busy`: the last this many directories change at `busy_factor` times the others' rate.
-    """
+    """What a host is like; `rate` is changes a second and page, `noise` false signals a second and page."""
 
     name: str
     pages: int = 100
@@ -339,10 +336,11 @@ class ChangingWeb:
                 sent[asked.page].append(asked)
         current = 0.0
         for page, answers in enumerate(sent):
-            for asked, after in zip(answers, [*answers[1:], None], strict=True):
+            replaced = [*(asked.at for asked in answers[1:]), end]
+            for asked, until in zip(answers, replaced, strict=False):
                 times = self.changes[page]
                 stale = times[asked.version] if asked.version < len(times) else end
-                until = min(stale, end, after.at if after else end)
+                until = min(stale, end, until)
                 current += max(0.0, until - max(asked.at, begin))
         return current / (len(self) * (end - begin))
 

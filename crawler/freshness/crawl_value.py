@@ -7,7 +7,9 @@
     approx-J  the first J terms of V (both sums cut); below V
     cis+      cis on pages of precision > 0.7 and recall > 0.6, greedy on the others
 
-The formulas, their theory and their limits are in `value_kernel.py` (compiled).
+The formulas, their theory and their limits are in `value_kernel.py` (compiled), which checks
+nothing; this is its checked face. Elapsed times and signals must be numbers from 0 to infinity, levels not nan:
+ValueError, a mistake of the caller.
 """
 
 import math
@@ -17,16 +19,15 @@ import numpy as np
 from crawler.freshness.params import Page, Pages
 from crawler.freshness.value_kernel import (
     ALL_TERMS,
+    CUT_TERMS_MAX,
     KINDS,
+    Parameters,
     fill_fresh_times,
     fill_intervals,
     fill_thresholds,
     fill_values,
-    fresh_time_of,
-    interval_of,
+    fill_waits,
     residual,
-    threshold_of,
-    value_of,
 )
 
 __all__ = [
@@ -38,26 +39,32 @@ __all__ = [
     "expected_interval",
     "expected_intervals",
     "kind_of",
+    "parameters_of",
     "residual",
     "threshold",
     "thresholds",
     "value_slope",
+    "wait",
+    "waits",
 ]
 
 
 def kind_of(name: str) -> tuple[int, int]:
-    """The (kind, terms) that `value_of` takes for a value's name.
+    """The (kind, terms) that `Parameters.assign` takes for a value's name.
 
     Raises:
         KeyError: there is no such value.
     """
-    if name.startswith("approx-") and name[7:].isdecimal() and 1 <= int(name[7:]) <= ALL_TERMS:
+    if name.startswith("approx-") and name[7:].isdecimal() and 1 <= int(name[7:]) <= CUT_TERMS_MAX:
         return KINDS["ncis"], int(name[7:])
     return KINDS[name], ALL_TERMS
 
 
-def _raw(page: Page) -> tuple:
-    return (
+def parameters_of(page: Page, *, by: str = "ncis") -> Parameters:
+    """The page's numbers as the compiled kernel takes them."""
+    parameters = Parameters()
+    parameters.assign(
+        *kind_of(by),
         page.importance,
         page.change_rate,
         page.silent_rate,
@@ -65,12 +72,25 @@ def _raw(page: Page) -> tuple:
         page.false_rate,
         page.signal_weight,
     )
+    return parameters
 
 
-def crawl_value(page: Page, elapsed: float, signals: int = 0, *, by: str = "ncis") -> float:
+def _state(name: str, value: float) -> float:
+    """A time or a number of signals, checked."""
+    if not value >= 0.0:
+        raise ValueError(f"{name} is {value}: it must be a number, not negative")
+    return float(value)
+
+
+def _level(level: float) -> float:
+    if math.isnan(level):
+        raise ValueError("level is nan: it must be a number")
+    return float(level)
+
+
+def crawl_value(page: Page, elapsed: float, signals: float = 0, *, by: str = "ncis") -> float:
     """The value of crawling `page` now, `elapsed` after its last crawl with `signals` since."""
-    kind, terms = kind_of(by)
-    return value_of(kind, terms, *_raw(page), elapsed, signals)
+    return parameters_of(page, by=by).value(_state("elapsed", elapsed), _state("signals", signals))
 
 
 def threshold(page: Page, level: float, *, by: str = "ncis") -> float:
@@ -79,20 +99,25 @@ def threshold(page: Page, level: float, *, by: str = "ncis") -> float:
     Infinite if the value stays below `level`; a number of signals for a page
     with silent_rate 0 (its value steps at each signal).
     """
-    kind, terms = kind_of(by)
-    return threshold_of(kind, terms, *_raw(page), level, 0.0, 1e-15)
+    return parameters_of(page, by=by).threshold(_level(level), 0.0, 1e-15)
+
+
+def wait(page: Page, level: float, signals: float = 0, *, by: str = "ncis") -> float:
+    """The time since the last crawl at which the value reaches `level` with these `signals`.
+
+    0 if the signals alone suffice; infinite if time alone never does.
+    """
+    return parameters_of(page, by=by).wait(_level(level), _state("signals", signals), 0.0, 1e-15)
 
 
 def expected_interval(page: Page, at: float) -> float:
     """psi: the mean time between crawls of a page crawled at the threshold `at`."""
-    _, _, *rates = _raw(page)
-    return interval_of(ALL_TERMS, *rates, at)
+    return parameters_of(page).interval(_state("threshold", at))
 
 
 def expected_fresh_time(page: Page, at: float) -> float:
     """w: the mean time the copy stays fresh between such crawls."""
-    _, *rates = _raw(page)
-    return fresh_time_of(*rates, at)
+    return parameters_of(page).fresh_time(_state("threshold", at))
 
 
 def crawl_rate(page: Page, at: float) -> float:
@@ -103,34 +128,41 @@ def crawl_rate(page: Page, at: float) -> float:
 
 def value_slope(page: Page, at: float) -> float:
     """V' = mu alpha exp(-alpha iota) psi(iota) at the threshold `at`, for silent_rate > 0."""
-    alpha = page.silent_rate if page.signal_weight >= 1e-9 else page.change_rate
-    return page.importance * alpha * math.exp(-alpha * at) * expected_interval(page, at)
+    return parameters_of(page).slope(_state("threshold", at), 0.0)
 
 
-def crawl_values(
-    pages: Pages,
-    elapsed: np.ndarray,
-    signals: np.ndarray | int = 0,
-    *,
-    by: str = "ncis",
-    out: np.ndarray | None = None,
-) -> np.ndarray:
-    """The value of each page: (m,) from `elapsed` (m,) and `signals` (m,), into `out` if given."""
-    kind, terms = kind_of(by)
-    out = np.empty(len(pages)) if out is None else out
-    fill_values(
-        kind,
-        terms,
+def _columns(pages: Pages) -> tuple[np.ndarray, ...]:
+    return (
         pages.importance,
         pages.change_rate,
         pages.silent_rate,
         pages.signal_rate,
         pages.false_rate,
         pages.signal_weight,
-        np.ascontiguousarray(np.broadcast_to(elapsed, out.shape), dtype=np.float64),
-        np.ascontiguousarray(np.broadcast_to(signals, out.shape), dtype=np.int64),
-        out,
     )
+
+
+def _column(name: str, values: np.ndarray | float, size: int) -> np.ndarray:
+    """Times or numbers of signals as the kernel reads them, (m,), checked."""
+    column = np.ascontiguousarray(np.broadcast_to(values, (size,)), dtype=np.float64)
+    if not (column >= 0.0).all():
+        raise ValueError(f"{name}: all must be numbers, not negative")
+    return column
+
+
+def crawl_values(
+    pages: Pages,
+    elapsed: np.ndarray | float,
+    signals: np.ndarray | float = 0,
+    *,
+    by: str = "ncis",
+    out: np.ndarray | None = None,
+) -> np.ndarray:
+    """The value of each page: (m,) from `elapsed` (m,) and `signals` (m,), into `out` if given."""
+    size = len(pages)
+    out = np.empty(size) if out is None else out
+    times, heard = _column("elapsed", elapsed, size), _column("signals", signals, size)
+    fill_values(*kind_of(by), *_columns(pages), times, heard, out)
     return out
 
 
@@ -139,46 +171,41 @@ def thresholds(
     level: float,
     *,
     by: str = "ncis",
-    guesses: np.ndarray | None = None,
+    guesses: np.ndarray | float = 0.0,
     tolerance: float = 1e-14,
 ) -> np.ndarray:
-    """`threshold` of each page, (m,); `guesses` are thresholds of a nearby level."""
-    kind, terms = kind_of(by)
+    """`threshold` of each page, (m,); `guesses` are thresholds of a nearby level, 0 where there is none."""
     out = np.empty(len(pages))
-    fill_thresholds(
-        kind,
-        terms,
-        pages.importance,
-        pages.change_rate,
-        pages.silent_rate,
-        pages.signal_rate,
-        pages.false_rate,
-        pages.signal_weight,
-        level,
-        np.zeros(len(pages)) if guesses is None else np.ascontiguousarray(guesses, dtype=np.float64),
-        tolerance,
-        out,
-    )
+    near = _column("guesses", guesses, len(pages))
+    fill_thresholds(*kind_of(by), *_columns(pages), _level(level), near, tolerance, out)
+    return out
+
+
+def waits(
+    pages: Pages,
+    level: float,
+    signals: np.ndarray | float = 0,
+    *,
+    by: str = "ncis",
+    guesses: np.ndarray | float = 0.0,
+    tolerance: float = 1e-14,
+) -> np.ndarray:
+    """`wait` of each page, (m,), with its `signals` (m,)."""
+    out = np.empty(len(pages))
+    heard, near = _column("signals", signals, len(pages)), _column("guesses", guesses, len(pages))
+    fill_waits(*kind_of(by), *_columns(pages), heard, _level(level), near, tolerance, out)
     return out
 
 
 def expected_intervals(pages: Pages, at: np.ndarray) -> np.ndarray:
     """psi of each page at its threshold, (m,)."""
     out = np.empty(len(pages))
-    fill_intervals(pages.silent_rate, pages.signal_rate, pages.false_rate, pages.signal_weight, at, out)
+    fill_intervals(*kind_of("ncis"), *_columns(pages), _column("thresholds", at, len(pages)), out)
     return out
 
 
 def expected_fresh_times(pages: Pages, at: np.ndarray) -> np.ndarray:
     """w of each page at its threshold, (m,)."""
     out = np.empty(len(pages))
-    fill_fresh_times(
-        pages.change_rate,
-        pages.silent_rate,
-        pages.signal_rate,
-        pages.false_rate,
-        pages.signal_weight,
-        at,
-        out,
-    )
+    fill_fresh_times(*kind_of("ncis"), *_columns(pages), _column("thresholds", at, len(pages)), out)
     return out

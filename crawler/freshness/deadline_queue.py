@@ -41,17 +41,17 @@ from typing import Any
 
 import cython
 import numpy as np
-from cython.cimports.libc.math import exp
 
+from crawler.freshness.crawl_value import parameters_of
 from crawler.freshness.params import Page, Pages
-from crawler.freshness.value_kernel import ALL_TERMS, KINDS
+from crawler.freshness.value_kernel import ALL_TERMS, KINDS, SIGNALS_ONLY
 
 if cython.compiled:
     from cython.cimports.crawler.freshness.indexed_heap import IndexedHeap
-    from cython.cimports.crawler.freshness.value_kernel import interval_of, threshold_of
+    from cython.cimports.crawler.freshness.value_kernel import Parameters
 else:
     from crawler.freshness.indexed_heap import IndexedHeap
-    from crawler.freshness.value_kernel import interval_of, threshold_of
+    from crawler.freshness.value_kernel import Parameters
 
 NCIS = cython.declare(cython.Py_ssize_t, KINDS["ncis"])
 TERMS = cython.declare(cython.Py_ssize_t, ALL_TERMS)
@@ -93,6 +93,7 @@ class DeadlineQueue:
     _rows: cython.double[:, ::1]
     _due: IndexedHeap
     _idle: IndexedHeap
+    _page: Parameters  # filled anew for each solution
     _previous: cython.double
     _run: cython.Py_ssize_t
     _present: cython.Py_ssize_t
@@ -115,6 +116,7 @@ class DeadlineQueue:
         self._rows = np.zeros((max(capacity, 1), COLUMNS))
         self._due = IndexedHeap(capacity)
         self._idle = IndexedHeap(capacity)
+        self._page = Parameters()
         self._previous = -INFINITY
         self._run = 0
         self._present = 0
@@ -325,12 +327,11 @@ class DeadlineQueue:
 
     @cython.cfunc
     def _solve(self, row: cython.double[::1]) -> cython.void:
-        alpha: cython.double = row[CHANGE_RATE] if row[BETA] == 0.0 else row[SILENT_RATE]
         guess: cython.double = row[ANCHOR]
         if row[SLOPE] > 0.0:
             guess += (self.level - row[ANCHOR_LEVEL]) / row[SLOPE]
             guess = min(max(guess, 0.5 * row[ANCHOR]), 2.0 * row[ANCHOR])
-        at: cython.double = threshold_of(
+        self._page.assign(
             NCIS,
             TERMS,
             row[IMPORTANCE],
@@ -339,19 +340,14 @@ class DeadlineQueue:
             row[SIGNAL_RATE],
             row[FALSE_RATE],
             row[SIGNAL_WEIGHT],
-            self.level,
-            guess,
-            1e-4,
         )
+        at: cython.double = self._page.threshold(self.level, guess, 1e-4)
         self.solutions += 1
         row[ANCHOR] = at
         row[ANCHOR_LEVEL] = self.level
         row[SLOPE] = 0.0
         if row[BETA] >= 0.0 and at < INFINITY:
-            interval: cython.double = interval_of(
-                TERMS, row[SILENT_RATE], row[SIGNAL_RATE], row[FALSE_RATE], row[SIGNAL_WEIGHT], at
-            )
-            row[SLOPE] = row[IMPORTANCE] * alpha * exp(-alpha * at) * interval
+            row[SLOPE] = self._page.slope(at, 0.0)
 
     def __len__(self) -> int:
         return self._present
@@ -379,11 +375,8 @@ class DeadlineQueue:
 
 def _signal_time(page: Page) -> float:
     """The column BETA."""
-    if page.signal_weight < 1e-9:
-        return 0.0
-    if page.silent_rate < 1e-9 * page.signal_rate:
-        return -1.0
-    return page.signal_time if page.signal_weight <= 700.0 else float("inf")
+    parameters = parameters_of(page)
+    return -1.0 if parameters.form == SIGNALS_ONLY else parameters.signal_time
 
 
 @cython.cfunc

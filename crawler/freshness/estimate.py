@@ -1,4 +1,7 @@
-"""Learning a page's change rate and the quality of its signals from what crawls found.
+"""The papers' estimators: a page's change rate and signal quality from its own crawls alone.
+
+For the figures of the papers, and for crawls that ask for them. The crawl's own estimators pool
+pages (`change_rates.py`, `signal_quality.py`): a page alone is crawled too seldom to tell.
 
 Each crawl ends an interval: `elapsed` tau since the crawl before, `signals` n
 that came in it, and whether the page had `changed`. The model says
@@ -19,12 +22,12 @@ kept as at most `points_max` weighted points (tau, n), the two closest of which
 are merged into one of the same score when there is one too many. So it equals
 `fit` until more changes were seen, and stays close after (measured in the tests).
 
-With all intervals changed, or none, the maximum lies at infinity or 0. The
-`Prior` adds pseudo intervals and bounds, as the public code of Kolobov et al.
-does: one changed and one unchanged interval of half a day, rates between
-0.0005 and 7 a day; and the same for b, one signal with a change and one
-without. `naive_quality` counts signals and changes by interval; it is biased
-upward, and here only to show that.
+With all intervals changed, or none, the maximum lies at infinity or 0. A
+`Prior` adds pseudo intervals and bounds. `KOLOBOV` is that of the public code of Kolobov et al.: one
+changed and one unchanged interval of half a day, rates between 0.0005 and 7 a day; and the same for b, one
+signal with a change and one without. It starts every page at 1.39 changes a day. On pages that change less it
+must not steer a crawl: one of them seen to be slow outranks for ever all that were not seen twice.
+`naive_quality` counts signals and changes by interval; it is biased upward, and here only to show that.
 """
 
 import math
@@ -37,7 +40,7 @@ import numpy as np
 from crawler.freshness.params import Page
 
 SIGNAL_WEIGHT_MAX = 30.0  # a precision of 1 - 1e-13: certain
-DAY = 86_400.0
+_UNDERFLOW = 700.0  # exp(-x) is nothing to 1 long before; exp(x) is finite up to 709
 
 
 class Prior(msgspec.Struct, frozen=True):
@@ -61,8 +64,7 @@ class Prior(msgspec.Struct, frozen=True):
         )
 
 
-PER_DAY = Prior()
-PER_SECOND = PER_DAY.per(DAY)
+KOLOBOV = Prior()  # in days; `KOLOBOV.per(86_400.0)` in seconds
 NO_PRIOR = Prior(interval_weight=0.0, signal_weight=0.0, rate_min=0.0, rate_max=math.inf)
 
 
@@ -144,7 +146,7 @@ def _curvature_of_points(points: Sequence[Sequence[float]], alpha: float, b: flo
     s1 = s2 = h11 = h12 = h22 = 0.0
     for tau, n, weight in points:
         x = alpha * tau + b * n
-        if x > 700.0:
+        if x > _UNDERFLOW:
             continue
         slope = weight / math.expm1(x)
         bend = slope / -math.expm1(-x)
@@ -158,7 +160,7 @@ def _curvature_of_points(points: Sequence[Sequence[float]], alpha: float, b: flo
 
 def _curvature_of_arrays(tau: np.ndarray, n: np.ndarray, alpha: float, b: float) -> Curvature:
     """The same for arrays (k,) of unit weight."""
-    x = np.minimum(alpha * tau + b * n, 700.0)
+    x = np.minimum(alpha * tau + b * n, _UNDERFLOW)
     slope = 1.0 / np.expm1(x)
     bend = slope / -np.expm1(-x)
     along = bend * tau
@@ -366,7 +368,7 @@ class RunningEstimate:
         "watched",
     )
 
-    def __init__(self, prior: Prior = PER_SECOND) -> None:
+    def __init__(self, prior: Prior) -> None:
         self.prior = prior
         self.unchanged_time = 0.0
         self.unchanged_signals = 0.0
@@ -444,7 +446,7 @@ class RunningEstimate:
         )
 
     @classmethod
-    def decode(cls, state: bytes, prior: Prior = PER_SECOND) -> "RunningEstimate":
+    def decode(cls, state: bytes, prior: Prior) -> "RunningEstimate":
         """What `encode` wrote. Wrong length: struct.error, a bug of the caller."""
         self = cls(prior)
         head = cls._LAYOUT.unpack(state)

@@ -17,13 +17,43 @@ Four numbers are given; all others follow from them (Busa-Fekete et al., section
 
 The unit of time is free but must be one for all rates. A page with
 change_rate 0 never changes: its ceiling is infinite and its crawl value 0.
+
+Rates that are nan, negative or infinite, and shares outside of 0 .. 1, are
+refused with a ValueError that says which.
 """
 
 import math
+import sys
 from collections.abc import Iterable
 
 import msgspec
 import numpy as np
+
+
+def _refuse_rates(
+    importance: np.ndarray | float,
+    change_rate: np.ndarray | float,
+    recall: np.ndarray | float,
+    false_rate: np.ndarray | float,
+) -> None:
+    """ValueError if a number, or any of an array, is not one the model knows."""
+    for name, rates in (("importance", importance), ("change_rate", change_rate), ("false_rate", false_rate)):
+        _refuse(name, rates, "from 0, and finite", 0.0, sys.float_info.max)
+    _refuse("recall", recall, "from 0 to 1", 0.0, 1.0)
+
+
+def _refuse_precision(precision: np.ndarray | float) -> None:
+    _refuse("precision", precision, "above 0, to 1", sys.float_info.min, 1.0)
+
+
+def _refuse(name: str, values: np.ndarray | float, wanted: str, low: float, high: float) -> None:
+    if isinstance(values, np.ndarray):
+        right = (values >= low) & (values <= high)
+        if not right.all():
+            index = int(np.argmin(right))
+            raise ValueError(f"{name} of page {index} is {values[index]}: it must be {wanted}")
+    elif not low <= values <= high:
+        raise ValueError(f"{name} is {values}: it must be {wanted}")
 
 
 class Page(msgspec.Struct, frozen=True, gc=False):
@@ -34,9 +64,13 @@ class Page(msgspec.Struct, frozen=True, gc=False):
     recall: float = 0.0
     false_rate: float = 0.0
 
+    def __post_init__(self) -> None:
+        _refuse_rates(self.importance, self.change_rate, self.recall, self.false_rate)
+
     @classmethod
     def from_quality(cls, importance: float, change_rate: float, precision: float, recall: float) -> "Page":
         """A page with signals of this `precision` (0, 1] and `recall` [0, 1]; recall 0: no signals."""
+        _refuse_precision(precision)
         return cls(importance, change_rate, recall, recall * change_rate * (1.0 - precision) / precision)
 
     @property
@@ -110,6 +144,7 @@ class Pages:
         self.recall = np.array(np.broadcast_to(recall, shape), dtype=np.float64)
         self.false_rate = np.array(np.broadcast_to(false_rate, shape), dtype=np.float64)
         signalled = self.recall * self.change_rate
+        _refuse_rates(self.importance, self.change_rate, self.recall, self.false_rate)
         self.silent_rate = (1.0 - self.recall) * self.change_rate
         self.signal_rate = signalled + self.false_rate
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -127,6 +162,7 @@ class Pages:
         cls, importance: np.ndarray, change_rate: np.ndarray, precision: np.ndarray, recall: np.ndarray
     ) -> "Pages":
         """As `Page.from_quality`, on arrays."""
+        _refuse_precision(precision)
         return cls(importance, change_rate, recall, recall * change_rate * (1.0 - precision) / precision)
 
     @property

@@ -1,44 +1,70 @@
 # mypy: disable-error-code=valid-type
 # cython: language_level=3, cdivision=True, boundscheck=False, wraparound=False
-"""The crawl value: what one more crawl of a page gains, in the form without cancellation.
+"""The crawl value: what one more crawl of a page gains, for all parameters, in forms without cancellation.
 
-Theory. A page is crawled when its effective elapsed time tau + beta n reaches
-a threshold iota (tau since the last crawl, n signals since). Then, with
-x_i = iota - i beta and R^i(x) = Pr[Poisson(x) > i],
+Theory. A page goes stale by time and by signals: after the time tau and n signals
+its staleness is u = alpha tau + n b, and it is fresh with probability exp(-u). It
+is crawled when its effective elapsed time u / alpha reaches a threshold iota. With
+beta = b / alpha, x_i = iota - i beta and R^i(x) = Pr[Poisson(x) > i],
 
     psi(iota) = E[interval]   = sum_i (1/gamma) R^i(gamma x_i)
     w(iota)   = E[fresh time] = sum_i nu^i/(Delta+nu)^(i+1) R^i((alpha+gamma) x_i)
     V(iota)   = mu (w - exp(-alpha iota) psi)
 
 over all i with x_i > 0 (Busa-Fekete et al., Theorem 1). V is increasing, from
-0 to mu/Delta, and V' = mu alpha exp(-alpha iota) psi. The two sums of V lose
-all digits to each other when alpha iota is small; here V is summed term by
-term as mu/gamma sum_i q^i D_i(x_i), q = nu/gamma, where each
+0 to mu/Delta, and V' = mu alpha exp(-alpha iota) psi. The two sums lose all digits
+to each other when u is small, and have u/b terms, which may be any number. So:
 
-    D_i(x) = (gamma/a)^(i+1) R^i(a x) - exp(-alpha x) R^i(gamma x)  >= 0,  a = alpha + gamma,
+* Few terms are summed one by one (`_sum`), V as mu/gamma sum_i q^i D_i(x_i), where
 
-comes from a series or from complements, whichever has no cancellation (see
-`_gain`). V of a state (tau, n) uses x_i = tau + (n - i) beta, which stays exact
-when beta is huge. For iota of many beta psi is a straight line (`_many`) and V
-follows from V' in closed form. Nothing ever overflows: no exp(+x), x^i or i! stands alone.
+      D_i(x) = (gamma/a)^(i+1) R^i(a x) - exp(-alpha x) R^i(gamma x)  >= 0,  a = alpha + gamma
+             = E[max(0, exp(-alpha T) - exp(-alpha x))],  T the time of signal i + 1 (Erlang),
 
-The limits, each with a rule of its own:
+  comes from a series or from complements, whichever has no cancellation (`_gain`), and
+  for i in the hundreds from an expansion of the incomplete gamma function (`_late_gain`).
+* The first terms, whose residuals are 1 to the last digit, add up to a closed form (`_settled`).
+* Many terms go by renewal theory (`_renew`). In units of beta, s = iota/beta and c = gamma beta,
+  psi has the Laplace transform 1/(z (z + c (1 - exp(-z)))). Its double pole at 0 is a fluid:
 
-    no signals, or signals that tell nothing (b = 0)    V_GREEDY of the time alone
-    nu = 0: a signal is certain                         one term; mu/Delta after a signal
-    lambda = 1: nothing changes silently (alpha = 0)    only n counts; the threshold is a number of
-                                                        signals, V_n = (mu/gamma) sum_{i<n} (q^i - q^n)
-    Delta = 0                                           the page never changes: value 0
+      psi ~ beta (s + c/(2(1+c))) / (1+c),    V ~ mu/(alpha (1+c)) R^1(u)    (b -> 0: GREEDY of u)
+
+  with the terms of order b and b^2 that make V exact but for the other poles z_k, k = 1, 2, ...,
+  z + ln(1 + z/c) = 2 pi i k, each of which adds a wave that dies like exp(Re z_k s).
+
+Sum and waves are dual as in the theta function: where one needs many terms the other needs few,
+c / (2 pi) sqrt(exp(80/s) - 1) waves against 18 sqrt(s) / (1+c) terms beyond the settled ones. So any value
+costs a bounded time, whatever nu/Delta. Nothing ever overflows: no exp(+x), x^i or i! stands alone.
+
+The limits, each a form of its own:
+
+    GREEDY        no signals, or signals that tell nothing (b = 0): time alone counts
+    CERTAIN       nu = 0 (b > 700): one term; mu/Delta after a signal. GREEDY-CIS takes every page for one
+    SIGNALS_ONLY  lambda = 1: nothing changes silently (alpha = 0). Only n counts; the threshold is a
+                  number of signals, V_n = (mu/gamma) sum_{i<n} (q^i - q^n)
+    NEVER         Delta = 0 (or so small that mu/Delta overflows): the page never changes, value 0
 
 The file is Cython in pure-Python mode: compiled where a C compiler was at
-hand, the same code interpreted otherwise. It takes raw parameters, which is
-what other compiled modules call; `crawl_value.py` takes a `Page` or `Pages`.
+hand, the same code interpreted otherwise. `Parameters` takes raw numbers, unchecked, for other
+compiled modules; `crawl_value.py` takes a `Page` or `Pages`, checked.
 
-Cost, compiled: GREEDY 60 ns; NCIS about 130 ns a term, usually 1 to 20 terms.
+Cost, compiled, and accuracy: `scripts/bench/values.py`; relative errors are a few 1e-15 in sums, 1e-14 elsewhere.
 """
 
 import cython
-from cython.cimports.libc.math import exp, expm1, lgamma, log, log1p, sqrt
+from cython.cimports.libc.math import (
+    atan2,
+    ceil,
+    cos,
+    erfc,
+    exp,
+    expm1,
+    floor,
+    lgamma,
+    log,
+    log1p,
+    sin,
+    sqrt,
+)
 
 # Constants of the compiled code; KINDS and ALL_TERMS are for others.
 _GREEDY = cython.declare(cython.Py_ssize_t, 0)
@@ -46,10 +72,33 @@ _CIS = cython.declare(cython.Py_ssize_t, 1)
 _CIS_NU0 = cython.declare(cython.Py_ssize_t, 2)  # believes in no false signal: gamma = lambda Delta
 _NCIS = cython.declare(cython.Py_ssize_t, 3)
 _CIS_PLUS = cython.declare(cython.Py_ssize_t, 4)
-_ALL_TERMS = cython.declare(cython.Py_ssize_t, 100_000)  # summed one by one; those in closed form come on top
-_MANY = cython.declare(cython.Py_ssize_t, 1 << 40)
+
+_FORM_GREEDY = cython.declare(cython.Py_ssize_t, 0)
+_FORM_NOISY = cython.declare(cython.Py_ssize_t, 1)
+_FORM_CERTAIN = cython.declare(cython.Py_ssize_t, 2)
+_FORM_SIGNALS_ONLY = cython.declare(cython.Py_ssize_t, 3)
+_FORM_NEVER = cython.declare(cython.Py_ssize_t, 4)
+
+_ALL_TERMS = cython.declare(cython.Py_ssize_t, 1 << 40)
+_CUT_TERMS_MAX = cython.declare(cython.Py_ssize_t, 64)  # of APPROX-J, whose terms are summed one by one
 _inf = cython.declare(cython.double, float("inf"))
+_PI = cython.declare(cython.double, 3.141592653589793)
 _EXACT = cython.declare(cython.double, 1e-17)  # sums go on until what is left is below the last digit
+
+# A signal of this weight is certain: exp(-700), its chance to be false, is about the smallest number there is.
+_CERTAIN_WEIGHT = cython.declare(cython.double, 700.0)
+# Below it gamma x would be a denormal number; no page gets a signal in the age of the universe at 1e-18 Hz.
+_NO_SIGNAL_RATE = cython.declare(cython.double, 1e-200)
+# The value is below its ceiling by a share of at most (1 + u + b) exp(-u): from here on by none.
+_STALE = cython.declare(cython.double, 60.0)
+# Up to here terms are summed one by one (each about as costly as half a wave) ...
+_FEW_SIGNALS = cython.declare(cython.double, 12.0)
+# ... and beyond, waves are, if no more than these are needed.
+_WAVES_MAX = cython.declare(cython.double, 24.0)
+# Poisson tails: beyond sqrt(80) standard deviations a tail is below exp(-40).
+_TAIL = cython.declare(cython.double, 80.0)
+# From this index on incomplete gamma functions come from their expansion, correct to 1e-13.
+_LATE = cython.declare(cython.double, 300.0)
 
 # 1/j, because a division is what the loops below would wait for.
 _INVERSES = cython.declare(cython.Py_ssize_t, 512)
@@ -59,6 +108,9 @@ for _j in range(1, _INVERSES):
 
 KINDS = {"greedy": _GREEDY, "cis": _CIS, "cis-nu0": _CIS_NU0, "ncis": _NCIS, "cis+": _CIS_PLUS}
 ALL_TERMS = int(_ALL_TERMS)
+CUT_TERMS_MAX = int(_CUT_TERMS_MAX)
+GREEDY, NOISY, CERTAIN = int(_FORM_GREEDY), int(_FORM_NOISY), int(_FORM_CERTAIN)
+SIGNALS_ONLY, NEVER = int(_FORM_SIGNALS_ONLY), int(_FORM_NEVER)
 
 
 # ---------------------------------------------------------------------------
@@ -95,7 +147,7 @@ def residual(i: cython.Py_ssize_t, x: cython.double) -> cython.double:
     k: cython.Py_ssize_t
     p: cython.double
     total: cython.double
-    if x <= 0.0:
+    if not x > 0.0:
         return 0.0
     if i == 0:
         return -expm1(-x)
@@ -108,7 +160,7 @@ def residual(i: cython.Py_ssize_t, x: cython.double) -> cython.double:
             total += p
             k += 1
         return total
-    if x == _inf or (x - i) * (x - i) > 80.0 * x:  # the lower tail is below exp(-40)
+    if x == _inf or (x - i) * (x - i) > _TAIL * x:
         return 1.0
     p = _poisson(i, x, x)
     total = p
@@ -137,6 +189,8 @@ def _gain(
     cancel then.
     """
     j: cython.Py_ssize_t
+    if alpha <= 0.0:
+        return 0.0
     ax: cython.double = (alpha + gamma) * x
     gx: cython.double = gamma * x
     lx: cython.double = alpha * x
@@ -164,114 +218,185 @@ def _gain(
         bracket = -expm1(-(lx + log_first)) * first
     else:
         bracket = expm1(lx + log_first) * lost
-    return bracket + _complement(i, gx, ax, ratio)
+    return bracket + _complement(i, gx, ax, alpha / (alpha + gamma))
 
 
 @cython.cfunc
 @cython.exceptval(check=False)
 def _complement(
-    i: cython.Py_ssize_t, gx: cython.double, ax: cython.double, ratio: cython.double
+    i: cython.Py_ssize_t, gx: cython.double, ax: cython.double, share: cython.double
 ) -> cython.double:
-    """exp(-a x) sum_{k<=i} (gamma x)^k/k! [1 - (gamma/a)^(i+1-k)], summed from k = i down."""
+    """exp(-a x) sum_{k<=i} (gamma x)^k/k! [1 - (gamma/a)^(i+1-k)], summed from k = i down; share = alpha/a."""
     k: cython.Py_ssize_t
     p: cython.double = _poisson(i, gx, ax)
-    total: cython.double = -expm1(-ratio) * p
+    kept: cython.double = 1.0 - share
+    missing: cython.double = share  # 1 - (gamma/a)^(i+1-k), without a subtraction
+    total: cython.double = missing * p
     for k in range(i, 0, -1):
         p *= k / gx
-        total += -expm1(-(i + 2 - k) * ratio) * p
+        missing = share + kept * missing
+        total += missing * p
         if k < gx and p <= 1e-18 * total:  # also if all underflows
             break
     return total
 
 
-# ---------------------------------------------------------------------------
-# One page: value, interval, fresh time of a threshold
+@cython.cfunc
+@cython.exceptval(check=False)
+def _late_probability(k: cython.double, y: cython.double) -> cython.double:
+    """exp(-y) y^k / k! for large k, by Stirling."""
+    away: cython.double = (y - k) / k
+    return (
+        exp(-k * (away - log1p(away))) / sqrt(2.0 * _PI * k) * (1.0 - (1.0 - 1.0 / (24.0 * k)) / (12.0 * k))
+    )
 
 
 @cython.cfunc
 @cython.exceptval(check=False)
-def _last_term(gamma: cython.double, longest: cython.double) -> cython.double:
-    """An i beyond which a Poisson number with mean gamma * longest does not come."""
-    mean: cython.double = gamma * longest
-    return mean + 8.0 * sqrt(mean) + 25.0
+def _late_residual(i: cython.double, y: cython.double) -> cython.double:
+    """R^i(y) for large i, by Temme's uniform expansion of the incomplete gamma function (DLMF 8.12).
 
-
-@cython.cfunc
-@cython.exceptval(check=False)
-def _settled_terms(
-    limit: cython.Py_ssize_t,
-    alpha: cython.double,
-    gamma: cython.double,
-    beta: cython.double,
-    longest: cython.double,
-    gap: cython.double,
-) -> cython.Py_ssize_t:
-    """How many first terms, at most `limit`, have both residuals 1 to the last digit and nothing to cancel.
-
-    They add up in closed form. Term i has x = longest - i beta; wanted are
-    R^i(gamma x) = 1 (lower Poisson tail below exp(-40)) and
-    alpha x - (i+1) ln(a/gamma) > gap. Both fail from some i on: bisection.
+    The coefficients are their Taylor series at eta = 0, for |eta| < .8 is all that matters.
     """
-    low: cython.Py_ssize_t = 0
-    high: cython.Py_ssize_t = limit
-    middle: cython.Py_ssize_t
-    if longest < 32.0 * beta or gamma * longest < 100.0:
-        return 0
-    if limit >= _ALL_TERMS:
-        high = _MANY
-    if longest < high * beta:
-        high = cython.cast(cython.Py_ssize_t, longest / beta)
-    ratio: cython.double = log1p(alpha / gamma)
-    while low < high:
-        middle = (low + high + 1) // 2
-        x: cython.double = longest - (middle - 1) * beta
-        beyond: cython.double = gamma * x - (middle - 1)
-        settled: cython.bint = beyond > 0.0 and beyond * beyond > 80.0 * gamma * x
-        if settled and alpha * x - middle * ratio > gap:
-            low = middle
-        else:
-            high = middle - 1
-    return low
-
-
-@cython.cfunc
-@cython.inline
-@cython.exceptval(check=False)
-def _many(c: cython.double) -> cython.double:
-    """The threshold, in units of beta, from which psi is a straight line to the last digit; c = gamma beta.
-
-    psi has the Laplace transform 1/(s (s + gamma (1 - exp(-s beta)))). Its pole
-    at 0 gives (iota + gamma beta^2 / (2 (1+c))) / (1+c); the next ones, at
-    s beta = W_k(c e^c) - c (Lambert), decay like exp(-1.5 iota/beta) for c = 1,
-    faster for smaller c, and like exp(-2 pi^2 iota / (c^2 beta)) for large c.
-    """
-    return 30.0 + 2.0 * c * c
-
-
-@cython.cfunc
-@cython.inline
-@cython.exceptval(check=False)
-def _line(c: cython.double, beta: cython.double, threshold: cython.double) -> cython.double:
-    """psi beyond `_many`."""
-    return (threshold + 0.5 * c * beta / (1.0 + c)) / (1.0 + c)
+    k: cython.double = i + 1.0
+    away: cython.double = (y - k) / k
+    if (y - k) * (y - k) > 2.0 * _TAIL * (y + k):
+        return 1.0 if y > k else 0.0
+    half: cython.double = max(away - log1p(away), 0.0)  # eta^2 / 2
+    eta: cython.double = sqrt(2.0 * half) if away > 0.0 else -sqrt(2.0 * half)
+    c0: cython.double = -1.0 / 3.0 + eta * (
+        1.0 / 12.0
+        + eta
+        * (
+            -2.0 / 135.0
+            + eta * (1.0 / 864.0 + eta * (1.0 / 2835.0 + eta * (-139.0 / 777600.0 + eta / 25515.0)))
+        )
+    )
+    c1: cython.double = -1.0 / 540.0 + eta * (-1.0 / 288.0 + eta * (1.0 / 378.0 - eta * 77.0 / 77760.0))
+    c2: cython.double = 25.0 / 6048.0 - eta * 139.0 / 51840.0
+    rest: cython.double = exp(-k * half) / sqrt(2.0 * _PI * k) * (c0 + (c1 + c2 / k) / k)
+    return 0.5 * erfc(-eta * sqrt(0.5 * k)) - rest
 
 
 @cython.cfunc
 @cython.exceptval(check=False)
-def _value_of_signals(
-    mu: cython.double, gamma: cython.double, b: cython.double, n: cython.double
+def _late_gain(
+    i: cython.double, x: cython.double, alpha: cython.double, gamma: cython.double
 ) -> cython.double:
-    """V_n of a page that never changes silently: (mu/gamma) sum_{i<n} (q^i - q^n).
+    """D_i(x) for large i: exp(-alpha x) sum_j e^j E[M^j] / j!, M = max(0, gamma (x - T)), e = alpha/gamma.
 
-    That is mu/(gamma b) [R^1(x) + (g - 1) (1 - e^-x)] with x = n b and
-    g = b / (1 - e^-b), where nothing cancels.
+    Moments of a gamma variable cut at y = gamma x follow from each other by Stein's
+    identity, M_(j+1) = (y - k - j) M_j + j y M_(j-1). Called only where gamma beta is above 16 sqrt(i), so
+    that e M is small and the term itself is below 1e-5 of the value.
     """
-    excess: cython.double
-    if b < 0.02:
-        excess = b * (0.5 + b * (1.0 / 12.0 - b * b / 720.0))
-    else:
-        excess = (b + expm1(-b)) / -expm1(-b)
-    return mu / (gamma * b) * (residual(1, n * b) - excess * expm1(-n * b))
+    y: cython.double = gamma * x
+    k: cython.double = i + 1.0
+    away: cython.double = y - k
+    reached: cython.double = _late_residual(i, y)
+    first: cython.double = away * reached + k * _late_probability(k, y)
+    second: cython.double = (away - 1.0) * first + y * reached
+    third: cython.double = (away - 2.0) * second + 2.0 * y * first
+    fourth: cython.double = (away - 3.0) * third + 3.0 * y * second
+    e: cython.double = alpha / gamma
+    moments: cython.double = first + e * (second / 2.0 + e * (third / 6.0 + e * fourth / 24.0))
+    return max(0.0, exp(-alpha * x) * e * moments)
+
+
+@cython.cfunc
+@cython.inline
+@cython.exceptval(check=False)
+def _log_sinhc(x: cython.double) -> cython.double:
+    """ln(sinh(x) / x), x >= 0."""
+    if x < 0.3:
+        y: cython.double = x * x
+        return y * (
+            1.0 / 6.0
+            + y
+            * (
+                -1.0 / 180.0
+                + y * (1.0 / 2835.0 + y * (-1.0 / 37800.0 + y * (1.0 / 467775.0 - y * 691.0 / 3831077250.0)))
+            )
+        )
+    return x + log(-expm1(-2.0 * x) / (2.0 * x))
+
+
+@cython.cfunc
+@cython.exceptval(check=False)
+def _settled(
+    n: cython.double, staleness: cython.double, ratio: cython.double, b: cython.double
+) -> cython.double:
+    """sum_{i<n} q^i [(gamma/a)^(i+1) - exp(-alpha x_i)], the terms with both residuals 1; ratio = ln(a/gamma).
+
+    q^i exp(-alpha x_i) = exp(-u) for all i, so with L = ratio + b it is exp(-u) sum_{i<n} expm1(u - ratio - i L),
+    and a geometric sum about its middle is n exp(middle) sinhc(n L / 2) / sinhc(L / 2): nothing cancels.
+    Far from 0 the plain difference is the more exact.
+    """
+    both: cython.double = ratio + b
+    if staleness - ratio - (n - 1.0) * 0.5 * both > 2.0:
+        return exp(-ratio) * (expm1(-n * both) / expm1(-both)) - n * exp(-staleness)
+    half: cython.double = 0.5 * both
+    power: cython.double = (staleness - ratio) - (n - 1.0) * half + (_log_sinhc(n * half) - _log_sinhc(half))
+    return n * exp(-staleness) * expm1(power)
+
+
+@cython.cfunc
+@cython.exceptval(check=False)
+def _settled_terms(signals: cython.double, c: cython.double) -> cython.double:
+    """How many first terms have both residuals 1: those with y = c (s - i) above i by sqrt(80 y)."""
+    if c * signals < 100.0:
+        return 0.0
+    spread: cython.double = sqrt(_TAIL)
+    scale: cython.double = 1.0 + 1.0 / c
+    root: cython.double = (spread + sqrt(_TAIL + 4.0 * signals * scale)) / (
+        2.0 * scale
+    )  # sqrt(y) at the edge
+    last: cython.double = signals - root * root / c
+    return ceil(last) if last > 0.0 else 0.0
+
+
+@cython.cfunc
+@cython.inline
+@cython.exceptval(check=False)
+def _below_half(b: cython.double) -> cython.double:
+    """1 - (1 - exp(-b)) / b, less b/2: what a signal's weight exceeds its chance to be true by, beyond first order."""
+    if b > 0.5:
+        return (b + expm1(-b)) / b - 0.5 * b
+    j: cython.Py_ssize_t
+    term: cython.double = -b * b / 6.0
+    total: cython.double = term
+    for j in range(4, 16):
+        term *= -b * _inverse[j]
+        total += term
+    return total
+
+
+@cython.cfunc
+@cython.inline
+@cython.exceptval(check=False)
+def _waves(s: cython.double, c: cython.double) -> cython.double:
+    """About how many waves are above exp(-40) at s."""
+    return c / (2.0 * _PI) * sqrt(expm1(_TAIL / s))
+
+
+@cython.cfunc
+@cython.exceptval(check=False)
+def _gained_by_signals(
+    gamma: cython.double, b: cython.double, n: cython.double, terms: cython.Py_ssize_t
+) -> cython.double:
+    """V_n / mu of a page that never changes silently: (1/gamma) sum_{i < min(n, terms)} (q^i - q^n)."""
+    i: cython.Py_ssize_t
+    if not n > 0.0:
+        return 0.0
+    if b > _CERTAIN_WEIGHT:
+        return 1.0 / gamma
+    if n <= terms or terms >= _ALL_TERMS:
+        if n * b > _CERTAIN_WEIGHT:
+            return -1.0 / (gamma * expm1(-b))
+        return _settled(n, n * b, 0.0, b) / gamma
+    total: cython.double = 0.0
+    for i in range(terms):
+        total += exp(-i * b) * -expm1(-(n - i) * b)
+    return total / gamma
 
 
 @cython.ccall
@@ -283,349 +408,447 @@ def greedy_of(mu: cython.double, delta: cython.double, elapsed: cython.double) -
     return mu / delta * residual(1, delta * elapsed)
 
 
-@cython.cfunc
-@cython.exceptval(check=False)
-def _no_signal_value(
-    mu: cython.double,
-    delta: cython.double,
-    alpha: cython.double,
-    gamma: cython.double,
-    elapsed: cython.double,
-) -> cython.double:
-    """The term i = 0: the value while no signal has come, if one would be believed."""
-    if gamma < 1e-200:
-        return greedy_of(mu, delta, elapsed)
-    return mu / gamma * _gain(0, elapsed, alpha, gamma, _EXACT) if elapsed > 0.0 else 0.0
-
-
-@cython.cfunc
-@cython.exceptval(check=False)
-def _ncis_of(
-    terms: cython.Py_ssize_t,
-    mu: cython.double,
-    delta: cython.double,
-    alpha: cython.double,
-    gamma: cython.double,
-    nu: cython.double,
-    b: cython.double,
-    elapsed: cython.double,
-    n: cython.Py_ssize_t,
-    precision: cython.double,
-) -> cython.double:
-    """V of the state (elapsed, n), up to `terms` terms, to a relative `precision`."""
-    i: cython.Py_ssize_t
-    if delta <= 0.0:
-        return 0.0
-    if b < 1e-9:
-        return greedy_of(mu, delta, elapsed)
-    if elapsed == _inf:
-        return ceiling_of(_NCIS, terms, mu, delta, alpha, gamma, nu, b) if alpha > 0.0 else mu / delta
-    if nu <= 0.0 or b > 700.0:
-        return mu / delta if n > 0 else _no_signal_value(mu, delta, alpha, gamma, elapsed)
-    if gamma < 1e-200:
-        return greedy_of(mu, delta, elapsed)
-    if alpha < 1e-9 * gamma:
-        return min(_cut_value_of_signals(terms, mu, gamma, b, n), mu / delta)
-    beta: cython.double = b / alpha
-    q: cython.double = nu / gamma
-    step: cython.double = nu / (delta + nu)
-    power: cython.double = 1.0
-    rest: cython.double = 1.0 / delta  # bounds the sum of all terms still to come
-    total: cython.double = 0.0
-    longest: cython.double = elapsed + n * beta
-    c: cython.double = gamma * beta
-    if terms >= _ALL_TERMS and longest > beta * _many(c):
-        missing: cython.double = exp(-alpha * longest) * (1.0 / (alpha * (1.0 + c)) + _line(c, beta, longest))
-        if 2.0 * delta * missing < 1.0:
-            return mu * (1.0 / delta - missing)
-    last: cython.double = _last_term(gamma, longest)
-    first: cython.Py_ssize_t = _settled_terms(terms, alpha, gamma, beta, longest, 1.0)
-    if first > 0:
-        fallen: cython.double = first * log1p(delta / nu)
-        total = -expm1(-fallen) / delta - first * exp(-alpha * longest) / gamma
-        power = exp(-first * b)
-        rest *= exp(-fallen)
-    for i in range(first, terms if terms < _ALL_TERMS else first + _ALL_TERMS):
-        x: cython.double = elapsed + (n - i) * beta
-        if x <= 0.0 or rest < precision * total or i > last:
-            break
-        term: cython.double = power * _gain(i, x, alpha, gamma, precision) / gamma
-        total += term
-        if term < precision * total and i > (alpha + gamma) * x:
-            break  # from there on the terms fall faster than geometrically
-        power *= q
-        rest *= step
-    return mu * total
-
-
-@cython.cfunc
-@cython.exceptval(check=False)
-def _cut_value_of_signals(
-    terms: cython.Py_ssize_t, mu: cython.double, gamma: cython.double, b: cython.double, n: cython.Py_ssize_t
-) -> cython.double:
-    """(mu/gamma) sum_{i < min(n, terms)} (q^i - q^n)."""
-    i: cython.Py_ssize_t
-    if n <= terms or terms >= _ALL_TERMS:
-        return _value_of_signals(mu, gamma, b, n)
-    total: cython.double = 0.0
-    for i in range(terms):
-        total += exp(-i * b) * -expm1(-(n - i) * b)
-        if i * b > 40.0:
-            break
-    return mu / gamma * total
-
-
-@cython.ccall
-@cython.exceptval(check=False)
-def plain_kind(
-    kind: cython.Py_ssize_t,
-    delta: cython.double,
-    alpha: cython.double,
-    gamma: cython.double,
-    b: cython.double,
-) -> cython.Py_ssize_t:
-    """The kind that CIS+ uses for this page: CIS if precision > 0.7 and recall > 0.6, else GREEDY."""
-    if kind != _CIS_PLUS:
-        return kind
-    trusted: cython.bint = gamma > 0.0 and -expm1(-b) > 0.7 and delta - alpha > 0.6 * delta
-    return _CIS if trusted else _GREEDY
-
-
-@cython.ccall
-@cython.exceptval(check=False)
-def value_of(
-    kind: cython.Py_ssize_t,
-    terms: cython.Py_ssize_t,
-    mu: cython.double,
-    delta: cython.double,
-    alpha: cython.double,
-    gamma: cython.double,
-    nu: cython.double,
-    b: cython.double,
-    elapsed: cython.double,
-    n: cython.Py_ssize_t,
-) -> cython.double:
-    """The crawl value of the state (elapsed, n) by (kind, terms) of `kind_of`."""
-    if kind == _CIS_PLUS:
-        kind = plain_kind(kind, delta, alpha, gamma, b)
-    if kind == _NCIS:
-        return _ncis_of(terms, mu, delta, alpha, gamma, nu, b, elapsed, n, _EXACT)
-    if kind == _GREEDY or delta <= 0.0:
-        return greedy_of(mu, delta, elapsed)
-    if n > 0:
-        return mu / delta
-    if kind == _CIS_NU0:
-        gamma = delta - alpha
-    return _no_signal_value(mu, delta, alpha, gamma, elapsed)
-
-
-@cython.ccall
-@cython.exceptval(check=False)
-def interval_of(
-    terms: cython.Py_ssize_t,
-    alpha: cython.double,
-    gamma: cython.double,
-    nu: cython.double,
-    b: cython.double,
-    threshold: cython.double,
-) -> cython.double:
-    """psi: the expected interval under `threshold` (a number of signals if alpha is 0), its first terms."""
-    i: cython.Py_ssize_t
-    if gamma < 1e-200 or b < 1e-9:
-        return threshold
-    if alpha < 1e-9 * gamma:
-        return threshold / gamma
-    if nu <= 0.0 or b > 700.0:
-        return residual(0, gamma * threshold) / gamma
-    if threshold == _inf:
-        return _inf
-    beta: cython.double = b / alpha
-    if terms >= _ALL_TERMS and threshold > beta * _many(gamma * beta):
-        return _line(gamma * beta, beta, threshold)
-    last: cython.double = _last_term(gamma, threshold)
-    first: cython.Py_ssize_t = _settled_terms(terms, alpha, gamma, beta, threshold, -_inf)
-    total: cython.double = first
-    for i in range(first, terms if terms < _ALL_TERMS else first + _ALL_TERMS):
-        x: cython.double = threshold - i * beta
-        if x <= 0.0 or i > last:
-            break
-        term: cython.double = residual(i, gamma * x)
-        total += term
-        if term < 1e-17 * total:
-            break
-    return total / gamma
-
-
-@cython.ccall
-@cython.exceptval(check=False)
-def fresh_time_of(
-    delta: cython.double,
-    alpha: cython.double,
-    gamma: cython.double,
-    nu: cython.double,
-    b: cython.double,
-    threshold: cython.double,
-) -> cython.double:
-    """w: the expected fresh time of an interval under `threshold`; 1/Delta if it is infinite."""
-    i: cython.Py_ssize_t
-    if delta <= 0.0:
-        return interval_of(_ALL_TERMS, alpha, gamma, nu, b, threshold)
-    if threshold == _inf:
-        return 1.0 / delta
-    if gamma < 1e-200 or b < 1e-9:
-        return residual(0, delta * threshold) / delta
-    if alpha < 1e-9 * gamma:
-        return residual(0, threshold * b) / delta if threshold > 0.0 else 0.0
-    a: cython.double = alpha + gamma
-    if nu <= 0.0 or b > 700.0:
-        return residual(0, a * threshold) / a
-    beta: cython.double = b / alpha
-    if threshold > beta * _many(gamma * beta):
-        missing: cython.double = exp(-alpha * threshold) / (alpha * (1.0 + gamma * beta))
-        if 2.0 * delta * missing < 1.0:
-            return 1.0 / delta - missing
-    step: cython.double = nu / a
-    first: cython.Py_ssize_t = _settled_terms(_ALL_TERMS, alpha, gamma, beta, threshold, -_inf)
-    fallen: cython.double = first * log1p(delta / nu)
-    power: cython.double = exp(-fallen) / a
-    total: cython.double = -expm1(-fallen) / delta
-    for i in range(first, first + _ALL_TERMS):
-        x: cython.double = threshold - i * beta
-        if x <= 0.0:
-            break
-        term: cython.double = power * residual(i, a * x)
-        total += term
-        if term < 1e-17 * total:
-            break
-        power *= step
-    return total
-
-
 # ---------------------------------------------------------------------------
-# The inverse of V
+# One page
 
 
-@cython.ccall
-@cython.exceptval(check=False)
-def ceiling_of(
-    kind: cython.Py_ssize_t,
-    terms: cython.Py_ssize_t,
-    mu: cython.double,
-    delta: cython.double,
-    alpha: cython.double,
-    gamma: cython.double,
-    nu: cython.double,
-    b: cython.double,
-) -> cython.double:
-    """What the value tends to as time passes (and, if alpha is 0, signals come); 0 if delta is 0.
+@cython.cclass
+class Parameters:
+    """The parameters of one page under one kind of value, and all that is computed of them.
 
-    mu/Delta, but for GREEDY-CIS without a signal mu/(alpha + gamma), and for
-    APPROX-J (mu/Delta)(1 - (nu/(Delta + nu))^J).
+    `assign` fills it anew, so that one serves for all pages. Nothing is checked:
+    rates must be finite and not negative. `form` says which of the limits holds.
+    `ceiling` is mu/Delta, `signal_time` beta (infinite in the forms CERTAIN and SIGNALS_ONLY, 0 in GREEDY).
+
+    A state is (elapsed, signals); `signals` may be fractional, so that signals
+    of several sources count by their weights.
     """
-    if delta <= 0.0:
-        return 0.0
-    if kind == _CIS and gamma > 0.0:
-        return mu / (alpha + gamma)
-    if kind == _NCIS and terms < _ALL_TERMS and nu > 0.0 and b >= 1e-9:
-        return mu / delta * -expm1(-terms * log1p(delta / nu))
-    return mu / delta
 
+    def __init__(self) -> None:
+        self.assign(_NCIS, _ALL_TERMS, 1.0, 0.0, 0.0, 0.0, 0.0, 0.0)
 
-@cython.cfunc
-@cython.exceptval(check=False)
-def _signals_needed(
-    mu: cython.double, gamma: cython.double, b: cython.double, level: cython.double
-) -> cython.double:
-    """The smallest n with V_n >= level, for a level below mu/Delta; by bisection."""
-    n: cython.Py_ssize_t
-    low: cython.Py_ssize_t = 0
-    high: cython.Py_ssize_t = 1
-    while high < _MANY and _value_of_signals(mu, gamma, b, high) < level:
-        low = high
-        high *= 2
-    while high - low > 1:
-        n = (low + high) // 2
-        if _value_of_signals(mu, gamma, b, n) >= level:
-            high = n
+    @cython.ccall
+    @cython.exceptval(check=False)
+    def assign(
+        self,
+        kind: cython.Py_ssize_t,
+        terms: cython.Py_ssize_t,
+        importance: cython.double,
+        change_rate: cython.double,
+        silent_rate: cython.double,
+        signal_rate: cython.double,
+        false_rate: cython.double,
+        signal_weight: cython.double,
+    ) -> cython.void:
+        """Take the raw numbers of a page for values of (kind, terms) as `kind_of` has them."""
+        self.terms = terms
+        self.importance = importance
+        self.change_rate = change_rate
+        self.silent_rate = silent_rate
+        self.signal_rate = signal_rate
+        self.false_rate = false_rate
+        self.signal_weight = signal_weight
+        self._precision = _EXACT
+        self.ceiling = importance / change_rate if change_rate > 0.0 else _inf
+        if kind == _CIS_PLUS:  # believes where precision > 0.7 and recall > 0.6
+            trusted: cython.bint = (
+                -expm1(-signal_weight) > 0.7 and change_rate - silent_rate > 0.6 * change_rate
+            )
+            kind = _CIS if trusted else _GREEDY
+        if kind == _CIS_NU0:
+            self.signal_rate = signal_rate = change_rate - silent_rate
+        believed: cython.bint = kind != _NCIS or signal_weight > _CERTAIN_WEIGHT
+        if self.ceiling == _inf:
+            self.form = _FORM_NEVER
+            self.ceiling = 0.0
+        elif kind == _GREEDY or signal_rate < _NO_SIGNAL_RATE and not believed:
+            self.form = _FORM_GREEDY
+        elif believed:
+            self.form = _FORM_SIGNALS_ONLY if kind == _NCIS and silent_rate <= 0.0 else _FORM_CERTAIN
+        elif signal_weight <= 0.0:
+            self.form = _FORM_GREEDY
         else:
-            low = n
-    return high
+            self.signal_time = signal_weight / silent_rate if silent_rate > 0.0 else _inf
+            self.form = _FORM_SIGNALS_ONLY if self.signal_time == _inf else _FORM_NOISY
+        if self.form == _FORM_GREEDY or self.form == _FORM_NEVER:
+            self.silent_rate = change_rate
+            self.signal_time = 0.0
+        elif self.form != _FORM_NOISY:
+            self.signal_time = _inf
 
+    @cython.ccall
+    @cython.exceptval(check=False)
+    def assign_quality(
+        self,
+        kind: cython.Py_ssize_t,
+        terms: cython.Py_ssize_t,
+        importance: cython.double,
+        change_rate: cython.double,
+        precision: cython.double,
+        recall: cython.double,
+    ) -> cython.void:
+        """As `assign`, of a page whose signals have this precision and recall; without signals if either is 0."""
+        signalled: cython.double = recall * change_rate
+        if precision <= 0.0 or signalled <= 0.0:
+            self.assign(kind, terms, importance, change_rate, change_rate, 0.0, 0.0, 0.0)
+            return
+        silent: cython.double = (1.0 - recall) * change_rate
+        weight: cython.double = -log1p(-precision) if precision < 1.0 else _inf
+        signal_rate: cython.double = signalled / precision
+        self.assign(
+            kind, terms, importance, change_rate, silent, signal_rate, signal_rate * (1.0 - precision), weight
+        )
 
-@cython.ccall
-@cython.exceptval(check=False)
-def threshold_of(
-    kind: cython.Py_ssize_t,
-    terms: cython.Py_ssize_t,
-    mu: cython.double,
-    delta: cython.double,
-    alpha: cython.double,
-    gamma: cython.double,
-    nu: cython.double,
-    b: cython.double,
-    level: cython.double,
-    guess: cython.double,
-    tolerance: cython.double,
-) -> cython.double:
-    """The effective elapsed time at which the value reaches `level`; infinite if it never does.
+    # -- values ------------------------------------------------------------
 
-    For a page with alpha = 0 under NCIS it is a number of signals instead. A
-    positive `guess` (such as the threshold of a nearby level) saves steps.
-    Newton with V' = mu alpha exp(-alpha iota) psi on sqrt(-ln(1 - V/ceiling)),
-    which is nearly linear at both ends, kept in a bracket; `tolerance` is
-    relative. A Newton step leaves an error of about its own square, so the last
-    one is not followed by another evaluation.
-    """
-    _step: cython.Py_ssize_t
-    newton: cython.bint
-    if level <= 0.0:
-        return 0.0
-    if kind == _CIS_PLUS:
-        kind = plain_kind(kind, delta, alpha, gamma, b)
-    top: cython.double = ceiling_of(kind, terms, mu, delta, alpha, gamma, nu, b)
-    if level >= top:
-        return _inf
-    if kind == _GREEDY:
-        gamma = 0.0
-        alpha = delta
-    elif kind == _CIS_NU0:
-        gamma = delta - alpha
-    if kind != _NCIS:
-        if alpha < 1e-9 * gamma:
+    @cython.ccall
+    @cython.exceptval(check=False)
+    def value(self, elapsed: cython.double, signals: cython.double) -> cython.double:
+        """V: the gain of a crawl now, `elapsed` after the last and with `signals` since."""
+        if self.form == _FORM_GREEDY:
+            return self.ceiling * residual(1, self.change_rate * elapsed)
+        self._evaluate(elapsed, signals)
+        return self.importance * self._gained
+
+    @cython.ccall
+    @cython.exceptval(check=False)
+    def slope(self, elapsed: cython.double, signals: cython.double) -> cython.double:
+        """The derivative of V by time, mu alpha exp(-u) psi, at a state that `value` may be at too."""
+        self._evaluate(elapsed, signals)
+        return self._slope(elapsed, signals)
+
+    @cython.cfunc
+    @cython.inline
+    @cython.exceptval(check=False)
+    def _slope(self, elapsed: cython.double, signals: cython.double) -> cython.double:
+        """`slope` of the state evaluated last."""
+        if self.form == _FORM_GREEDY or self.form == _FORM_CERTAIN:
+            signals = 0.0
+        staleness: cython.double = self.silent_rate * elapsed
+        if signals > 0.0:
+            staleness += signals * self.signal_weight
+        return self.importance * self.silent_rate * exp(-staleness) * self._interval
+
+    @cython.ccall
+    @cython.exceptval(check=False)
+    def interval(self, at: cython.double) -> cython.double:
+        """psi: the expected interval under the threshold `at` (a number of signals in SIGNALS_ONLY)."""
+        if self.form == _FORM_NEVER:
+            return at
+        if self.form == _FORM_SIGNALS_ONLY:
+            return at / self.signal_rate
+        self._evaluate(at, 0.0)
+        return self._interval
+
+    @cython.ccall
+    @cython.exceptval(check=False)
+    def fresh_time(self, at: cython.double) -> cython.double:
+        """w: the expected fresh time of such an interval; 1/Delta if `at` is infinite and signals are noisy."""
+        if self.form == _FORM_NEVER:
+            return at
+        if self.form == _FORM_SIGNALS_ONLY:
+            return -expm1(-at * self.signal_weight) / self.change_rate if at > 0.0 else 0.0
+        self._evaluate(at, 0.0)
+        if at == _inf:
+            return self._gained
+        return self._gained + exp(-self.silent_rate * at) * self._interval
+
+    @cython.cfunc
+    @cython.exceptval(check=False)
+    def _evaluate(self, elapsed: cython.double, signals: cython.double) -> cython.void:
+        """V/mu into `_gained` and psi into `_interval`."""
+        gamma: cython.double = self.signal_rate
+        if self.form == _FORM_GREEDY:
+            self._gained = residual(1, self.change_rate * elapsed) / self.change_rate
+            self._interval = elapsed
+        elif self.form == _FORM_NEVER:
+            self._gained = 0.0
+            self._interval = elapsed
+        elif self.form == _FORM_CERTAIN:
+            if signals > 0.0:
+                self._gained = 1.0 / self.change_rate
+                self._interval = 0.0
+            elif self.silent_rate <= 0.0:
+                self._gained = 0.0
+                self._interval = elapsed
+            elif gamma < _NO_SIGNAL_RATE:
+                self._gained = residual(1, self.silent_rate * elapsed) / self.silent_rate
+                self._interval = elapsed
+            else:
+                self._gained = _gain(0, elapsed, self.silent_rate, gamma, self._precision) / gamma
+                self._interval = residual(0, gamma * elapsed) / gamma
+        elif self.form == _FORM_SIGNALS_ONLY:
+            self._gained = _gained_by_signals(gamma, self.signal_weight, signals, self.terms)
+            self._interval = 0.0
+        else:
+            staleness: cython.double = self.silent_rate * elapsed + signals * self.signal_weight
+            s: cython.double = staleness / self.signal_weight
+            if not staleness > 0.0:
+                self._gained = 0.0
+                self._interval = 0.0
+            elif staleness == _inf or s == _inf:
+                self._gained = 1.0 / self.change_rate
+                if self.terms < _ALL_TERMS:
+                    self._gained *= -expm1(-self.terms * log1p(self.change_rate / self.false_rate))
+                self._interval = _inf
+            elif (
+                s > _FEW_SIGNALS
+                and self.terms >= _ALL_TERMS
+                and _waves(s, gamma * self.signal_time) <= _WAVES_MAX
+            ):
+                self._renew(staleness)
+            else:
+                self._sum(elapsed, signals, staleness)
+            if staleness > _STALE and self.terms >= _ALL_TERMS:
+                self._gained = 1.0 / self.change_rate
+
+    @cython.cfunc
+    @cython.exceptval(check=False)
+    def _sum(self, elapsed: cython.double, signals: cython.double, staleness: cython.double) -> cython.void:
+        """Term by term, after those that have settled."""
+        i: cython.double
+        alpha: cython.double = self.silent_rate
+        gamma: cython.double = self.signal_rate
+        beta: cython.double = self.signal_time
+        b: cython.double = self.signal_weight
+        precision: cython.double = self._precision
+        limit: cython.double = self.terms if self.terms < _ALL_TERMS else _inf
+        mean: cython.double = gamma * (elapsed + signals * beta)
+        last: cython.double = min(mean + 8.0 * sqrt(mean) + 25.0, limit - 1.0)  # no Poisson number is above
+        total: cython.double = 0.0
+        intervals: cython.double = 0.0
+        i = min(_settled_terms(staleness / b, gamma * beta), limit)
+        ratio: cython.double = log1p(alpha / gamma)
+        if i > 0.0:
+            total = _settled(i, staleness, ratio, b)
+            intervals = i
+        power: cython.double = exp(-i * b)
+        q: cython.double = self.false_rate / gamma
+        step: cython.double = self.false_rate / (self.change_rate + self.false_rate)
+        rest: cython.double = exp(-i * (ratio + b)) * gamma / self.change_rate  # bounds all terms to come
+        reached: cython.double = 1.0
+        while i <= last:
+            x: cython.double = elapsed + (signals - i) * beta
+            if not x > 0.0:
+                break
+            gaining: cython.bint = rest > precision * total
+            if not gaining and not reached > precision * intervals:
+                break
+            if gaining:
+                term: cython.double = power * (
+                    _gain(cython.cast(cython.Py_ssize_t, i), x, alpha, gamma, precision)
+                    if i < _LATE
+                    else _late_gain(i, x, alpha, gamma)
+                )
+                total += term
+                if term < precision * total and i > (alpha + gamma) * x:
+                    rest = 0.0  # from there on the terms fall faster than geometrically
+            reached = (
+                residual(cython.cast(cython.Py_ssize_t, i), gamma * x)
+                if i < _LATE
+                else _late_residual(i, gamma * x)
+            )
+            intervals += reached
+            power *= q
+            rest *= step
+            i += 1.0
+        self._gained = total / gamma
+        if self.terms >= _ALL_TERMS:
+            self._gained = min(self._gained, 1.0 / self.change_rate)
+        self._interval = intervals / gamma
+
+    @cython.cfunc
+    @cython.exceptval(check=False)
+    def _renew(self, staleness: cython.double) -> cython.void:
+        """The fluid, exact but for the waves, and the waves that are left."""
+        k: cython.Py_ssize_t
+        b: cython.double = self.signal_weight
+        c: cython.double = self.signal_rate * self.signal_time
+        s: cython.double = staleness / b
+        share: cython.double = c / (1.0 + c)
+        beyond: cython.double = _below_half(b)
+        excess: cython.double = share * (0.5 * b + beyond)
+        ripple: cython.double = share * beyond + excess * excess / (1.0 - excess)  # left by the double pole
+        gained: cython.double = residual(1, staleness) - 0.5 * share * b * expm1(-staleness) + ripple
+        intervals: cython.double = s + 0.5 * share
+        # The waves: z = p + i r, z + ln(1 + z/c) = 2 pi i k, by Newton.
+        angle: cython.double
+        for k in range(1, 200):
+            angle = 2.0 * _PI * k
+            r: cython.double = angle - atan2(angle, c)
+            p: cython.double = -0.5 * log1p((angle / c) * (angle / c))
+            if p * s < -60.0:
+                break
+            for _ in range(20):
+                # f = z + ln(1 + z/c) - 2 pi i k;  f' = 1 + 1/(c + z)
+                ar: cython.double = c + p
+                size: cython.double = ar * ar + r * r
+                fp: cython.double = p + 0.5 * log(size / (c * c))
+                fr: cython.double = r + atan2(r, ar) - angle
+                dp: cython.double = 1.0 + ar / size
+                dr: cython.double = -r / size
+                slope: cython.double = dp * dp + dr * dr
+                np: cython.double = (fp * dp + fr * dr) / slope
+                nr: cython.double = (fr * dp - fp * dr) / slope
+                p -= np
+                r -= nr
+                if np * np + nr * nr < 1e-20 * (p * p + r * r):  # the next step would be its square
+                    break
+            fading: cython.double = exp(p * s)
+            # psi: 2 Re[e^(z s) / (z (1 + c + z))]; V: the same over (b - z), times e^(-b s)
+            qp: cython.double = p * (1.0 + c + p) - r * r
+            qr: cython.double = r * (1.0 + c + 2.0 * p)
+            size = qp * qp + qr * qr
+            wave_p: cython.double = fading * (cos(r * s) * qp + sin(r * s) * qr) / size
+            wave_r: cython.double = fading * (sin(r * s) * qp - cos(r * s) * qr) / size
+            intervals += 2.0 * (1.0 + c) * wave_p
+            dp = b - p
+            slope = dp * dp + r * r
+            gained -= 2.0 * (1.0 + c) * b * b * exp(-staleness) * (wave_p * dp - wave_r * r) / slope
+            if fading * (1.0 + c) < 1e-17 * s * sqrt(size):
+                break
+        alpha: cython.double = self.silent_rate
+        self._gained = min(gained / (alpha * (1.0 + c)), 1.0 / self.change_rate)
+        self._interval = self.signal_time * intervals / (1.0 + c)
+
+    # -- the inverse -------------------------------------------------------
+
+    @cython.ccall
+    @cython.exceptval(check=False)
+    def threshold(
+        self, level: cython.double, guess: cython.double, tolerance: cython.double
+    ) -> cython.double:
+        """The effective elapsed time at which the value reaches `level`; infinite if it never does.
+
+        In SIGNALS_ONLY a number of signals instead. A positive `guess` (such as
+        the threshold of a nearby level) saves steps; `tolerance` is relative.
+        """
+        if self.form == _FORM_SIGNALS_ONLY:
+            return self._signals_needed(level)
+        return self.wait(level, 0.0, guess, tolerance)
+
+    @cython.ccall
+    @cython.exceptval(check=False)
+    def wait(
+        self, level: cython.double, signals: cython.double, guess: cython.double, tolerance: cython.double
+    ) -> cython.double:
+        """The elapsed time (not effective: since the last crawl) at which V reaches `level`, `signals` given.
+
+        0 if the signals alone suffice; infinite if time alone never does.
+        """
+        if level <= 0.0:
+            return 0.0
+        if self.form == _FORM_CERTAIN and signals > 0.0:
+            return 0.0 if level <= self.ceiling else _inf
+        if self.form == _FORM_SIGNALS_ONLY:
+            return 0.0 if self.value(0.0, signals) >= level else _inf
+        if self.form == _FORM_GREEDY:
+            signals = 0.0
+        return self._search(level, signals, guess, tolerance)
+
+    @cython.cfunc
+    @cython.exceptval(check=False)
+    def _top(self) -> cython.double:
+        """What the value tends to as time passes and no signal comes."""
+        top: cython.double = self.ceiling
+        if self.form == _FORM_CERTAIN:
+            return self.importance / (self.silent_rate + self.signal_rate) if self.silent_rate > 0.0 else 0.0
+        if self.form == _FORM_NOISY and self.terms < _ALL_TERMS:
+            top *= -expm1(-self.terms * log1p(self.change_rate / self.false_rate))
+        return top
+
+    @cython.cfunc
+    @cython.exceptval(check=False)
+    def _search(
+        self, level: cython.double, signals: cython.double, guess: cython.double, tolerance: cython.double
+    ) -> cython.double:
+        """Newton on a curve nearly linear at both ends, sqrt(-ln(1 - V/top)) or its square, kept in a bracket.
+
+        A Newton step leaves an error of about its own square, so the last one
+        is not followed by another evaluation.
+        """
+        top: cython.double = self._top()
+        if level >= top:
             return _inf
-        nu = 0.0
-        b = _inf
-    if gamma > 0.0 and b >= 1e-9 and alpha < 1e-9 * gamma:
-        return _signals_needed(mu, gamma, b, level)
-    if gamma < 1e-200 or b < 1e-9:
-        alpha = delta
-    wanted: cython.double = sqrt(-log1p(-level / top))
-    x: cython.double = (
-        guess if 0.0 < guess < _inf else wanted * wanted / alpha + wanted * sqrt(2.0 / (alpha * delta))
-    )
-    low: cython.double = 0.0
-    high: cython.double = _inf
-    precision: cython.double = max(1e-3 * tolerance, _EXACT)
-    for _step in range(200):
-        value: cython.double = _ncis_of(terms, mu, delta, alpha, gamma, nu, b, x, 0, precision)
-        if value < level:
-            low = x
-        else:
-            high = x
-        follow: cython.double = -1.0
-        if 0.0 < value < top:
-            got: cython.double = sqrt(-log1p(-value / top))
-            slope: cython.double = mu * alpha * exp(-alpha * x) * interval_of(terms, alpha, gamma, nu, b, x)
-            if got > 0.0 and slope > 0.0:
-                follow = x + (wanted - got) * 2.0 * got * (top - value) / slope
-        newton = low < follow < high
-        if not newton:
-            follow = 2.0 * x if high == _inf else 0.5 * (low + high)
-        step: cython.double = follow - x
-        if step * step <= (0.1 * tolerance if newton else tolerance * tolerance) * x * x:
-            return follow
-        x = follow
-    return x
+        alpha: cython.double = self.silent_rate
+        wanted: cython.double = -log1p(-level / top)
+        root: cython.double = sqrt(wanted)
+        late: cython.bint = wanted > 1.0
+        low: cython.double = 0.0
+        high: cython.double = _inf
+        x: cython.double = guess
+        self._precision = max(1e-3 * tolerance, _EXACT)
+        if not 0.0 < guess < _inf:
+            x = wanted / alpha + root * sqrt(2.0 / (alpha * self.change_rate))
+            if signals > 0.0:
+                if self.value(0.0, signals) >= level:
+                    self._precision = _EXACT
+                    return 0.0
+                x = max(x - signals * self.signal_time, 1e-3 * x)
+        for _ in range(200):
+            self._evaluate(x, signals)
+            value: cython.double = self.importance * self._gained
+            if abs(value - level) <= 2e-16 * top:
+                break
+            if value < level:
+                low = x
+            else:
+                high = x
+            follow: cython.double = -1.0
+            if 0.0 < value < top:
+                slope: cython.double = self._slope(x, signals)
+                got: cython.double = -log1p(-value / top)
+                if slope > 0.0:
+                    if late:
+                        follow = x + (wanted - got) * (top - value) / slope
+                    else:
+                        follow = x + (root - sqrt(got)) * 2.0 * sqrt(got) * (top - value) / slope
+            newton: cython.bint = low < follow < high
+            if not newton:
+                if high == _inf:
+                    follow = 2.0 * x
+                elif low > 0.0:
+                    follow = 0.5 * (low + high) if high < 4.0 * low else sqrt(low * high)
+                elif high < tolerance * signals * self.signal_time:
+                    break  # nothing but rounding between the signals' value and the level
+                else:
+                    follow = 0.1 * high
+            step: cython.double = follow - x
+            x = follow
+            if step * step <= (0.1 * tolerance if newton else tolerance * tolerance) * x * x:
+                break
+        self._precision = _EXACT
+        return x
+
+    @cython.cfunc
+    @cython.exceptval(check=False)
+    def _signals_needed(self, level: cython.double) -> cython.double:
+        """The smallest n with V_n >= level; by bisection."""
+        if level <= 0.0:
+            return 0.0
+        if level >= self._top():
+            return _inf
+        low: cython.double = 0.0
+        high: cython.double = 1.0
+        while high < 1e300 and self.value(0.0, high) < level:
+            low = high
+            high *= 2.0
+        while high - low > 1.0:
+            n: cython.double = floor(0.5 * (low + high))
+            if n <= low or n >= high:
+                break  # beyond 2^53 numbers are further apart than 1
+            if self.value(0.0, n) >= level:
+                high = n
+            else:
+                low = n
+        return high
+
+    def __repr__(self) -> str:
+        form = ("greedy", "noisy", "certain", "signals only", "never")[self.form]
+        return (
+            f"Parameters({form}, importance {self.importance:.4g}, change rate {self.change_rate:.4g}, "
+            f"silent rate {self.silent_rate:.4g}, signal rate {self.signal_rate:.4g}, weight {self.signal_weight:.4g})"
+        )
 
 
 # ---------------------------------------------------------------------------
@@ -643,14 +866,39 @@ def fill_values(
     nu: cython.const[cython.double][::1],
     b: cython.const[cython.double][::1],
     elapsed: cython.const[cython.double][::1],
-    signals: cython.const[cython.longlong][::1],
+    signals: cython.const[cython.double][::1],
     out: cython.double[::1],
 ) -> cython.void:
+    """V of each page."""
     i: cython.Py_ssize_t
+    page: Parameters = Parameters()
     for i in range(mu.shape[0]):
-        out[i] = value_of(
-            kind, terms, mu[i], delta[i], alpha[i], gamma[i], nu[i], b[i], elapsed[i], signals[i]
-        )
+        page.assign(kind, terms, mu[i], delta[i], alpha[i], gamma[i], nu[i], b[i])
+        out[i] = page.value(elapsed[i], signals[i])
+
+
+@cython.ccall
+def fill_waits(
+    kind: cython.Py_ssize_t,
+    terms: cython.Py_ssize_t,
+    mu: cython.const[cython.double][::1],
+    delta: cython.const[cython.double][::1],
+    alpha: cython.const[cython.double][::1],
+    gamma: cython.const[cython.double][::1],
+    nu: cython.const[cython.double][::1],
+    b: cython.const[cython.double][::1],
+    signals: cython.const[cython.double][::1],
+    level: cython.double,
+    guess: cython.const[cython.double][::1],
+    tolerance: cython.double,
+    out: cython.double[::1],
+) -> cython.void:
+    """`wait` of each page."""
+    i: cython.Py_ssize_t
+    page: Parameters = Parameters()
+    for i in range(mu.shape[0]):
+        page.assign(kind, terms, mu[i], delta[i], alpha[i], gamma[i], nu[i], b[i])
+        out[i] = page.wait(level, signals[i], guess[i], tolerance)
 
 
 @cython.ccall
@@ -668,29 +916,19 @@ def fill_thresholds(
     tolerance: cython.double,
     out: cython.double[::1],
 ) -> cython.void:
+    """`threshold` of each page."""
     i: cython.Py_ssize_t
+    page: Parameters = Parameters()
     for i in range(mu.shape[0]):
-        out[i] = threshold_of(
-            kind, terms, mu[i], delta[i], alpha[i], gamma[i], nu[i], b[i], level, guess[i], tolerance
-        )
+        page.assign(kind, terms, mu[i], delta[i], alpha[i], gamma[i], nu[i], b[i])
+        out[i] = page.threshold(level, guess[i], tolerance)
 
 
 @cython.ccall
 def fill_intervals(
-    alpha: cython.const[cython.double][::1],
-    gamma: cython.const[cython.double][::1],
-    nu: cython.const[cython.double][::1],
-    b: cython.const[cython.double][::1],
-    at: cython.const[cython.double][::1],
-    out: cython.double[::1],
-) -> cython.void:
-    i: cython.Py_ssize_t
-    for i in range(alpha.shape[0]):
-        out[i] = interval_of(_ALL_TERMS, alpha[i], gamma[i], nu[i], b[i], at[i])
-
-
-@cython.ccall
-def fill_fresh_times(
+    kind: cython.Py_ssize_t,
+    terms: cython.Py_ssize_t,
+    mu: cython.const[cython.double][::1],
     delta: cython.const[cython.double][::1],
     alpha: cython.const[cython.double][::1],
     gamma: cython.const[cython.double][::1],
@@ -699,6 +937,30 @@ def fill_fresh_times(
     at: cython.const[cython.double][::1],
     out: cython.double[::1],
 ) -> cython.void:
+    """psi of each page."""
     i: cython.Py_ssize_t
-    for i in range(alpha.shape[0]):
-        out[i] = fresh_time_of(delta[i], alpha[i], gamma[i], nu[i], b[i], at[i])
+    page: Parameters = Parameters()
+    for i in range(mu.shape[0]):
+        page.assign(kind, terms, mu[i], delta[i], alpha[i], gamma[i], nu[i], b[i])
+        out[i] = page.interval(at[i])
+
+
+@cython.ccall
+def fill_fresh_times(
+    kind: cython.Py_ssize_t,
+    terms: cython.Py_ssize_t,
+    mu: cython.const[cython.double][::1],
+    delta: cython.const[cython.double][::1],
+    alpha: cython.const[cython.double][::1],
+    gamma: cython.const[cython.double][::1],
+    nu: cython.const[cython.double][::1],
+    b: cython.const[cython.double][::1],
+    at: cython.const[cython.double][::1],
+    out: cython.double[::1],
+) -> cython.void:
+    """w of each page."""
+    i: cython.Py_ssize_t
+    page: Parameters = Parameters()
+    for i in range(mu.shape[0]):
+        page.assign(kind, terms, mu[i], delta[i], alpha[i], gamma[i], nu[i], b[i])
+        out[i] = page.fresh_time(at[i])

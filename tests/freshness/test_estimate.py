@@ -10,9 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from crawler.freshness.estimate import (
+    KOLOBOV,
     NO_PRIOR,
-    PER_DAY,
-    PER_SECOND,
     RunningEstimate,
     fit,
     naive_change_rate,
@@ -88,9 +87,9 @@ def test_long_histories_converge() -> None:
 
 def test_all_or_none_changed_end_at_the_bounds_of_the_prior() -> None:
     tau, n = np.full(50, 3.0), np.ones(50)
-    always = fit(tau, n, np.ones(50, bool), prior=PER_DAY)
-    never = fit(tau, n, np.zeros(50, bool), prior=PER_DAY)
-    assert PER_DAY.rate_min <= never.silent_rate < 0.05 < always.silent_rate <= PER_DAY.rate_max
+    always = fit(tau, n, np.ones(50, bool), prior=KOLOBOV)
+    never = fit(tau, n, np.zeros(50, bool), prior=KOLOBOV)
+    assert KOLOBOV.rate_min <= never.silent_rate < 0.05 < always.silent_rate <= KOLOBOV.rate_max
     assert never.signal_weight < 0.1 < always.signal_weight
     assert math.isfinite(always.signal_weight_error) and math.isfinite(never.change_rate_error)
 
@@ -102,11 +101,11 @@ def test_without_prior_the_edges_are_reached_without_failing() -> None:
 
 
 def test_no_interval_at_all_gives_the_prior() -> None:
-    got = fit(np.empty(0), np.empty(0), np.empty(0, bool), prior=PER_DAY)
+    got = fit(np.empty(0), np.empty(0), np.empty(0, bool), prior=KOLOBOV)
     assert got.silent_rate == pytest.approx(math.log(2) / 0.5)
     assert got.signal_weight == pytest.approx(math.log(2))
     assert got.signal_rate == 0.0 and got.recall == 0.0
-    assert RunningEstimate(PER_DAY).estimate() == got
+    assert RunningEstimate(KOLOBOV).estimate() == got
 
 
 def test_time_and_signals_that_always_go_together_cannot_be_told_apart() -> None:
@@ -119,7 +118,7 @@ def test_time_and_signals_that_always_go_together_cannot_be_told_apart() -> None
 def test_prior_per_second_is_the_daily_one() -> None:
     rng = np.random.default_rng(6)
     tau, n, z = _intervals(rng, 40, 0.3, 0.7, 0.5, 0.5)
-    daily, secondly = fit(tau, n, z, prior=PER_DAY), fit(tau * 86400, n, z, prior=PER_SECOND)
+    daily, secondly = fit(tau, n, z, prior=KOLOBOV), fit(tau * 86400, n, z, prior=KOLOBOV.per(86_400.0))
     assert secondly.silent_rate * 86400 == pytest.approx(daily.silent_rate, rel=1e-9)
     assert secondly.signal_weight == pytest.approx(daily.signal_weight, rel=1e-9)
 
@@ -130,11 +129,11 @@ interval = st.tuples(st.floats(0.01, 20.0), st.integers(0, 4), st.booleans())
 @given(st.lists(interval, max_size=40))
 @settings(max_examples=60, deadline=None)
 def test_running_estimate_equals_the_batch_until_it_merges(intervals: list[tuple[float, int, bool]]) -> None:
-    running = RunningEstimate(PER_DAY)
+    running = RunningEstimate(KOLOBOV)
     for tau, n, z in intervals:
         running.observe(tau, n, z)
         running._check()
-    batch = fit(*(np.array([row[k] for row in intervals]) for k in range(3)), prior=PER_DAY)
+    batch = fit(*(np.array([row[k] for row in intervals]) for k in range(3)), prior=KOLOBOV)
     if sum(z for _, _, z in intervals) <= RunningEstimate.POINTS_MAX:
         assert running.estimate().silent_rate == pytest.approx(batch.silent_rate, rel=1e-6)
         assert running.estimate().signal_weight == pytest.approx(batch.signal_weight, rel=1e-5, abs=1e-8)
@@ -146,10 +145,10 @@ def test_running_estimate_stays_within_half_a_standard_error_of_the_batch() -> N
     rng, distances = np.random.default_rng(8), []
     for _ in range(20):
         tau, n, z = _intervals(rng, 400, 0.06, 0.5, 0.2, 0.15)
-        running = RunningEstimate(PER_DAY)
+        running = RunningEstimate(KOLOBOV)
         for row in zip(tau.tolist(), n.tolist(), z.tolist(), strict=True):
             running.observe(*row)
-        batch, got = fit(tau, n, z, prior=PER_DAY), running.estimate()
+        batch, got = fit(tau, n, z, prior=KOLOBOV), running.estimate()
         distances.append(
             max(
                 abs(got.silent_rate - batch.silent_rate) / batch.silent_rate_error,
@@ -160,19 +159,19 @@ def test_running_estimate_stays_within_half_a_standard_error_of_the_batch() -> N
 
 
 def test_state_survives_encoding() -> None:
-    rng, running = np.random.default_rng(9), RunningEstimate(PER_DAY)
+    rng, running = np.random.default_rng(9), RunningEstimate(KOLOBOV)
     for row in zip(*_intervals(rng, 60, 0.1, 0.5, 0.3, 0.2), strict=True):
         running.observe(*row)
     state = running.encode()
     assert len(state) == RunningEstimate.STATE_BYTES
-    again = RunningEstimate.decode(state, PER_DAY)
+    again = RunningEstimate.decode(state, KOLOBOV)
     again._check()
     assert again.estimate().change_rate == pytest.approx(running.estimate().change_rate, rel=1e-4)
     assert "changes" in repr(again)
 
 
 def test_decay_follows_a_page_that_calmed_down() -> None:
-    rng, fading, keeping = np.random.default_rng(10), RunningEstimate(PER_DAY), RunningEstimate(PER_DAY)
+    rng, fading, keeping = np.random.default_rng(10), RunningEstimate(KOLOBOV), RunningEstimate(KOLOBOV)
     for alpha in (1.0, 0.02):
         for tau in rng.exponential(2.0, 200):
             changed = bool(rng.random() > math.exp(-alpha * tau))

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from crawler.freshness.estimate import PER_DAY, RunningEstimate, fit, naive_quality
+from crawler.freshness.estimate import KOLOBOV, RunningEstimate, fit, naive_quality
 from crawler.lab.figures.drawing import Drawing, Options, sheet
 from crawler.lab.progress import part
 from crawler.lab.refresh.simulate import mean_and_error
@@ -176,11 +176,11 @@ def _three_errors(
     delta: float, precision: float, recall: float, tau: np.ndarray, n: np.ndarray, z: np.ndarray
 ) -> list[list[float]]:
     """Errors of (precision, recall, change rate) by each of ESTIMATORS; the naive rate is changes seen by time."""
-    running = RunningEstimate(PER_DAY)
+    running = RunningEstimate(KOLOBOV)
     for row in zip(tau.tolist(), n.tolist(), z.tolist(), strict=True):
         running.observe(*row)
     found = [(*naive_quality(n, z), float(z.sum() / tau.sum()))]
-    for estimate in (fit(tau, n, z, prior=PER_DAY), running.estimate()):
+    for estimate in (fit(tau, n, z, prior=KOLOBOV), running.estimate()):
         found.append((estimate.precision, estimate.recall, estimate.change_rate))
     return [[p - precision, r - recall, rate / delta - 1.0] for p, r, rate in found]
 

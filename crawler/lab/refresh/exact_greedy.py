@@ -34,25 +34,22 @@ import cython
 import numpy as np
 from cython.cimports.libc.math import exp
 
-from crawler.freshness.crawl_value import kind_of
+from crawler.freshness.crawl_value import parameters_of
 from crawler.freshness.params import Page, Pages
-from crawler.freshness.value_kernel import KINDS
+from crawler.freshness.value_kernel import CERTAIN as CERTAIN_FORM
+from crawler.freshness.value_kernel import GREEDY as GREEDY_FORM
+from crawler.freshness.value_kernel import SIGNALS_ONLY as SIGNALS_ONLY_FORM
 
 if cython.compiled:
     from cython.cimports.crawler.freshness.indexed_heap import IndexedHeap
-    from cython.cimports.crawler.freshness.value_kernel import (
-        interval_of,
-        plain_kind,
-        threshold_of,
-        value_of,
-    )
+    from cython.cimports.crawler.freshness.value_kernel import Parameters
 else:
     from crawler.freshness.indexed_heap import IndexedHeap
-    from crawler.freshness.value_kernel import interval_of, plain_kind, threshold_of, value_of
+    from crawler.freshness.value_kernel import Parameters
 
-GREEDY = cython.declare(cython.Py_ssize_t, KINDS["greedy"])
-CIS_NU0 = cython.declare(cython.Py_ssize_t, KINDS["cis-nu0"])
-NCIS = cython.declare(cython.Py_ssize_t, KINDS["ncis"])
+GREEDY = cython.declare(cython.Py_ssize_t, GREEDY_FORM)
+CERTAIN = cython.declare(cython.Py_ssize_t, CERTAIN_FORM)
+SIGNALS_ONLY = cython.declare(cython.Py_ssize_t, SIGNALS_ONLY_FORM)
 INFINITY = cython.declare(cython.double, float("inf"))
 
 _BIT_MORE = cython.declare(cython.double, 1.0 + 1e-12)  # rounding must not hide an equal value
@@ -81,13 +78,8 @@ class ExactGreedy:
     dropped. Calls: `signal`, then `take` and `settle` at each tick.
     """
 
-    mu: cython.double[::1]
-    delta: cython.double[::1]
-    alpha: cython.double[::1]
-    gamma: cython.double[::1]
-    nu: cython.double[::1]
-    b: cython.double[::1]
-    kinds: cython.int[::1]
+    parameters: list  # of each page, a Parameters
+    by: str
     last: cython.double[::1]
     counts: cython.longlong[::1]
     thresholds: cython.double[::1]
@@ -102,8 +94,6 @@ class ExactGreedy:
     until: cython.double
     previous: cython.double
     waiting: IndexedHeap
-    kind: cython.Py_ssize_t
-    terms: cython.Py_ssize_t
     crossed: cython.Py_ssize_t
     scanned: cython.double
     lowest: cython.double
@@ -114,17 +104,8 @@ class ExactGreedy:
 
     def __init__(self, pages: Pages, by: str = "ncis", *, discard_window: float = 0.0) -> None:
         size = len(pages)
-        self.kind, self.terms = kind_of(by)
-        self.mu, self.delta = pages.importance.copy(), pages.change_rate.copy()
-        self.alpha, self.gamma = pages.silent_rate.copy(), pages.signal_rate.copy()
-        self.nu, self.b = pages.false_rate.copy(), pages.signal_weight.copy()
-        self.kinds = np.array(
-            [
-                plain_kind(self.kind, self.delta[i], self.alpha[i], self.gamma[i], self.b[i])
-                for i in range(size)
-            ],
-            dtype=np.int32,
-        )
+        self.by = by
+        self.parameters = [parameters_of(pages[number], by=by) for number in range(size)]
         self.last = np.zeros(size)
         self.counts = np.zeros(size, dtype=np.int64)
         self.thresholds = np.zeros(size)
@@ -148,12 +129,7 @@ class ExactGreedy:
 
     def change(self, number: int, page: Page, now: float) -> None:
         """Believe other parameters of a page from now on."""
-        self.mu[number], self.delta[number] = page.importance, page.change_rate
-        self.alpha[number], self.gamma[number] = page.silent_rate, page.signal_rate
-        self.nu[number], self.b[number] = page.false_rate, page.signal_weight
-        self.kinds[number] = plain_kind(
-            self.kind, page.change_rate, page.silent_rate, page.signal_rate, page.signal_weight
-        )
+        self.parameters[number] = parameters_of(page, by=self.by)
         self.thresholds[number] = 0.0
         self._leave(number)
         self._place(number, now)
@@ -161,11 +137,11 @@ class ExactGreedy:
     @cython.ccall
     def signal(self, number: cython.Py_ssize_t, now: cython.double) -> cython.void:
         """A change-indicating signal for the page came."""
-        if self.kinds[number] == GREEDY or now - self.last[number] < self.discard_window:
+        if self._of(number).form == GREEDY or now - self.last[number] < self.discard_window:
             return
         self.counts[number] += 1
         if self.place[number] >= 0:
-            self.rows[number, SINCE] -= self._signal_time(number)
+            self.rows[number, SINCE] -= self._of(number).signal_time
             self._note(number)
             return
         key: cython.double = self._crossing(number)
@@ -191,7 +167,7 @@ class ExactGreedy:
             self._rebuild(min(0.98 * top, 0.98 * self.level), now)
         self.lowest = min(self.lowest, self.rows[best, LOW])
         self.previous = now
-        if self.scanned > _PATIENCE * len(self.mu) and self.crossed > 16:
+        if self.scanned > _PATIENCE * len(self.parameters) and self.crossed > 16:
             if 0.97 * self.lowest > 1.005 * self.level:
                 self._rebuild(0.97 * self.lowest, now)
             self.scanned = 0.0
@@ -291,93 +267,63 @@ class ExactGreedy:
         return row[HIGH] + row[SLOPE] * s * (steps + s * (0.5 + x * (x * 0.125 - 1.0 / 3.0)))
 
     @cython.cfunc
+    @cython.inline
+    def _of(self, i: cython.Py_ssize_t) -> Parameters:
+        return self.parameters[i]
+
+    @cython.cfunc
     def _evaluate(self, i: cython.Py_ssize_t, now: cython.double) -> cython.void:
         elapsed: cython.double = now - self.last[i]
         n: cython.Py_ssize_t = self.counts[i]
-        value: cython.double = value_of(
-            self.kinds[i],
-            self.terms,
-            self.mu[i],
-            self.delta[i],
-            self.alpha[i],
-            self.gamma[i],
-            self.nu[i],
-            self.b[i],
-            elapsed,
-            n,
-        )
+        page: Parameters = self._of(i)
+        value: cython.double = page.value(elapsed, n)
         self.evaluations += 1
         row: cython.double[::1] = self.rows[i]
         row[LOW] = row[HIGH] = value
         row[SINCE] = now
         row[DECAY] = self._decay(i, n)
-        at: cython.double = elapsed + n * self._signal_time(i) if n > 0 and row[DECAY] > 0.0 else elapsed
-        row[SLOPE] = self.mu[i] * row[DECAY] * exp(-row[DECAY] * at)
+        at: cython.double = elapsed + n * page.signal_time if n > 0 and row[DECAY] > 0.0 else elapsed
+        row[SLOPE] = page.importance * row[DECAY] * exp(-row[DECAY] * at)
         row[INTERVAL] = self._interval(i, at)
 
     @cython.cfunc
     @cython.exceptval(check=False)
     def _decay(self, i: cython.Py_ssize_t, n: cython.Py_ssize_t) -> cython.double:
         """The alpha that the value grows by after `n` signals; 0 if it stands at the ceiling."""
-        if self.kinds[i] == GREEDY or self.b[i] < 1e-9 or self.gamma[i] <= 0.0:
-            return self.delta[i]
-        if n > 0 and (self.kinds[i] != NCIS or self.b[i] > 700.0):
+        page: Parameters = self._of(i)
+        if page.form == SIGNALS_ONLY or page.form == CERTAIN and n > 0:
             return 0.0
-        return self.alpha[i] if self.alpha[i] >= 1e-9 * self.gamma[i] else 0.0
+        return page.silent_rate
 
     @cython.cfunc
     @cython.exceptval(check=False)
     def _interval(self, i: cython.Py_ssize_t, at: cython.double) -> cython.double:
-        """psi at the threshold `at`, or the longer `at` itself where signals do not shorten the value's time."""
-        gamma: cython.double = self.gamma[i]
-        if self.kinds[i] != NCIS or self.b[i] < 1e-9 or self.alpha[i] < 1e-9 * gamma or at == INFINITY:
-            return at
-        return interval_of(self.terms, self.alpha[i], gamma, self.nu[i], self.b[i], at)
-
-    @cython.cfunc
-    @cython.exceptval(check=False)
-    def _signal_time(self, i: cython.Py_ssize_t) -> cython.double:
-        """beta; infinite if a signal's effect is not that of time alone."""
-        if self.kinds[i] != NCIS or self.b[i] > 700.0:
-            return INFINITY
-        if self.b[i] < 1e-9:
-            return 0.0
-        return self.b[i] / self.alpha[i] if self.alpha[i] >= 1e-9 * self.gamma[i] else INFINITY
+        """psi at the threshold `at`, or the longer `at` itself where time does not count."""
+        page: Parameters = self._of(i)
+        return at if page.form == SIGNALS_ONLY or at == INFINITY else page.interval(at)
 
     @cython.cfunc
     def _crossing(self, i: cython.Py_ssize_t) -> cython.double:
         """When the value reaches the level, as things stand; it may be past."""
+        page: Parameters = self._of(i)
         n: cython.Py_ssize_t = self.counts[i]
         at: cython.double = self.thresholds[i]
-        b: cython.double = self.b[i]
-        if n > 0 and self.kinds[i] != NCIS or n > 0 and b > 700.0:
-            return self.last[i] if self.mu[i] >= self.level * self.delta[i] else INFINITY
-        if self.kinds[i] == NCIS and b >= 1e-9:
-            if self.alpha[i] < 1e-9 * self.gamma[i]:
-                return self.last[i] if n >= at else INFINITY
-            if n > 0:
-                return self.last[i] + at - n * (b / self.alpha[i])
-        return self.last[i] + at
+        if page.form == SIGNALS_ONLY:
+            return self.last[i] if n >= at else INFINITY
+        if n == 0 or page.form == GREEDY:
+            return self.last[i] + at
+        if page.form == CERTAIN:
+            return self.last[i] if page.ceiling >= self.level else INFINITY
+        return self.last[i] + at - n * page.signal_time
 
     @cython.cfunc
     def _place(self, i: cython.Py_ssize_t, now: cython.double) -> cython.void:
         """Solve the page's threshold a hair below the level and put it where it belongs."""
-        self.thresholds[i] = threshold_of(
-            self.kinds[i],
-            self.terms,
-            self.mu[i],
-            self.delta[i],
-            self.alpha[i],
-            self.gamma[i],
-            self.nu[i],
-            self.b[i],
-            self.level * (1.0 - 1e-4),
-            self.thresholds[i],
-            1e-6,
-        )
+        page: Parameters = self._of(i)
+        self.thresholds[i] = page.threshold(self.level * (1.0 - 1e-4), self.thresholds[i], 1e-6)
         at: cython.double = self.thresholds[i]
         decay: cython.double = self._decay(i, 0)
-        self.rows[i, CROSS_SLOPE] = self.mu[i] * decay * exp(-decay * at) if at < INFINITY else 0.0
+        self.rows[i, CROSS_SLOPE] = page.importance * decay * exp(-decay * at) if at < INFINITY else 0.0
         self.rows[i, CROSS_INTERVAL] = self._interval(i, at)
         self.waiting.put(i, self._crossing(i))
 
@@ -387,7 +333,7 @@ class ExactGreedy:
         i: cython.Py_ssize_t
         self.level = level if level > 1e-300 else 0.0
         self.rebuilds += 1
-        for i in range(len(self.mu)):
+        for i in range(len(self.parameters)):
             if self.place[i] >= 0:
                 self._leave(i)
             self._place(i, now)
@@ -405,7 +351,7 @@ class ExactGreedy:
         row[DECAY] = self._decay(i, self.counts[i])
         row[SLOPE] = row[CROSS_SLOPE]
         row[INTERVAL] = row[CROSS_INTERVAL]
-        if self.counts[i] > 0 and self._signal_time(i) == INFINITY:
+        if self.counts[i] > 0 and self._of(i).signal_time == INFINITY:
             row[SINCE] = -INFINITY
         self._note(i)
 
@@ -421,4 +367,4 @@ class ExactGreedy:
         self.place[i] = -1
 
     def __repr__(self) -> str:
-        return f"ExactGreedy({len(self.mu)} pages, {self.crossed} candidates, level {self.level:.4g})"
+        return f"ExactGreedy({len(self.parameters)} pages, {self.crossed} candidates, level {self.level:.4g})"

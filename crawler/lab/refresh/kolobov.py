@@ -23,7 +23,7 @@ import msgspec
 import numpy as np
 
 from crawler.errors import UsageError
-from crawler.freshness.estimate import PER_DAY, fit
+from crawler.freshness.estimate import KOLOBOV, fit
 from crawler.lab.refresh import pages_file
 
 IMPORTANCE, HISTORY, TRUSTED = (
@@ -120,4 +120,4 @@ def _rate(history: str) -> float:
     if not np.isfinite(pairs).all() or (pairs < 0.0).any():
         raise UsageError(f"{HISTORY}: a negative or infinite interval")
     none = np.zeros(len(pairs))
-    return fit(pairs[:, 0], none, pairs[:, 1] > 0, prior=PER_DAY).silent_rate
+    return fit(pairs[:, 0], none, pairs[:, 1] > 0, prior=KOLOBOV).silent_rate

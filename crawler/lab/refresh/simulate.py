@@ -29,7 +29,7 @@ import numpy as np
 from crawler.errors import UsageError
 from crawler.freshness.crawl_value import kind_of
 from crawler.freshness.deadline_queue import DeadlineQueue
-from crawler.freshness.estimate import PER_DAY, Prior, RunningEstimate
+from crawler.freshness.estimate import KOLOBOV, Prior, RunningEstimate
 from crawler.freshness.params import Pages
 from crawler.lab.progress import Report, silent
 from crawler.lab.refresh import policies
@@ -121,7 +121,7 @@ class Setting(msgspec.Struct, frozen=True):
     changes: str = "poisson"
     learn: bool = False
     max_age: float = float("inf")
-    prior: Prior = PER_DAY
+    prior: Prior = KOLOBOV
 
     @property
     def tick(self) -> float:

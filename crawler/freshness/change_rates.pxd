@@ -1,0 +1,19 @@
+cdef class ChangeRates:
+    cdef readonly Py_ssize_t size
+    cdef readonly double unit
+    cdef readonly double crawl_mean
+    cdef readonly double crawl_variation
+    cdef double[:, ::1] sums
+    cdef double[::1] totals
+    cdef double[::1] means
+    cdef double[::1] variations
+    cpdef Py_ssize_t add_site(self)
+    cpdef double rate(self, Py_ssize_t site, double k, double t) noexcept
+    cpdef double expected(self, Py_ssize_t site, double k, double t, double clock) noexcept
+    cpdef double observe(self, Py_ssize_t site, float k, float t, double clock, double gain) noexcept
+    cpdef void forget(self, Py_ssize_t site, double k, double t) noexcept
+    cpdef void renew(self, Py_ssize_t site) noexcept
+    cpdef void renew_crawl(self) noexcept
+    cdef void _account(self, Py_ssize_t site, double k, double t, double sign) noexcept
+
+cpdef double gain_of(double x) noexcept

@@ -1,0 +1,28 @@
+from crawler.freshness.change_rates cimport ChangeRates
+from crawler.freshness.neighbourhood cimport Counts
+from crawler.freshness.signal_quality cimport SignalQuality
+from crawler.freshness.value_kernel cimport Parameters
+
+cdef class Learning:
+    cdef public bint neighbourhood
+    cdef public double scale
+    cdef readonly double observed_clock
+    cdef readonly ChangeRates rates
+    cdef readonly SignalQuality quality
+    cdef readonly Counts directories
+    cdef readonly Counts sites
+    cdef Py_ssize_t kind
+    cdef Py_ssize_t terms
+    cpdef Py_ssize_t add_site(self)
+    cpdef Py_ssize_t add_directory(self)
+    cpdef double excess(self, Py_ssize_t site, Py_ssize_t directory, double now) noexcept
+    cpdef double clock(self, Py_ssize_t site, Py_ssize_t directory, double elapsed, double now) noexcept
+    cpdef void assign(self, Parameters page, Py_ssize_t site, double k, double t, double importance) noexcept
+    cpdef double signals(self, Py_ssize_t site, double[::1] counts) noexcept
+    cpdef double expected(
+        self, Py_ssize_t site, double k, double t, double clock, double[::1] counts) noexcept
+    cpdef double observe(
+        self, Py_ssize_t site, Py_ssize_t directory, double k, double t, double elapsed, double now,
+        double[::1] counts, bint changed) noexcept
+    cpdef void renew(self, Py_ssize_t site) noexcept
+    cpdef void renew_crawl(self) noexcept

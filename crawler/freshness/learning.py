@@ -1,0 +1,186 @@
+# mypy: disable-error-code=valid-type
+# cython: language_level=3, cdivision=True, boundscheck=False, wraparound=False
+"""What crawls teach, in one place: rates, signal quality, neighbourhood; and a page's parameters from it.
+
+    before a crawl   clock   A of the page's elapsed time          (neighbourhood.py)
+                     assign  the page's rate and its signals into `Parameters` (change_rates.py, signal_quality.py)
+                     page.value(A, signals), page.wait(level, signals)         (value_kernel.py)
+    after it         observe k, T and all counts learn what was found
+    now and then     renew, renew_crawl  means from sums, O(1)
+
+Sites and directories are numbers that `add_site` and `add_directory` hand out;
+the caller keeps of a page k and T (float32), its last crawl, and its signals by source.
+Nothing is checked here: numbers out of range write out of bounds.
+
+Cython pure-Python mode (see `value_kernel.py`); attributes in `learning.pxd`. `observe` takes about half a microsecond.
+"""
+
+import cython
+from cython.cimports.libc.math import expm1, log1p
+
+from crawler.freshness.value_kernel import ALL_TERMS, KINDS
+
+if cython.compiled:
+    from cython.cimports.crawler.freshness.change_rates import ChangeRates
+    from cython.cimports.crawler.freshness.neighbourhood import Counts, clock_of
+    from cython.cimports.crawler.freshness.signal_quality import SignalQuality
+    from cython.cimports.crawler.freshness.value_kernel import Parameters
+else:
+    from crawler.freshness.change_rates import ChangeRates
+    from crawler.freshness.neighbourhood import Counts, clock_of
+    from crawler.freshness.signal_quality import SignalQuality
+    from crawler.freshness.value_kernel import Parameters
+
+_SOURCES = cython.declare(cython.Py_ssize_t, 8)
+
+
+@cython.cclass
+class Learning:
+    """The estimators of a crawl.
+
+    Args:
+        kind: the crawl value, as `KINDS` names them; without "ncis", "cis" or "cis+" signals count nothing.
+        neighbourhood: False makes the clock the elapsed time.
+        unit: how many of the caller's units of time a day has.
+        scale: Ts, see `neighbourhood.scale_of`; the caller sets it anew when its number of pages or its rate change.
+    """
+
+    def __init__(
+        self,
+        kind: str = "ncis",
+        *,
+        neighbourhood: bool = True,
+        unit: float = 86_400.0,
+        scale: float = 30.0 * 86_400.0,
+    ) -> None:
+        self.kind = KINDS[kind]
+        self.terms = ALL_TERMS
+        self.neighbourhood = neighbourhood
+        self.scale = scale
+        self.observed_clock = 0.0
+        self.rates = ChangeRates(unit)
+        self.quality = SignalQuality()
+        self.directories = Counts(1.0)
+        self.sites = Counts(3.0)
+
+    @cython.ccall
+    def add_site(self) -> cython.Py_ssize_t:
+        site: cython.Py_ssize_t = self.rates.add_site()
+        self.quality.add_site()
+        self.sites.add()
+        self.quality.renew(site, self.rates.means[site])
+        return site
+
+    @cython.ccall
+    def add_directory(self) -> cython.Py_ssize_t:
+        return self.directories.add()
+
+    @cython.ccall
+    @cython.exceptval(check=False)
+    def excess(
+        self, site: cython.Py_ssize_t, directory: cython.Py_ssize_t, now: cython.double
+    ) -> cython.double:
+        """The neighbourhood's excess of changes, directory's and site's; 0 without the clock."""
+        if not self.neighbourhood:
+            return 0.0
+        return self.directories.excess(directory, now, self.scale) + self.sites.excess(site, now, self.scale)
+
+    @cython.ccall
+    @cython.exceptval(check=False)
+    def clock(
+        self,
+        site: cython.Py_ssize_t,
+        directory: cython.Py_ssize_t,
+        elapsed: cython.double,
+        now: cython.double,
+    ) -> cython.double:
+        """A: what a page's `elapsed` time counts now."""
+        if not self.neighbourhood:
+            return elapsed
+        return clock_of(elapsed, self.excess(site, directory, now), self.scale)
+
+    @cython.ccall
+    @cython.exceptval(check=False)
+    def assign(
+        self,
+        page: Parameters,
+        site: cython.Py_ssize_t,
+        k: cython.double,
+        t: cython.double,
+        importance: cython.double,
+    ) -> cython.void:
+        """Put what is known of a page into `page`."""
+        rate: cython.double = self.rates.rate(site, k, t)
+        weight: cython.double = self.quality.pooled_weight(site)
+        if weight <= 0.0:
+            page.assign(self.kind, self.terms, importance, rate, rate, 0.0, 0.0, 0.0)
+        else:
+            page.assign_quality(
+                self.kind, self.terms, importance, rate, -expm1(-weight), self.quality.recall(site)
+            )
+
+    @cython.ccall
+    @cython.exceptval(check=False)
+    def signals(self, site: cython.Py_ssize_t, counts: cython.double[::1]) -> cython.double:
+        """The number of signals that the value of an assigned page takes; `counts` by source, (SOURCES,)."""
+        return self.quality.signals(site, counts)
+
+    @cython.ccall
+    @cython.exceptval(check=False)
+    def expected(
+        self,
+        site: cython.Py_ssize_t,
+        k: cython.double,
+        t: cython.double,
+        clock: cython.double,
+        counts: cython.double[::1],
+    ) -> cython.double:
+        """The probability that a crawl now finds a change, signals included."""
+        silent: cython.double = 1.0 - self.quality.recall(site)
+        unchanged: cython.double = log1p(-self.rates.expected(site, k, t, silent * clock))
+        return -expm1(unchanged - self.quality.staleness(site, counts))
+
+    @cython.ccall
+    @cython.exceptval(check=False)
+    def observe(
+        self,
+        site: cython.Py_ssize_t,
+        directory: cython.Py_ssize_t,
+        k: cython.double,
+        t: cython.double,
+        elapsed: cython.double,
+        now: cython.double,
+        counts: cython.double[::1],
+        changed: cython.bint,
+    ) -> cython.double:
+        """Learn from a crawl at `now`, `elapsed` after the last; return the page's new k.
+
+        The new t is float32(t + `observed_clock`).
+        """
+        clock: cython.double = self.clock(site, directory, elapsed, now)
+        self.observed_clock = clock
+        expected: cython.double = self.expected(site, k, t, clock, counts)
+        gain: cython.double = self.quality.observe(site, counts, self.rates.rate(site, k, t), clock, changed)
+        if self.neighbourhood:
+            self.directories.observe(directory, now, self.scale, 1.0 if changed else 0.0, expected)
+            self.sites.observe(site, now, self.scale, 1.0 if changed else 0.0, expected)
+        return self.rates.observe(site, k, t, clock, gain)
+
+    @cython.ccall
+    @cython.exceptval(check=False)
+    def renew(self, site: cython.Py_ssize_t) -> cython.void:
+        """Renew the site's means; daily, or every 1,000 crawls of it."""
+        self.rates.renew(site)
+        self.quality.renew(site, self.rates.means[site])
+
+    @cython.ccall
+    @cython.exceptval(check=False)
+    def renew_crawl(self) -> cython.void:
+        """Renew the crawl-wide mean and variation, on which those of sites lean."""
+        self.rates.renew_crawl()
+
+    def _check(self) -> None:
+        self.rates._check()
+        self.quality._check()
+        self.directories._check()
+        self.sites._check()

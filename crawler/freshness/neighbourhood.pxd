@@ -1,0 +1,14 @@
+cdef class Counts:
+    cdef readonly Py_ssize_t size
+    cdef readonly double prior
+    cdef double[::1] observed_counts
+    cdef double[::1] expected_counts
+    cdef double[::1] instants
+    cpdef Py_ssize_t add(self)
+    cpdef void observe(self, Py_ssize_t number, double now, double scale, double changed, double expected) noexcept
+    cpdef double excess(self, Py_ssize_t number, double now, double scale) noexcept
+
+cpdef double clock_of(double elapsed, double excess, double scale) noexcept
+cpdef double elapsed_of(double clock, double excess, double scale) noexcept
+cpdef double offset_of(double excess, double scale) noexcept
+cpdef double scale_of(double pages, double fetch_rate, double low, double high) noexcept

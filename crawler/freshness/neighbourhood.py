@@ -1,0 +1,194 @@
+# mypy: disable-error-code=valid-type
+# cython: language_level=3, cdivision=True, boundscheck=False, wraparound=False
+"""The neighbourhood clock: time runs faster for a page while its directory and its site are changing.
+
+Pages change in batches: if a page changed, a given page of its directory changed
+the same day with p = .35, of its site with .21, against .0034 in general (70 documentation
+sites). So crawls of neighbours tell of a page. Its elapsed time tau becomes
+
+    A = tau + 6 Ts (1 - exp(-tau/Ts)) [ (1 + O_d g)/(1 + E_d g) + (3 + O_s g)/(3 + E_s g) - 2 ],  at least tau/20
+
+and takes the place of tau in every crawl value. O and E are counts of the changes
+that crawls in the directory (d) and the site (s) observed and expected; both decay
+as g = exp(-age/Ts). The bracket is the `excess`: 0 where as much changes as expected, above
+where more does. Ts, the `scale`, is a quarter of the mean time between two crawls of a page.
+
+No page is touched when a neighbour changes. Beyond tau = Ts the bonus is the same
+for all pages of a directory: an offset of their deadlines (`offset_of`).
+
+At a fixed excess A rises with tau, so `elapsed_of` inverts it.
+
+Prior work: Tan, Zhuang, Mitra, Giles (WWW 2007) find changed pages in the directory of
+a changed sample; Tan and Mitra (TOIS 2010) recrawl clusters whose sample changed. Here it is a clock inside the
+optimal value.
+
+Cython pure-Python mode (see `value_kernel.py`); attributes in `neighbourhood.pxd`.
+"""
+
+import cython
+import numpy as np
+from cython.cimports.libc.math import exp, expm1
+
+_BONUS = cython.declare(cython.double, 6.0)  # in units of the scale, for an excess of 1
+_SLOWEST = cython.declare(cython.double, 0.05)  # the clock's least speed
+_inf = cython.declare(cython.double, float("inf"))
+DIRECTORY_PRIOR = 1.0  # pseudo counts; a site has more pages, and tells less of each
+SITE_PRIOR = 3.0
+
+
+@cython.ccall
+@cython.exceptval(check=False)
+def clock_of(elapsed: cython.double, excess: cython.double, scale: cython.double) -> cython.double:
+    """A: what the time `elapsed` since a page's crawl counts; `excess` is its directory's plus its site's."""
+    if elapsed == _inf:
+        return _inf
+    return max(elapsed - _BONUS * scale * expm1(-elapsed / scale) * excess, _SLOWEST * elapsed)
+
+
+@cython.ccall
+@cython.exceptval(check=False)
+def offset_of(excess: cython.double, scale: cython.double) -> cython.double:
+    """What the clock is ahead by in the end: 6 Ts times the excess."""
+    return _BONUS * scale * excess
+
+
+@cython.ccall
+@cython.exceptval(check=False)
+def elapsed_of(clock: cython.double, excess: cython.double, scale: cython.double) -> cython.double:
+    """The elapsed time at which `clock_of` reaches `clock`; relative error 1e-9.
+
+    Newton in a bracket: A is concave in tau for an excess above 0, convex (where above the least speed) below.
+    """
+    if not clock > 0.0:
+        return 0.0
+    if clock == _inf or excess == 0.0:
+        return clock
+    full: cython.double = _BONUS * scale * excess
+    low: cython.double
+    high: cython.double
+    if excess > 0.0:
+        low = max(clock - full, clock / (1.0 + _BONUS * excess))
+        high = clock
+    else:
+        low = clock
+        high = min(clock - full, clock / _SLOWEST)
+    tau: cython.double = low if excess > 0.0 else high  # from where Newton does not overshoot
+    for _ in range(100):
+        decay: cython.double = exp(-tau / scale)
+        reached: cython.double = tau + full * (1.0 - decay)
+        slope: cython.double = 1.0 + _BONUS * excess * decay
+        if reached < _SLOWEST * tau:
+            reached = _SLOWEST * tau
+            slope = _SLOWEST
+        if reached < clock:
+            low = tau
+        else:
+            high = tau
+        follow: cython.double = tau + (clock - reached) / slope if slope > 0.0 else -1.0
+        if not low <= follow <= high:
+            follow = 0.5 * (low + high)
+        if abs(follow - tau) <= 1e-9 * follow:
+            return follow
+        tau = follow
+    return tau
+
+
+@cython.ccall
+@cython.exceptval(check=False)
+def scale_of(
+    pages: cython.double, fetch_rate: cython.double, low: cython.double, high: cython.double
+) -> cython.double:
+    """Ts: a quarter of the mean time between two crawls of a page, within `low` .. `high`."""
+    if fetch_rate <= 0.0:
+        return high
+    return max(low, min(high, 0.25 * pages / fetch_rate))
+
+
+def fill_clocks(elapsed: np.ndarray, excess: np.ndarray, scale: float, out: np.ndarray) -> None:
+    """`clock_of` of pages (m,) into `out`."""
+    np.maximum(elapsed - _BONUS * scale * np.expm1(-elapsed / scale) * excess, _SLOWEST * elapsed, out=out)
+
+
+@cython.cclass
+class Counts:
+    """Decaying counts of observed and expected changes, of groups numbered as they are added.
+
+    Counts decay by the scale of the moment they are touched; `prior` pseudo counts pull the excess to 0.
+    """
+
+    def __init__(self, prior: float) -> None:
+        self.size = 0
+        self.prior = prior
+        self.observed_counts = np.zeros(16)
+        self.expected_counts = np.zeros(16)
+        self.instants = np.zeros(16)
+
+    @cython.ccall
+    def add(self) -> cython.Py_ssize_t:
+        """The number of a new group, without counts."""
+        if self.size == self.instants.shape[0]:
+            more = np.zeros(self.size)
+            self.observed_counts = np.concatenate([self.observed_counts, more])
+            self.expected_counts = np.concatenate([self.expected_counts, more])
+            self.instants = np.concatenate([self.instants, more])
+        self.size += 1
+        return self.size - 1
+
+    @cython.ccall
+    @cython.exceptval(check=False)
+    def observe(
+        self,
+        number: cython.Py_ssize_t,
+        now: cython.double,
+        scale: cython.double,
+        changed: cython.double,
+        expected: cython.double,
+    ) -> cython.void:
+        """Count a crawl that found `changed` (0 or 1) where `expected` was the probability."""
+        g: cython.double = exp(-max(now - self.instants[number], 0.0) / scale)
+        self.observed_counts[number] = self.observed_counts[number] * g + changed
+        self.expected_counts[number] = self.expected_counts[number] * g + expected
+        self.instants[number] = max(now, self.instants[number])
+
+    @cython.ccall
+    @cython.exceptval(check=False)
+    def excess(self, number: cython.Py_ssize_t, now: cython.double, scale: cython.double) -> cython.double:
+        """(prior + O g) / (prior + E g) - 1: above 0 where more changed than expected."""
+        g: cython.double = exp(-max(now - self.instants[number], 0.0) / scale)
+        return (
+            (self.observed_counts[number] - self.expected_counts[number])
+            * g
+            / (self.prior + self.expected_counts[number] * g)
+        )
+
+    def fill_excesses(self, now: float, scale: float, out: np.ndarray) -> None:
+        """`excess` of all groups into `out`, (groups,)."""
+        g = np.exp(-np.maximum(now - self.at, 0.0) / scale)
+        np.divide((self.observed - self.expected) * g, self.prior + self.expected * g, out=out)
+
+    def restore(self, number: int, observed: float, expected: float, at: float) -> None:
+        """Put stored counts back."""
+        self.observed_counts[number] = observed
+        self.expected_counts[number] = expected
+        self.instants[number] = at
+
+    @property
+    def observed(self) -> np.ndarray:
+        """O by group, as of `at`."""
+        return np.asarray(self.observed_counts)[: self.size]
+
+    @property
+    def expected(self) -> np.ndarray:
+        """E by group, as of `at`."""
+        return np.asarray(self.expected_counts)[: self.size]
+
+    @property
+    def at(self) -> np.ndarray:
+        """When each group was last counted in."""
+        return np.asarray(self.instants)[: self.size]
+
+    def _check(self) -> None:
+        assert (self.observed >= 0.0).all() and (self.expected >= 0.0).all()
+
+    def __repr__(self) -> str:
+        return f"Counts({self.size} groups, prior {self.prior:g})"

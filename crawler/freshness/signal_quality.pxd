@@ -1,0 +1,23 @@
+cdef class SignalQuality:
+    cdef readonly Py_ssize_t size
+    cdef double[:, ::1] true_signals
+    cdef double[:, ::1] all_signals
+    cdef double[:, ::1] precisions
+    cdef double[::1] silent_changes
+    cdef double[::1] watched
+    cdef double[::1] means
+    cdef double[::1] weights
+    cpdef Py_ssize_t add_site(self)
+    cpdef void hear(self, Py_ssize_t site, Py_ssize_t source) noexcept
+    cpdef bint heard(self, Py_ssize_t site) noexcept
+    cpdef double precision(self, Py_ssize_t site, Py_ssize_t source) noexcept
+    cpdef double weight(self, Py_ssize_t site, Py_ssize_t source) noexcept
+    cpdef double recall(self, Py_ssize_t site) noexcept
+    cpdef double pooled_weight(self, Py_ssize_t site) noexcept
+    cpdef double signals(self, Py_ssize_t site, double[::1] counts) noexcept
+    cpdef double staleness(self, Py_ssize_t site, double[::1] counts) noexcept
+    cpdef double observe(
+        self, Py_ssize_t site, double[::1] counts, double rate, double clock, bint changed) noexcept
+    cpdef void renew(self, Py_ssize_t site, double mean_rate) noexcept
+    cdef void _estimate(self, Py_ssize_t site) noexcept
+    cdef void _pool(self, Py_ssize_t site) noexcept

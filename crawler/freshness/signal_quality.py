@@ -1,0 +1,288 @@
+# mypy: disable-error-code=valid-type
+# cython: language_level=3, cdivision=True, boundscheck=False, wraparound=False
+"""The quality of change signals, learned on line by site and source.
+
+A source is one way to hear of changes: sitemap lastmod, feed, IndexNow, WebSub, ... A
+page's staleness is alpha A + sum_s n_s b_s (A its clock, n_s signals of source s since its last crawl), with
+alpha = (1 - r) rate and b_s = -ln(1 - p_s) of precision p_s and recall r, which a site's pages
+share: pages alone see too few crawls to tell a lying source. EM, one step a crawl, faded by .99 each:
+
+    z = 1 - exp(-(alpha A + sum_s n_s b_s))          the probability of a change
+    if changed:  S_true[s] += n_s p_s / z            true signals
+                 S_silent  += alpha A / z            changes nobody told of
+    always:      S_all[s]  += n_s
+
+    p_s = (S_true[s] + 1) / (S_all[s] + 1/p0),       p0 = min(.7, rate of changes / rate of signals)
+    r   = (sum_s S_true[s] + .5) / (sum_s S_true[s] + S_silent + 1)
+
+p0 because true signals cannot outnumber changes. A page's changes then grow by
+max(1, (alpha A + sum_s n_s p_s) / z).
+
+The crawl value knows one kind of signal. Several are one of the same drift of
+staleness and the same rate of changes told: gamma b = sum gamma_s b_s and gamma (1 - e^-b) = sum gamma_s p_s, so
+(1 - e^-b)/b = r rate / sum gamma_s b_s, and a page's number of signals is sum_s n_s b_s / b.
+
+What a hostile source can do is bounded: of an interval at most `COUNTED_MAX` signals of a source count, k
+gains at most `GAIN_MAX` or twice what the rate explains, b_s is at most `WEIGHT_MAX`, and all of it stays
+on its own site.
+
+Cython pure-Python mode (see `value_kernel.py`); attributes in `signal_quality.pxd`.
+"""
+
+import cython
+import numpy as np
+from cython.cimports.libc.math import exp, expm1, log1p
+
+if cython.compiled:
+    from cython.cimports.crawler.freshness.change_rates import gain_of
+else:
+    from crawler.freshness.change_rates import gain_of
+
+_SOURCES = cython.declare(cython.Py_ssize_t, 8)
+SOURCES = 8
+_FADING = cython.declare(cython.double, 0.99)  # what one crawl of a site leaves of what was known
+_PRECISION_PRIOR_MAX = cython.declare(cython.double, 0.7)
+_PRECISION_MAX = cython.declare(cython.double, 0.999999)
+_WEIGHT_MAX = cython.declare(cython.double, 13.8)  # -ln(1 - _PRECISION_MAX)
+_HEARD = cython.declare(cython.double, 1e-6)  # signals: a source of which no crawl was judged yet
+_COUNTED_MAX = cython.declare(cython.double, 255.0)
+_GAIN_MAX = cython.declare(cython.double, 8.0)
+WEIGHT_MAX, COUNTED_MAX, GAIN_MAX = float(_WEIGHT_MAX), float(_COUNTED_MAX), float(_GAIN_MAX)
+
+
+def _doubled(column: np.ndarray) -> np.ndarray:
+    """Twice the rows, the new ones 0."""
+    return np.concatenate([column, np.zeros_like(column)])
+
+
+@cython.cclass
+class SignalQuality:
+    """Precision by site and source, recall by site; sites are numbered as they are added."""
+
+    def __init__(self) -> None:
+        self.size = 0
+        self.true_signals = np.zeros((16, SOURCES))
+        self.all_signals = np.zeros((16, SOURCES))
+        self.precisions = np.zeros((16, SOURCES))
+        self.silent_changes = np.zeros(16)
+        self.watched = np.zeros(16)
+        self.means = np.zeros(16)
+        self.weights = np.zeros(16)
+
+    @cython.ccall
+    def add_site(self) -> cython.Py_ssize_t:
+        """The number of a new site, from which nothing was heard."""
+        if self.size == self.means.shape[0]:
+            self.true_signals = _doubled(self.true_signals)
+            self.all_signals = _doubled(self.all_signals)
+            self.precisions = _doubled(self.precisions)
+            self.silent_changes = _doubled(self.silent_changes)
+            self.watched = _doubled(self.watched)
+            self.means = _doubled(self.means)
+            self.weights = _doubled(self.weights)
+        self.size += 1
+        self._estimate(self.size - 1)
+        return self.size - 1
+
+    @cython.ccall
+    @cython.exceptval(check=False)
+    def hear(self, site: cython.Py_ssize_t, source: cython.Py_ssize_t) -> cython.void:
+        """A signal came: its source counts from now on, with the precision believed before any crawl."""
+        if self.all_signals[site, source] <= 0.0:
+            self.all_signals[site, source] = _HEARD
+            self._estimate(site)
+
+    @cython.ccall
+    @cython.exceptval(check=False)
+    def heard(self, site: cython.Py_ssize_t) -> cython.bint:
+        """Whether any signal of the site was ever counted."""
+        return self.weights[site] > 0.0
+
+    @cython.ccall
+    @cython.exceptval(check=False)
+    def precision(self, site: cython.Py_ssize_t, source: cython.Py_ssize_t) -> cython.double:
+        """p_s: the probability that a signal of this source is true."""
+        return self.precisions[site, source]
+
+    @cython.ccall
+    @cython.exceptval(check=False)
+    def weight(self, site: cython.Py_ssize_t, source: cython.Py_ssize_t) -> cython.double:
+        """b_s: the staleness one signal adds."""
+        return -log1p(-self.precisions[site, source])
+
+    @cython.ccall
+    @cython.exceptval(check=False)
+    def recall(self, site: cython.Py_ssize_t) -> cython.double:
+        """r: the share of changes that are told by any source; 0 while none was heard."""
+        if not self.heard(site):
+            return 0.0
+        told: cython.double = 0.0
+        source: cython.Py_ssize_t
+        for source in range(_SOURCES):
+            told += self.true_signals[site, source]
+        return (told + 0.5) / (told + self.silent_changes[site] + 1.0)
+
+    @cython.ccall
+    @cython.exceptval(check=False)
+    def pooled_weight(self, site: cython.Py_ssize_t) -> cython.double:
+        """b of the one kind of signal that stands for all sources; 0 while none was heard."""
+        return self.weights[site]
+
+    @cython.ccall
+    @cython.exceptval(check=False)
+    def staleness(self, site: cython.Py_ssize_t, counts: cython.double[::1]) -> cython.double:
+        """sum_s n_s b_s of signals counted by source, (SOURCES,)."""
+        total: cython.double = 0.0
+        source: cython.Py_ssize_t
+        for source in range(_SOURCES):
+            if counts[source] > 0.0:
+                total += min(counts[source], _COUNTED_MAX) * self.weight(site, source)
+        return total
+
+    @cython.ccall
+    @cython.exceptval(check=False)
+    def signals(self, site: cython.Py_ssize_t, counts: cython.double[::1]) -> cython.double:
+        """The number of signals, in units of `pooled_weight`, that the value counts."""
+        staleness: cython.double = self.staleness(site, counts)
+        if staleness <= 0.0:
+            return 0.0
+        pooled: cython.double = self.weights[site]
+        return staleness / pooled if pooled > 0.0 else 0.0
+
+    @cython.ccall
+    @cython.exceptval(check=False)
+    def observe(
+        self,
+        site: cython.Py_ssize_t,
+        counts: cython.double[::1],
+        rate: cython.double,
+        clock: cython.double,
+        changed: cython.bint,
+    ) -> cython.double:
+        """Learn from a crawl after the time `clock` and these signals; return the changes to add to k (0: unchanged).
+
+        `rate` is the page's change rate before this crawl.
+        """
+        source: cython.Py_ssize_t
+        known: cython.bint = self.heard(site)
+        silent: cython.double = (1.0 - self.recall(site)) * rate * clock
+        x: cython.double = silent
+        told: cython.double = 0.0
+        n: cython.double
+        for source in range(_SOURCES):
+            n = min(counts[source], _COUNTED_MAX)
+            if n > 0.0:
+                known = True
+                told += n * self.precisions[site, source]
+                x += n * self.weight(site, source)
+        z: cython.double = -expm1(-x)
+        if not known:
+            return gain_of(silent) if changed else 0.0
+        for source in range(_SOURCES):
+            self.true_signals[site, source] *= _FADING
+            self.all_signals[site, source] *= _FADING
+        self.silent_changes[site] *= _FADING
+        self.watched[site] = self.watched[site] * _FADING + clock
+        gain: cython.double = 0.0
+        if changed:
+            if z > 1e-12:
+                gain = min(max(1.0, (silent + told) / z), max(_GAIN_MAX, 2.0 * rate * clock))
+                self.silent_changes[site] += silent / z
+            else:
+                gain = 1.0
+                self.silent_changes[site] += 1.0
+        for source in range(_SOURCES):
+            n = min(counts[source], _COUNTED_MAX)
+            if n > 0.0:
+                self.all_signals[site, source] += n
+                if changed and z > 1e-12:
+                    self.true_signals[site, source] += n * self.precisions[site, source] / z
+        self._estimate(site)
+        return gain
+
+    @cython.ccall
+    @cython.exceptval(check=False)
+    def renew(self, site: cython.Py_ssize_t, mean_rate: cython.double) -> cython.void:
+        """Take the site's mean change rate, which bounds the precision believed before anything is known."""
+        self.means[site] = mean_rate
+        self._estimate(site)
+
+    @cython.cfunc
+    @cython.exceptval(check=False)
+    def _estimate(self, site: cython.Py_ssize_t) -> cython.void:
+        """Precisions from the sums."""
+        source: cython.Py_ssize_t
+        changes: cython.double = self.means[site] * self.watched[site]
+        for source in range(_SOURCES):
+            prior: cython.double = _PRECISION_PRIOR_MAX
+            all_of_it: cython.double = self.all_signals[site, source]
+            if all_of_it > 0.0 and changes > 0.0:
+                prior = min(prior, changes / all_of_it)
+            p: cython.double = (self.true_signals[site, source] + 1.0) / (all_of_it + 1.0 / prior)
+            self.precisions[site, source] = min(p, _PRECISION_MAX)
+        self._pool(site)
+
+    @cython.cfunc
+    @cython.exceptval(check=False)
+    def _pool(self, site: cython.Py_ssize_t) -> cython.void:
+        """b of one kind of signal: (1 - e^-b)/b = sum_s w_s / sum_s w_s b_s / p_s, w_s the shares in what is told."""
+        source: cython.Py_ssize_t
+        used: cython.Py_ssize_t = 0
+        shares: cython.double = 0.0
+        drift: cython.double = 0.0
+        b: cython.double = 0.0
+        for source in range(_SOURCES):
+            all_of_it: cython.double = self.all_signals[site, source]
+            if all_of_it > 0.0:
+                used += 1
+                p: cython.double = self.precisions[site, source]
+                share: cython.double = all_of_it * p
+                b = -log1p(-p)
+                shares += share
+                drift += share * b / p
+        if used > 1:
+            b = _weight_of_ratio(shares / drift)
+        self.weights[site] = b
+
+    def sums_of(self, site: int) -> np.ndarray:
+        """What is stored of a site: S_true by source, S_all by source, S_silent, time watched, (2 SOURCES + 2,)."""
+        rest = [self.silent_changes[site], self.watched[site]]
+        return np.concatenate([self.true_signals[site], self.all_signals[site], rest])
+
+    def restore(self, site: int, sums: np.ndarray) -> None:
+        """Put stored sums back."""
+        for source in range(SOURCES):
+            self.true_signals[site, source] = sums[source]
+            self.all_signals[site, source] = sums[SOURCES + source]
+        self.silent_changes[site] = sums[2 * SOURCES]
+        self.watched[site] = sums[2 * SOURCES + 1]
+        self._estimate(site)
+
+    def _check(self) -> None:
+        true, every = np.asarray(self.true_signals)[: self.size], np.asarray(self.all_signals)[: self.size]
+        assert (true >= 0.0).all() and (true <= every * (1.0 + 1e-9) + 1e-12).all()
+        precision = np.asarray(self.precisions)[: self.size]
+        assert ((precision > 0.0) & (precision < 1.0)).all()
+        for site in range(self.size):
+            assert 0.0 <= self.recall(site) < 1.0
+
+    def __repr__(self) -> str:
+        return f"SignalQuality({self.size} sites, {sum(map(self.heard, range(self.size)))} of them heard)"
+
+
+@cython.cfunc
+@cython.exceptval(check=False)
+def _weight_of_ratio(ratio: cython.double) -> cython.double:
+    """The b > 0 with (1 - e^-b) / b = ratio; Newton, from below, on a convex falling function."""
+    b: cython.double = 0.0
+    if ratio >= 1.0 - 1e-9:
+        return max(2.0 * (1.0 - ratio), 1e-12)
+    b = 2.0 * (1.0 - ratio)
+    for _ in range(50):
+        value: cython.double = -expm1(-b) / b - ratio
+        slope: cython.double = (exp(-b) * (1.0 + b) - 1.0) / (b * b)
+        step: cython.double = value / slope
+        b -= step
+        if abs(step) <= 1e-9 * b:
+            break
+    return b

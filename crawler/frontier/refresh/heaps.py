@@ -1,0 +1,185 @@
+# mypy: disable-error-code=valid-type
+# cython: language_level=3, cdivision=True, boundscheck=False, wraparound=False, initializedcheck=False
+"""Many heaps over one array of nodes: meldable, with a node's removal from the middle.
+
+A heap is known by the number of its first node (NOBODY: it is empty); a node
+is in at most one. Every operation is a meld of two trees, which walks down one
+random path in each: O(log n) steps in expectation and with high probability,
+whatever came before (Gambin and Malinowski, Randomized meldable priority
+queues, 1998). So there is no bad sequence, nothing to rebalance, and a heap of
+one takes no more room than its node. 24 bytes a node.
+
+    key     the smallest comes first; equal keys: the smallest number
+    left, right, parent     numbers of nodes, NOBODY at the ends, OUT in `parent`
+                            of a node that is in no heap
+    owner   the caller's: what the node belongs to
+
+Cython pure-Python mode; attributes in `heaps.pxd`.
+"""
+
+import cython
+import numpy as np
+
+from crawler.frontier.refresh.columns import Column
+
+if not cython.compiled:
+    Node = None
+
+KIND = np.dtype([("key", "f8"), ("left", "i4"), ("right", "i4"), ("parent", "i4"), ("owner", "i4")])
+_NOBODY = cython.declare(cython.int, -1)
+_OUT = cython.declare(cython.int, -2)
+_WORD = cython.declare(cython.ulonglong, 0xFFFFFFFFFFFFFFFF)
+NOBODY, OUT = -1, -2
+
+
+@cython.cclass
+class Heaps:
+    """Nodes 0 .. capacity - 1; `capacity` grows by `grow`."""
+
+    def __init__(self, seed: int = 1) -> None:
+        self._column = Column(KIND)
+        self.nodes = self._column.grow(1)
+        self.capacity = len(self.nodes)
+        self._random = (seed * 0x9E3779B97F4A7C15 + 1) & 0xFFFFFFFFFFFFFFFF or 1
+
+    def grow(self, rows: int) -> None:
+        """Make room for nodes up to `rows` - 1; they must be `clear`ed before use."""
+        if rows > self.capacity:
+            self.nodes = np.zeros(0, KIND).view(np.recarray)
+            self.nodes = self._column.grow(rows)
+            self.capacity = len(self.nodes)
+
+    @cython.ccall
+    @cython.exceptval(check=False)
+    def clear(self, node: cython.int, owner: cython.int) -> cython.void:
+        """The node is in no heap, and belongs to `owner`."""
+        self.nodes[node].owner = owner
+        self.nodes[node].parent = _OUT
+
+    @cython.ccall
+    @cython.exceptval(check=False)
+    def key_of(self, node: cython.int) -> cython.double:
+        return self.nodes[node].key
+
+    @cython.ccall
+    @cython.exceptval(check=False)
+    def holds(self, node: cython.int) -> cython.bint:
+        """Whether the node is in a heap."""
+        return self.nodes[node].parent != _OUT
+
+    @cython.ccall
+    @cython.exceptval(check=False)
+    def insert(self, root: cython.int, node: cython.int, key: cython.double) -> cython.int:
+        """Put a node that is in no heap into the heap of `root`; return the heap's new root."""
+        self.nodes[node].key = key
+        self.nodes[node].left = _NOBODY
+        self.nodes[node].right = _NOBODY
+        self.nodes[node].parent = _NOBODY
+        return self._meld(root, node)
+
+    @cython.ccall
+    @cython.exceptval(check=False)
+    def remove(self, root: cython.int, node: cython.int) -> cython.int:
+        """Take a node out of the heap of `root`; return the heap's new root."""
+        left: cython.int = self.nodes[node].left
+        right: cython.int = self.nodes[node].right
+        parent: cython.int = self.nodes[node].parent
+        if left >= 0:
+            self.nodes[left].parent = _NOBODY
+        if right >= 0:
+            self.nodes[right].parent = _NOBODY
+        rest: cython.int = self._meld(left, right)
+        self.nodes[node].parent = _OUT
+        if parent < 0:
+            return rest
+        if self.nodes[parent].left == node:
+            self.nodes[parent].left = rest
+        else:
+            self.nodes[parent].right = rest
+        if rest >= 0:
+            self.nodes[rest].parent = parent
+        return root
+
+    @cython.ccall
+    @cython.exceptval(check=False)
+    def move(self, root: cython.int, node: cython.int, key: cython.double) -> cython.int:
+        """Give a node of the heap a new key; return the heap's new root."""
+        if key == self.nodes[node].key:
+            return root
+        return self.insert(self.remove(root, node), node, key)
+
+    @cython.cfunc
+    @cython.inline
+    @cython.exceptval(check=False)
+    def _before(self, a: cython.int, b: cython.int) -> cython.bint:
+        one: cython.double = self.nodes[a].key
+        other: cython.double = self.nodes[b].key
+        return one < other or (one == other and a < b)
+
+    @cython.cfunc
+    @cython.exceptval(check=False)
+    def _meld(self, a: cython.int, b: cython.int) -> cython.int:
+        """One heap of two; both roots have no parent."""
+        if a < 0:
+            return b
+        if b < 0:
+            return a
+        if self._before(b, a):
+            a, b = b, a
+        root: cython.int = a
+        child: cython.int
+        bits: cython.ulonglong = self._draw()
+        while True:
+            if bits <= 1:
+                bits = self._draw()
+            if bits & 1:
+                child = self.nodes[a].left
+                if child < 0 or self._before(b, child):
+                    self.nodes[a].left = b
+                    self.nodes[b].parent = a
+                    a, b = b, child
+                else:
+                    a = child
+            else:
+                child = self.nodes[a].right
+                if child < 0 or self._before(b, child):
+                    self.nodes[a].right = b
+                    self.nodes[b].parent = a
+                    a, b = b, child
+                else:
+                    a = child
+            if b < 0:
+                return root
+            bits >>= 1
+
+    @cython.cfunc
+    @cython.inline
+    @cython.exceptval(check=False)
+    def _draw(self) -> cython.ulonglong:
+        """64 random bits (xorshift, Marsaglia 2003)."""
+        x: cython.ulonglong = self._random
+        x ^= x << 13 & _WORD
+        x ^= x >> 7
+        x ^= x << 17 & _WORD
+        self._random = x
+        return x
+
+    def bytes_of(self, rows: int) -> int:
+        return self._column.bytes_of(rows)
+
+    def _check(self, root: int) -> list[int]:
+        """Assert a heap's order and links; return its nodes."""
+        found, ahead = [], [root] if root >= 0 else []
+        assert root < 0 or self.nodes[root].parent == NOBODY, root
+        while ahead:
+            node = ahead.pop()
+            found.append(node)
+            key = self.nodes[node].key
+            assert key == key, node
+            for child in (int(self.nodes[node].left), int(self.nodes[node].right)):
+                if child >= 0:
+                    assert self.nodes[child].parent == node, (node, child)
+                    assert (key, node) < (self.nodes[child].key, child), (node, child)
+                    ahead.append(child)
+        assert len(set(found)) == len(found)
+        return found

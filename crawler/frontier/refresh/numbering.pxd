@@ -1,0 +1,20 @@
+cdef class Numbering:
+    cdef unsigned long long[::1] keys
+    cdef int[::1] _chain
+    cdef int[::1] _heads
+    cdef object _keys_column
+    cdef object _chain_column
+    cdef object _heads_column
+    cdef Py_ssize_t _capacity
+    cdef Py_ssize_t _buckets
+    cdef Py_ssize_t _half
+    cdef readonly Py_ssize_t rows
+    cdef readonly Py_ssize_t size
+    cdef int _free
+    cpdef int find(self, unsigned long long key) noexcept
+    cpdef int insert(self, unsigned long long key) except? -1
+    cpdef void remove(self, int number) noexcept
+    cpdef void recycle(self, int number) noexcept
+    cdef Py_ssize_t _bucket_of(self, unsigned long long key) noexcept
+    cdef void _split(self) except *
+    cdef void _grow(self) except *

@@ -1,0 +1,101 @@
+"""What a user can set of the refresh schedule, the outcomes it learns from, and what it shows."""
+
+import math
+from enum import IntEnum
+
+import msgspec
+
+from crawler.errors import UsageError
+
+DAY = 86_400.0
+POLICIES = ("ncis", "greedy", "cis", "azar-lds", "uniform", "interval")
+SOURCES = 8  # kinds of signals; a page counts up to 15 of each between two crawls
+
+
+class Settings(msgspec.Struct, frozen=True):
+    """Lengths are in one unit, seconds in a crawl.
+
+    policy: whose order pages are taken in (`judge.py`).
+    neighbourhood: a page's clock runs faster while its directory and site are changing.
+    pooling: rates and signal quality are learned by site and crawl; else each page has its own
+        (`Schedule.set_page`), and signals are counted whatever their source.
+    explore: share of the fetches that go to the page longest unvisited.
+    min_age, max_age: a page is not asked sooner after its last crawl, and at the latest.
+    discard_window: signals that come so soon after a crawl tell of what the crawl has seen.
+    clock_min, clock_max: bounds of the neighbourhood's time constant.
+    first_interval: where the policy `interval` begins.
+    retry_age: a page that failed waits so long, twice as long after each further failure.
+    gone_age: so does one that is gone, has moved or is denied, up to sixteen times that.
+    gain: relative step of the level at a take.
+    """
+
+    policy: str = "ncis"
+    neighbourhood: bool = True
+    pooling: bool = True
+    explore: float = 0.05
+    min_age: float = 0.0
+    max_age: float = math.inf
+    discard_window: float = 0.0
+    clock_min: float = 7.0 * DAY
+    clock_max: float = 90.0 * DAY
+    first_interval: float = 30.0 * DAY
+    retry_age: float = 3600.0
+    gone_age: float = 30.0 * DAY
+    gain: float = 5e-4
+
+    def __post_init__(self) -> None:
+        if self.policy not in POLICIES:
+            raise UsageError(f"no refresh policy {self.policy!r}; there are {', '.join(POLICIES)}")
+        lengths = (self.min_age, self.discard_window, self.clock_min, self.first_interval)
+        lengths += (self.clock_max, self.retry_age, self.gone_age)
+        if not all(0.0 <= length < math.inf for length in lengths):
+            raise UsageError("refresh: lengths of time must be finite and not negative")
+        if not self.max_age > 0.0 or self.min_age > self.max_age or self.clock_min > self.clock_max:
+            raise UsageError("refresh: min_age must not exceed max_age, nor clock_min clock_max")
+        if not self.clock_min > 0.0 or not self.first_interval > 0.0:
+            raise UsageError("refresh: clock_min and first_interval must be above 0")
+        if not 0.0 <= self.explore < 1.0 or not 0.0 < self.gain < 0.1:
+            raise UsageError("refresh: explore must be in [0, 1), gain in (0, 0.1)")
+
+
+class Result(IntEnum):
+    """What came of a page that was held."""
+
+    UNCHANGED = 0
+    CHANGED = 1
+    FAILED = 2  # no answer to judge: tried again later, its copy is as old as before
+    GONE = 3  # 404, 410
+    MOVED = 4  # a redirect
+    DENIED = 5  # by robots.txt, noarchive
+
+
+class PageView(msgspec.Struct, frozen=True):
+    """What the schedule knows of a page; `signals` by source, `rate` changes per time."""
+
+    fingerprint: int
+    host: int
+    directory: int
+    crawled_at: float
+    importance: float
+    changes: float
+    watched: float
+    signals: tuple[int, ...]
+    rate: float
+    clock: float
+    value: float
+    ceiling: float
+    level: float
+    deadline: float
+    state: str
+
+
+class HostView(msgspec.Struct, frozen=True):
+    """What the schedule knows of a host; `boost` is its level over the common one."""
+
+    key: int
+    pages: int
+    ready: float
+    busy: bool
+    level: float
+    boost: float
+    deadline: float

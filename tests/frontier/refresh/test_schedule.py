@@ -1,0 +1,344 @@
+"""The refresh schedule: random operations with `_check`, hosts, special states, refusals."""
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from crawler.errors import UsageError
+from crawler.freshness.crawl_value import threshold
+from crawler.freshness.params import Page
+from crawler.frontier.refresh import Result, Schedule, Settings
+
+KINDS = [
+    Page(1.0, 0.3),
+    Page(2.0, 0.5, 0.5, 0.3),
+    Page(1.0, 0.5, 0.5, 0.0),  # one signal is certain
+    Page(1.0, 0.5, 1.0, 0.4),  # nothing changes silently
+    Page(1.0, 0.5, 1.0, 0.0),  # perfect signals
+    Page(1.0, 0.5, 0.0, 0.4),  # worthless signals
+    Page(1.0, 0.0, 0.5, 0.1),  # never changes
+    Page(0.01, 9.0, 0.2, 0.1),  # hardly ever worth it
+    None,  # what pages show
+]
+PLAIN = Settings(neighbourhood=False, pooling=False, explore=0.0)
+HOSTS, DIRECTORIES = 3, 6
+
+steps = st.lists(
+    st.tuples(
+        st.sampled_from(
+            "add add remove own signal signal signals take take best settle settle settle give_back block weigh "
+            "ages bulk".split()
+        ),
+        st.integers(0, 9),
+        st.integers(0, 8),
+        st.floats(0.0, 2.0),
+    ),
+    max_size=70,
+)
+
+
+def keys_of(fingerprint: int) -> tuple[int, int]:
+    """The keys of a page's host and directory."""
+    directory = fingerprint % DIRECTORIES
+    return directory % HOSTS + 100, directory + 1000
+
+
+@given(
+    steps,
+    st.sampled_from([0.0, 0.3, 5.0]),
+    st.sampled_from(
+        [
+            PLAIN,
+            Settings(clock_min=1.0, clock_max=5.0, explore=0.3, retry_age=1.0, gone_age=2.0),
+            Settings(clock_min=1.0, clock_max=5.0, min_age=0.5, max_age=4.0, discard_window=0.1),
+            Settings(policy="uniform", explore=0.2),
+            Settings(policy="azar-lds"),
+            Settings(policy="interval", first_interval=2.0),
+        ]
+    ),
+)
+@settings(max_examples=150, deadline=None)
+def test_any_sequence_of_events_keeps_the_invariants(
+    events: list[tuple[str, int, int, float]], level: float, setting: Settings
+) -> None:
+    schedule = Schedule(setting, level=level)
+    present: dict[int, int] = {}
+    flying: list[int] = []
+    now = 0.0
+    for event, which, kind, wait in events:
+        now += wait
+        fingerprint = which + 1
+        page = present.get(fingerprint, -1)
+        assert schedule.find(fingerprint) == page
+        if event == "add" and page < 0:
+            present[fingerprint] = schedule.add(fingerprint, *keys_of(fingerprint), now - wait, now, wait)
+        elif event == "bulk":
+            fresh = [f for f in (fingerprint, fingerprint + 10) if f not in present]
+            if fresh:
+                hosts, directories = zip(*map(keys_of, fresh), strict=True)
+                columns = [np.array(column, np.uint64) for column in (fresh, hosts, directories)]
+                numbers = schedule.add_many(*columns, np.full(len(fresh), now - wait), 1.0, now, changes=wait)
+                present.update(zip(fresh, numbers.tolist(), strict=True))
+        elif event == "remove" and page >= 0:
+            schedule.remove(page)
+            del present[fingerprint]
+        elif event == "own" and page >= 0 and KINDS[kind] is not None:
+            schedule.set_page(page, KINDS[kind], now)
+        elif event == "weigh" and page >= 0:
+            schedule.weigh(page, wait, now)
+        elif event == "ages" and page >= 0:
+            schedule.bound_ages(page, wait, wait + kind + 0.1)
+        elif event == "signal" and page >= 0:
+            schedule.signal(page, now, kind % 8)
+        elif event == "signals":
+            schedule.signal_many(np.arange(kind, kind + 5, dtype=np.uint64), now, kind % 8)
+        elif event == "block":
+            schedule.block(schedule.host(100 + kind % HOSTS), now + wait)
+        elif event in ("take", "best"):
+            page = (
+                schedule.look(now)
+                if event == "take"
+                else schedule.best(schedule.host(100 + kind % HOSTS), now)
+            )
+            if page >= 0:
+                assert page in present.values() and page not in flying
+                assert event == "best" or schedule.look(now) == page  # looking changes nothing
+                if not schedule.host_view(schedule.host_of(page)).busy:
+                    schedule.hold(page, now)
+                    flying.append(page)
+        elif flying and event == "settle":
+            schedule.settle(flying.pop(0), now, kind % 6, now + wait * (kind & 1))
+        elif flying and event == "give_back":
+            schedule.give_back(flying.pop(0), now)
+        schedule._check()
+        assert len(schedule) == len(present)
+
+
+def plain(*pages: Page, level: float, **changed: Any) -> Schedule:
+    """Pages 0, 1, ... of one host, crawled at 0."""
+    schedule = Schedule(Settings(neighbourhood=False, pooling=False, explore=0.0, **changed), level=level)
+    for number, page in enumerate(pages):
+        assert schedule.add(number + 1, 1, 1, 0.0, 0.0, page.importance) == number
+        schedule.set_page(number, page, 0.0)
+    return schedule
+
+
+def test_takes_pages_in_the_order_of_their_deadlines() -> None:
+    pages = [Page(1.0, 0.2), Page(1.0, 0.4), Page(1.5, 0.3)]
+    schedule = plain(*pages, level=0.5)
+    assert schedule.next_wakeup(0.0) == pytest.approx(min(threshold(page, 0.5) for page in pages), rel=1e-3)
+    order = sorted(range(3), key=lambda number: threshold(pages[number], 0.5))
+    for number in order:
+        assert schedule.take(0.01) == number
+        schedule.remove(number)
+        schedule.settle(number, 0.01, Result.CHANGED)
+
+
+def test_a_page_in_flight_keeps_its_host_busy() -> None:
+    schedule = plain(Page(1.0, 0.2), Page(1.0, 0.4), level=0.5)
+    other = schedule.add(9, 2, 2, 0.0, 0.0)
+    first = schedule.take(10.0)
+    second = schedule.take(10.0)
+    assert {first < 2, second < 2} == {True, False} and other in (first, second)
+    assert schedule.take(10.0) == -1 and schedule.look(10.0) == -1
+    schedule.settle(first, 10.5, Result.UNCHANGED, 12.0)
+    assert schedule.take(11.0) == -1
+    assert schedule.take(12.0) >= 0
+
+
+def test_a_signal_moves_the_deadline_by_its_time_equivalent() -> None:
+    page = Page(1.0, 0.4, 0.5, 0.5)
+    schedule = plain(page, level=1.0)
+    before = schedule.next_wakeup(0.0)
+    schedule.signal(0, 0.1)
+    assert schedule.next_wakeup(0.1) == pytest.approx(before - page.signal_time, rel=1e-9)
+    assert schedule.due_at(0, 0.1) == pytest.approx(before - page.signal_time, rel=1e-3)
+
+
+def test_a_certain_signal_makes_a_page_due_before_those_worth_less() -> None:
+    schedule = plain(Page(1.0, 0.4, 0.5, 0.0), Page(1.0, 0.4), level=1.0)
+    schedule.signal(0, 0.5)
+    assert schedule.next_wakeup(0.5) <= 0.5
+    assert schedule.take(0.6) == 0
+
+
+def test_signals_during_a_flight_count_afterwards() -> None:
+    schedule = plain(Page(1.0, 0.4, 0.5, 0.0), level=1.0)
+    assert schedule.take(5.0) == 0
+    schedule.signal(0, 5.1)
+    schedule.settle(0, 5.2, Result.CHANGED)
+    assert schedule.page(0, 5.2).signals == (1,)
+    assert schedule.next_wakeup(5.2) <= 5.2
+
+
+def test_signals_shortly_after_a_crawl_can_be_discarded() -> None:
+    schedule = plain(Page(1.0, 0.4, 0.5, 0.0), level=1.0, discard_window=0.5)
+    schedule.signal(0, 0.4)
+    assert schedule.page(0, 0.4).signals == (0,)
+    schedule.signal(0, 0.6)
+    assert schedule.page(0, 0.6).signals == (1,)
+
+
+def test_a_page_given_back_is_due_as_before() -> None:
+    schedule = plain(Page(1.0, 0.4, 0.5, 0.5), level=1.0)
+    schedule.signal(0, 0.5)
+    due = schedule.due_at(0, 1.0)
+    assert schedule.take(1.0) == 0
+    schedule.signal(0, 1.2)
+    schedule.give_back(0, 1.5)
+    assert schedule.page(0, 1.5).signals == (2,) and schedule.due_at(0, 1.5) < due
+
+
+def test_pages_that_failed_or_are_gone_wait_longer_each_time() -> None:
+    schedule = plain(Page(1.0, 0.4), level=0.1, retry_age=10.0, gone_age=100.0)
+    waits, now = [], 50.0
+    for result in [Result.FAILED] * 3 + [Result.GONE] * 7 + [Result.UNCHANGED]:
+        assert schedule.take(now) == 0
+        schedule.settle(0, now, result)
+        began, now = now, schedule.due_at(0, now)
+        waits.append(now - began)
+        assert result == Result.UNCHANGED or schedule.take((began + now) / 2) == -1
+    assert waits[:3] == [10.0, 20.0, 40.0]
+    assert waits[3:10] == [100.0, 200.0, 400.0, 800.0, 1600.0, 1600.0, 1600.0]
+    assert waits[10] < 10.0
+    assert schedule.page(0, now).state == "waits"
+
+
+def test_ages_are_bounded_below_and_above() -> None:
+    schedule = plain(Page(9.0, 0.4), Page(0.0, 5.0), level=1.0, min_age=2.0, max_age=7.0)
+    assert schedule.take(1.0) == -1
+    assert schedule.take(2.0) == 0
+    schedule.settle(0, 2.0, Result.CHANGED)
+    schedule.bound_ages(0, 1.0, math.inf)
+    assert schedule.due_at(1, 2.0) == 7.0
+    schedule.block(schedule.host(1), 7.0)
+    assert schedule.take(6.9) == -1
+    taken = schedule.take(7.0)
+    schedule.settle(taken, 7.0, Result.CHANGED)
+    assert {taken, schedule.take(7.1)} == {0, 1}
+
+
+def test_a_host_that_is_blocked_for_ever_holds_up_nobody() -> None:
+    schedule = Schedule(level=0.5)
+    for number in range(4):
+        schedule.add(number + 1, 1 + number % 2, 1 + number % 2, 0.0, 0.0)
+    schedule.block(schedule.host(1), math.inf)
+    page = schedule.take(1e6)
+    assert schedule.host_of(page) == schedule.host(2)
+    schedule.settle(page, 1e6, Result.CHANGED)
+    assert schedule.best(schedule.host(1), 1e6) >= 0
+
+
+def test_exploration_goes_to_the_page_longest_unvisited() -> None:
+    """A page that is worth nothing by what is known is asked all the same."""
+    pages = [Page(1.0, 0.5)] * 5 + [Page(0.0, 0.5)] * 5
+    schedule = Schedule(Settings(neighbourhood=False, pooling=False, explore=0.1), level=0.5)
+    for number, page in enumerate(pages):
+        schedule.add(number + 1, 1, 1, -float(number), 0.0)
+        schedule.set_page(number, page, 0.0)
+    taken = []
+    for tick in range(100):
+        taken.append(schedule.take(float(tick)))
+        schedule.settle(taken[-1], float(tick), Result.CHANGED)
+    worthless = [page for page in taken if page >= 5]
+    assert worthless[:5] == [9, 8, 7, 6, 5]
+    assert 8 <= len(worthless) <= 12
+
+
+def test_bulk_signals_are_worked_off_in_slices() -> None:
+    schedule = Schedule(Settings(neighbourhood=False, pooling=False), level=0.5)
+    size = 5000
+    keys = np.arange(1, size + 1, dtype=np.uint64)
+    schedule.add_many(keys, keys * 0 + 1, keys % 7 + 1, np.zeros(size), 1.0, 0.0)
+    schedule.signal_many(keys, 1.0)
+    assert size - 600 < schedule.waiting_signals < size and schedule.next_wakeup(1.0) <= 1.0
+    while schedule.work(1.0):
+        pass
+    assert all(schedule.page(page, 1.0).signals == (1,) for page in range(0, size, 97))
+    schedule._check()
+
+
+NOT_NUMBERS = [math.nan, math.inf, -math.inf]
+
+
+@pytest.mark.parametrize("bad", NOT_NUMBERS)
+def test_instants_must_be_finite(bad: float) -> None:
+    schedule = plain(Page(1.0, 0.4), Page(1.0, 0.3), level=1.0)
+    held = schedule.take(1.0)
+    for wrong in (
+        lambda: schedule.add(9, 1, 1, bad, 0.0),
+        lambda: schedule.add(9, 1, 1, 0.0, bad),
+        lambda: schedule.add(9, 1, 1, 0.0, 0.0, bad),
+        lambda: schedule.add_many(*[np.array([9], np.uint64)] * 3, np.array([bad]), 1.0, 0.0),
+        lambda: schedule.add_many(*[np.array([9], np.uint64)] * 3, np.zeros(1), bad, 0.0),
+        lambda: schedule.signal(0, bad),
+        lambda: schedule.signal_many(np.array([1], np.uint64), bad),
+        lambda: schedule.look(bad),
+        lambda: schedule.take(bad),
+        lambda: schedule.best(0, bad),
+        lambda: schedule.hold(1 - held, bad),
+        lambda: schedule.work(bad),
+        lambda: schedule.settle(held, bad, 0),
+        lambda: schedule.give_back(held, bad),
+        lambda: schedule.weigh(0, bad, 0.0),
+        lambda: schedule.weigh(0, 1.0, bad),
+        lambda: schedule.set_page(0, Page(1.0, bad), 0.0),
+        lambda: schedule.set_page(0, Page(bad, 1.0), 0.0),
+        lambda: schedule.bound_ages(0, bad, bad),
+        lambda: setattr(schedule, "level", bad),
+        lambda: setattr(schedule, "rate", bad),
+        lambda: Schedule(level=bad),
+    ):
+        with pytest.raises(ValueError):
+            wrong()
+        schedule._check()
+    schedule.settle(held, 2.0, 0)
+
+
+def test_wrong_use_is_a_bug() -> None:
+    schedule = plain(Page(1.0, 0.4), Page(1.0, 0.3), level=1.0)
+    held = schedule.take(1.0)
+    for wrong in (
+        lambda: schedule.add(1, 1, 1, 0.0, 0.0),
+        lambda: schedule.add(8, 2, 1, 0.0, 0.0),  # a directory has one host
+        lambda: schedule.remove(7),
+        lambda: schedule.signal(7, 1.0),
+        lambda: schedule.signal(-1, 1.0),
+        lambda: schedule.settle(1 - held, 1.0, 0),
+        lambda: schedule.give_back(1 - held, 1.0),
+        lambda: schedule.hold(held, 1.0),
+        lambda: schedule.hold(1 - held, 1.0),  # one request a host
+        lambda: schedule.best(5, 1.0),
+        lambda: schedule.block(5, 1.0),
+    ):
+        with pytest.raises(RuntimeError):
+            wrong()
+        schedule._check()
+    for wrong in (
+        lambda: schedule.signal(0, 1.0, 8),
+        lambda: schedule.settle(held, 1.0, 6),
+        lambda: schedule.signal_many([1, 2], 1.0),
+        lambda: schedule.block(0, math.nan),
+        lambda: schedule.weigh(0, -1.0, 0.0),
+        lambda: schedule.bound_ages(0, 3.0, 2.0),
+    ):
+        with pytest.raises(ValueError):
+            wrong()
+    schedule.remove(held)
+    with pytest.raises(RuntimeError):
+        schedule.signal(held, 1.0)
+    schedule.settle(held, 2.0, 0)
+    schedule._check()
+
+
+def test_settings_that_exclude_each_other_are_the_users_mistake() -> None:
+    for wrong in (
+        {"policy": "best"}, {"min_age": 5.0, "max_age": 4.0}, {"explore": 1.0}, {"explore": math.nan},
+        {"clock_min": 5.0, "clock_max": 4.0}, {"gain": 0.0}, {"max_age": math.nan}, {"retry_age": -1.0},
+    ):  # fmt: skip
+        with pytest.raises(UsageError):
+            Settings(**wrong)

@@ -75,7 +75,7 @@ class Exact(Ranked):
 
     def _rank(self, now: float) -> None:
         learning = self._learning
-        learning.scale = scale_of(int(self.present.sum()), self._rate)
+        learning.scale = scale_of(int(self.present.sum()), self._rate, 7 * DAY, 90 * DAY)
         learning.renew_crawl()
         for site in range(len(self._until)):
             learning.renew(site)

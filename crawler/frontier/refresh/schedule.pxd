@@ -1,6 +1,7 @@
 from crawler.frontier.refresh.heaps cimport Heaps
 from crawler.frontier.refresh.numbering cimport Numbering
-from crawler.frontier.refresh.provisional cimport Learning, Parameters
+from crawler.freshness.learning cimport Learning
+from crawler.freshness.value_kernel cimport Parameters
 
 cdef struct PageRow:
     float changes

@@ -58,15 +58,19 @@ from crawler.frontier.refresh.columns import Column
 from crawler.frontier.refresh.settings import HostView, PageView, Result, Settings
 
 if cython.compiled:
+    from cython.cimports.crawler.freshness.learning import Learning
+    from cython.cimports.crawler.freshness.neighbourhood import elapsed_of, offset_of
+    from cython.cimports.crawler.freshness.value_kernel import Parameters
     from cython.cimports.crawler.frontier.refresh.heaps import Heaps
     from cython.cimports.crawler.frontier.refresh.numbering import Numbering
-    from cython.cimports.crawler.frontier.refresh.provisional import Learning, Parameters
 else:
     from math import exp, isfinite, log, sqrt
 
+    from crawler.freshness.learning import Learning
+    from crawler.freshness.neighbourhood import elapsed_of, offset_of
+    from crawler.freshness.value_kernel import Parameters
     from crawler.frontier.refresh.heaps import Heaps
     from crawler.frontier.refresh.numbering import Numbering
-    from crawler.frontier.refresh.provisional import Learning, Parameters
 
     PageRow = DirectoryRow = HostRow = OwnRow = None
 
@@ -79,13 +83,18 @@ SLICE = cython.declare(cython.Py_ssize_t, 64)  # bulk signals worked off beside 
 WORK_SLICE = cython.declare(cython.Py_ssize_t, 512)  # and by `work`
 HAND_ROWS = cython.declare(cython.Py_ssize_t, 256)  # pages of which exploration takes the oldest
 
+SAMPLE = cython.declare(cython.Py_ssize_t, 64)  # pages a first level is found from
+SAMPLE_STEPS = cython.declare(cython.int, 40)  # bisections of 1e18 to 1e-3
+
+SWEEP_ROWS = cython.declare(cython.Py_ssize_t, 4)  # keys made anew beside a look, while a sweep lasts
+SWEEP_FROM = cython.declare(cython.double, 0.7)  # ratio of levels from which on keys are swept
+
 STANDS = cython.declare(cython.double, 0.97)  # a value this near the level is due: keys are made to 1e-3
 TOLERANCE = cython.declare(cython.double, 1e-3)  # of V^-1, relative
 RATIO_MAX = cython.declare(cython.double, 1e4)  # values further above the level are all alike
 QUIET_SHARE = cython.declare(cython.double, 0.25)  # of Ts: looked at again, where the neighbourhood is quiet
-BONUS = cython.declare(cython.double, 6.0)  # of the neighbourhood clock
 HOST_GAIN_MAX = cython.declare(cython.double, 0.05)  # step of a small host's own level
-FIRST_STEP = cython.declare(cython.double, 0.1)  # of a level that nobody knows yet; halved when it is passed
+FIRST_STEP = cython.declare(cython.double, 0.02)  # of a level that nobody knows yet; halved when it is passed
 TICK_TAKES = cython.declare(cython.double, 1000.0)  # over which the time between takes is averaged
 PAUSE = cython.declare(cython.double, 10.0)  # a longer time between takes, in ticks, is a pause
 RENEW_CRAWLS = cython.declare(cython.int, 1000)  # of a host, after which what it learned is summed up
@@ -192,6 +201,12 @@ class Schedule:
     _scale: cython.double
     _revisit: cython.double
     _hand: cython.Py_ssize_t
+    _stood: cython.int
+    _stood_at: cython.double
+    _stood_worth: cython.double
+    _swept: cython.Py_ssize_t
+    _swept_level: cython.double
+    _unknown: cython.bint
     _credit: cython.double
     _discard: cython.double
     _gain: cython.double
@@ -234,7 +249,7 @@ class Schedule:
         self._clocked = settings.neighbourhood and self._policy == BY_VALUE
         self._owned = self._weighted = self._bounded = False
         kind = policy if policy in _KINDS else "greedy"
-        self._learning = Learning(kind=kind, neighbourhood=self._clocked, pooling=settings.pooling)
+        self._learning = Learning(kind, neighbourhood=self._clocked, scale=settings.clock_min)
         self._page = Parameters()
         self._counts = np.zeros(8)
         self._held = {}
@@ -246,6 +261,8 @@ class Schedule:
         self._step, self._run, self._side = (settings.gain if level > 0.0 else FIRST_STEP), 0, 0
         self._scale, self._revisit = settings.clock_min, settings.clock_min
         self._hand, self._credit = 0, 0.0
+        self._stood, self._stood_at, self._stood_worth = -1, 0.0, 0.0
+        self._swept, self._swept_level, self._unknown = 0, level, level <= 0.0
         self._discard, self._gain, self._explore = settings.discard_window, settings.gain, settings.explore
         self._retry_age, self._gone_age = settings.retry_age, settings.gone_age
         self._first_interval = settings.first_interval
@@ -346,6 +363,7 @@ class Schedule:
         states: cython.const[cython.uchar][::1] = columns[8]
         i: cython.Py_ssize_t
         page: cython.int
+        host: cython.int
         for i in range(len(numbers)):
             if self._pages.find(fingerprints[i]) >= 0:
                 raise RuntimeError(f"page {fingerprints[i]:016x} is in {self!r}")
@@ -358,6 +376,11 @@ class Schedule:
             self._states[page] = states[i] if states[i] & (AWAY | FAILED) else 0
             self._states[page] &= AWAY | FAILED | (7 * DOUBLING)
             numbers[i] = page
+            if changes[i] > 0.0 or watched[i] > 0.0:
+                host = self._owner(page)
+                self._learning.rates.observe(host, 0.0, 0.0, watched[i], changes[i])
+                self._learning.rates.renew(host)
+        self._learning.renew_crawl()
         self._set_scale()
         return len(numbers)
 
@@ -511,6 +534,7 @@ class Schedule:
         self._states[page] = HELD  # a free row takes part in nothing
         self._directory_rows[directory].pages -= 1
         self._host_rows[host].pages -= 1
+        self._learning.rates.forget(host, self._rows[page].changes, self._rows[page].watched)
         self._pages.recycle(page)
         self._set_scale()
 
@@ -594,7 +618,9 @@ class Schedule:
     @cython.cfunc
     def _reschedule(self, page: cython.int, now: cython.double) -> cython.void:
         """Make the deadline of a page anew that waits for it."""
-        if not self._states[page] & (HELD | WITHHELD | EXPLORED):
+        state: cython.uint = self._states[page]
+        if not state & (HELD | WITHHELD | EXPLORED | FAILED | AWAY):
+            self._states[page] &= ~JUMPED & 0xFF
             self._leave(page, now)
             self._schedule(page, now)
 
@@ -628,6 +654,7 @@ class Schedule:
         """Work off a slice of the signals that came in bulk; return how many still wait."""
         self._instant(now)
         self._work_off(WORK_SLICE, now)
+        self._sweep(WORK_SLICE, now)
         return self.waiting_signals
 
     @cython.cfunc
@@ -656,7 +683,11 @@ class Schedule:
         state: cython.uint = self._states[page]
         if not state & HELD and now - self._crawled[page] < self._discard:
             return
+        if self._policy != BY_VALUE:
+            return
         host: cython.int = self._directory_heaps.nodes[self._page_heaps.nodes[page].owner].owner
+        if not self._plain:
+            self._learning.quality.hear(host, source)
         before: cython.uint = self._rows[page].signals
         after: cython.uint
         if self._plain:
@@ -665,24 +696,25 @@ class Schedule:
             after = before + (cython.cast(cython.uint, 1) << 4 * source)
             if before >> 4 * source & SIGNAL_MAX == SIGNAL_MAX:
                 return
-        if state & (HELD | WITHHELD | EXPLORED) or self._policy != BY_VALUE:
+        if state & (HELD | WITHHELD | EXPLORED):
             self._rows[page].signals = after
             return
         self._assign(page, host)
         n: cython.double = self._signals_of(host, before)
         self._rows[page].signals = after
-        beta: cython.double = self._page.beta
+        beta: cython.double = self._page.signal_time
         if beta == 0.0:
             return
         more: cython.double = self._signals_of(host, after)
         key: cython.double = self._page_heaps.nodes[page].key
-        offset: cython.double = self._offset(page, host, now)
-        if beta < INFINITY and key - offset - (more - n) * beta > now:
-            key -= (more - n) * beta
+        if beta < INFINITY and key - (more - n) * beta > now:
+            key -= (more - n) * beta  # if offsets make it due already, its value tells when it comes to the top
         else:
-            if key - offset > now:
-                self._states[page] |= JUMPED
+            offset: cython.double = self._offset(page, host, now)
+            late: cython.bint = key - offset <= now and not state & JUMPED
             key = min(key, self._key(page, host, more, offset, now))
+            if late:  # it was due before the signal came
+                self._states[page] &= ~JUMPED & 0xFF
         self._move(page, key, now)
 
     # -- the choice
@@ -697,6 +729,10 @@ class Schedule:
         if self._backlog:
             self._work_off(SLICE, now)
         self._release(now)
+        if self._unknown and self._rate > 0.0 and self._pages.size > 0 and self._policy != BY_INTERVAL:
+            self._unknown = False
+            self._sample_level()
+        self._sweep(SWEEP_ROWS, now)
         return self._first(now)
 
     @cython.ccall
@@ -901,10 +937,42 @@ class Schedule:
     @cython.cfunc
     @cython.exceptval(check=False)
     def _find_level(self, page: cython.int) -> cython.void:
-        """Without a level, half the ceiling of the first page is one."""
-        if self._level <= 0.0:
-            self._assign(page, self._owner(page))
-            self._level = 0.5 * self._page.ceiling if self._policy != BY_AGE else self._clock_min
+        """Without a level: half the page's ceiling, until the first look."""
+        if self._level > 0.0:
+            return
+        self._assign(page, self._owner(page))
+        high: cython.double = self._page.ceiling
+        if self._policy == BY_AGE:
+            self._level = self._revisit
+        elif self._policy == BY_INTERVAL or not 0.0 < high < INFINITY:
+            self._level = 1.0
+        else:
+            self._level = 0.5 * high
+
+    @cython.cfunc
+    @cython.exceptval(check=False)
+    def _sample_level(self) -> cython.void:
+        """The level at which SAMPLE pages, with no signals, would take their share of the rate."""
+        low: cython.double = 1e-9 * self._level
+        high: cython.double = 1e9 * self._level
+        step: cython.Py_ssize_t
+        k: cython.Py_ssize_t
+        page: cython.int
+        rows: cython.Py_ssize_t = self._pages.rows
+        size: cython.Py_ssize_t = min(SAMPLE, rows)
+        wanted: cython.double = self._rate * size / max(self._pages.size, 1)
+        for step in range(SAMPLE_STEPS):
+            self._level = sqrt(low * high)
+            total: cython.double = 0.0
+            for k in range(size):
+                page = cython.cast(cython.int, k * (rows // size))
+                if not self._states[page] & HELD:
+                    self._assign(page, self._owner(page))
+                    total += 1.0 / self._wait(page, self._owner(page), 0.0)
+            if total > wanted:
+                low = self._level
+            else:
+                high = self._level
 
     @cython.cfunc
     @cython.exceptval(check=False)
@@ -922,8 +990,9 @@ class Schedule:
         deadline: cython.double = self._page_heaps.nodes[page].key - self._offset(page, host, now)
         late: cython.bint = not self._states[page] & JUMPED
         if deadline > now:
-            self._lower(-1)
-        elif late and now - max(deadline, ready) > tick:
+            if self._worth(page, host, now) < 1.0:  # else its key is from before the level sank
+                self._lower(-1)
+        elif late and now - max(deadline, ready) > tick and self._worth(page, host, now) >= STANDS:
             self._lower(1)
         if late and deadline < ready and now - deadline > gap:
             self._boost(host, 1)
@@ -991,14 +1060,14 @@ class Schedule:
     def _directory_offset(self, directory: cython.int, now: cython.double) -> cython.double:
         if not self._clocked:
             return 0.0
-        return max(BONUS * self._scale * self._learning.excess(2 * directory, now, 1.0), 0.0)
+        return max(offset_of(self._learning.directories.excess(directory, now, self._scale), self._scale), 0.0)
 
     @cython.cfunc
     @cython.exceptval(check=False)
     def _host_offset(self, host: cython.int, now: cython.double) -> cython.double:
         if not self._clocked:
             return 0.0
-        return max(BONUS * self._scale * self._learning.excess(2 * host + 1, now, 3.0), 0.0)
+        return max(offset_of(self._learning.sites.excess(host, now, self._scale), self._scale), 0.0)
 
     @cython.cfunc
     @cython.exceptval(check=False)
@@ -1043,7 +1112,7 @@ class Schedule:
         if self._plain:
             return signals
         self._unpack(signals)
-        return self._learning.signals(self._page, host, self._counts)
+        return self._learning.signals(host, self._counts)
 
     @cython.cfunc
     @cython.exceptval(check=False)
@@ -1090,12 +1159,22 @@ class Schedule:
 
     @cython.cfunc
     @cython.exceptval(check=False)
+    def _worth(self, page: cython.int, host: cython.int, now: cython.double) -> cython.double:
+        """The page's value over its host's level."""
+        if page == self._stood and now == self._stood_at:
+            return self._stood_worth
+        self._assign(page, host)
+        n: cython.double = self._signals_of(host, self._rows[page].signals)
+        return self._ratio(page, host, max(now - self._crawled[page], 0.0), n, now)
+
+    @cython.cfunc
+    @cython.exceptval(check=False)
     def _azar_value(self, elapsed: cython.double) -> cython.double:
         """dF/drho of F = mu rho/(rho + Delta) at rho = 1/elapsed (Azar et al., problem 2)."""
         ceiling: cython.double = self._page.ceiling
         if elapsed <= 0.0 or ceiling <= 0.0:
             return 0.0
-        importance: cython.double = self._page.mu
+        importance: cython.double = self._page.importance
         change_rate: cython.double = importance / ceiling
         share: cython.double = 1.0 / elapsed + change_rate
         return importance * change_rate / (share * share)
@@ -1107,7 +1186,7 @@ class Schedule:
         ceiling: cython.double = self._page.ceiling
         if ceiling <= level:
             return INFINITY
-        importance: cython.double = self._page.mu
+        importance: cython.double = self._page.importance
         change_rate: cython.double = importance / ceiling
         return 1.0 / (sqrt(importance * change_rate / level) - change_rate)
 
@@ -1122,6 +1201,7 @@ class Schedule:
         if n > 0.0:
             ratio: cython.double = self._ratio(page, host, max(now - crawled, 0.0), n, now)
             if ratio >= 1.0:
+                self._states[page] |= JUMPED
                 return min(now - 0.5 * self._revisit * (min(ratio, RATIO_MAX) - 1.0) + offset, latest)
         wait: cython.double = self._wait(page, host, n)
         if wait == INFINITY:  # not worth a crawl: looked at again, as the level may have sunk
@@ -1136,41 +1216,15 @@ class Schedule:
         """When `_page` is due, as its neighbourhood stands now; optimistic."""
         crawled: cython.double = self._crawled[page]
         wait: cython.double = self._wait(page, host, n)
-        due: cython.double
+        due: cython.double = crawled + wait
         if wait == INFINITY:
             due = now + self._revisit
-        elif not self._clocked:
-            due = crawled + wait
-        else:
-            due = now + self._to_go(page, host, wait, elapsed, now)
+        elif self._clocked:
+            excess: cython.double = self._learning.excess(host, self._page_heaps.nodes[page].owner, now)
+            due = crawled + elapsed_of(wait, excess, self._scale)
+            if excess < 0.0:  # a quiet neighbourhood may wake, which no offset would show
+                due = min(due, now + QUIET_SHARE * self._scale)
         return min(due, crawled + self._max_age(page))
-
-    @cython.cfunc
-    @cython.exceptval(check=False)
-    def _to_go(
-        self,
-        page: cython.int,
-        host: cython.int,
-        wait: cython.double,
-        elapsed: cython.double,
-        now: cython.double,
-    ) -> cython.double:
-        """The time until the page's clock shows `wait`: from below, where the clock runs fast; looked at early,
-        where it runs slowly, as a quiet neighbourhood may wake."""
-        directory: cython.int = self._page_heaps.nodes[page].owner
-        scale: cython.double = self._scale
-        excess: cython.double = self._learning.both(host, directory, now)
-        ahead: cython.double = 0.0
-        step: cython.int
-        left: cython.double
-        for step in range(3):
-            left = wait - self._learning.clock(host, directory, elapsed + ahead, now)
-            if left <= 0.0:
-                break
-            ahead += left / max(1.0, 1.0 + BONUS * excess * exp(-(elapsed + ahead) / scale))
-            if excess <= 0.0:
-                return min(ahead, QUIET_SHARE * scale)
-        return ahead
 
     # -- where pages, directories and hosts stand
 
@@ -1344,7 +1398,9 @@ class Schedule:
             return page
         self._assign(page, host)
         n: cython.double = self._signals_of(host, self._rows[page].signals)
-        if self._ratio(page, host, elapsed, n, now) >= STANDS:
+        self._stood, self._stood_at = page, now
+        self._stood_worth = self._ratio(page, host, elapsed, n, now)
+        if self._stood_worth >= STANDS:
             return page
         offset: cython.double = self._offset(page, host, now)
         deadline: cython.double = self._page_heaps.nodes[page].key - offset
@@ -1353,6 +1409,21 @@ class Schedule:
             return page
         self._move(page, due + offset, now)
         return -1
+
+    @cython.cfunc
+    def _sweep(self, rows: cython.Py_ssize_t, now: cython.double) -> cython.void:
+        """Make keys anew, row by row, after the level has moved far from that of most keys."""
+        step: cython.Py_ssize_t
+        if self._swept >= self._pages.rows:
+            if self._swept_level <= 0.0:
+                self._swept_level = self._level
+            if self._level < SWEEP_FROM * self._swept_level or self._swept_level < SWEEP_FROM * self._level:
+                self._swept = 0
+                self._swept_level = self._level
+            return
+        for step in range(min(rows, self._pages.rows - self._swept)):
+            self._reschedule(cython.cast(cython.int, self._swept), now)
+            self._swept += 1
 
     @cython.cfunc
     def _turn_hand(self, now: cython.double) -> cython.void:
@@ -1528,6 +1599,7 @@ class Schedule:
             assert placed == (self._host_rows[host].place != NOWHERE)
         assert self.waiting_signals == sum(len(keys) for keys, _ in self._backlog)
         assert 0.0 <= self._level < INFINITY
+        self._learning._check()
 
     def __repr__(self) -> str:
         return (

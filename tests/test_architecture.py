@@ -25,6 +25,7 @@ SHELL = {
     "process/ending.py",
     "clock.py",
     "api.py",
+    "lab/changing/server.py",
     "fetcher/client.py",
     "fetcher/connection.py",
     "fetcher/connector.py",
@@ -40,6 +41,7 @@ SHELL_IMPORTS = {"asyncio", "aiohttp", "uvloop", "socket", "time", "aiodns", "su
 # A plain file may name these for a reason of its own.
 SHELL_IMPORT_EXCEPTIONS = {
     "lab/commands/cache.py": {"time"},  # the CPU time of a simulation
+    "lab/commands/histories.py": {"subprocess"},  # it runs git
     "storage/commit.py": {"threading"},  # the one writer thread
     "storage/snapshot.py": {"time"},  # waits until a manifest stands still
     "due/eliminator.py": {"threading"},  # compaction runs beside flushes

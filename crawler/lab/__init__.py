@@ -1,10 +1,11 @@
 """The experiments of the papers as commands, on the code that the crawler runs.
 
-refresh    simulate.py  policies.py  exact_greedy.py  replay.py
-cache      url_caches.py  cache_kernels.py  contender_kernels.py  crawl_order.py
-trace      traces.py  link_locality.py  locality_kernels.py
-figures    figures.py and one file a paper: figures_ncis.py  figures_azar.py  figures_broder.py
-import     kolobov.py: the public data set of page importance and change rates
+refresh    simulate.py  policies.py  exact_greedy.py  replay.py; kolobov.py reads the public data set
+league     refresh policies on the change histories of real sites
+changing   a web on loopback whose pages change, for tests and the demonstration
+caches     url_caches.py and its kernels, traces.py  crawl_order.py  link_locality.py
+figures    drawing.py and one file a paper: ncis.py  azar.py  broder.py
+commands   the command lines
 
 `python -m crawler.lab` lists the commands.
 """

@@ -16,6 +16,8 @@ COMMANDS = {
     "cache": ("crawler.lab.commands.cache", "replacement policies for the URL cache, on a trace"),
     "trace": ("crawler.lab.commands.trace", "make, import and look at URL traces"),
     "refresh": ("crawler.lab.commands.refresh", "simulate refresh policies; optimal rates of your own pages"),
+    "league": ("crawler.lab.commands.league", "refresh policies on the change histories of real sites"),
+    "histories": ("crawler.lab.commands.histories", "make change histories from a git clone"),
     "figures": ("crawler.lab.figures.drawing", "draw the papers' figures, each with its data"),
     "import": ("crawler.lab.refresh.kolobov", "read the public change-rate data set into a pages file"),
 }

@@ -1,0 +1,392 @@
+"""A web whose pages change as a seed says, and which knows when each changed and what was asked.
+
+A host has directories of pages; each page has a change process of a known rate:
+
+    poisson    changes come independently at the page's rate
+    bursty     bursts of on average 5 changes, spread over a quarter of the mean gap
+    together   half of a page's changes come with its directory: at an event of the
+               directory each of its pages changes with probability 1/2
+
+Rates differ from page to page (log-normal, `spread` is sigma), their mean is the
+host's. A host may offer
+
+    lastmod     honest: a sitemap with the time of the last change; lying: of the last
+                change anywhere on the host; constant: the same for ever; none: no dates
+    feed        an Atom feed of the last changes
+    noise       false signals: at this rate a page's lastmod moves without a change
+    validators  right: ETag and Last-Modified; always-304: 304 to every condition;
+                etag-fixed: an ETag that never changes; etag-new: one new in each answer; none
+    stamp       an HTML comment that differs in each answer: raw bytes change, the text does not
+
+`ChangingWeb.answer` is a plain function of the request and `now`; the server
+(`lab/changing/server.py`) only carries bytes. A page's text holds `token(page, version)`,
+so that a copy tells which version it is. The log says who asked for what when;
+`freshness` follows from it alone: the share of page time in which the last
+version that was sent out whole (200) was the present one. So an untrue 304 counts against the server's guest.
+
+Times are seconds on the web's own clock; `start` is its first instant, at
+which every page has version 0.
+"""
+
+import random
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
+from email.utils import formatdate, parsedate_to_datetime
+from hashlib import blake2b
+from html import escape
+
+import msgspec
+import numpy as np
+
+from crawler.lab.league.world import DAY, Heard, World
+
+PROCESSES = ("poisson", "bursty", "together")
+LASTMODS = ("honest", "lying", "constant", "none")
+VALIDATORS = ("right", "always-304", "etag-fixed", "etag-new", "none")
+BURST = 5.0  # mean changes of a burst
+BURST_SPAN = 0.25  # of the mean gap between changes: how far a burst is spread
+SHARED = 0.5  # share of changes in `together` that come with the directory
+JOINS = 0.5  # probability that a page takes part in an event of its directory
+FEED_ENTRIES = 20
+CHANGES_MAX = 10_000_000
+LOG_MAX = 10_000_000  # requests; a run that asks more must read the log before
+
+
+class HostSpec(msgspec.Struct, frozen=True):
+    """What a host is like; `rate` is changes a second and page, `noise` false signals a second and page."""
+
+    name: str
+    pages: int = 100
+    directories: int = 10
+    process: str = "poisson"
+    rate: float = 1.0 / (60 * DAY)
+    spread: float = 1.0
+    lastmod: str = "honest"
+    feed: bool = False
+    noise: float = 0.0
+    validators: str = "right"
+    stamp: bool = False
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.directories <= self.pages or not self.rate >= 0.0 or not self.noise >= 0.0:
+            raise ValueError(f"{self.name}: need a page in each directory, and rates of 0 or more")
+        for value, known in (
+            (self.process, PROCESSES),
+            (self.lastmod, LASTMODS),
+            (self.validators, VALIDATORS),
+        ):
+            if value not in known:
+                raise ValueError(f"{self.name}: {value!r} is none of {', '.join(known)}")
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """What to send: a status, headers, a body."""
+
+    status: int
+    headers: dict[str, str]
+    body: bytes = b""
+
+
+class Asked(msgspec.Struct, frozen=True):
+    """One request: `page` -1 is no page but an index, a sitemap, a feed or nothing."""
+
+    at: float
+    host: int
+    path: str
+    page: int
+    version: int
+    status: int
+    conditional: bool
+
+
+class ChangingWeb:
+    """Hosts and pages, numbered from 0 over all hosts; the same seed makes the same web.
+
+    `changes[page]` are the sorted instants of its changes until `start + horizon`.
+    """
+
+    def __init__(
+        self, hosts: Sequence[HostSpec], *, horizon: float, start: float = 0.0, seed: int = 1
+    ) -> None:
+        expected = horizon * sum(host.pages * (host.rate + host.noise) for host in hosts)
+        if not 0.0 < horizon < float("inf") or not expected < CHANGES_MAX:
+            raise ValueError(
+                f"a web of {expected:.3g} changes; up to {CHANGES_MAX:,} may be, in a time above 0"
+            )
+        self.hosts = tuple(hosts)
+        self.start, self.horizon, self.seed = start, horizon, seed
+        self.first = np.cumsum(
+            [0, *(host.pages for host in hosts)]
+        ).tolist()  # page number of each host's first
+        self.host_of: list[int] = []
+        self.directory_of: list[int] = []  # number of the page's directory in its host
+        self.rates: list[float] = []
+        self.changes: list[list[float]] = []
+        self.noise: list[list[float]] = []
+        self.log: list[Asked] = []
+        self.origins = [f"http://{host.name}" for host in hosts]  # what URLs begin with; the server sets it
+        for number, host in enumerate(hosts):
+            self._build(number, host)
+        self._of_host = [sorted(self._all(range(*self.first[k : k + 2]))) for k in range(len(hosts))]
+
+    def __len__(self) -> int:
+        return len(self.changes)
+
+    # -- change
+
+    def _build(self, number: int, host: HostSpec) -> None:
+        rng = random.Random(f"{self.seed}/{number}/{host.name}")
+        drawn = [rng.lognormvariate(0.0, host.spread) for _ in range(host.pages)]
+        scale = host.rate * host.pages / sum(drawn)
+        directories = [page * host.directories // host.pages for page in range(host.pages)]
+        # Pages of a directory change together at one rate: their events are shared.
+        if host.process == "together":
+            drawn = [sum(drawn) / host.pages] * host.pages
+        events = [list(self._poisson(rng, host.rate * SHARED / JOINS)) for _ in range(host.directories)]
+        for page in range(host.pages):
+            rate = drawn[page] * scale
+            if host.process == "poisson":
+                times = list(self._poisson(rng, rate))
+            elif host.process == "bursty":
+                times = self._bursts(rng, rate)
+            else:
+                shared = [at for at in events[directories[page]] if rng.random() < JOINS]
+                times = shared + list(self._poisson(rng, rate * (1.0 - SHARED)))
+            self.host_of.append(number)
+            self.directory_of.append(directories[page])
+            self.rates.append(rate)
+            self.changes.append(sorted(times))
+            self.noise.append(list(self._poisson(rng, host.noise)))
+
+    def _poisson(self, rng: random.Random, rate: float) -> Iterable[float]:
+        at = self.start
+        while rate > 0.0:
+            at += rng.expovariate(rate)
+            if at >= self.start + self.horizon:
+                return
+            yield at
+
+    def _bursts(self, rng: random.Random, rate: float) -> list[float]:
+        times = []
+        for begin in self._poisson(rng, rate / BURST):
+            times.append(begin)
+            while rng.random() < 1.0 - 1.0 / BURST:
+                times.append(begin + rng.random() * BURST_SPAN / rate)
+        return [at for at in times if at < self.start + self.horizon]
+
+    def _all(self, pages: Iterable[int]) -> Iterable[tuple[float, int]]:
+        return ((at, page) for page in pages for at in self.changes[page])
+
+    def version(self, page: int, now: float) -> int:
+        """How often the page has changed by `now`."""
+        return bisect_right(self.changes[page], now)
+
+    def modified(self, page: int, now: float) -> float:
+        """When the page changed last; `start` if never."""
+        version = self.version(page, now)
+        return self.changes[page][version - 1] if version else self.start
+
+    def token(self, page: int, version: int) -> str:
+        """The word that a page shows in this version, and no other page ever."""
+        return blake2b(f"{self.seed}/{page}/{version}".encode(), digest_size=8).hexdigest()
+
+    # -- addresses
+
+    def path(self, page: int) -> str:
+        return f"/d{self.directory_of[page]}/p{page - self.first[self.host_of[page]]}.html"
+
+    def url(self, page: int) -> str:
+        return self.origins[self.host_of[page]] + self.path(page)
+
+    def _page_at(self, host: int, path: str) -> int:
+        """The page of a path; -1 if it is none's."""
+        name = path.rpartition("/")[2]
+        digits = name.removeprefix("p").removesuffix(".html")
+        if not (digits.isascii() and digits.isdigit() and len(digits) < 9):
+            return -1
+        page = self.first[host] + int(digits)
+        return page if page < self.first[host + 1] and self.path(page) == path else -1
+
+    # -- answers
+
+    def answer(self, host: int, path: str, headers: dict[str, str], now: float) -> Answer:
+        """What the host says to a GET now; `headers` with names in lower case. Enters it into the log."""
+        page = self._page_at(host, path)
+        given = self._page(page, headers, now) if page >= 0 else self._other(host, path, now)
+        version = self.version(page, now) if page >= 0 else 0
+        conditional = "if-none-match" in headers or "if-modified-since" in headers
+        if len(self.log) < LOG_MAX:
+            self.log.append(Asked(now, host, path, page, version, given.status, conditional))
+        return given
+
+    def _page(self, page: int, headers: dict[str, str], now: float) -> Answer:
+        host, version = self.hosts[self.host_of[page]], self.version(page, now)
+        validators = self._validators(page, version, now)
+        if self._unmodified(host.validators, validators, headers):
+            return Answer(304, validators)
+        links = "".join(
+            f'<li><a href="{path}">{path}</a></li>' for path in ("/", f"/d{self.directory_of[page]}/")
+        )
+        stamp = f"<!-- request {len(self.log)} -->" if host.stamp else ""
+        body = (
+            f"<!doctype html><title>Page {escape(self.path(page))}</title>{stamp}"
+            f"<p>{self.token(page, version)}</p><p>version {version}</p><ul>{links}</ul>"
+        )
+        return Answer(200, {"Content-Type": "text/html; charset=utf-8", **validators}, body.encode())
+
+    def _validators(self, page: int, version: int, now: float) -> dict[str, str]:
+        kind = self.hosts[self.host_of[page]].validators
+        if kind == "none":
+            return {}
+        if kind == "etag-fixed":
+            return {"ETag": f'"{page}"'}
+        if kind == "etag-new":
+            return {"ETag": f'"{page}-{len(self.log)}"'}
+        return {
+            "ETag": f'"{self.token(page, version)}"',
+            "Last-Modified": formatdate(self.modified(page, now), usegmt=True),
+        }
+
+    @staticmethod
+    def _unmodified(kind: str, validators: dict[str, str], headers: dict[str, str]) -> bool:
+        """Whether the answer is 304: If-None-Match goes before If-Modified-Since (RFC 9110, 13.2.2)."""
+        tags, since = headers.get("if-none-match"), headers.get("if-modified-since")
+        if kind == "always-304":
+            return tags is not None or since is not None
+        if tags is not None:
+            return any(tag.strip().removeprefix("W/") == validators.get("ETag") for tag in tags.split(","))
+        if since is None or "Last-Modified" not in validators:
+            return False
+        try:
+            return parsedate_to_datetime(validators["Last-Modified"]) <= parsedate_to_datetime(since)
+        except (ValueError, TypeError):
+            return False
+
+    def _other(self, host: int, path: str, now: float) -> Answer:
+        spec, origin = self.hosts[host], self.origins[host]
+        if path == "/robots.txt":
+            sitemap = f"Sitemap: {origin}/sitemap.xml\n"
+            return Answer(200, {"Content-Type": "text/plain"}, f"User-agent: *\nAllow: /\n{sitemap}".encode())
+        if path == "/sitemap.xml":
+            return Answer(200, {"Content-Type": "application/xml"}, self._sitemap(host, now).encode())
+        if path == "/feed.xml" and spec.feed:
+            return Answer(200, {"Content-Type": "application/atom+xml"}, self._feed(host, now).encode())
+        if path == "/":
+            links = [f"/d{number}/" for number in range(spec.directories)]
+            return _index(spec.name, links, "/feed.xml" if spec.feed else "")
+        for number in range(spec.directories):
+            if path == f"/d{number}/":
+                inside = [page for page in self._pages_of(host) if self.directory_of[page] == number]
+                return _index(path, [self.path(page) for page in inside], "")
+        return Answer(404, {"Content-Type": "text/plain"}, b"not here\n")
+
+    def _pages_of(self, host: int) -> range:
+        return range(self.first[host], self.first[host + 1])
+
+    def lastmod(self, page: int, now: float) -> float | None:
+        """The date that the sitemap gives for a page now; None: no date."""
+        kind = self.hosts[self.host_of[page]].lastmod
+        if kind == "none":
+            return None
+        if kind == "constant":
+            return self.start
+        latest = self.modified(page, now)
+        if kind == "lying":
+            told = self._of_host[self.host_of[page]]
+            place = bisect_right(told, (now, len(self)))
+            latest = told[place - 1][0] if place else self.start
+        false = bisect_right(self.noise[page], now)
+        return max(latest, self.noise[page][false - 1]) if false else latest
+
+    def _sitemap(self, host: int, now: float) -> str:
+        rows = []
+        for page in self._pages_of(host):
+            at = self.lastmod(page, now)
+            date = "" if at is None else f"<lastmod>{w3c_date(at)}</lastmod>"
+            rows.append(f"<url><loc>{escape(self.url(page))}</loc>{date}</url>")
+        space = "http://www.sitemaps.org/schemas/sitemap/0.9"
+        return f'<?xml version="1.0" encoding="UTF-8"?><urlset xmlns="{space}">{"".join(rows)}</urlset>'
+
+    def _feed(self, host: int, now: float) -> str:
+        told = self._of_host[host]
+        place = bisect_right(told, (now, len(self)))
+        latest = {page: at for at, page in told[max(0, place - FEED_ENTRIES) : place]}
+        entries = "".join(
+            f"<entry><id>{escape(self.url(page))}</id><title>{escape(self.path(page))}</title>"
+            f'<link href="{escape(self.url(page))}"/><updated>{w3c_date(at)}</updated></entry>'
+            for page, at in sorted(latest.items(), key=lambda item: -item[1])
+        )
+        updated = w3c_date(max(latest.values(), default=self.start))
+        return (
+            '<?xml version="1.0" encoding="UTF-8"?><feed xmlns="http://www.w3.org/2005/Atom">'
+            f"<id>{escape(self.origins[host])}/</id><title>{escape(self.hosts[host].name)}</title>"
+            f"<updated>{updated}</updated>{entries}</feed>"
+        )
+
+    # -- judgement
+
+    def freshness(self, begin: float, end: float) -> float:
+        """Share of page time between the instants in which the guest's copy was the present version.
+
+        From the log alone: a copy is what the last answer 200 carried, and a page never sent is not current.
+        """
+        sent: list[list[Asked]] = [[] for _ in self.changes]
+        for asked in self.log:
+            if asked.page >= 0 and asked.status == 200:
+                sent[asked.page].append(asked)
+        current = 0.0
+        for page, answers in enumerate(sent):
+            replaced = [*(asked.at for asked in answers[1:]), end]
+            for asked, until in zip(answers, replaced, strict=False):
+                times = self.changes[page]
+                stale = times[asked.version] if asked.version < len(times) else end
+                until = min(stale, end, until)
+                current += max(0.0, until - max(asked.at, begin))
+        return current / (len(self) * (end - begin))
+
+    def requests(self, begin: float, end: float) -> int:
+        """Requests for pages between the instants."""
+        return sum(begin <= asked.at < end for asked in self.log if asked.page >= 0)
+
+    def world(self) -> World:
+        """The same pages and changes for policies of the league; signals are the sitemap's, read daily."""
+        days = max(1, int(self.horizon / DAY))
+        starts = np.cumsum([0, *(host.directories for host in self.hosts)]).tolist()
+        heard = []
+        for day in range(days):
+            begin, end = self.start + day * DAY, self.start + (day + 1) * DAY
+            told = [(page, at) for page in range(len(self)) if (at := self.lastmod(page, end)) and at > begin]
+            heard.append(
+                Heard(
+                    np.array([page for page, _ in told], dtype=np.int64),
+                    np.array([at - self.start for _, at in told]),
+                )
+            )
+        return World(
+            arm="none",
+            sites=tuple(host.name for host in self.hosts),
+            site=np.array(self.host_of),
+            directory=np.array([starts[h] + d for h, d in zip(self.host_of, self.directory_of, strict=True)]),
+            born=np.zeros(len(self)),
+            died=np.full(len(self), np.inf),
+            importance=np.ones(len(self)),
+            changes=[[at - self.start for at in times] for times in self.changes],
+            signals=heard,
+            sources=("sitemap",) * len(self.hosts),
+            days=days,
+        )
+
+    def __repr__(self) -> str:
+        return f"ChangingWeb({len(self.hosts)} hosts, {len(self)} pages, {len(self.log)} requests)"
+
+
+def w3c_date(at: float) -> str:
+    """The instant as sitemaps and Atom have it, in UTC to the millisecond."""
+    return str(np.datetime64(int(at * 1000.0), "ms")) + "Z"
+
+
+def _index(title: str, links: Iterable[str], feed: str) -> Answer:
+    items = "".join(f'<li><a href="{link}">{link}</a></li>' for link in links)
+    head = f'<link rel="alternate" type="application/atom+xml" href="{feed}">' if feed else ""
+    body = f"<!doctype html><title>{escape(title)}</title>{head}<ul>{items}</ul>"
+    return Answer(200, {"Content-Type": "text/html; charset=utf-8"}, body.encode())

@@ -1,0 +1,120 @@
+"""Make the change history of a site from a git clone, for `crawler lab league`.
+
+    crawler lab histories --git ~/src/handbook --out histories
+    crawler lab histories --git site --pages 'content/*.md' --pages '*.html' --name site --out histories
+    crawler lab league --data histories --policies round-robin,nutch,ncis
+
+The file holds facts only: times, counts of lines, hashes of paths. The main line
+counts (--first-parent): a page changes when a commit lands on it. --pages takes
+git's pathspecs and may be repeated; without it, HTML, Markdown, reStructuredText
+and AsciiDoc files are pages. A clone without file contents (--filter=blob:none)
+needs --no-sizes, or git fetches them. Nothing in the clone is changed.
+"""
+
+import argparse
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+from crawler.clock import SystemClock
+from crawler.errors import UsageError
+from crawler.lab.league import git_log, histories
+from crawler.lab.league.git_log import GitLog
+from crawler.lab.progress import Progress
+
+CHUNK_BYTES = 1 << 18
+ERROR_CHARS = 300
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("--git", type=Path, required=True, metavar="DIR", help="the clone, with its whole history")
+    add("--out", type=Path, required=True, metavar="DIR", help="folder for NAME.npz")
+    add("--pages", action="append", metavar="GLOB", help="files that are pages, a git pathspec; repeatable")
+    add("--name", help="of the site (the clone's folder)")
+    add("--no-sizes", action="store_true", help="do not count lines: faster, sizes unknown")
+
+
+def run(args: argparse.Namespace) -> int:
+    if not args.git.is_dir():
+        raise UsageError(f"{args.git}: no such folder")
+    name = args.name or args.git.resolve().name.removesuffix(".git")
+    if not name or name.startswith(".") or "/" in name or "\0" in name:
+        raise UsageError(f"--name {name!r}: not a file name")
+    if _git(args.git, "rev-parse", "--is-shallow-repository") == "true":
+        print(f"crawler: {args.git} is a shallow clone; its history begins late", file=sys.stderr)
+    latest = _git(args.git, "log", "-1", "--first-parent", "--no-show-signature", "--format=%ct")
+    if not latest.isdigit():
+        raise UsageError(f"{args.git}: no commit yet")
+    commits = int(_git(args.git, "rev-list", "--first-parent", "--count", "HEAD"))
+    log = GitLog(int(latest))
+    sizes = () if args.no_sizes else (git_log.SIZES,)
+    pages = args.pages or git_log.PAGES
+    report = Progress(f"histories {name}", SystemClock())
+    log.read(_counted(_parts(args.git, *git_log.LOG, *sizes, "HEAD", "--", *pages), commits, report))
+    history = log.history(name)
+    path = args.out / f"{name}.npz"
+    histories.write(path, history)
+    changes, alive = len(history.page), int((history.died == 0).sum())
+    years = (history.end - int(history.born.min())) / (365.25 * 86_400)
+    print(
+        f"{path}: {len(history.born)} pages, {alive} of them there today, {changes} changes in {years:.1f} years"
+    )
+    return 0
+
+
+def _counted(parts: Iterator[bytes], commits: int, report: Progress) -> Iterator[bytes]:
+    """The same parts; reports progress by the commits among them."""
+    seen = 0
+    for part in parts:
+        if part.startswith(git_log.COMMIT):
+            seen += 1
+            report(seen / (commits + 1))
+        yield part
+
+
+def _command(folder: Path, *words: str) -> list[str]:
+    return ["git", "-C", str(folder), "-c", "core.fsmonitor=false", *words]
+
+
+def _git(folder: Path, *words: str) -> str:
+    """What git prints, one line.
+
+    Raises:
+        UsageError: there is no git, or it refused.
+    """
+    try:
+        done = subprocess.run(
+            _command(folder, *words), check=False, capture_output=True, text=True, errors="replace"
+        )
+    except OSError as error:
+        raise UsageError(f"cannot run git: {error.strerror}") from error
+    if done.returncode:
+        raise UsageError(f"git in {folder}: {_first_line(done.stderr)}")
+    return done.stdout.strip()
+
+
+def _parts(folder: Path, *words: str) -> Iterator[bytes]:
+    """What git prints, split at NULs, as it prints it."""
+    with (
+        tempfile.TemporaryFile() as complaints,  # a pipe that nobody reads could fill, and git would stand
+        subprocess.Popen(
+            _command(folder, *words), stdout=subprocess.PIPE, stderr=complaints, stdin=subprocess.DEVNULL
+        ) as process,
+    ):
+        assert process.stdout is not None
+        try:
+            yield from git_log.split(iter(partial(process.stdout.read, CHUNK_BYTES), b""))
+        except BaseException:
+            process.kill()
+            raise
+        if process.wait():
+            complaints.seek(0)
+            raise UsageError(f"git in {folder}: {_first_line(complaints.read().decode(errors='replace'))}")
+
+
+def _first_line(text: str) -> str:
+    return (text.strip().splitlines() or ["failed without a word"])[0][:ERROR_CHARS]

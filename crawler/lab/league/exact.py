@@ -1,0 +1,110 @@
+"""The crawler's estimators without its schedule: all values anew once a day, the greatest first.
+
+What `Schedule` approximates with deadlines, as slow and as plain as can be.
+Where the two differ, the schedule is at fault; where this falls short, the estimators are.
+"""
+
+import numpy as np
+
+from crawler.freshness.crawl_value import crawl_values
+from crawler.freshness.learning import Learning
+from crawler.freshness.neighbourhood import clock_of, scale_of
+from crawler.freshness.params import Pages
+from crawler.lab.league.rivals import Ranked
+from crawler.lab.league.world import DAY, World
+
+EXPLORE = 0.05  # share of fetches to the page longest unvisited, as the schedule's default
+SOURCES = 8
+
+
+class Exact(Ranked):
+    """NCIS, or GREEDY where no signal came, by `Learning`; renewed daily."""
+
+    def __init__(self, world: World, rate: float, kind: str = "ncis", neighbourhood: bool = True) -> None:
+        super().__init__(world, rate)
+        size = len(world)
+        self._rate = rate
+        self._where, self._folder = world.site, world.directory
+        self._importance = world.importance / world.importance.mean()
+        self._kind = kind
+        self._learning = Learning(kind, neighbourhood=neighbourhood)
+        for _ in world.sites:
+            self._learning.add_site()
+        for _ in range(int(world.directory.max()) + 1):
+            self._learning.add_directory()
+        self._changes, self._watched = np.zeros(size, np.float32), np.zeros(size, np.float32)
+        self._signals = np.zeros(size)
+        self._counts = np.zeros(SOURCES)
+        self._credit = 0.0
+
+    def signal(self, page: int, source: str, at: float, now: float) -> None:
+        if self.present[page] and at > self.last[page]:
+            self._signals[page] += 1.0
+
+    def settle(self, page: int, now: float, changed: bool) -> None:
+        self._counts[0] = self._signals[page]
+        more = self._learning.observe(
+            int(self._where[page]),
+            int(self._folder[page]),
+            float(self._changes[page]),
+            float(self._watched[page]),
+            now - float(self.last[page]),
+            now,
+            self._counts,
+            changed,
+        )
+        self._changes[page] = more
+        self._watched[page] += self._learning.observed_clock
+        self._signals[page] = 0.0
+        super().settle(page, now, changed)
+
+    def remove(self, page: int, now: float) -> None:
+        super().remove(page, now)
+        self._learning.rates.forget(
+            int(self._where[page]), float(self._changes[page]), float(self._watched[page])
+        )
+
+    def take(self, now: float) -> int:
+        self._credit += EXPLORE
+        if self._credit < 1.0:
+            return super().take(now)
+        self._credit -= 1.0
+        free = self.present & (np.array(self._until) <= now)[self._where]
+        page = int(np.where(free, self.last, np.inf).argmin())
+        return page if free[page] else -1
+
+    def _rank(self, now: float) -> None:
+        learning = self._learning
+        learning.scale = scale_of(int(self.present.sum()), self._rate, 7 * DAY, 90 * DAY)
+        learning.renew_crawl()
+        for site in range(len(self._until)):
+            learning.renew(site)
+        super()._rank(now)
+
+    def values(self, now: float) -> np.ndarray:
+        learning = self._learning
+        rates = np.array(
+            [
+                learning.rates.rate(site, k, t)
+                for site, k, t in zip(
+                    self._where.tolist(), self._changes.tolist(), self._watched.tolist(), strict=True
+                )
+            ]
+        )
+        clocks = np.maximum(now - self.last, 0.0)
+        if learning.neighbourhood:
+            excess = [
+                learning.excess(site, folder, now)
+                for site, folder in zip(self._where.tolist(), self._folder.tolist(), strict=True)
+            ]
+            clocks = np.array(
+                [clock_of(tau, more, learning.scale) for tau, more in zip(clocks.tolist(), excess, strict=True)]
+            )
+        sites = range(len(self._until))
+        precision = np.array([-np.expm1(-learning.quality.pooled_weight(site)) for site in sites])
+        recall = np.array([learning.quality.recall(site) for site in sites])
+        recall[precision <= 0.0] = 0.0
+        pages = Pages.from_quality(
+            self._importance, rates, np.maximum(precision, 1e-12)[self._where], recall[self._where]
+        )
+        return crawl_values(pages, clocks, self._signals.astype(np.int64), by=self._kind)

@@ -1,0 +1,168 @@
+"""Page histories from the log of a git clone: `GitLog` reads what `LOG` prints.
+
+Only the main line counts (`--first-parent`): a change is made when it lands,
+and a merge is one publication. A file is a page from the commit that adds it
+to the one that deletes it; a rename is both. A change of the mode alone is
+none, and what is not a plain file (a link, a submodule) is not a page. A
+commit that touches a page is a publication of the site.
+
+Committers' clocks may be wrong: times are made to rise along the main line,
+none later than the last commit's. Paths are bytes, as git has them; only
+their hashes and the numbers of their directories are kept.
+"""
+
+from collections.abc import Iterable, Iterator
+from hashlib import blake2b
+
+import numpy as np
+
+from crawler.errors import UsageError
+from crawler.lab.league.histories import ROWS_MAX, TIME_MAX, History
+
+COMMIT = b"\x1e"  # begins a commit's line
+# Arguments of git that print what is read here; pathspecs follow.
+LOG = (
+    "log",
+    "--first-parent",
+    "-m",
+    "--reverse",
+    "--no-renames",
+    "--no-ext-diff",
+    "--no-textconv",
+    "--no-show-signature",
+    "--no-color",
+    "--no-abbrev",
+    "--raw",
+    "-z",
+    "--format=tformat:%x1e%ct",
+)
+SIZES = "--numstat"
+PAGES = ("*.html", "*.htm", "*.md", "*.mdx", "*.rst", "*.adoc", "*.asciidoc")
+UNKNOWN = -1
+LINES_MAX = 1 << 30
+
+
+def split(chunks: Iterable[bytes]) -> Iterator[bytes]:
+    """The parts between NULs of a stream that comes in pieces."""
+    rest = b""
+    for chunk in chunks:
+        parts = (rest + chunk).split(b"\0")
+        rest = parts.pop()
+        yield from parts
+    if rest:
+        yield rest
+
+
+class GitLog:
+    """Takes a log part by part; `history` says what it told."""
+
+    def __init__(self, latest: int = TIME_MAX - 1) -> None:
+        self._latest = latest
+        self._now = 0
+        self._born: list[int] = []
+        self._died: list[int] = []
+        self._hash: list[int] = []
+        self._dir: list[int] = []
+        self._page: list[int] = []
+        self._time: list[int] = []
+        self._added: list[int] = []
+        self._removed: list[int] = []
+        self._published: list[int] = []
+        self._living: dict[bytes, int] = {}
+        self._folders: dict[bytes, int] = {}
+        self._rows: dict[bytes, int] = {}  # changes of this commit whose sizes may follow
+
+    def read(self, parts: Iterable[bytes]) -> None:
+        """Take in the parts of a log.
+
+        Raises:
+            UsageError: this is not what `LOG` prints, or there is too much of it.
+        """
+        stream = iter(parts)
+        for part in stream:
+            part = part.removeprefix(b"\n")
+            if part.startswith(COMMIT):
+                self._commit(part[1:])
+            elif part.startswith(b":"):
+                self._touch(part.split(), next(stream, b""))
+            elif part:
+                self._size(part)
+
+    def _commit(self, text: bytes) -> None:
+        if not text.strip().lstrip(b"-").isdigit():
+            raise UsageError("git log printed a commit without a time")
+        self._now = min(max(int(text), self._now, 1), self._latest)
+        self._rows.clear()
+
+    def _touch(self, words: list[bytes], path: bytes) -> None:
+        """One file of a commit: `:mode mode id id status`."""
+        if len(words) < 5 or not path or not self._now:
+            raise UsageError("git log printed what is not a change of a file")
+        _, mode, before, after, _ = words[:5]
+        page = self._living.get(path, -1)
+        if not mode.startswith(b"100"):
+            if page >= 0:
+                self._died[page] = self._now
+                del self._living[path]
+                self._publish()
+        elif page < 0:
+            self._bear(path)
+            self._publish()
+        elif before != after:
+            self._rows[path] = len(self._page)
+            self._page.append(page)
+            self._time.append(self._now)
+            self._added.append(UNKNOWN)
+            self._removed.append(UNKNOWN)
+            self._publish()
+
+    def _bear(self, path: bytes) -> None:
+        self._living[path] = len(self._born)
+        self._born.append(self._now)
+        self._died.append(0)
+        self._hash.append(int.from_bytes(blake2b(path, digest_size=8).digest(), "little"))
+        folder = path.rpartition(b"/")[0]
+        self._dir.append(self._folders.setdefault(folder, len(self._folders)))
+        if max(len(self._born), len(self._page)) > ROWS_MAX:
+            raise UsageError(f"more than {ROWS_MAX:,} pages or changes; name fewer files")
+
+    def _publish(self) -> None:
+        if not self._published or self._published[-1] != self._now:
+            self._published.append(self._now)
+
+    def _size(self, part: bytes) -> None:
+        """`added TAB removed TAB path`; of a binary file dashes, which leave the size unknown."""
+        words = part.split(b"\t", 2)
+        row = self._rows.get(words[2]) if len(words) == 3 else None
+        if row is not None and words[0].isdigit() and words[1].isdigit():
+            self._added[row] = min(int(words[0]), LINES_MAX)
+            self._removed[row] = min(int(words[1]), LINES_MAX)
+
+    def history(self, name: str) -> History:
+        """What the log told so far.
+
+        Raises:
+            UsageError: no page is in it.
+        """
+        if not self._born:
+            raise UsageError("no page in the history of this repository; name its pages with --pages")
+        return History(
+            name=name,
+            born=np.array(self._born, dtype=np.int64),
+            died=np.array(self._died, dtype=np.int64),
+            hash=np.array(self._hash, dtype=np.uint64),
+            dir=np.array(self._dir, dtype=np.int64),
+            page=np.array(self._page, dtype=np.int64),
+            time=np.array(self._time, dtype=np.int64),
+            added=np.array(self._added, dtype=np.int64),
+            removed=np.array(self._removed, dtype=np.int64),
+            published=np.array(self._published, dtype=np.int64),
+        )
+
+    @property
+    def commits(self) -> int:
+        """Publications so far."""
+        return len(self._published)
+
+    def __repr__(self) -> str:
+        return f"GitLog({len(self._born)} pages, {len(self._page)} changes, {self.commits} publications)"

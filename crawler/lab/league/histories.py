@@ -1,0 +1,135 @@
+"""Change histories of the pages of real sites: the data that the league plays on.
+
+One `SITE.npz` a site, made by `crawler lab histories` from a git clone, holds
+facts only: times, counts and hashes, no text and no names of files.
+
+    born, died      (pages,)    seconds since 1970, UTC; died 0: the page lives
+    hash            (pages,)    64-bit hash of the page's path
+    dir             (pages,)    number of the page's directory in its site
+    page, time      (changes,)  which page changed when, not counting its birth
+    added, removed  (changes,)  lines; -1: unknown
+    published       (k,)        every publication of the site
+
+A rename is a death and a birth: two pages. Times need not be sorted.
+`read` checks all of it, so that whoever plays on a history need not.
+"""
+
+from pathlib import Path
+from zipfile import BadZipFile
+
+import msgspec
+import numpy as np
+
+from crawler.errors import UsageError
+
+BY_PAGE = ("born", "died", "hash", "dir")
+BY_CHANGE = ("page", "time", "added", "removed")
+COLUMNS = (*BY_PAGE, *BY_CHANGE, "published")
+ROWS_MAX = 20_000_000  # of a column: 160 MB
+SITES_MAX = 10_000
+TIME_MAX = 1 << 33  # the year 2242: what lies beyond is not a time in seconds
+
+
+class History(msgspec.Struct, frozen=True):
+    """One site: arrays as above, int64, the hash uint64."""
+
+    name: str
+    born: np.ndarray
+    died: np.ndarray
+    hash: np.ndarray
+    dir: np.ndarray
+    page: np.ndarray
+    time: np.ndarray
+    added: np.ndarray
+    removed: np.ndarray
+    published: np.ndarray
+
+    @property
+    def end(self) -> int:
+        """The last instant of which the history tells anything."""
+        return max(int(column.max(initial=0)) for column in (self.born, self.died, self.time, self.published))
+
+    def __repr__(self) -> str:
+        return f"History({self.name}: {len(self.born)} pages, {len(self.page)} changes)"
+
+
+def read_folder(folder: Path) -> list[History]:
+    """All sites of a folder in the order of their names.
+
+    Raises:
+        UsageError: no folder, no history in it, or one that `read` refuses.
+    """
+    paths = sorted(folder.glob("*.npz")) if folder.is_dir() else []
+    if not paths:
+        raise UsageError(f"{folder}: no histories (SITE.npz) here; `crawler lab histories` makes them")
+    if len(paths) > SITES_MAX:
+        raise UsageError(f"{folder}: {len(paths)} histories; up to {SITES_MAX:,} may play")
+    return [read(path) for path in paths]
+
+
+def read(path: Path) -> History:
+    """One site's history.
+
+    Raises:
+        UsageError: not such a file, or columns that contradict one another.
+    """
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            missing = [name for name in COLUMNS if name not in file.files]
+            if missing:
+                raise UsageError(f"{path}: no column {', '.join(missing)}")
+            columns = {name: _column(path, name, file[name]) for name in COLUMNS}
+    except (OSError, ValueError, BadZipFile, EOFError, AttributeError, KeyError) as error:
+        raise UsageError(f"{path}: not a page history: {error}") from None
+    history = History(name=path.stem, **columns)
+    _check(path, history)
+    return history
+
+
+def _column(path: Path, name: str, values: np.ndarray) -> np.ndarray:
+    if values.ndim != 1 or len(values) > ROWS_MAX or values.dtype.kind not in "iu":
+        raise UsageError(f"{path}: {name} must be a row of up to {ROWS_MAX:,} integers")
+    return values.astype(np.uint64 if name == "hash" else np.int64)
+
+
+def _check(path: Path, history: History) -> None:
+    pages, changes = len(history.born), len(history.page)
+    if not pages:
+        raise UsageError(f"{path}: a history without pages")
+    for name in BY_PAGE:
+        if len(getattr(history, name)) != pages:
+            raise UsageError(f"{path}: {name} has not one row a page")
+    for name in BY_CHANGE:
+        if len(getattr(history, name)) != changes:
+            raise UsageError(f"{path}: {name} has not one row a change")
+    if changes and not 0 <= history.page.min() <= history.page.max() < pages:
+        raise UsageError(f"{path}: a change of a page that is not there")
+    for name in ("born", "died", "time", "published"):
+        column = getattr(history, name)
+        if len(column) and not 0 <= column.min() <= column.max() < TIME_MAX:
+            raise UsageError(f"{path}: {name} holds what is no time")
+    if np.any((history.died > 0) & (history.died < history.born)):
+        raise UsageError(f"{path}: a page that died before it was born")
+
+
+def write(path: Path, history: History) -> None:
+    """The history as a file, its columns as narrow as they may be.
+
+    Raises:
+        UsageError: the file cannot be written.
+    """
+    columns = {name: getattr(history, name) for name in COLUMNS}
+    largest = max(int(np.abs(column).max(initial=0)) for column in (history.added, history.removed))
+    sizes = np.int32 if largest >= 1 << 15 else np.int16
+    narrow = {
+        name: column
+        if name == "hash"
+        else column.astype(sizes if name in ("added", "removed") else np.uint32)
+        for name, column in columns.items()
+    }
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("wb") as file:
+            np.savez_compressed(file, **narrow)
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror}") from error

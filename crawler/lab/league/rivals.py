@@ -1,0 +1,389 @@
+"""The rules of other crawlers and the anchors, as policies of the league.
+
+    round-robin    the page fetched longest ago
+    believe        a signalled page first, by its last fetch; else round robin
+    nutch          Apache Nutch, AdaptiveFetchSchedule, its defaults
+    stormcrawler   Apache StormCrawler, AdaptiveScheduler, its defaults
+    heritrix       Heritrix 1, WaitEvaluator of the adaptive revisit frontier, its defaults
+    cho            Cho and Garcia-Molina: their estimate of the rate (TOIT 2003, section 5.3),
+                   and the optimal rates for it
+    oracle         GREEDY with each page's true long-run rate
+    clairvoyant    knows all changes: the stale page whose copy will last longest
+
+A rule says after each fetch when the page is due again; whatever is due first
+is fetched, also before it is due, so that all spend the same budget. None but
+`believe` reads signals. `oracle` and `clairvoyant` know what nobody can: they are anchors.
+"""
+
+import heapq
+import math
+from collections.abc import Callable
+
+import numpy as np
+
+from crawler.freshness.crawl_value import crawl_values
+from crawler.freshness.params import Pages
+from crawler.lab.league.world import DAY, Policy, World
+from crawler.lab.refresh.policies import deterministic_optimum
+
+MINUTE = 60.0
+NEVER = float("inf")
+
+
+class Silent:
+    """A policy that listens to no signal; pages it may take stand in one queue, or one a site."""
+
+    def __init__(self, world: World, rate: float) -> None:
+        self._site = world.site.tolist()
+        self._apart = world.gap(rate) > 0.0
+        self._until = [0.0] * len(world.sites)
+
+    def signal(self, page: int, source: str, at: float, now: float) -> None:
+        pass
+
+    def remove(self, page: int, now: float) -> None:
+        pass
+
+    def hold(self, site: int, until: float) -> None:
+        self._until[site] = until
+
+    def _free(self, page: int, now: float) -> bool:
+        return self._until[self._site[page]] <= now
+
+
+class DueFirst(Silent):
+    """The page that is due first is taken, due or not; a rule says when it is due again."""
+
+    def __init__(self, world: World, rate: float) -> None:
+        super().__init__(world, rate)
+        self._queues: list[list[tuple[float, int]]] = [
+            [] for _ in range(len(world.sites) if self._apart else 1)
+        ]
+        self._key = [NEVER] * len(world)  # an entry of another key is out of date
+        self._taken = NEVER  # the key of the page taken last
+
+    def due(self, page: int, now: float, changed: bool | None) -> float:
+        """When the page is due that was fetched now; `changed` None: for the first time."""
+        raise NotImplementedError
+
+    def add(self, page: int, now: float) -> None:
+        self._put(page, self.due(page, now, None))
+
+    def settle(self, page: int, now: float, changed: bool) -> None:
+        self._put(page, self.due(page, now, changed))
+
+    def take(self, now: float) -> int:
+        ready = [
+            queue[0]
+            for site, queue in enumerate(self._queues)
+            if self._clean(queue) and (not self._apart or self._until[site] <= now)
+        ]
+        if not ready:
+            return -1
+        self._taken, page = min(ready)
+        self.drop(page)
+        return page
+
+    def drop(self, page: int) -> None:
+        """The page leaves its queue until it is put back."""
+        self._key[page] = NEVER
+
+    def _put(self, page: int, key: float) -> None:
+        self._key[page] = key
+        if key < NEVER:
+            heapq.heappush(self._queues[self._site[page] if self._apart else 0], (key, page))
+
+    def _clean(self, queue: list[tuple[float, int]]) -> bool:
+        """Whether a page is left, after those of another key were dropped from the top."""
+        while queue and self._key[queue[0][1]] != queue[0][0]:
+            heapq.heappop(queue)
+        return bool(queue)
+
+
+class RoundRobin(DueFirst):
+    """The page fetched longest ago."""
+
+    def due(self, page: int, now: float, changed: bool | None) -> float:
+        return now
+
+
+class Believe(DueFirst):
+    """As if every signal were true: signalled pages first, by their last fetch; then round robin."""
+
+    SIGNALLED = 1e12  # seconds: what a key is lowered by, so that those keys come first
+
+    def __init__(self, world: World, rate: float) -> None:
+        super().__init__(world, rate)
+        self._last = [NEVER] * len(world)
+
+    def due(self, page: int, now: float, changed: bool | None) -> float:
+        self._last[page] = now
+        return now
+
+    def signal(self, page: int, source: str, at: float, now: float) -> None:
+        if at > self._last[page] and self._key[page] >= 0.0:
+            self._put(page, self._last[page] - self.SIGNALLED)
+
+    def remove(self, page: int, now: float) -> None:
+        self._last[page] = NEVER
+
+
+class Nutch(DueFirst):
+    """Nutch 1.x, `AdaptiveFetchSchedule.setFetchSchedule`, with the defaults of nutch-default.xml.
+
+    interval *= 1 + .4 if unmodified, 1 - .2 if modified; delta = now - last
+    modification seen; interval = max(interval, delta); next fetch at
+    now - .3 delta + interval, the interval within a minute and a year.
+    """
+
+    FIRST, LEAST, MOST = 30 * DAY, MINUTE, 365 * DAY
+    INCREASE, DECREASE, SYNC = 0.4, 0.2, 0.3
+
+    def __init__(self, world: World, rate: float) -> None:
+        super().__init__(world, rate)
+        self._interval = [self.FIRST] * len(world)
+        self._modified = [0.0] * len(world)
+
+    def due(self, page: int, now: float, changed: bool | None) -> float:
+        if changed is None:
+            self._modified[page] = now
+            return now + self._interval[page]
+        if changed:
+            self._modified[page] = now
+        interval = self._interval[page] * (1.0 - self.DECREASE if changed else 1.0 + self.INCREASE)
+        delta = now - self._modified[page]
+        interval = min(max(interval, delta, self.LEAST), self.MOST)
+        self._interval[page] = interval
+        return now - self.SYNC * delta + interval
+
+
+class StormCrawler(DueFirst):
+    """StormCrawler, `AdaptiveScheduler.schedule`, with its defaults.
+
+    Changed: interval = .5 interval + .5 minimum; unchanged: 1.5 interval, at
+    most two weeks; first a day, the minimum an hour.
+    """
+
+    FIRST, LEAST, MOST = 1440 * MINUTE, 60 * MINUTE, 20160 * MINUTE
+    INCREASE, DECREASE = 0.5, 0.5
+
+    def __init__(self, world: World, rate: float) -> None:
+        super().__init__(world, rate)
+        self._interval = [self.FIRST] * len(world)
+
+    def due(self, page: int, now: float, changed: bool | None) -> float:
+        interval = self._interval[page]
+        if changed:
+            interval = (1.0 - self.DECREASE) * interval + self.DECREASE * self.LEAST
+        elif changed is not None:
+            interval = min(interval * (1.0 + self.INCREASE), self.MOST)
+        self._interval[page] = interval
+        return now + interval
+
+
+class Heritrix(DueFirst):
+    """Heritrix 1.x, `WaitEvaluator`: the wait is divided or multiplied by 1.5.
+
+    First a day, within an hour and four weeks.
+    """
+
+    FIRST, LEAST, MOST, FACTOR = DAY, 3600.0, 28 * DAY, 1.5
+
+    def __init__(self, world: World, rate: float) -> None:
+        super().__init__(world, rate)
+        self._wait = [self.FIRST] * len(world)
+
+    def due(self, page: int, now: float, changed: bool | None) -> float:
+        if changed is not None:
+            wait = self._wait[page] / self.FACTOR if changed else self._wait[page] * self.FACTOR
+            self._wait[page] = min(max(wait, self.LEAST), self.MOST)
+        return now + self._wait[page]
+
+
+def estimated_rate(visits: int, unchanged: int, watched: float) -> float:
+    """Cho and Garcia-Molina, *Estimating frequency of change* (TOIT 2003), Eq. 4, per unit of `watched`.
+
+    -ln((X + .5) / (n + .5)) / I, of n visits at intervals of I on average, X of
+    which found no change. 0 if nothing changed yet.
+    """
+    return -math.log((unchanged + 0.5) / (visits + 0.5)) * visits / watched if watched > 0.0 else 0.0
+
+
+class Cho(DueFirst):
+    """The optimal rates for the estimated change rates, solved anew every 30 days.
+
+    A page is due one interval after its last fetch, a day at least. One without
+    a second fetch has no estimate and goes first; one that was never seen to
+    change has rate 0: the estimate as it was published. It gets what is left,
+    longest unvisited first, when no page is due.
+    """
+
+    SOLVED_EVERY = 30 * DAY
+    UNKNOWN = 1e12  # seconds: what the key of a page without an estimate is lowered by
+
+    def __init__(self, world: World, rate: float) -> None:
+        super().__init__(world, rate)
+        size = len(world)
+        self._rate, self._importance = rate, world.importance
+        self._visits, self._unchanged, self._watched = [0] * size, [0] * size, [0.0] * size
+        self._last = [NEVER] * size
+        self._interval = np.full(size, NEVER)
+        self._solve_at = 0.0
+        self._rest = RoundRobin(world, rate)
+
+    def due(self, page: int, now: float, changed: bool | None) -> float:
+        if changed is not None:
+            self._visits[page] += 1
+            self._unchanged[page] += not changed
+            self._watched[page] += now - self._last[page]
+        self._last[page] = now
+        self._rest.settle(page, now, False)
+        if not self._visits[page]:
+            return now - self.UNKNOWN
+        return now + float(self._interval[page])
+
+    def remove(self, page: int, now: float) -> None:
+        self._last[page] = NEVER
+
+    def hold(self, site: int, until: float) -> None:
+        super().hold(site, until)
+        self._rest.hold(site, until)
+
+    def take(self, now: float) -> int:
+        if now >= self._solve_at:
+            self._solve_at = now + self.SOLVED_EVERY
+            self._solve()
+        page = super().take(now)
+        if page >= 0 and self._taken <= now:
+            self._rest.drop(page)
+            return page
+        if page >= 0:
+            self._put(page, self._taken)
+        page = self._rest.take(now)
+        if page >= 0:
+            self.drop(page)
+        return page
+
+    def _solve(self) -> None:
+        known = [page for page, at in enumerate(self._last) if at < NEVER and self._visits[page]]
+        rates = np.array(
+            [estimated_rate(self._visits[k], self._unchanged[k], self._watched[k]) for k in known]
+        )
+        moving = np.flatnonzero(rates > 0.0)
+        if not len(moving):
+            return
+        chosen = np.array(known)[moving]
+        self._interval[known] = NEVER
+        with np.errstate(divide="ignore"):
+            best = deterministic_optimum(self._importance[chosen], rates[moving], self._rate).rates
+            self._interval[chosen] = np.maximum(1.0 / best, DAY)
+        for page in known:
+            self._put(page, self._last[page] + float(self._interval[page]))
+
+
+class Ranked(Silent):
+    """Takes pages in the order of a value that is computed for all of them once a day."""
+
+    def __init__(self, world: World, rate: float) -> None:
+        super().__init__(world, rate)
+        self.present = np.zeros(len(world), dtype=bool)
+        self.last = np.zeros(len(world))
+        self._day = -1.0
+        self._order: list[int] = []
+
+    def values(self, now: float) -> np.ndarray:
+        """The value of each page (n,); one of 0 is not fetched."""
+        raise NotImplementedError
+
+    def add(self, page: int, now: float) -> None:
+        self.present[page] = True
+        self.last[page] = now
+
+    def settle(self, page: int, now: float, changed: bool) -> None:
+        self.last[page] = now
+
+    def remove(self, page: int, now: float) -> None:
+        self.present[page] = False
+
+    def take(self, now: float) -> int:
+        if now >= self._day + DAY:
+            self._day = now // DAY * DAY
+            self._rank(now)
+        passed = []
+        found = -1
+        while self._order and found < 0:
+            page = self._order.pop()
+            if self._free(page, now):
+                found = page
+            else:
+                passed.append(page)
+        self._order.extend(reversed(passed))
+        return found
+
+    def _rank(self, now: float) -> None:
+        values = np.where(self.present, self.values(now), 0.0)
+        order = np.argsort(values, kind="stable")
+        self._order = order[values[order] > 0.0].tolist()
+
+
+class Oracle(Ranked):
+    """GREEDY with the true rate: the page's changes over the time it was there."""
+
+    def __init__(self, world: World, rate: float) -> None:
+        super().__init__(world, rate)
+        span = np.minimum(world.died, world.horizon) - world.born
+        counts = np.array([len(times) for times in world.changes])
+        self._pages = Pages(world.importance, counts / np.maximum(span, DAY))
+
+    def values(self, now: float) -> np.ndarray:
+        return crawl_values(self._pages, np.maximum(now - self.last, 0.0), by="greedy")
+
+
+class Clairvoyant(Silent):
+    """The stale page with the most weighted time until its next change, or its end; else none."""
+
+    def __init__(self, world: World, rate: float) -> None:
+        super().__init__(world, rate)
+        self._world = world
+        self._stale = np.zeros(len(world), dtype=bool)
+        self._ends = np.minimum(world.died, world.horizon)
+        self._next = np.array(
+            [min([end, *times[:1]]) for end, times in zip(self._ends, world.changes, strict=True)]
+        )
+        self._seen = [0] * len(world)
+        self._coming = sorted((at, page) for page, times in enumerate(world.changes) for at in times)
+        self._happened = 0
+
+    def add(self, page: int, now: float) -> None:
+        pass
+
+    def settle(self, page: int, now: float, changed: bool) -> None:
+        self._stale[page] = False
+
+    def take(self, now: float) -> int:
+        while self._happened < len(self._coming) and self._coming[self._happened][0] <= now:
+            self._change(self._coming[self._happened][1])
+            self._happened += 1
+        gain = np.where(self._stale, self._world.importance * (self._next - now), 0.0)
+        if self._apart:
+            gain *= (np.array(self._until) <= now)[self._world.site]
+        page = int(gain.argmax())
+        return page if gain[page] > 0.0 else -1
+
+    def _change(self, page: int) -> None:
+        self._stale[page] = True
+        self._seen[page] += 1
+        times, seen = self._world.changes[page], self._seen[page]
+        self._next[page] = times[seen] if seen < len(times) else self._ends[page]
+
+
+RIVALS: dict[str, Callable[[World, float], Policy]] = {
+    "round-robin": RoundRobin,
+    "believe": Believe,
+    "nutch": Nutch,
+    "stormcrawler": StormCrawler,
+    "heritrix": Heritrix,
+    "cho": Cho,
+    "oracle": Oracle,
+    "clairvoyant": Clairvoyant,
+}

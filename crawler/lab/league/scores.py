@@ -1,0 +1,121 @@
+"""Scores of the league with their standard errors: a jackknife over sites, policies paired by site.
+
+A score is a ratio of sums over sites, weighted page time current over page
+time. Leaving one site of S out changes it; with the S values t_s so found
+
+    error^2 = (S - 1)/S sum (t_s - mean t)^2                     (Quenouille 1956; Tukey 1958)
+
+Sites are what was drawn, so the error says how far another 35 sites might
+differ. Two policies met the same sites: the error of their difference is that
+of the differences t_s - t'_s, and is much smaller than either's.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+
+import msgspec
+import numpy as np
+
+
+class Game(msgspec.Struct, frozen=True):
+    """One policy in one arm on one budget: (sites,) weighted page time current and page time, and counts."""
+
+    arm: str
+    policy: str
+    budget: float
+    current: np.ndarray
+    there: np.ndarray
+    fetches: int
+    changed: int
+    gone: int
+    idle: int
+
+    @property
+    def score(self) -> float:
+        return float(self.current.sum() / self.there.sum())
+
+    def without(self) -> np.ndarray:
+        """The score with each site left out, (sites,)."""
+        there = self.there.sum() - self.there
+        return np.divide(
+            self.current.sum() - self.current, there, out=np.full(len(there), self.score), where=there > 0.0
+        )
+
+
+def error_of(without: np.ndarray) -> float:
+    """The jackknife's standard error from the values with each site left out; nan of a single site."""
+    count = len(without)
+    if count < 2:
+        return math.nan
+    return math.sqrt((count - 1) / count * float(((without - without.mean()) ** 2).sum()))
+
+
+class Row(msgspec.Struct, frozen=True):
+    """A line of the table; the difference is to the first policy of its arm and budget."""
+
+    arm: str
+    policy: str
+    budget: float
+    score: float
+    error: float
+    difference: float
+    difference_error: float
+    fetches: int
+    changed: int
+    gone: int
+    idle: int
+
+
+COLUMNS = list(Row.__struct_fields__)
+
+
+def rows_of(games: Sequence[Game]) -> list[Row]:
+    """One row a game, in their order; the first policy that played an arm's budget is compared to."""
+    first: dict[tuple[str, float], Game] = {}
+    rows = []
+    for game in games:
+        base = first.setdefault((game.arm, game.budget), game)
+        rows.append(
+            Row(
+                game.arm,
+                game.policy,
+                game.budget,
+                game.score,
+                error_of(game.without()),
+                game.score - base.score,
+                error_of(game.without() - base.without()),
+                game.fetches,
+                game.changed,
+                game.gone,
+                game.idle,
+            )
+        )
+    return rows
+
+
+def by_place(rows: Sequence[Row]) -> Mapping[tuple[str, str, float], Row]:
+    return {(row.arm, row.policy, row.budget): row for row in rows}
+
+
+def tables(
+    rows: Sequence[Row], policies: Sequence[str], arms: Sequence[str], budgets: Sequence[float]
+) -> str:
+    """A block of text an arm: a line a policy, score and error a budget; then the differences."""
+    found = by_place(rows)
+    width = max(map(len, policies)) + 2
+    lines = []
+    for arm in arms:
+        first = policies[0]
+        heads = "".join(f"{f'{budget:g}x':>8} {'error':>6}" for budget in budgets)
+        lines.append(f"{arm:<{width}}{heads}   minus {first}")
+        for policy in policies:
+            places = [found[arm, policy, budget] for budget in budgets]
+            cells = "".join(f"{row.score:8.3f} {_error(row.error)}" for row in places)
+            more = "".join(f" {row.difference:+.3f}" for row in places) if policy != first else ""
+            lines.append(f"{policy:<{width}}{cells}  {more}")
+        lines.append("")
+    return "\n".join(lines)
+
+
+def _error(error: float) -> str:
+    return "     -" if math.isnan(error) else f"{error:6.3f}"

@@ -1,0 +1,355 @@
+"""The world of the refresh league: real pages that change, and a crawl with a budget.
+
+    histories --build--> World --play(policy, rate)--> Outcome: how long each page was current
+
+The last 1461 days of each site are moved to a common start; a site shows 100
+pages, those of the smallest hashes. Pages that are there at the start are
+crawled at 0. A new page is found and fetched at its birth, outside the
+budget. A deleted page leaves the score at once, and the policy's queue when a
+fetch finds it gone. Fetches are spread evenly over the time. Signals are read
+once a day, free of charge, at the day's end; a page that is named twice in a
+day is signalled once, with the later date. Budgets are multiples of the rate of
+all changes, of which several of a page in a day count as one.
+
+Arms change what the world tells, counts or allows:
+
+    none        no signals
+    honest      a lastmod that is the time of the change
+    lying       a lastmod set at every publication on every page of the site
+    feed        changes of more than 10 lines (of unknown size: 35 %)
+    directory   any change in the page's directory
+    mixed       each site one of honest, lying, feed, directory or none
+    minor       edits of at most 2 lines do not count; no signals
+    zipf        importance 1/(rank + 10), ranks drawn; no signals
+    polite      a site is asked at most at 1.5 times the mean rate of a site; no signals
+
+The score is the share of page time current, weighted by importance, from day
+292 on (a fifth of the time: before it, all copies are fresh from the start).
+"""
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from typing import Protocol
+from zlib import crc32
+
+import msgspec
+import numpy as np
+
+from crawler.errors import UsageError
+from crawler.lab.league.histories import History
+
+DAY = 86_400.0
+DAYS = 1461
+PAGES_A_SITE = 100
+WARMUP = 0.2
+LARGE = 10  # lines: what a feed tells of is larger
+MINOR = 2  # lines: what does not count in the arm `minor`
+UNKNOWN_TOLD = 0.35  # share of the changes of unknown size that a feed tells of
+POLITE = 1.5  # times a site's mean share of the rate
+ZIPF_OFFSET = 10.0
+
+ARMS = ("none", "honest", "lying", "feed", "directory", "mixed", "minor", "zipf", "polite")
+KINDS = ("honest", "lying", "feed", "directory", "none")  # what a site of `mixed` may be
+TOLD = ("honest", "lying", "feed", "directory", "mixed")  # arms that differ from `none` by signals alone
+SOURCES = {"honest": "sitemap", "lying": "sitemap", "feed": "feed", "directory": "sitemap"}
+
+
+class Heard(msgspec.Struct, frozen=True):
+    """What all sources said in a day: pages in their order, and the date given for each."""
+
+    pages: np.ndarray
+    at: np.ndarray
+
+
+class World(msgspec.Struct, frozen=True):
+    """n pages; times in seconds from the common start.
+
+    `born` 0: there at the start; `died` infinite: lives. `changes[k]` are the
+    sorted times at which page k changed. `signals[d]` are read at the end of
+    day d; `sources[site]` is what tells them. `site` and `directory` number
+    the pages' sites and directories over the whole world.
+    """
+
+    arm: str
+    sites: tuple[str, ...]
+    site: np.ndarray
+    directory: np.ndarray
+    born: np.ndarray
+    died: np.ndarray
+    importance: np.ndarray
+    changes: list[list[float]]
+    signals: list[Heard]
+    sources: tuple[str, ...]
+    days: int
+
+    @property
+    def horizon(self) -> float:
+        return self.days * DAY
+
+    @property
+    def change_rate(self) -> float:
+        """Changes a second over all pages, each page's once a day: the unit of budgets."""
+        return sum(len({at // DAY for at in times}) for times in self.changes) / self.horizon
+
+    def gap(self, rate: float) -> float:
+        """Seconds a site must be left alone after a fetch; 0 outside the arm `polite`."""
+        return len(self.sites) / (POLITE * rate) if self.arm == "polite" else 0.0
+
+    def __len__(self) -> int:
+        return len(self.site)
+
+    def __repr__(self) -> str:
+        changes = sum(map(len, self.changes))
+        return f"World({self.arm}: {len(self.sites)} sites, {len(self)} pages, {changes} changes)"
+
+
+class Policy(Protocol):
+    """What plays: decides which page is fetched now.
+
+    `take` may return -1 to let the place pass, and must not return a page of
+    a site on `hold`. After `take` follows `settle`, or `remove` if the page was gone.
+    """
+
+    def add(self, page: int, now: float) -> None:
+        """A page was found and fetched."""
+
+    def signal(self, page: int, source: str, at: float, now: float) -> None:
+        """`source` says that the page changed at `at`."""
+
+    def take(self, now: float) -> int:
+        """The page to fetch now."""
+
+    def settle(self, page: int, now: float, changed: bool) -> None:
+        """The page taken was fetched; `changed` since the fetch before."""
+
+    def remove(self, page: int, now: float) -> None:
+        """The page taken is gone."""
+
+    def hold(self, site: int, until: float) -> None:
+        """No page of the site may be taken before `until`."""
+
+
+class Outcome(msgspec.Struct, frozen=True):
+    """Seconds after the warm-up that each page (n,) was current and was there, and what was fetched."""
+
+    current: np.ndarray
+    there: np.ndarray
+    fetches: int
+    changed: int
+    gone: int
+    idle: int
+
+    def by_site(self, world: World) -> tuple[np.ndarray, np.ndarray]:
+        """Weighted page time current and page time, a row a site: (sites, 2) as two arrays."""
+        count = len(world.sites)
+        weighted = [
+            np.bincount(world.site, weights=world.importance * values, minlength=count)
+            for values in (self.current, self.there)
+        ]
+        return weighted[0], weighted[1]
+
+
+# -- building
+
+
+def build(
+    histories: Sequence[History], arm: str, *, pages: int = PAGES_A_SITE, days: int = DAYS, seed: int = 1
+) -> World:
+    """The world of an arm; the same seed draws the same ranks, and the same feeds.
+
+    Raises:
+        UsageError: an unknown arm, or no page lives in the window.
+    """
+    if arm not in ARMS:
+        raise UsageError(f"no arm {arm!r}; there are {', '.join(ARMS)}")
+    kinds = _kinds([history.name for history in histories], arm)
+    parts = [
+        _site(history, kind, arm, pages, days, seed) for history, kind in zip(histories, kinds, strict=True)
+    ]
+    kept = [(history.name, part) for history, part in zip(histories, parts, strict=True) if part is not None]
+    if not kept:
+        raise UsageError(f"no page of these histories lives in their last {days} days")
+    return _joined(kept, arm, days, seed)
+
+
+class _Part(msgspec.Struct, frozen=True):
+    """One site's share of the world, its pages numbered from 0."""
+
+    directory: np.ndarray
+    born: np.ndarray
+    died: np.ndarray
+    changes: list[list[float]]
+    told_at: np.ndarray  # the dates given, and the page of each
+    told_of: np.ndarray
+    source: str
+
+
+def _kinds(names: list[str], arm: str) -> list[str]:
+    """What each site's signals are like; in the arm `mixed` as many of each as can be."""
+    if arm != "mixed":
+        return [arm if arm in SOURCES else "none"] * len(names)
+    order = sorted(range(len(names)), key=lambda k: (crc32(names[k].encode()), k))
+    kinds = [""] * len(names)
+    for place, k in enumerate(order):
+        kinds[k] = KINDS[place % len(KINDS)]
+    return kinds
+
+
+def _site(history: History, kind: str, arm: str, pages: int, days: int, seed: int) -> _Part | None:
+    start = history.end - int(days * DAY)
+    died = np.where(history.died == 0, np.iinfo(np.int64).max, history.died)
+    lives = np.flatnonzero(died > start)
+    chosen = lives[np.argsort(history.hash[lives], kind="stable")[:pages]]
+    if not len(chosen):
+        return None
+    number = np.full(len(died), -1)
+    number[chosen] = np.arange(len(chosen))
+    counts = (history.time > start) & (history.time < died[history.page])
+    counts &= history.time > history.born[history.page]
+    size = np.where((history.added < 0) | (history.removed < 0), -1, history.added + history.removed)
+    if arm == "minor":
+        counts &= (size < 0) | (size > MINOR)
+    rows = np.flatnonzero(counts & (number[history.page] >= 0))
+    rows = rows[np.argsort(history.time[rows], kind="stable")]
+    times, who = (history.time[rows] - start).astype(float), number[history.page[rows]]
+    changes: list[list[float]] = [[] for _ in chosen]
+    for at, page in zip(times.tolist(), who.tolist(), strict=True):
+        changes[page].append(at)
+    born = np.maximum(history.born[chosen] - start, 0).astype(float)
+    gone = np.where(history.died[chosen] == 0, np.inf, history.died[chosen] - float(start))
+    directory = np.unique(history.dir[chosen], return_inverse=True)[1]
+    told_at, told_of = times, who
+    if kind == "feed":
+        rng = np.random.default_rng([seed, crc32(history.name.encode())])
+        large = np.where(size[rows] < 0, rng.random(len(rows)) < UNKNOWN_TOLD, size[rows] > LARGE)
+        told_at, told_of = times[large], who[large]
+    elif kind == "directory":
+        told_at, told_of = _told_of_directories(history, chosen, start, counts)
+    elif kind == "lying":
+        at = _last_of_days(history.published[history.published > start] - float(start))
+        told_at, told_of = np.repeat(at, len(chosen)), np.tile(np.arange(len(chosen)), len(at))
+    elif kind == "none":
+        told_at, told_of = times[:0], who[:0]
+    heard = (told_at > born[told_of]) & (told_at < gone[told_of])
+    return _Part(directory, born, gone, changes, told_at[heard], told_of[heard], SOURCES.get(kind, ""))
+
+
+def _last_of_days(at: np.ndarray) -> np.ndarray:
+    """The last of the times of each day."""
+    at = np.sort(at)
+    return at[np.append(np.diff(at // DAY) > 0, True)] if len(at) else at
+
+
+def _told_of_directories(
+    history: History, chosen: np.ndarray, start: int, counts: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Each change of any page of the site, told of every chosen page of its directory."""
+    moved = np.unique(np.stack([history.time[counts] - start, history.dir[history.page[counts]]]), axis=1)
+    told = [
+        (at, page)
+        for page, name in enumerate(history.dir[chosen].tolist())
+        for at in moved[0, moved[1] == name].tolist()
+    ]
+    at, pages = zip(*told, strict=True) if told else ((), ())
+    return np.array(at, dtype=float), np.array(pages, dtype=np.int64)
+
+
+def _joined(kept: list[tuple[str, _Part]], arm: str, days: int, seed: int) -> World:
+    sizes = [len(part.born) for _, part in kept]
+    firsts = np.concatenate([[0], np.cumsum(sizes)]).tolist()
+    directories = np.cumsum([0, *(int(part.directory.max()) + 1 for _, part in kept)]).tolist()
+    total = firsts[-1]
+    importance = np.ones(total)
+    if arm == "zipf":
+        importance = 1.0 / (np.random.default_rng([seed, total]).permutation(total) + ZIPF_OFFSET)
+    return World(
+        arm=arm,
+        sites=tuple(name for name, _ in kept),
+        site=np.repeat(np.arange(len(kept)), sizes),
+        directory=np.concatenate(
+            [part.directory + first for (_, part), first in zip(kept, directories, strict=False)]
+        ),
+        born=np.concatenate([part.born for _, part in kept]),
+        died=np.concatenate([part.died for _, part in kept]),
+        importance=importance,
+        changes=[times for _, part in kept for times in part.changes],
+        signals=_by_day([(part, first) for (_, part), first in zip(kept, firsts, strict=False)], days),
+        sources=tuple(part.source for _, part in kept),
+        days=days,
+    )
+
+
+def _by_day(parts: list[tuple[_Part, int]], days: int) -> list[Heard]:
+    """What is read at the end of each day: the latest date of each page."""
+    at = np.concatenate([part.told_at for part, _ in parts])
+    pages = np.concatenate([part.told_of + first for part, first in parts])
+    day = np.minimum(at // DAY, days - 1).astype(np.int64)
+    order = np.lexsort((at, pages, day))
+    at, pages, day = at[order], pages[order], day[order]
+    later = np.ones(len(at), dtype=bool)
+    later[:-1] = (np.diff(day) > 0) | (np.diff(pages) != 0)
+    at, pages, day = at[later], pages[later], day[later]
+    edges = np.searchsorted(day, np.arange(days + 1)).tolist()
+    return [Heard(pages[a:b], at[a:b]) for a, b in zip(edges[:-1], edges[1:], strict=True)]
+
+
+# -- playing
+
+
+def play(world: World, policy: Policy, rate: float) -> Outcome:
+    """Let the policy spend `rate` fetches a second on the world.
+
+    What happens at one instant happens in this order: births, the reading of
+    signals, the fetch.
+    """
+    size, horizon, warm = len(world), world.horizon, WARMUP * world.horizon
+    current = np.zeros(size)
+    last = world.born.tolist()
+    ends = np.minimum(world.died, horizon).tolist()
+    next_change = [0] * size  # of page k: how many of its changes its last fetch saw
+    births = sorted((at, page) for page, at in enumerate(world.born.tolist()))
+    nobody = (float("inf"), -1)
+    born, day, gap = 0, 0, world.gap(rate)
+    sites = world.site.tolist()
+    fetches = changed = gone = idle = 0
+
+    def bank(page: int, until: float) -> None:
+        """Count the time from the last fetch in which the copy was current, up to `until`."""
+        times, seen = world.changes[page], next_change[page]
+        stale = times[seen] if seen < len(times) else horizon
+        current[page] += max(0.0, min(stale, until, ends[page]) - max(last[page], warm))
+
+    coming = births[0] if births else nobody
+    for tick in range(int(rate * horizon)):
+        now = (tick + 0.5) / rate
+        while coming[0] <= now:
+            policy.add(coming[1], coming[0])
+            born += 1
+            coming = births[born] if born < size else nobody
+        while (day + 1) * DAY <= now:
+            heard = world.signals[day]
+            day += 1
+            for page, at in zip(heard.pages.tolist(), heard.at.tolist(), strict=True):
+                policy.signal(page, world.sources[sites[page]], at, day * DAY)
+        page = policy.take(now)
+        if page < 0:
+            idle += 1
+            continue
+        fetches += 1
+        bank(page, now)
+        last[page] = now
+        if now >= world.died[page]:
+            gone += 1
+            policy.remove(page, now)
+        else:
+            seen = bisect_right(world.changes[page], now, next_change[page])
+            news = seen > next_change[page]
+            next_change[page] = seen
+            changed += news
+            policy.settle(page, now, news)
+        if gap:
+            policy.hold(sites[page], now + gap)
+    for page in range(size):
+        bank(page, horizon)
+    there = np.maximum(np.minimum(world.died, horizon) - np.maximum(world.born, warm), 0.0)
+    return Outcome(current, there, fetches, changed, gone, idle)

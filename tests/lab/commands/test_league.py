@@ -1,0 +1,70 @@
+"""`crawler lab league` from the command line, on the excerpt."""
+
+import csv
+from pathlib import Path
+
+import pytest
+
+from crawler.errors import UsageError
+from crawler.lab.__main__ import main
+from tests.lab.league.made import EXCERPT
+
+QUICK = "--policies round-robin,nutch --arms none,lying --budgets 1,3 --pages 5 --days 400 --processes 1"
+
+
+def _rows(path: Path) -> list[dict[str, str]]:
+    lines = [line for line in path.read_text().splitlines() if not line.startswith("#")]
+    return list(csv.DictReader(lines))
+
+
+def test_tables_and_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("matplotlib")
+    assert main("lab", ["league", "--data", str(EXCERPT), *QUICK.split(), "--out", str(tmp_path)]) == 0
+    printed = capsys.readouterr().out
+    assert printed.count("round-robin") == 4 and "lying" in printed
+    rows = _rows(tmp_path / "scores.csv")
+    assert [(row["arm"], row["policy"], row["budget"]) for row in rows[:3]] == [
+        ("none", "round-robin", "1"),
+        ("none", "round-robin", "3"),
+        ("none", "nutch", "1"),
+    ]
+    assert all(0.0 < float(row["score"]) < 1.0 < float(row["fetches"]) for row in rows)
+    sites = _rows(tmp_path / "sites.csv")
+    assert {row["site"] for row in sites} == {path.stem for path in EXCERPT.glob("*.npz")}
+    for name in ("league-scores", "league-gains"):
+        assert (tmp_path / f"{name}.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_processes_find_the_same(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["league", "--data", str(EXCERPT), *QUICK.split()]
+    main("lab", words)
+    alone = capsys.readouterr().out
+    main("lab", [*words[:-1], "2"])
+    assert capsys.readouterr().out == alone
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "--policies nothing",
+        "--policies ,",
+        "--arms nothing",
+        "--budgets 0",
+        "--budgets x",
+        "--budgets inf",
+        "--budgets 1e6",
+        "--pages 0",
+        "--days 1",
+        "--seed -1",
+        "--processes 99",
+    ],
+)
+def test_mistakes_are_told_in_one_line(words: str) -> None:
+    with pytest.raises(UsageError) as told:
+        main("lab", ["league", "--data", str(EXCERPT), *words.split()])
+    assert "\n" not in str(told.value)
+
+
+def test_no_data_is_told(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="no histories"):
+        main("lab", ["league", "--data", str(tmp_path), "--quick"])

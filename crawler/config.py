@@ -307,6 +307,38 @@ class SplitterConfig(_Section, frozen=True):
     tls_authority: str = ""
 
 
+class ServeConfig(_Section, frozen=True):
+    """The page server (`crawler serve`; `serve/README.md`)."""
+
+    address: str = ""  # ADDRESS:PORT; empty = no page server beside the crawl
+    names: tuple[str, ...] = ()  # host names it answers to, beside addresses and localhost
+    connections_max: int = 1000
+    header_bytes_max: ByteCount = ByteCount(32 << 10)
+    idle_timeout: Seconds = Seconds(15)
+    write_timeout: Seconds = Seconds(30)
+    request_body_bytes_max: ByteCount = ByteCount(1 << 20)
+    held_bytes_max: ByteCount = ByteCount(1 << 20)
+    ready_bytes_max: ByteCount = ByteCount(32 << 20)
+    fresh_enough: float = 0.95
+    ahead_max: int = 1000
+    request_half_life: Seconds = Seconds(604_800)
+    counted_pages_max: int = 100_000
+    count_bots: bool = False
+    signals_per_second: float = 100.0
+    signal_urls_max: int = 10_000
+    key_files_max: int = 10_000
+
+
+class AdminConfig(_Section, frozen=True):
+    """The admin server: dashboard, metrics, state changes (`admin/README.md`)."""
+
+    address: str = "127.0.0.1:8081"  # ADDRESS:PORT or "off"
+    names: tuple[str, ...] = ()  # host names it answers to, beside addresses and localhost
+    connections_max: int = 64
+    history: Seconds = Seconds(86_400)
+    history_interval: Seconds = Seconds(10)
+
+
 class Override(_Section, frozen=True):
     """`[[override]]`: other values for a part of the web (a host, `*.domain`, or URL prefix)."""
 
@@ -379,6 +411,8 @@ class Config(_Section, frozen=True):
     pages: PagesConfig = PagesConfig()
     hooks: HooksConfig = HooksConfig()
     splitter: SplitterConfig = SplitterConfig()
+    serve: ServeConfig = ServeConfig()
+    admin: AdminConfig = AdminConfig()
     override: tuple[Override, ...] = ()
 
 
@@ -432,8 +466,15 @@ SMALLEST = {
     "store.tables_max": 64,
     "store.group_entries_max": 1,
     "pages.segment_bytes": 1,
+    "serve.connections_max": 1,
+    "serve.header_bytes_max": 1024,
+    "serve.held_bytes_max": 1,
+    "serve.request_half_life": 1,
+    "serve.counted_pages_max": 4,
+    "admin.connections_max": 1,
+    "admin.history_interval": 1,
 }
-LARGEST = {"cache.bits": 30, "pages.gzip_level": 9}
+LARGEST = {"cache.bits": 30, "pages.gzip_level": 9, "serve.fresh_enough": 1}
 
 
 def _readable(message: str) -> str:

@@ -31,7 +31,7 @@ SHELL = {
     "fetcher/resolver.py",
     "extract/worker.py",
     "splitter/peers.py",
-    "pages/server.py",
+    "serve/server.py",
     "admin/server.py",
     "admin/control.py",
     "lab/web.py",

@@ -24,6 +24,7 @@ COMMANDS = {
     "status": ("crawler.cli.inspect", "what a crawl is doing, or did"),
     "why": ("crawler.cli.inspect", "explain a URL: filtered, waiting for what, or its record"),
     "get": ("crawler.cli.inspect", "print a stored page"),
+    "serve": ("crawler.cli.serve", "serve the stored pages over HTTP"),
     "export": ("crawler.cli.export", "write the page cache as WARC, CDXJ, JSON lines, links, text or files"),
     "check": ("crawler.cli.check", "verify a crawl directory; --repair mends what can be mended"),
     "reshard": ("crawler.cli.reshard", "move a crawl to other processes"),

@@ -17,14 +17,14 @@ def ask(path: Path, request: dict[str, Any]) -> list[Any]:
     directory = CrawlDirectory(path)
     answers: list[Any] = []
     running = False
-    for name in _names(directory):
+    for name in names(directory):
         found, answer = _ask_running(directory, name, request, wait=running)
         running = running or found
         answers.append(answer if found else _ask_at_rest(directory, name, request))
     return answers
 
 
-def _names(directory: CrawlDirectory) -> list[str]:
+def names(directory: CrawlDirectory) -> list[str]:
     """The processes of a crawl, at least one."""
     directory.require()
     names = directory.process_names()
@@ -36,7 +36,7 @@ def _names(directory: CrawlDirectory) -> list[str]:
 def ask_first(path: Path, request: dict[str, Any]) -> Any:
     """Put a request to one process, which lets the others know; its answer."""
     directory = CrawlDirectory(path)
-    name = _names(directory)[0]
+    name = names(directory)[0]
     found, answer = _ask_running(directory, name, request)
     return answer if found else _ask_at_rest(directory, name, request)
 

@@ -1,0 +1,220 @@
+"""The answer to a request for a page: everything between the request and the bytes, without waiting.
+
+    Asked --> where its copies lie --> which copy --> may it be shown, is it fresh enough
+          --> representation (kept ready, or made) --> 304, 206, 416 or the whole
+
+`Reply` is what the shell writes. Costs two reads of the store for a copy that
+is kept ready.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+
+import msgspec
+
+from crawler.config import ServeConfig
+from crawler.pages.archive import Archive
+from crawler.records import Capture, PageRecord
+from crawler.serve import choice, fields, listener, memento, ranges
+from crawler.serve.answers import UNKNOWN_LENGTH, Ready, Rewriter, represent, rfc3339, whole_length
+from crawler.serve.asked import Asked, Door, accept_datetime, http_instant
+from crawler.serve.bodies import open_copy, part
+from crawler.serve.refusal import Refusal
+from crawler.serve.seam import Crawl, Located
+from crawler.serve.shelf import Shelf
+
+_NO_CODINGS: frozenset[bytes] = frozenset()
+
+
+class Reply(msgspec.Struct):
+    """What is written: `head` (lines, without the empty one), then `body` or `pieces`.
+
+    `length` is that of the body, UNKNOWN_LENGTH if only its end tells.
+    """
+
+    status: int
+    head: bytes
+    length: int
+    body: bytes | None = None
+    pieces: Callable[[], Iterator[bytes]] | None = None
+
+
+class Elsewhere(Exception):
+    """The copies lie with another process of the crawl, `owner`."""
+
+    def __init__(self, owner: str) -> None:
+        super().__init__(owner)
+        self.owner = owner
+
+
+class PageDesk:
+    """Answers requests for pages of one crawl. `rewriter` makes links lead back to /page; None = not offered."""
+
+    def __init__(self, crawl: Crawl, config: ServeConfig, rewriter: Rewriter | None = None) -> None:
+        self._crawl = crawl
+        self._config = config
+        self._rewriter = rewriter
+        self.shelf = Shelf(config.ready_bytes_max)
+
+    def reply(self, asked: Asked, headers: Mapping[str, str], base: str, now: float) -> Reply:
+        """The reply to GET; that to HEAD is its head.
+
+        Raises:
+            Refusal: there is nothing to show, with its status and reason.
+            Elsewhere: another process has the page.
+            DamageError: the stored bytes cannot be read.
+        """
+        located = self._crawl.locate(asked.url)
+        archive = located.archive
+        if archive is None:
+            raise Elsewhere(located.owner)
+        if asked.door is Door.TIMEMAP:
+            return self._timemap(archive, located, asked.url, base)
+        if self._config.count_bots or not listener.is_bot(headers.get("User-Agent", "")):
+            self._crawl.asked_for(located.fingerprint)
+        at = asked.at
+        if asked.door is Door.TIMEGATE:
+            at = accept_datetime(headers.get("Accept-Datetime", ""))
+        record = Archive.record(archive, located.fingerprint)
+        capture = choice.choose(archive.captures(located.fingerprint), at)
+        choice.check_shown(record, capture)
+        queued = asked.refresh and self._crawl.ahead(asked.url, located.fingerprint)
+        if capture is None:
+            raise self._missing(asked, located, queued, base)
+        return self._copy(asked, headers, base, now, archive, record, capture, located, at, queued)
+
+    def _missing(self, asked: Asked, located: Located, queued: bool, base: str) -> Refusal:
+        state, why = self._crawl.missing(asked.url, located.fingerprint)
+        if queued:
+            return Refusal(202, "todo", "the page was queued; ask again later", queued=True)
+        refusal = Refusal(404, state, why, url=asked.url)
+        if asked.door is Door.TIMEGATE:
+            refusal.fields = (("Vary", "Accept-Datetime"), ("Link", memento.link_field(base, asked.url)))
+        return refusal
+
+    def _copy(
+        self,
+        asked: Asked,
+        headers: Mapping[str, str],
+        base: str,
+        now: float,
+        archive: Archive,
+        record: PageRecord | None,
+        capture: Capture,
+        located: Located,
+        at: float | None,
+        queued: bool,
+    ) -> Reply:
+        probability = None
+        if at is None and record is not None:
+            probability = self._crawl.fresh_probability(located.fingerprint, record, now)
+        age = max(0.0, now - capture.fetched_at)
+        if asked.max_stale is not None:
+            self._check_fresh(asked, located, age, probability)
+        field = headers.get("Range", "")
+        ready = self._ready(asked, headers.get("Accept-Encoding"), bool(field), base, archive, capture)
+        extra = [b"Age: %d\r\n" % age]
+        if at is None and record is not None:
+            extra.append(b"X-Changed-At: " + rfc3339(record.changed_at) + b"\r\n")
+        if probability is not None:
+            extra.append(b"X-Fresh-Probability: %.3f\r\n" % probability)
+        if asked.refresh:
+            extra.append(b"X-Refresh: queued\r\n" if queued else b"X-Refresh: not queued\r\n")
+        if asked.door is not Door.PAGE or asked.at is None:
+            path = memento.page_path(asked.url, capture.fetched_at, rewrite=asked.rewrite)
+            extra.append(f"Content-Location: {path}\r\n".encode())
+        return _conditional(ready, headers, field, b"".join(extra), capture)
+
+    def _check_fresh(self, asked: Asked, located: Located, age: float, probability: float | None) -> None:
+        """Raises Refusal (504), the page queued ahead, if the copy is too stale for the client."""
+        enough = self._config.fresh_enough
+        try:
+            choice.check_fresh(asked.max_stale, age, probability, enough, False)
+        except Refusal as refusal:
+            refusal.body["queued"] = asked.refresh or self._crawl.ahead(asked.url, located.fingerprint)
+            raise
+
+    def _ready(
+        self, asked: Asked, accept: str | None, ranged: bool, base: str, archive: Archive, capture: Capture
+    ) -> Ready:
+        """The representation for this client; ranges count in the decoded one."""
+        taken = fields.accepted(accept) if accept and not ranged else _NO_CODINGS
+        key = (capture.segment, capture.offset, taken, asked.rewrite, base)
+        ready = self.shelf.get(key)
+        if ready is not None:
+            return ready
+        copy = open_copy(archive, capture)
+        rewriter = self._rewriter if asked.rewrite else None
+        ready = represent(
+            copy,
+            capture,
+            base=base,
+            url=capture.url,
+            taken=taken,
+            held_max=self._config.held_bytes_max,
+            rewriter=rewriter,
+        )
+        self.shelf.put(key, ready)
+        return ready
+
+    def _timemap(self, archive: Archive, located: Located, url: str, base: str) -> Reply:
+        """The list of copies; 404 without any."""
+        captures = []
+        for capture in archive.captures(located.fingerprint):
+            captures.append(capture)
+            if len(captures) >= choice.CAPTURES_MAX:
+                break
+        choice.check_shown(Archive.record(archive, located.fingerprint), captures[0] if captures else None)
+        if not captures:
+            state, why = self._crawl.missing(url, located.fingerprint)
+            raise Refusal(404, state, why, url=url)
+        body = b"".join(memento.timemap(base, url, reversed(captures)))
+        head = fields.head(200, "OK", [(b"Content-Type", b"application/link-format"), *fields.SANDBOX[1:]])
+        return Reply(200, head, len(body), body)
+
+
+def _conditional(
+    ready: Ready, headers: Mapping[str, str], range_field: str, extra: bytes, capture: Capture
+) -> Reply:
+    """304, 206, 416 or the whole representation."""
+    if ready.status == 200:
+        since = headers.get("If-Modified-Since", "")
+        seen = http_instant(since) if since else None
+        if fields.not_modified(headers.get("If-None-Match", ""), seen, ready.etag, capture.fetched_at):
+            kept = [field for field in ready.fields if field[0].lower() not in _OF_A_BODY]
+            return Reply(304, fields.head(304, "Not Modified", kept) + extra, 0, b"")
+        if _wants_range(ready, headers, range_field):
+            return _range(ready, range_field, extra)
+    head = ready.head + extra
+    return Reply(ready.status, head, ready.length, ready.body, ready.pieces)
+
+
+def _wants_range(ready: Ready, headers: Mapping[str, str], field: str) -> bool:
+    if not field or not ranges.is_single(field):
+        return False
+    return ranges.allowed_by_if_range(headers.get("If-Range", ""), ready.etag, ready.modified)
+
+
+_OF_A_BODY = (b"content-type", b"content-encoding", b"content-disposition", b"content-language")
+
+
+def _range(ready: Ready, field: str, extra: bytes) -> Reply:
+    length = whole_length(ready)
+    try:
+        span = ranges.resolve(field, length)
+    except ranges.Unsatisfiable:
+        refusal = Refusal(416, "bad_request", f"the representation has {length} bytes")
+        refusal.fields = (("Content-Range", f"bytes */{length}"),)
+        raise refusal from None
+    if span is None:
+        head = ready.head + extra
+        return Reply(ready.status, head, ready.length, ready.body, ready.pieces)
+    first, end = span
+    content_range = (b"Content-Range", b"bytes %d-%d/%d" % (first, end - 1, length))
+    head = fields.head(206, "Partial Content", [*ready.fields, content_range]) + extra
+    if ready.body is not None:
+        return Reply(206, head, end - first, ready.body[first:end])
+    pieces = ready.pieces
+    return Reply(206, head, end - first, None, lambda: part(pieces(), first, end))
+
+
+__all__ = ["UNKNOWN_LENGTH", "Elsewhere", "PageDesk", "Reply"]

@@ -11,7 +11,9 @@ from collections.abc import Iterable, Iterator
 
 from selectolax.lexbor import LexborHTMLParser
 
-_REQUISITE_RELATIONS = frozenset(
+from crawler.extract.css import css_urls
+
+REQUISITE_RELATIONS = frozenset(
     {"stylesheet", "icon", "apple-touch-icon", "mask-icon", "preload", "modulepreload", "manifest"}
 )
 _SRC_TAGS = frozenset({"img", "script", "source", "video", "audio", "track", "embed", "input", "image"})
@@ -21,10 +23,6 @@ _REQUISITE_SELECTOR = (
 )
 _OTHER_SELECTOR = "[cite],[longdesc],[action],[formaction]"
 
-_CSS_URL = re.compile(
-    r"""(?:\burl\(\s*+|@import\s*+)(?:"([^"\n]*+)"|'([^'\n]*+)')|\burl\(\s*+([^\s"'()]++)\s*+\)""",
-    re.IGNORECASE,
-)
 _CANDIDATE = re.compile(r"[, \t\n\f\r]*+([^ \t\n\f\r]++)")
 _DESCRIPTORS = re.compile(r"(?:[^,(]|\([^)]*+\)?)*+,?")
 
@@ -84,21 +82,24 @@ def _all_requisites(tree: LexborHTMLParser) -> Iterator[str | None]:
 
 def _link_requisite(attributes: dict[str, str | None]) -> str | None:
     relations = (attributes.get("rel") or "").lower().split()
-    return None if _REQUISITE_RELATIONS.isdisjoint(relations) else attributes.get("href")
+    return None if REQUISITE_RELATIONS.isdisjoint(relations) else attributes.get("href")
 
 
 def srcset(value: str | None) -> Iterator[str]:
     """The URLs of a srcset attribute (WHATWG HTML, 4.8.4.3.10)."""
+    for start, end in srcset_spans(value or ""):
+        yield value[start:end] if value else ""
+
+
+def srcset_spans(value: str) -> Iterator[tuple[int, int]]:
+    """Where the URLs of a srcset attribute begin and end."""
     at = 0
-    while value and (match := _CANDIDATE.match(value, at)):
-        at = match.end()
-        if not match[1].endswith(","):
+    while match := _CANDIDATE.match(value, at):
+        start, at = match.span(1)
+        end = at
+        while value[end - 1] == ",":  # a candidate begins with something else
+            end -= 1
+        yield start, end
+        if end == at:
             descriptors = _DESCRIPTORS.match(value, at)
             at = descriptors.end() if descriptors else at
-        yield match[1].rstrip(",")
-
-
-def css_urls(text: str | None) -> Iterator[str]:
-    """What `url(...)` and `@import` name in a piece of CSS."""
-    for match in _CSS_URL.finditer(text or ""):
-        yield match[1] or match[2] or match[3] or ""

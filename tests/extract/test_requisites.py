@@ -5,7 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from selectolax.lexbor import LexborHTMLParser
 
-from crawler.extract.requisites import css_urls, requisites, srcset
+from crawler.extract.css import css_urls
+from crawler.extract.requisites import requisites, srcset
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,352 @@
+"""Other URLs in place of those of a page: for a mirror that is read from disk, and for pages served from the cache.
+
+`rewrite_html` gives every URL of a page, absolute and canonical, to `map_url`
+and puts what comes back in its place. All other bytes stay as they are; the
+parser's tree could not give that, so the tags are found by one regular
+expression that follows the standard's tokenizer (WHATWG HTML, 13.2.5):
+
+    comments, doctypes                     passed over
+    script, textarea, title, iframe ...    their tag is read, their text passed over
+    style                                  its text is CSS
+    any other start tag                    its attributes are read
+
+It never looks at a byte twice, whatever the page holds: a tag or a quote that
+stays open ends with the page. So pages need no guard, and 1 MB costs some 20 ms.
+
+Two things beside URLs change, where a browser would refuse what the new URLs
+lead to: `integrity` and `crossorigin` go from elements whose URL was replaced,
+and a `<meta>` with a Content-Security-Policy loses its content.
+"""
+
+import html
+import re
+from collections.abc import Callable
+from enum import StrEnum
+from html.entities import html5
+
+from crawler.extract import css
+from crawler.extract.decode import name_of
+from crawler.extract.headers import refresh
+from crawler.extract.requisites import REQUISITE_RELATIONS, srcset_spans
+from crawler.urls.canonical import ancestors, plain_join, query_codec, resolve
+
+# What replacements may add to a page; the URLs beyond it stay as they are.
+GROWTH_BYTES_MAX = 64 << 20
+# Codecs in which bytes that look like ASCII may be something else.
+_NO_ASCII = frozenset({"utf-16-le", "utf-16-be", "iso2022_jp"})
+
+
+class Kind(StrEnum):
+    """What a URL is to its page."""
+
+    LINK = "link"  # a, area, form, meta refresh, cite: somewhere to go
+    FRAME = "frame"  # iframe, frame: a page within the page
+    REQUISITE = "requisite"  # image, style sheet, script, font, media
+    BASE = "base"  # <base href>
+
+
+# The URL, canonical and without fragment, and its kind -> what is to stand there; None leaves it.
+MapUrl = Callable[[str, Kind], str | None]
+
+_WS = rb"[\t\n\f\r ]"
+# Attributes as 13.2.5.32 to 13.2.5.39 read them. A quote that stays open takes the rest of the page.
+_VALUE = rb"\"[^\"]*+(?:\"|\Z)|'[^']*+(?:'|\Z)|(?![\"'])[^\t\n\f\r >]*+"
+_ATTRIBUTES = (
+    rb"(?:[\t\n\f\r /]++(?:[^\t\n\f\r />][^\t\n\f\r />=]*+(?:%b*+=%b*+(?:%b))?+)?+|(?<=[\"'])"
+    rb"[^\t\n\f\r />][^\t\n\f\r />=]*+(?:%b*+=%b*+(?:%b))?+)*+" % ((_WS, _WS, _VALUE) * 2)
+)
+_RAW_NAMES = rb"script|style|textarea|title|xmp|iframe|noembed|noframes"
+_TOKENS = (
+    rb"(?i)<!--(?:-?>|(?s:.*?)(?:--!?>|\Z))"
+    rb"|<[!?][^>]*+(?:>|\Z)"
+    rb"|<plaintext(?=[\t\n\f\r />])(?s:.*+)"
+    rb"|<(?P<raw>%b)(?=[\t\n\f\r />])(?P<raw_attributes>%b)>%b"
+    rb"(?P<text>(?:[^<]++|<(?!/(?P=raw)[\t\n\f\r />]))*+)"
+    rb"|<(?P<name>[a-z][^\t\n\f\r />]*+)(?=[\t\n\f\r /])(?P<attributes>%b)"
+)
+_TOKEN = re.compile(_TOKENS % (_RAW_NAMES, _ATTRIBUTES, b"", _ATTRIBUTES))
+_XML_TOKEN = re.compile(
+    _TOKENS % (_RAW_NAMES, _ATTRIBUTES, rb"(?<!/>)", _ATTRIBUTES)
+)  # `<script/>` has no text
+_ATTRIBUTE = re.compile(
+    rb"[\t\n\f\r /]*+([^\t\n\f\r />][^\t\n\f\r />=]*+)(?:%b*+=%b*+(%b))?+" % (_WS, _WS, _VALUE)
+)
+_NAMES = rb"href|src|srcset|imagesrcset|poster|background|data|action|formaction|cite|longdesc|style|xlink:href|content"
+_WORTH_READING = re.compile(rb"(?i)(?:%b)%b*+=" % (_NAMES, _WS))
+_BASE = re.compile(rb"(?i)<base[\t\n\f\r /]")
+
+_SRC_KINDS = {
+    **dict.fromkeys(
+        (b"img", b"script", b"source", b"video", b"audio", b"track", b"embed", b"input", b"image"),
+        Kind.REQUISITE,
+    ),
+    b"iframe": Kind.FRAME,
+    b"frame": Kind.FRAME,
+}
+_HREF_KINDS = {
+    b"a": Kind.LINK,
+    b"area": Kind.LINK,
+    b"base": Kind.BASE,
+    **dict.fromkeys((b"image", b"use", b"feimage", b"pattern", b"lineargradient", b"script"), Kind.REQUISITE),
+}
+# Attribute -> the kind of its URL, by element where that matters.
+_KINDS: dict[bytes, dict[bytes, Kind] | Kind] = {
+    b"href": _HREF_KINDS,
+    b"xlink:href": _HREF_KINDS,
+    b"src": _SRC_KINDS,
+    b"poster": Kind.REQUISITE,
+    b"background": Kind.REQUISITE,
+    b"data": {b"object": Kind.REQUISITE},
+    b"action": {b"form": Kind.LINK},
+    b"formaction": {b"button": Kind.LINK, b"input": Kind.LINK},
+    b"cite": Kind.LINK,
+    b"longdesc": Kind.LINK,
+}
+_DROPPED = frozenset({b"integrity", b"crossorigin"})
+# In an attribute a reference without its semicolon counts only if no letter, digit or `=` follows (13.2.5.73).
+_CHARACTER_REFERENCE = re.compile(
+    r"&(?:#[0-9]++;?|#[xX][0-9a-fA-F]++;?|([a-zA-Z][a-zA-Z0-9]{1,31}+)(;|(?![=])))"
+)
+_SRCSET_UNSAFE = re.compile(r"[\t\n\f\r ]|,$|^,")
+
+
+def rewrite_html(content: bytes, encoding: str, base: str, map_url: MapUrl, *, xhtml: bool = False) -> bytes:
+    """The page with its URLs as `map_url` says; the fragment of each is kept.
+
+    `map_url` is given what it would be given as a link by the extractor. It
+    returns any URL text, "" included, or None for "as it stood". Where a page
+    has a `<base>`, URLs that stand as they did still count from it, unless its
+    own mapping (Kind.BASE) is "".
+
+    Args:
+        content: without content coding.
+        encoding: of the page, as `decode.to_utf8` names it.
+        base: URL of the page; a `<base>` in it is found here.
+        xhtml: whether `<script/>` is a whole element.
+    """
+    codec = _codec(encoding)
+    if codec not in _NO_ASCII:
+        return _rewritten(content, _Page(encoding, codec, base, map_url), xhtml)
+    utf8 = content.decode(codec, "replace").encode("utf-8", "replace")
+    changed = _rewritten(utf8, _Page(encoding, "utf-8", base, map_url), xhtml)
+    return changed.decode("utf-8").encode(codec, "xmlcharrefreplace")
+
+
+def _rewritten(content: bytes, page: "_Page", xhtml: bool) -> bytes:
+    token = _XML_TOKEN if xhtml else _TOKEN
+    if _BASE.search(content):
+        bases = map(page.base_of, token.finditer(content))
+        if base := next(filter(None, bases), ""):
+            page.set_base(base)
+    return token.sub(page.token, content)
+
+
+def rewrite_css(text: str, base: str, map_url: MapUrl) -> str:
+    """The style sheet with its URLs as `map_url` says."""
+    return _Page("utf-8", "utf-8", base, map_url).css(text)
+
+
+def rewrite_css_bytes(content: bytes, charset: str, base: str, map_url: MapUrl) -> bytes:
+    """`rewrite_css` for a body; `charset` is that of its Content-Type, "" if there is none."""
+    text, codec = css.decode(content, charset)
+    changed = rewrite_css(text, base, map_url)
+    return content if changed is text else css.encode(changed, codec)
+
+
+def _codec(encoding: str) -> str:
+    """The Python codec of a WHATWG encoding name, windows-1252 for one that there is not."""
+    import webencodings
+
+    known = webencodings.lookup(name_of(encoding) or "windows-1252")
+    assert known is not None
+    return known.codec_info.name if known.name not in ("replacement", "x-user-defined") else "cp1252"
+
+
+class _Page:
+    """One page on its way through `rewrite_html`."""
+
+    def __init__(self, encoding: str, codec: str, base: str, map_url: MapUrl) -> None:
+        self._encoding = encoding if query_codec(encoding) != "utf-8" else "utf-8"
+        self._codec = codec
+        self._url = base
+        self._map_url = map_url
+        self._room = GROWTH_BYTES_MAX
+        self.set_base(base)
+
+    def set_base(self, base: str) -> None:
+        self._base = base
+        self._above = ancestors(base)
+
+    def base_of(self, match: re.Match[bytes]) -> str:
+        """The base URL that this token sets, "" if it is no `<base href>`."""
+        if (match["name"] or b"").lower() != b"base":
+            return ""
+        for attribute in _ATTRIBUTE.finditer(match["attributes"]):
+            if attribute[1].lower() == b"href":
+                href = self._text(_unquoted(attribute[2] or b""))
+                return resolve(self._url, href) or ""
+        return ""
+
+    # -- tokens
+
+    def token(self, match: re.Match[bytes]) -> bytes:
+        """What stands in place of a token."""
+        group = match.lastgroup
+        if group == "attributes":
+            attributes = match["attributes"]
+            if _WORTH_READING.search(attributes) is None:
+                return match[0]
+            name = match["name"]
+            return b"<" + name + self._attributes(name.lower(), attributes)
+        if group == "text":
+            return self._raw_element(match)
+        return match[0]
+
+    def _raw_element(self, match: re.Match[bytes]) -> bytes:
+        name, attributes, text = match.group("raw", "raw_attributes", "text")
+        if _WORTH_READING.search(attributes) is not None:
+            attributes = self._attributes(name.lower(), attributes)
+        if name.lower() == b"style":
+            text = self._style(text)
+        return b"<" + name + attributes + b">" + text
+
+    def _style(self, text: bytes) -> bytes:
+        if b"(" not in text and b"@" not in text:
+            return text
+        source, codec = css.decode_as(text, self._codec)
+        changed = self.css(source)
+        return text if changed is source else css.encode(changed, codec)
+
+    def css(self, text: str) -> str:
+        return css.replace(text, lambda raw_url: self._mapped(raw_url, Kind.REQUISITE))
+
+    # -- attributes
+
+    def _attributes(self, tag: bytes, text: bytes) -> bytes:
+        """The attributes of a tag, those with URLs changed."""
+        found = list(_ATTRIBUTE.finditer(text))
+        values = {each[1].lower(): each[2] or b"" for each in reversed(found)}  # the first of a name counts
+        changes: list[tuple[re.Match[bytes], bytes]] = []
+        for each in found:
+            if (value := each[2]) and (
+                changed := self._attribute(tag, each[1].lower(), value, values)
+            ) is not None:
+                changes.append((each, changed))
+        return _with_changes(text, found, changes) if changes else text
+
+    def _attribute(self, tag: bytes, name: bytes, value: bytes, values: dict[bytes, bytes]) -> bytes | None:
+        """The new value of an attribute, None if it stays."""
+        kind = _KINDS.get(name)
+        if kind is not None:
+            if tag == b"link" and name == b"href":
+                kind = self._link_kind(values)
+            elif not isinstance(kind, Kind):
+                kind = kind.get(tag)
+            return None if kind is None else self._changed(value, lambda text: self._mapped(text, kind))
+        if name in (b"srcset", b"imagesrcset"):
+            return self._changed(value, self._srcset)
+        if name == b"style":
+            return (
+                self._changed(value, lambda text: _if_changed(text, self.css(text)))
+                if b"(" in value
+                else None
+            )
+        if name == b"content" and tag == b"meta":
+            return self._meta(value, values)
+        return None
+
+    def _link_kind(self, values: dict[bytes, bytes]) -> Kind:
+        relations = self._text(_unquoted(values.get(b"rel", b""))).lower().split()
+        return Kind.LINK if REQUISITE_RELATIONS.isdisjoint(relations) else Kind.REQUISITE
+
+    def _meta(self, value: bytes, values: dict[bytes, bytes]) -> bytes | None:
+        directive = _unquoted(values.get(b"http-equiv", b"")).lower()
+        if directive == b"refresh":
+            return self._changed(value, self._refresh)
+        return b'""' if directive == b"content-security-policy" else None
+
+    def _refresh(self, content: str) -> str | None:
+        said = refresh(content)
+        if said is None or not said[1] or (mapped := self._mapped(said[1], Kind.LINK)) is None:
+            return None
+        return f"{said[0]}; url={mapped}"
+
+    def _srcset(self, value: str) -> str | None:
+        parts: list[str] = []
+        done = 0
+        for start, end in srcset_spans(value):
+            if (mapped := self._mapped(value[start:end], Kind.REQUISITE)) is not None:
+                parts += [value[done:start], _SRCSET_UNSAFE.sub(_percent, mapped)]
+                done = end
+        return "".join([*parts, value[done:]]) if parts else None
+
+    def _changed(self, value: bytes, change: Callable[[str], str | None]) -> bytes | None:
+        """A value as it stands between tags -> its text -> the changed text as a quoted value."""
+        new = change(self._text(_unquoted(value)))
+        if new is None:
+            return None
+        quote = value[:1] if value[:1] in (b'"', b"'") else b'"'
+        text = new.replace("&", "&amp;").replace('"', "&quot;") if quote == b'"' else (
+            new.replace("&", "&amp;").replace("'", "&#39;")
+        )  # fmt: skip
+        return quote + text.encode(self._codec, "xmlcharrefreplace") + quote
+
+    def _text(self, value: bytes) -> str:
+        text = value.decode(self._codec, "replace")
+        return _CHARACTER_REFERENCE.sub(_character, text) if "&" in text else text
+
+    # -- URLs
+
+    def _mapped(self, raw_url: str, kind: Kind) -> str | None:
+        """What replaces a URL, with its fragment; None if it stays."""
+        if self._room <= 0:
+            return None
+        stripped = raw_url.strip("\t\n\f\r ")
+        if self._base == self._url and (not stripped or stripped[0] == "#"):
+            return None  # within the page
+        href, mark, fragment = stripped.partition("#")
+        above_url = plain_join(self._above, href) if kind is not Kind.BASE else ""
+        base = self._url if kind is Kind.BASE else self._base
+        url = above_url or resolve(base, href, encoding=self._encoding)
+        mapped = self._map_url(url, kind) if url else None
+        if mapped is None:
+            return None
+        if mark and "#" not in mapped:
+            mapped += mark + fragment
+        self._room -= len(mapped)
+        return mapped
+
+
+def _with_changes(
+    text: bytes, found: list[re.Match[bytes]], changes: list[tuple[re.Match[bytes], bytes]]
+) -> bytes:
+    """Attributes with some values changed, and without those that would forbid what the new URLs lead to."""
+    edits = [(each.start(2), each.end(2), value) for each, value in changes]
+    edits += [(each.start(), each.end(), b"") for each in found if each[1].lower() in _DROPPED]
+    parts: list[bytes] = []
+    done = 0
+    for start, end, value in sorted(edits):
+        parts += [text[done:start], value]
+        done = end
+    return b"".join([*parts, text[done:]])
+
+
+def _unquoted(value: bytes) -> bytes:
+    if value[:1] in (b'"', b"'"):
+        return value[1:-1] if len(value) > 1 and value[-1] == value[0] else value[1:]
+    return value
+
+
+def _if_changed(old: str, new: str) -> str | None:
+    return None if new is old else new
+
+
+def _character(match: re.Match[str]) -> str:
+    name = match[1]
+    if name is None:
+        return html.unescape(match[0])
+    return html5.get(name + match[2], match[0])
+
+
+def _percent(match: re.Match[str]) -> str:
+    return "".join(f"%{byte:02X}" for byte in match[0].encode())

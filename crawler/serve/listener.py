@@ -8,13 +8,14 @@ safe: a page that was loaded from an address is that address's own.
 
 import ipaddress
 import re
-from collections.abc import Iterable
+from functools import lru_cache
 
 from crawler.errors import ConfigError
 from crawler.serve.refusal import Refusal
 
 _ADDRESS = re.compile(r"\[?([0-9A-Za-z.:_-]*)\]?:([0-9]{1,5})")
 _AUTHORITY = re.compile(r"(\[[0-9A-Fa-f:.]{2,45}\]|[0-9A-Za-z._-]{1,255})(?::[0-9]{1,5})?")
+_HOST_CHARS_MAX = 300
 _BOT = re.compile(r"bot\b|crawl|spider|slurp|archiver", re.IGNORECASE)
 
 
@@ -30,7 +31,8 @@ def parse_address(text: str, key: str) -> tuple[str, int]:
     return match[1], int(match[2])
 
 
-def is_ours(host: str, names: Iterable[str]) -> bool:
+@lru_cache(maxsize=256)
+def is_ours(host: str, names: frozenset[str]) -> bool:
     """Whether a Host field names this listener."""
     match = _AUTHORITY.fullmatch(host)
     if match is None:
@@ -53,7 +55,7 @@ def check_host(hosts: list[str], names: frozenset[str]) -> str:
     """
     if len(hosts) != 1 or not hosts[0]:
         raise Refusal(400, "bad_request", "one Host field is needed")
-    if not is_ours(hosts[0], names):
+    if len(hosts[0]) > _HOST_CHARS_MAX or not is_ours(hosts[0], names):
         raise Refusal(421, "misdirected", "this listener has another name; serve.names lists those it knows")
     return hosts[0]
 

@@ -3,8 +3,9 @@
     Asked --> where its copies lie --> which copy --> may it be shown, is it fresh enough
           --> representation (kept ready, or made) --> 304, 206, 416 or the whole
 
-`Reply` is what the shell writes. Costs two reads of the store for a copy that
-is kept ready.
+`Reply` is what the shell writes. An answer that is kept ready costs one read
+of the store: the URL's record changes with every fetch of it, in the same batch
+as its captures, so as long as the stored record is the same, so is the answer.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -13,14 +14,15 @@ import msgspec
 
 from crawler.config import ServeConfig
 from crawler.pages.archive import Archive
-from crawler.records import Capture, PageRecord
+from crawler.pages.captures import record_key, unpack_record
+from crawler.records import Capture
 from crawler.serve import choice, fields, listener, memento, ranges
 from crawler.serve.answers import UNKNOWN_LENGTH, Ready, Rewriter, represent, rfc3339, whole_length
 from crawler.serve.asked import Asked, Door, accept_datetime, http_instant
 from crawler.serve.bodies import open_copy, part
 from crawler.serve.refusal import Refusal
 from crawler.serve.seam import Crawl, Located
-from crawler.serve.shelf import Shelf
+from crawler.serve.shelf import Shelf, Shown
 
 _NO_CODINGS: frozenset[bytes] = frozenset()
 
@@ -74,13 +76,54 @@ class PageDesk:
         at = asked.at
         if asked.door is Door.TIMEGATE:
             at = accept_datetime(headers.get("Accept-Datetime", ""))
-        record = Archive.record(archive, located.fingerprint)
-        capture = choice.choose(archive.captures(located.fingerprint), at)
+        taken = _NO_CODINGS
+        if (accept := headers.get("Accept-Encoding")) and "Range" not in headers:
+            taken = fields.accepted(accept)
+        proof = archive.store.get(record_key(located.fingerprint)) or b""
+        key = (located.fingerprint, at, taken, asked.rewrite, base)
+        shown = self.shelf.get(key, proof)
+        if shown is None:
+            shown = self._show(archive, located, asked, at, taken, base, proof, now)
+            self.shelf.put(key, shown)
+        return self._copy(asked, headers, now, shown, located)
+
+    def _show(
+        self,
+        archive: Archive,
+        located: Located,
+        asked: Asked,
+        at: float | None,
+        taken: frozenset[bytes],
+        base: str,
+        proof: bytes,
+        now: float,
+    ) -> Shown:
+        """Choose a copy and make its representation.
+
+        Raises:
+            Refusal: there is none, or it may not be shown.
+        """
+        fingerprint = located.fingerprint
+        record = unpack_record(record_key(fingerprint), proof) if proof else None
+        capture = choice.choose(archive.captures(fingerprint), at)
         choice.check_shown(record, capture)
-        queued = asked.refresh and self._crawl.ahead(asked.url, located.fingerprint)
         if capture is None:
+            queued = asked.refresh and self._crawl.ahead(asked.url, fingerprint)
             raise self._missing(asked, located, queued, base)
-        return self._copy(asked, headers, base, now, archive, record, capture, located, at, queued)
+        ready = represent(
+            open_copy(archive, capture),
+            capture,
+            base=base,
+            url=capture.url,
+            taken=taken,
+            held_max=self._config.held_bytes_max,
+            rewriter=self._rewriter if asked.rewrite else None,
+        )
+        path = memento.page_path(asked.url, capture.fetched_at, rewrite=asked.rewrite)
+        ready.head += f"Content-Location: {path}\r\n".encode()
+        if at is None and record is not None:
+            ready.head += b"X-Changed-At: " + rfc3339(record.changed_at) + b"\r\n"
+        return Shown(proof, None if at is not None else record, capture, ready)
 
     def _missing(self, asked: Asked, located: Located, queued: bool, base: str) -> Refusal:
         state, why = self._crawl.missing(asked.url, located.fingerprint)
@@ -92,37 +135,22 @@ class PageDesk:
         return refusal
 
     def _copy(
-        self,
-        asked: Asked,
-        headers: Mapping[str, str],
-        base: str,
-        now: float,
-        archive: Archive,
-        record: PageRecord | None,
-        capture: Capture,
-        located: Located,
-        at: float | None,
-        queued: bool,
+        self, asked: Asked, headers: Mapping[str, str], now: float, shown: Shown, located: Located
     ) -> Reply:
-        probability = None
-        if at is None and record is not None:
-            probability = self._crawl.fresh_probability(located.fingerprint, record, now)
-        age = max(0.0, now - capture.fetched_at)
+        """The reply with a copy: what changes with time, then the conditions of the request."""
+        fingerprint, probability = located.fingerprint, None
+        if shown.record is not None:
+            probability = self._crawl.fresh_probability(fingerprint, shown.record, now)
+        age = max(0.0, now - shown.capture.fetched_at)
+        extra = b"Age: %d\r\n" % age
+        if probability is not None:
+            extra += b"X-Fresh-Probability: %.3f\r\n" % probability
+        if asked.refresh:
+            queued = self._crawl.ahead(asked.url, fingerprint)
+            extra += b"X-Refresh: queued\r\n" if queued else b"X-Refresh: not queued\r\n"
         if asked.max_stale is not None:
             self._check_fresh(asked, located, age, probability)
-        field = headers.get("Range", "")
-        ready = self._ready(asked, headers.get("Accept-Encoding"), bool(field), base, archive, capture)
-        extra = [b"Age: %d\r\n" % age]
-        if at is None and record is not None:
-            extra.append(b"X-Changed-At: " + rfc3339(record.changed_at) + b"\r\n")
-        if probability is not None:
-            extra.append(b"X-Fresh-Probability: %.3f\r\n" % probability)
-        if asked.refresh:
-            extra.append(b"X-Refresh: queued\r\n" if queued else b"X-Refresh: not queued\r\n")
-        if asked.door is not Door.PAGE or asked.at is None:
-            path = memento.page_path(asked.url, capture.fetched_at, rewrite=asked.rewrite)
-            extra.append(f"Content-Location: {path}\r\n".encode())
-        return _conditional(ready, headers, field, b"".join(extra), capture)
+        return _conditional(shown.ready, headers, extra, shown.capture)
 
     def _check_fresh(self, asked: Asked, located: Located, age: float, probability: float | None) -> None:
         """Raises Refusal (504), the page queued ahead, if the copy is too stale for the client."""
@@ -132,29 +160,6 @@ class PageDesk:
         except Refusal as refusal:
             refusal.body["queued"] = asked.refresh or self._crawl.ahead(asked.url, located.fingerprint)
             raise
-
-    def _ready(
-        self, asked: Asked, accept: str | None, ranged: bool, base: str, archive: Archive, capture: Capture
-    ) -> Ready:
-        """The representation for this client; ranges count in the decoded one."""
-        taken = fields.accepted(accept) if accept and not ranged else _NO_CODINGS
-        key = (capture.segment, capture.offset, taken, asked.rewrite, base)
-        ready = self.shelf.get(key)
-        if ready is not None:
-            return ready
-        copy = open_copy(archive, capture)
-        rewriter = self._rewriter if asked.rewrite else None
-        ready = represent(
-            copy,
-            capture,
-            base=base,
-            url=capture.url,
-            taken=taken,
-            held_max=self._config.held_bytes_max,
-            rewriter=rewriter,
-        )
-        self.shelf.put(key, ready)
-        return ready
 
     def _timemap(self, archive: Archive, located: Located, url: str, base: str) -> Reply:
         """The list of copies; 404 without any."""
@@ -172,11 +177,10 @@ class PageDesk:
         return Reply(200, head, len(body), body)
 
 
-def _conditional(
-    ready: Ready, headers: Mapping[str, str], range_field: str, extra: bytes, capture: Capture
-) -> Reply:
+def _conditional(ready: Ready, headers: Mapping[str, str], extra: bytes, capture: Capture) -> Reply:
     """304, 206, 416 or the whole representation."""
-    if ready.status == 200:
+    if ready.status == 200 and not _CONDITIONS.isdisjoint(headers):
+        range_field = headers.get("Range", "")
         since = headers.get("If-Modified-Since", "")
         seen = http_instant(since) if since else None
         if fields.not_modified(headers.get("If-None-Match", ""), seen, ready.etag, capture.fetched_at):
@@ -186,6 +190,9 @@ def _conditional(
             return _range(ready, range_field, extra)
     head = ready.head + extra
     return Reply(ready.status, head, ready.length, ready.body, ready.pieces)
+
+
+_CONDITIONS = frozenset({"If-None-Match", "If-Modified-Since", "Range"})
 
 
 def _wants_range(ready: Ready, headers: Mapping[str, str], field: str) -> bool:

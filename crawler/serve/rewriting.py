@@ -41,4 +41,3 @@ def media_type(field: bytes) -> tuple[str, str]:
         if name.strip().lower() == "charset":
             return kind.strip().lower(), value.strip().strip("\"'")
     return kind.strip().lower(), ""
-

@@ -226,7 +226,7 @@ class _Server(web.Server):
             self,
             self._listener,
             loop=asyncio.get_running_loop(),
-            keepalive_timeout=0,  # the listener's sweep ends idle connections
+            keepalive_timeout=86_400,  # the listener ends idle connections
             max_line_size=self._listener.header_bytes_max,
             max_field_size=self._listener.header_bytes_max,
             max_headers=128,

@@ -3,7 +3,22 @@
 from collections import OrderedDict
 from collections.abc import Hashable
 
+import msgspec
+
+from crawler.records import Capture, PageRecord
 from crawler.serve.answers import Ready
+
+
+class Shown(msgspec.Struct):
+    """A copy and its representation, good as long as the URL's stored record is `proof`.
+
+    `record` is None where another instant than now was asked for.
+    """
+
+    proof: bytes
+    record: PageRecord | None
+    capture: Capture
+    ready: Ready
 
 
 class Shelf:
@@ -14,33 +29,33 @@ class Shelf:
         self.bytes = 0
         self.hits = 0
         self.misses = 0
-        self._kept: OrderedDict[Hashable, Ready] = OrderedDict()
+        self._kept: OrderedDict[Hashable, Shown] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._kept)
 
-    def get(self, key: Hashable) -> Ready | None:
-        """The answer under `key`, None if it is not here."""
-        ready = self._kept.get(key)
-        if ready is None:
+    def get(self, key: Hashable, proof: bytes) -> Shown | None:
+        """The answer under `key` if it is here and rests on `proof`."""
+        shown = self._kept.get(key)
+        if shown is None or shown.proof != proof:
             self.misses += 1
             return None
         self._kept.move_to_end(key)
         self.hits += 1
-        return ready
+        return shown
 
-    def put(self, key: Hashable, ready: Ready) -> None:
-        """Keep an answer whose body is held."""
-        if ready.body is None or ready.size > self.bytes_max // 8:
-            return
+    def put(self, key: Hashable, shown: Shown) -> None:
+        """Keep an answer whose body is held, in the place of what was under `key`."""
         if (old := self._kept.pop(key, None)) is not None:
-            self.bytes -= old.size
-        self._kept[key] = ready
-        self.bytes += ready.size
+            self.bytes -= old.ready.size
+        if shown.ready.body is None or shown.ready.size > self.bytes_max // 8:
+            return
+        self._kept[key] = shown
+        self.bytes += shown.ready.size
         while self.bytes > self.bytes_max:
             _, gone = self._kept.popitem(last=False)
-            self.bytes -= gone.size
+            self.bytes -= gone.ready.size
 
     def _check(self) -> None:
         """Assert what always holds."""
-        assert self.bytes == sum(ready.size for ready in self._kept.values()) <= self.bytes_max
+        assert self.bytes == sum(shown.ready.size for shown in self._kept.values()) <= self.bytes_max

@@ -32,6 +32,7 @@ SHELL = {
     "extract/worker.py",
     "splitter/peers.py",
     "serve/server.py",
+    "serve/listening.py",
     "admin/server.py",
     "admin/control.py",
     "lab/web.py",

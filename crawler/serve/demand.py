@@ -6,11 +6,12 @@ stored as 2^((t - origin) / half_life), so all counts share one scale and fade
 together; the origin moves on before numbers grow large.
 
 Memory is bounded. At most `pages_max` pages are counted exactly. When one more
-is asked for, the quarter with the smallest counts moves into a Count-Min
-sketch (Cormode, Muthukrishnan 2005; `ROWS` x `columns` cells), which never
-reports less than was counted and, with probability 1 - e^-ROWS, at most
-e / columns of all requests more. A page that is asked for again leaves it
-with the sketch's answer.
+is asked for, the quarter with the smallest counts moves into a sketch: a
+Count-Min of `ROWS` x `columns` cells (Cormode, Muthukrishnan 2005) updated
+conservatively (Estan, Varghese 2002), each of a page's cells being raised to its
+count at least. So it never reports less than was counted, and more only where
+another page has a larger count in the same cell of every row. A page that is
+asked for again leaves with the sketch's answer.
 
 `changed` gives what the next commit is to write; a crash loses what came since.
 """
@@ -119,7 +120,7 @@ class Demand:
             count = self._counts.pop(fingerprint)
             self._dirty.add(fingerprint)
             for row, cell in enumerate(self._cells(fingerprint)):
-                self._sketch[row, cell] += count
+                self._sketch[row, cell] = max(self._sketch[row, cell], count)
 
     def _from_sketch(self, fingerprint: int) -> float:
         if self._sketch is None:

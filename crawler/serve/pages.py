@@ -8,36 +8,22 @@ of the store: the URL's record changes with every fetch of it, in the same batch
 as its captures, so as long as the stored record is the same, so is the answer.
 """
 
-from collections.abc import Callable, Iterator, Mapping
-
-import msgspec
+from collections.abc import Mapping
 
 from crawler.config import ServeConfig
 from crawler.pages.archive import Archive
 from crawler.pages.captures import record_key, unpack_record
 from crawler.records import Capture
 from crawler.serve import choice, fields, listener, memento, ranges
-from crawler.serve.answers import UNKNOWN_LENGTH, Ready, Rewriter, represent, rfc3339, whole_length
+from crawler.serve.answers import Ready, Rewriter, represent, rfc3339, whole_length
 from crawler.serve.asked import Asked, Door, accept_datetime, http_instant
 from crawler.serve.bodies import open_copy, part
 from crawler.serve.refusal import Refusal
+from crawler.serve.reply import Reply
 from crawler.serve.seam import Crawl, Located
 from crawler.serve.shelf import Shelf, Shown
 
 _NO_CODINGS: frozenset[bytes] = frozenset()
-
-
-class Reply(msgspec.Struct):
-    """What is written: `head` (lines, without the empty one), then `body` or `pieces`.
-
-    `length` is that of the body, UNKNOWN_LENGTH if only its end tells.
-    """
-
-    status: int
-    head: bytes
-    length: int
-    body: bytes | None = None
-    pieces: Callable[[], Iterator[bytes]] | None = None
 
 
 class Elsewhere(Exception):
@@ -222,6 +208,3 @@ def _range(ready: Ready, field: str, extra: bytes) -> Reply:
         return Reply(206, head, end - first, ready.body[first:end])
     pieces = ready.pieces
     return Reply(206, head, end - first, None, lambda: part(pieces(), first, end))
-
-
-__all__ = ["UNKNOWN_LENGTH", "Elsewhere", "PageDesk", "Reply"]

@@ -24,21 +24,21 @@ from typing import Any, Self
 
 import msgspec
 
-from crawler import report
+from crawler.admin import report
 from crawler.admin.control import ControlServer
 from crawler.clock import SystemClock
 from crawler.config import Config, convert
-from crawler.directory import CrawlDirectory
-from crawler.errands import Sink
+from crawler.crawl.directory import CrawlDirectory
+from crawler.crawl.identity import Seeds, check_identity
+from crawler.crawl.topology import check_processes, topology
 from crawler.errors import ConfigError, NoSeedError, StoreError, UsageError
-from crawler.exchange import Member
-from crawler.forked import Forked
-from crawler.identity import Seeds, check_identity
-from crawler.process import Process
-from crawler.reader import Extractor
+from crawler.process.errands import Sink
+from crawler.process.exchange import Member
+from crawler.process.forked import Forked
+from crawler.process.process import Process
+from crawler.process.reader import Extractor
+from crawler.process.stages import Stages
 from crawler.records import Errand, Extracted, Fetch
-from crawler.stages import Stages
-from crawler.topology import check_processes, topology
 
 log = logging.getLogger("crawler")
 

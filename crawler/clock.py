@@ -5,7 +5,10 @@ after a restart. Core objects take `now` as an argument; only the shell asks a
 clock.
 """
 
+import math
 import time
+from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Protocol
 
 
@@ -46,3 +49,14 @@ class VirtualClock:
 
     def __repr__(self) -> str:
         return f"VirtualClock({self._now})"
+
+
+def iso_time(instant: float) -> str:
+    """An instant as ISO 8601 in UTC, to the millisecond."""
+    whole = math.floor(instant)
+    return f"{_iso_second(whole)}.{int((instant - whole) * 1000):03d}Z"
+
+
+@lru_cache(maxsize=8)
+def _iso_second(instant: int) -> str:
+    return datetime.fromtimestamp(instant, UTC).strftime("%Y-%m-%dT%H:%M:%S")

@@ -15,16 +15,15 @@ EXCEPTIONS = {
 }
 # Files that may wait, talk and read clocks; all others take `now` and are plain objects.
 SHELL = {
-    "process.py",
-    "errands.py",
-    "reader.py",
-    "exchange.py",
-    "supervisor.py",
-    "forked.py",
-    "worker.py",
+    "process/process.py",
+    "process/errands.py",
+    "process/reader.py",
+    "process/exchange.py",
+    "supervision/supervisor.py",
+    "process/forked.py",
+    "supervision/child.py",
     "clock.py",
     "api.py",
-    "demo.py",
     "fetcher/client.py",
     "fetcher/connection.py",
     "fetcher/connector.py",
@@ -35,13 +34,12 @@ SHELL = {
     "serve/listening.py",
     "admin/server.py",
     "admin/control.py",
-    "lab/web.py",
 }
 SHELL_FOLDERS = {"cli", "bench"}
 SHELL_IMPORTS = {"asyncio", "aiohttp", "uvloop", "socket", "time", "aiodns", "subprocess", "threading"}
 # A plain file may name these for a reason of its own.
 SHELL_IMPORT_EXCEPTIONS = {
-    "lab/cache_cli.py": {"time"},  # the CPU time of a simulation
+    "lab/commands/cache.py": {"time"},  # the CPU time of a simulation
     "storage/commit.py": {"threading"},  # the one writer thread
     "due/eliminator.py": {"threading"},  # compaction runs beside flushes
 }

@@ -9,8 +9,8 @@ import importlib
 import os
 import sys
 
-from crawler.collector import collect_rarely
 from crawler.errors import CrawlerError
+from crawler.process.collector import collect_rarely
 
 # Command -> (module, one line). The order is that of `crawler --help`.
 COMMANDS = {

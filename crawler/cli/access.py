@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from crawler.directory import CrawlDirectory
+from crawler.crawl.directory import CrawlDirectory
 from crawler.errors import DirectoryError
 
 RESTART_WAIT = 10.0  # seconds for which a process may be missing while its siblings answer
@@ -63,7 +63,7 @@ def _ask_running(
 
 
 def _ask_at_rest(directory: CrawlDirectory, name: str, request: dict[str, Any]) -> Any:
-    from crawler.commands import Commands
+    from crawler.process.commands import Commands
 
     with at_rest(directory, name) as stages:
         return Commands(stages, stages.commit_now).run(request)
@@ -72,9 +72,9 @@ def _ask_at_rest(directory: CrawlDirectory, name: str, request: dict[str, Any]) 
 @contextlib.contextmanager
 def at_rest(directory: CrawlDirectory, name: str, *, restore: bool = True) -> Iterator[Any]:
     """The stages of one process of a crawl that is not running, under its lock; `restore` as for `Stages`."""
-    from crawler import stages
     from crawler.clock import SystemClock
     from crawler.config import convert
+    from crawler.process import stages
 
     config = convert(directory.saved_config())
     with stages.at_rest(config, directory, name, clock=SystemClock(), restore=restore) as opened:

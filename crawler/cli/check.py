@@ -4,7 +4,7 @@ import argparse
 from typing import Any
 
 from crawler.cli import access, options
-from crawler.directory import CrawlDirectory
+from crawler.crawl.directory import CrawlDirectory
 
 
 def main(_command: str, argv: list[str]) -> int:
@@ -31,7 +31,7 @@ def main(_command: str, argv: list[str]) -> int:
 
 
 def _check_one(directory: CrawlDirectory, name: str, args: argparse.Namespace) -> list[str]:
-    from crawler.checking import check, repair_before_opening, repaired
+    from crawler.upkeep.check import check, repair_before_opening, repaired
 
     done = repair_before_opening(directory.process(name)) if args.repair else []
     with access.at_rest(directory, name, restore=args.repair) as stages:

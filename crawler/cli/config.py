@@ -6,7 +6,7 @@ import msgspec
 
 from crawler.cli import options
 from crawler.config import Config, Layers, read_file
-from crawler.directory import CrawlDirectory
+from crawler.crawl.directory import CrawlDirectory
 
 
 def main(_command: str, argv: list[str]) -> int:

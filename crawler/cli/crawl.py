@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 from crawler.cli import options
 from crawler.config import Config
-from crawler.directory import CrawlDirectory
+from crawler.crawl.directory import CrawlDirectory
 from crawler.errors import StoreError, UsageError
 
 if TYPE_CHECKING:
-    from crawler.exchange import Member
-    from crawler.forked import Forked
+    from crawler.process.exchange import Member
+    from crawler.process.forked import Forked
 
 
 def main(_command: str, argv: list[str]) -> int:
@@ -113,7 +113,7 @@ def _run_one(
     import uvloop
 
     import crawler.api  # noqa: F401
-    from crawler.reader import fork_parser
+    from crawler.process.reader import fork_parser
 
     parser = fork_parser()
     gc.freeze()  # what was imported is never collected
@@ -122,7 +122,7 @@ def _run_one(
 
 def _supervise(config: Config, args: argparse.Namespace, seeds: Iterator[str]) -> dict[str, Any]:
     from crawler.cli.progress import LIVE_INTERVAL
-    from crawler.supervisor import Supervisor
+    from crawler.supervision.supervisor import Supervisor
 
     supervisor = Supervisor(
         config,

@@ -7,7 +7,7 @@ from typing import Any
 
 from crawler.cli import options
 from crawler.config import Config, Layers
-from crawler.directory import CrawlDirectory
+from crawler.crawl.directory import CrawlDirectory
 
 SETTINGS: dict[str, Any] = {
     "crawl": {"scope": "any", "depth": 12, "patience": 10.0, "concurrency": 16},
@@ -48,8 +48,8 @@ def _config(args: argparse.Namespace) -> Config:
 
 async def _demo(config: Config, args: argparse.Namespace) -> dict[str, Any]:
     from crawler.api import Crawl
+    from crawler.cli.demo_web import HOSTS, DemoWeb
     from crawler.cli.progress import show
-    from crawler.demo import HOSTS, DemoWeb
 
     async with DemoWeb() as demo_web:
         hosts = ", ".join(f"{name} {address}" for name, address in HOSTS.items())

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from crawler.cli import options
-from crawler.directory import CrawlDirectory
+from crawler.crawl.directory import CrawlDirectory
 from crawler.errors import UsageError
 
 FORMATS = ("warc", "cdxj", "jsonl", "links", "text", "mirror", "wacz", "parquet")
@@ -72,8 +72,8 @@ def _write_at_rest(
 ) -> list[str]:
     import contextlib
 
-    from crawler import exporting
     from crawler.cli.access import at_rest
+    from crawler.upkeep import export as exporting
 
     with contextlib.ExitStack() as stack:
         stages = [stack.enter_context(at_rest(directory, name)) for name in names]

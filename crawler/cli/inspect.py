@@ -3,7 +3,7 @@
 import sys
 from typing import Any
 
-from crawler import report
+from crawler.admin import report
 from crawler.cli import access, options
 from crawler.errors import CrawlerError
 
@@ -28,10 +28,10 @@ def _status(argv: list[str]) -> int:
     parser.add_argument("--json", action="store_true", help="everything, as JSON")
     parser.add_argument("--hosts", type=int, default=5, metavar="N", help="hosts to list (5)")
     args = parser.parse_args(argv)
-    from crawler.admin import snapshot
+    from crawler.admin.status import merge
 
     parts = access.ask(args.dir, {"command": "status", "hosts": args.hosts})
-    status = snapshot.merge(parts)
+    status = merge(parts)
     if args.json:
         _print_json(status)
     else:

@@ -6,7 +6,7 @@ from typing import Any
 
 from crawler.cli import crawl, options
 from crawler.config import Config, Layers, SplitterConfig
-from crawler.directory import CrawlDirectory
+from crawler.crawl.directory import CrawlDirectory
 from crawler.errors import ConfigError, UsageError
 
 # flag, key, metavar, help: what the splitter of this process needs; the rows of `options.FLAGS` bind too.
@@ -100,7 +100,7 @@ def _with(config: Config, layers: Layers) -> Config:
 
 def _member(config: Config, directory: CrawlDirectory) -> Any:
     """This process's place; makes the directory, whose seed comes from the shared secret if there is one."""
-    from crawler.exchange import Member
+    from crawler.process.exchange import Member
     from crawler.splitter.peers import listen_address, parse_peers
     from crawler.splitter.secret import crawl_name, fingerprint_seed, read_secret
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from crawler.cli.parsing import Parser
 from crawler.config import Config, Layers, environment_overrides, read_file
-from crawler.directory import CrawlDirectory
+from crawler.crawl.directory import CrawlDirectory
 from crawler.errors import UsageError
 
 # flag, key, metavar, help; a metavar of None makes a switch, a "*" before the key a repeatable flag

@@ -5,7 +5,7 @@ import sys
 import time
 from typing import Any, Protocol
 
-from crawler.admin import snapshot
+from crawler.admin.status import rates
 
 LIVE_INTERVAL = 0.5
 PLAIN_INTERVAL = 5.0
@@ -38,7 +38,7 @@ class _Rates:
 
     def take(self, status: dict[str, Any]) -> dict[str, float]:
         now, counters = time.monotonic(), _counters(status)
-        made = snapshot.rates(self._counters, counters, now - self._at)
+        made = rates(self._counters, counters, now - self._at)
         self._at, self._counters = now, counters
         return made
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from crawler.cli import access, options
 from crawler.config import Config
-from crawler.directory import CrawlDirectory
+from crawler.crawl.directory import CrawlDirectory
 from crawler.errors import DirectoryError, UsageError
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def _reshard(argv: list[str]) -> int:
     )
     args = parser.parse_args(argv)
     from crawler.clock import SystemClock
-    from crawler.moving import Move, finish
+    from crawler.upkeep.switch import Move, finish
 
     directory = CrawlDirectory(args.dir)
     directory.require()
@@ -55,8 +55,8 @@ def _target(args: argparse.Namespace, directory: CrawlDirectory) -> "tuple[Confi
     from msgspec.structs import replace
 
     from crawler.config import convert
+    from crawler.crawl.topology import process_names, topology
     from crawler.splitter.partition import PROCESSES_MAX, Partition
-    from crawler.topology import process_names, topology
 
     saved = convert(directory.saved_config())
     old = topology(saved, directory.path, process_names(saved)[0]).partition
@@ -89,7 +89,7 @@ def _recover(argv: list[str]) -> int:
     )
     parser.add_argument("name", metavar="NAME", help="the process whose disk is lost")
     args = parser.parse_args(argv)
-    from crawler.recovering import recover
+    from crawler.upkeep.recover import recover
 
     directory = CrawlDirectory(args.dir)
     directory.require()

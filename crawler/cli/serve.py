@@ -7,7 +7,7 @@ from typing import Any
 
 from crawler.cli import access, options
 from crawler.config import Config
-from crawler.directory import CrawlDirectory
+from crawler.crawl.directory import CrawlDirectory
 
 DEFAULT_ADDRESS = "127.0.0.1:8080"
 

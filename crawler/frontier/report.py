@@ -3,12 +3,12 @@
 from collections.abc import Iterator
 from typing import Any
 
-from crawler.frontier import queues
-from crawler.frontier.budget import RULES
-from crawler.frontier.hosts import NOWHERE, HostFlag, Place
-from crawler.frontier.politeness import CAUSES
-from crawler.frontier.registry import Registry
-from crawler.frontier.workbench import Workbench
+from crawler.frontier.discovery import entries
+from crawler.frontier.hosts.budget import RULES
+from crawler.frontier.hosts.politeness import CAUSES
+from crawler.frontier.hosts.registry import Registry
+from crawler.frontier.hosts.table import NOWHERE, HostFlag, Place
+from crawler.frontier.hosts.workbench import Workbench
 
 _SILENT_STATES = (
     (HostFlag.BLOCKED, "blocked"),
@@ -62,7 +62,7 @@ class Report:
 
     def explain(self, url: str, now: float) -> dict[str, Any]:
         """What a URL's host waits for, as `describe` has it; state "unknown" for a host never met."""
-        name, _ = queues.split_url(url)
+        name, _ = entries.split_url(url)
         slot = self._registry.find(name)
         return {"host": name, "state": "unknown"} if slot == NOWHERE else self.describe(slot, name, now)
 

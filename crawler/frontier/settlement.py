@@ -24,10 +24,10 @@ from enum import StrEnum
 import msgspec
 
 from crawler.config import Config, Override, Overrides
-from crawler.frontier import queues
-from crawler.frontier.host_queue import FrontHost
-from crawler.frontier.politeness import HostPoliteness
-from crawler.frontier.registry import Registry
+from crawler.frontier.discovery import entries
+from crawler.frontier.hosts.front_host import FrontHost
+from crawler.frontier.hosts.politeness import HostPoliteness
+from crawler.frontier.hosts.registry import Registry
 from crawler.records import Blame, Errand, Fetch, Outcome, Task
 from crawler.storage.kv import Batch
 
@@ -130,7 +130,7 @@ class Settlement:
     def _done(self, host: FrontHost, decision: Decision) -> Decision:
         """The URL leaves the queue."""
         assert host.busy is not None, host
-        decision.writes.append((queues.entry_key(host.prefix, host.busy[0]), None))
+        decision.writes.append((entries.entry_key(host.prefix, host.busy[0]), None))
         host.busy = None
         self._registry.hosts.todo[host.slot] -= 1
         self._registry.todo -= 1
@@ -145,7 +145,7 @@ class Settlement:
         jitter = 1.0 + self._config.retry_jitter * self._rng.uniform(-1.0, 1.0)
         entry.retry_at = math.ceil(decision.ended + delays[min(entry.attempt, len(delays)) - 1] * jitter)
         decision.end, decision.retry_at = End.AGAIN, float(entry.retry_at)
-        decision.writes.append((queues.entry_key(host.prefix, order), queues.encode(entry)))
+        decision.writes.append((entries.entry_key(host.prefix, order), entries.encode(entry)))
         host.postpone(decision.retry_at, item)
         return self._with_record(host, decision)
 
@@ -156,7 +156,7 @@ class Settlement:
         host.busy = None
         decision.end = End.HOST
         if struck:
-            decision.writes.append((queues.entry_key(host.prefix, order), queues.encode(entry)))
+            decision.writes.append((entries.entry_key(host.prefix, order), entries.encode(entry)))
         if struck and self._registry.hosts.todo[host.slot] > 1:
             host.postpone(decision.until + min(decision.until - decision.ended, self._pause_max), item)
         else:

@@ -13,11 +13,11 @@ from crawler.errors import CrawlerError, UsageError
 
 # Command -> (module, one line).
 COMMANDS = {
-    "cache": ("crawler.lab.cache_cli", "replacement policies for the URL cache, on a trace"),
-    "trace": ("crawler.lab.trace_cli", "make, import and look at URL traces"),
-    "refresh": ("crawler.lab.refresh_cli", "simulate refresh policies; optimal rates of your own pages"),
-    "figures": ("crawler.lab.figures", "draw the papers' figures, each with its data"),
-    "import": ("crawler.lab.kolobov", "read the public change-rate data set into a pages file"),
+    "cache": ("crawler.lab.commands.cache", "replacement policies for the URL cache, on a trace"),
+    "trace": ("crawler.lab.commands.trace", "make, import and look at URL traces"),
+    "refresh": ("crawler.lab.commands.refresh", "simulate refresh policies; optimal rates of your own pages"),
+    "figures": ("crawler.lab.figures.drawing", "draw the papers' figures, each with its data"),
+    "import": ("crawler.lab.refresh.kolobov", "read the public change-rate data set into a pages file"),
 }
 
 

@@ -7,6 +7,6 @@ from crawler.lab.extras import require
 
 
 def compiled(module: str) -> Any:
-    """The module of `crawler.lab` with that name; UsageError if numba is not installed."""
+    """The module of `crawler.lab.caches` with that name; UsageError if numba is not installed."""
     require("numba")
-    return importlib.import_module(f"crawler.lab.{module}")
+    return importlib.import_module(f"crawler.lab.caches.{module}")

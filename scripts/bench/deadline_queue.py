@@ -18,7 +18,7 @@ import numpy as np
 
 from crawler.freshness.deadline_queue import DeadlineQueue
 from crawler.freshness.params import Pages
-from crawler.lab.simulate import Setting, experiment, mean_and_error, standard_pages
+from crawler.lab.refresh.simulate import Setting, experiment, mean_and_error, standard_pages
 
 
 class PlainHeap:

@@ -12,7 +12,7 @@ import sys
 import time
 
 from crawler.config import convert
-from crawler.frontier.discovery import Frontier
+from crawler.frontier.frontier import Frontier
 from crawler.records import Errand, Fetch, Link, Outcome, Task
 from crawler.storage.commit import Change
 from crawler.storage.kv import MemoryStore

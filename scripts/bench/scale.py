@@ -31,8 +31,8 @@ import numpy as np
 
 from crawler.clock import VirtualClock
 from crawler.config import Config, convert, set_key
+from crawler.process.stages import Stages
 from crawler.records import Fetch, Link, Outcome, Task
-from crawler.stages import Stages
 from crawler.storage.commit import Change
 from crawler.urls.clock_cache import ClockCache
 from crawler.urls.fingerprint import cache_keys

@@ -12,7 +12,7 @@ import pytest
 
 from crawler.cli import main
 from crawler.cli.access import at_rest
-from crawler.directory import CrawlDirectory
+from crawler.crawl.directory import CrawlDirectory
 from crawler.errors import DirectoryError
 from crawler.storage.faults import POINTS
 from crawler.storage.kv import scan_prefix

@@ -19,7 +19,7 @@ from crawler.extract.child import LENGTH, Job, limits_of, serve
 from crawler.extract.findings import Context
 from crawler.extract.links import extract_page
 from crawler.extract.worker import Worker
-from crawler.reader import fork_parser
+from crawler.process.reader import fork_parser
 from crawler.records import Extracted
 from tests.extract.test_guard import ORDINARY, SHAPES
 

@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from crawler.frontier.queues import PARKED_PREFIX, TODO_PREFIX, decode
+from crawler.frontier.discovery.entries import PARKED_PREFIX, TODO_PREFIX, decode
 from crawler.storage.faults import POINTS
 from tests.end_to_end.tree_server import url
 from tests.faults.power import cut_power

@@ -9,12 +9,13 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from crawler import supervisor, worker
 from crawler.cli import main
 from crawler.splitter.inbox import Inbox
 from crawler.splitter.outbox import Outbox
 from crawler.storage.commit import Change, CommitPoint
 from crawler.storage.kv import MemoryStore
+from crawler.supervision import child as worker
+from crawler.supervision import supervisor
 
 
 def ack_before_commit() -> None:

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from crawler import checking
 from crawler.storage import files
+from crawler.upkeep import check as checking
 from tests.faults.harness import ROOT, TreeWeb, crawl, judge, settings
 
 PAGES = 150

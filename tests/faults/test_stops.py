@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from crawler import process as process_module
 from crawler.api import Crawl, configure
+from crawler.process import process as process_module
 from tests.faults.harness import CONCURRENCY, TreeWeb, crawl, end, finish, judge, settings, start
 
 PAGES = 300

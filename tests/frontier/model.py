@@ -16,7 +16,7 @@ import msgspec
 
 from crawler.clock import VirtualClock
 from crawler.config import Config, convert
-from crawler.frontier.discovery import Frontier
+from crawler.frontier.frontier import Frontier
 from crawler.frontier.settlement import Decision
 from crawler.records import Blame, Errand, Fetch, Link, Outcome, Task
 from crawler.storage.kv import MemoryStore

@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from crawler.frontier.discovery import Frontier
+from crawler.frontier.frontier import Frontier
 from crawler.records import Blame, Errand, Fetch, Outcome, Task
 from crawler.storage.kv import MemoryStore
 from tests.frontier.model import Answer, Hash, config, domain_of, link

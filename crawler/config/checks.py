@@ -1,0 +1,126 @@
+"""From a nested mapping to a checked `Config`; what is wrong is one line that names the key."""
+
+import re
+from collections.abc import Mapping
+from types import UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
+
+import msgspec
+
+from crawler.config.schema import Config, Override
+from crawler.config.units import ByteCount, Seconds
+from crawler.errors import ConfigError
+
+
+def _decode_hook(kind: type, value: Any) -> Any:
+    if kind in (Seconds, ByteCount):
+        return kind.parse(value)
+    raise NotImplementedError(kind)
+
+
+def convert(tree: Mapping[str, Any]) -> Config:
+    """Return the configuration of a nested mapping.
+
+    Raises:
+        ConfigError: an unknown key, a wrong type, a bad unit; with its path.
+    """
+    try:
+        config = msgspec.convert(tree, Config, dec_hook=_decode_hook, str_keys=True)
+    except msgspec.ValidationError as error:
+        raise ConfigError(f"configuration: {_readable(str(error))}") from error
+    check_values(config)
+    return config
+
+
+def _readable(message: str) -> str:
+    """What msgspec says of a value, with the key in front as it stands in the file."""
+    what, _, where = message.partition(" - at `$.")
+    path = where.removesuffix("`")
+    if unknown := re.fullmatch(r"Object contains unknown field `(.*)`", what):
+        key = f"{path}.{unknown[1]}" if path else unknown[1]
+        return f"{key}: there is no such key; config/default.toml lists all"
+    if what.startswith("Invalid enum value"):
+        what = f"{what.removeprefix('Invalid enum value ')} is none of {', '.join(_choices(path))}"
+    names = {"int": "a whole number", "float": "a number", "str": "text", "bool": "true or false"}
+    for kind, name in names.items():
+        what = re.sub(rf"`{kind}(?: \| null)?`", name, what)
+    what = what.replace("`array`", "a list").replace("`object`", "a section")
+    return f"{path}: {what[:1].lower()}{what[1:]}" if path else what
+
+
+def _choices(path: str) -> tuple[str, ...]:
+    """The words that the key `path` may be; an override's key is named `override[3].key`."""
+    section, _, key = path.partition(".")
+    fields = {field.name: field.type for field in msgspec.structs.fields(Config)}
+    kind = Override if section.startswith("override") else fields[section]
+    found = next(field.type for field in msgspec.structs.fields(kind) if field.name == key)
+    kinds = get_args(found) if get_origin(found) in (Union, UnionType) else (found,)
+    return tuple(word for kind in kinds if get_origin(kind) is Literal for word in get_args(kind))
+
+
+def check_values(config: Config) -> None:
+    """Raises ConfigError for a value of the right type that means nothing."""
+    for section in msgspec.structs.fields(Config):
+        if isinstance(section.type, type) and issubclass(section.type, msgspec.Struct):
+            _check_sizes(section.name, getattr(config, section.name))
+    if config.fetch.proxy and not re.match(r"https?://[^/\s]", config.fetch.proxy):
+        wrong = repr(config.fetch.proxy)
+        raise ConfigError(f"configuration: fetch.proxy: {wrong} is no http(s) URL such as http://proxy:3128")
+    for text in config.network.dns_servers:
+        _check_server(text)
+    for text in config.network.allow_networks:
+        _check_network(text)
+    for name in ("include", "exclude"):
+        for text in getattr(config.filter, name):
+            _check_pattern(f"filter.{name}", text)
+    for table in config.override:
+        if not table.match:
+            raise ConfigError("configuration: override.match: missing; a host, *.domain or URL prefix")
+
+
+def _check_network(text: str) -> None:
+    """Raises ConfigError unless `text` is a network."""
+    import ipaddress  # imported here, as it is seldom needed
+
+    try:
+        ipaddress.ip_network(text, strict=False)
+    except ValueError as error:
+        raise ConfigError(f"configuration: network.allow_networks: {error}") from None
+
+
+def _check_pattern(path: str, text: str) -> None:
+    """Raises ConfigError unless `text` is a regular expression."""
+    try:
+        re.compile(text)
+    except re.error as error:
+        raise ConfigError(f"configuration: {path}: {text!r} is no regular expression: {error}") from None
+
+
+def _check_server(text: str) -> None:
+    """Raises ConfigError unless `text` is an IP address, with or without a port."""
+    import ipaddress  # imported here, as it is seldom needed
+
+    bracketed = re.fullmatch(r"\[(.+)\](?::(\d+))?", text) or re.fullmatch(r"([^:]+):(\d+)", text)
+    address, port = bracketed.groups() if bracketed else (text, None)
+    try:
+        ipaddress.ip_address(address)
+        if int(port or "53") not in range(1, 65536):
+            raise ValueError
+    except ValueError:
+        raise ConfigError(
+            f"configuration: network.dns_servers: {text!r} is no IP address, nor one with a port (9.9.9.9:53)"
+        ) from None
+
+
+def _check_sizes(section: str, values: msgspec.Struct) -> None:
+    """Raises ConfigError for a size under the least one its field names (msgspec checks plain numbers only)."""
+    for field in msgspec.structs.fields(values):
+        if get_origin(field.type) is not Annotated:
+            continue
+        meta = get_args(field.type)[1]
+        least = (meta.extra or {}).get("least", 0)
+        if least and getattr(values, field.name) < least:
+            value = int(getattr(values, field.name))
+            raise ConfigError(
+                f"configuration: {section}.{field.name}: {value} is out of range; at least {least}"
+            )

@@ -1,0 +1,136 @@
+"""Where values come from: layers, weakest first, and the way back to TOML.
+
+From weakest to strongest: the defaults of `schema.py`, a TOML file,
+`CRAWLER_SECTION__KEY` environment variables, and flags (`--set section.key=value`
+among them); the source of each value is kept for `crawler config show`.
+"""
+
+import os
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal, get_args, get_origin
+
+import msgspec
+
+from crawler.config.checks import convert
+from crawler.config.schema import Config
+from crawler.errors import ConfigError
+
+
+def read_file(path: Path) -> dict[str, Any]:
+    """Return the nested mapping of a TOML file."""
+    try:
+        with path.open("rb") as file:
+            return tomllib.load(file)
+    except OSError as error:
+        raise ConfigError(f"configuration {path}: {error.strerror}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"configuration {path}: {error}") from error
+
+
+def environment_overrides(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """`CRAWLER_SECTION__KEY=value` as {"section.key": value}."""
+    found = {}
+    for name, value in environ.items():
+        if name.startswith("CRAWLER_") and "__" in name:
+            section, key = name[len("CRAWLER_") :].lower().split("__", 1)
+            found[f"{section}.{key}"] = value
+    return found
+
+
+def _field_type(section: str, key: str) -> Any:
+    """The type of `section.key` without its range, None if there is no such key."""
+    fields = {field.name: field.type for field in msgspec.structs.fields(Config)}
+    if section:
+        kind = fields.get(section)
+        if not (isinstance(kind, type) and issubclass(kind, msgspec.Struct)):
+            return None
+        fields = {field.name: field.type for field in msgspec.structs.fields(kind)}
+    kind = fields.get(key)
+    if get_origin(kind) is Annotated:
+        kind = get_args(kind)[0]
+    return str if get_origin(kind) is Literal else kind
+
+
+def _from_text(text: str, kind: Any) -> Any:
+    """The value that `text` means for a key of type `kind`: TOML syntax, or plain text where that is meant."""
+    if kind is str:
+        return text
+    if kind == tuple[str, ...] and not text.lstrip().startswith("["):
+        return [part.strip() for part in text.split(",")] if text else []
+    try:
+        return tomllib.loads(f"v = {text}")["v"]
+    except tomllib.TOMLDecodeError:
+        return text
+
+
+def set_key(tree: dict[str, Any], path: str, value: Any) -> None:
+    """Put `value` at "section.key" of `tree`; text is read as the key's type asks."""
+    section, dot, key = path.partition(".")
+    if not dot:
+        section, key = "", section
+    if isinstance(value, str):
+        value = _from_text(value, _field_type(section, key))
+    target = tree.setdefault(section, {}) if section else tree
+    if not isinstance(target, dict):
+        raise ConfigError(f"configuration: {section} is not a section")
+    target[key] = value
+
+
+class Layers:
+    """Configuration layers, weakest first, merged key by key; remembers where each value came from."""
+
+    def __init__(self) -> None:
+        self.tree: dict[str, Any] = {}
+        self.sources: dict[str, str] = {}
+
+    def add(self, source: str, tree: Mapping[str, Any]) -> None:
+        """Lay the nested mapping `tree` over what is there."""
+        for section, value in tree.items():
+            if isinstance(value, Mapping):
+                if not isinstance(self.tree.get(section, {}), dict):
+                    raise ConfigError(f"configuration ({source}): {section} is not a section")
+                for key, inner in value.items():
+                    self.set(source, f"{section}.{key}", inner)
+            else:
+                self.tree[section] = value
+                self.sources[section] = source
+
+    def set(self, source: str, path: str, value: Any) -> None:
+        """Set one key by its path."""
+        set_key(self.tree, path, value)
+        self.sources[path] = source
+
+    def config(self) -> Config:
+        return convert(self.tree)
+
+
+# Limits of one run, not of the crawl: they do not bind when the crawl goes on later.
+RUN_KEYS = ("max_pages", "max_time", "max_bytes")
+
+
+def to_toml(config: Config, *, skip_run_keys: bool = False) -> str:
+    """The whole configuration as TOML that `read_file` reads back to the same."""
+    tree = msgspec.to_builtins(config, enc_hook=lambda value: value + 0)
+    overrides = tree.pop("override")
+    lines = [f"seeds = {_toml_value(tree.pop('seeds'))}"]
+    for section, keys in tree.items():
+        lines += ["", f"[{section}]"]
+        skipped = RUN_KEYS if skip_run_keys and section == "crawl" else ()
+        lines += [f"{key} = {_toml_value(value)}" for key, value in keys.items() if key not in skipped]
+    for override in overrides:
+        lines += ["", "[[override]]"]
+        lines += [f"{key} = {_toml_value(value)}" for key, value in override.items() if value is not None]
+    return "\n".join(lines) + "\n"
+
+
+def _toml_value(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int | float):
+        return repr(value)
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(map(_toml_value, value)) + "]"
+    # A JSON string is a TOML basic string but for DEL.
+    return msgspec.json.encode(str(value)).decode().replace("\x7f", "\\u007f")

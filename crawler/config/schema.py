@@ -1,0 +1,336 @@
+"""Every section of the configuration as a frozen struct, with the type and range of each key.
+
+Every stage receives its own struct and nothing else. `config/default.toml`
+lists every key with unit and reason, and a test keeps the two equal. What one
+field cannot say of itself stands in `checks.py`.
+"""
+
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import Meta
+
+from crawler.config.units import ENDLESS, ByteCount, Count, Limit, Number, Positive, Seconds
+
+Scope = Literal["host", "domain", "prefix", "any"]
+RobotsPolicy = Literal["obey", "ignore"]
+TlsPolicy = Literal["verify", "record"]
+
+
+class _Section(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    pass
+
+
+class CrawlConfig(_Section, frozen=True):
+    """What is crawled and when it ends."""
+
+    scope: Scope = "host"
+    max_pages: Count = 0  # of this run; 0 = no limit
+    max_time: Seconds = Seconds(0)
+    max_bytes: ByteCount = ByteCount(0)
+    depth: Limit = -1  # -1 = no limit (20 in scope any)
+    pages_per_host: Limit = -1  # -1 = no limit (10,000 in scope any)
+    pages_per_domain: Limit = -1  # -1 = no limit (20,000 in scope any)
+    hosts_per_domain: Limit = -1  # -1 = no limit (200 in scope any)
+    patience: Seconds = Seconds(300)
+    requisites: bool = False
+    rate: Number = 0.0  # pages per second over all processes; 0 = no limit
+    concurrency: Positive = 500
+    processes: Positive = 1
+    trace: bool = False
+
+
+class IdentityConfig(_Section, frozen=True):
+    """Who asks."""
+
+    token: str = "crawler"
+    contact: str = ""
+    accept: str = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
+    accept_language: str = "en;q=0.9,*;q=0.5"
+    headers: tuple[str, ...] = ()  # "Name: value"
+
+
+class PolitenessConfig(_Section, frozen=True):
+    """Gaps between requests (`fetch-behaviour.md`, section 1)."""
+
+    delay: Seconds = Seconds(1.0)  # least gap a host
+    delay_factor: Number = 10.0  # gap as a multiple of the last answer time
+    delay_max: Seconds = Seconds(30.0)  # most the factor can make of it
+    crawl_delay_max: Seconds = Seconds(86_400)
+    retry_after_max: Seconds = Seconds(86_400)
+    address_delay_share: Number = 0.5  # gap per address as a share of `delay`
+    shared_address_domains: Count = 50  # from so many registrable domains on, an address is shared hosting
+    shared_address_in_flight: Count = 16
+    backoff_first: Seconds = Seconds(60)
+    backoff_max: Seconds = Seconds(14_400)
+    give_up_after: Seconds = Seconds(259_200)  # 3 days without any answer
+    refusals_max: Count = 20  # 401, 403, 406, 451 in a row hold the host as if blocked
+    slowdown_max: Number = 64.0  # most that 429 and 503, each doubling it, make of the gap
+    slowdown_recovery: Number = 0.98  # the factor shrinks by this with each good answer: halved after 34
+    slowdown_gap: Seconds = Seconds(0.5)  # what is doubled where `delay` is less
+
+
+class FrontierConfig(_Section, frozen=True):
+    """Queues, retries and memory of the frontier."""
+
+    front_factor: Positive = 4  # hosts kept as objects: this times concurrency
+    read_ahead: Positive = 48  # queue entries read at once for a host in the front
+    tries: Positive = 3  # of a URL in all
+    retry_delays: tuple[Number, ...] = (30.0, 120.0)  # seconds between the tries
+    retry_jitter: Number = 0.2
+    strikes_max: Count = 5  # host failures on one URL while the host answers others: then the URL has failed
+    later_max: Count = 128  # URLs of one host that wait for a retry or robots.txt; then the host waits
+    entries_max: Count = 32_768  # URLs in memory, 350 bytes each; `read_ahead` a front host may exceed it
+    addresses_max: Count = 20_000  # addresses remembered: those in use and the latest others
+    address_waiters_max: Count = 64  # hosts of the front that wait for one address; more go back
+
+
+class RobotsConfig(_Section, frozen=True):
+    """robots.txt (RFC 9309; `fetch-behaviour.md`, section 2)."""
+
+    policy: RobotsPolicy = "obey"
+    bytes_max: ByteCount = ByteCount(512_000)
+    copy_max_age: Seconds = Seconds(86_400)
+    unreachable_delays: tuple[Number, ...] = (60.0, 300.0, 1800.0, 3600.0)  # the last one repeats
+    unreachable_max: Seconds = Seconds(2_592_000)  # 30 days, then all is allowed
+    redirects_max: Count = 5
+    nofollow_links: bool = True  # obey rel=nofollow
+
+
+class FetchConfig(_Section, frozen=True):
+    """Limits of one fetch (`fetch-behaviour.md`, sections 5 and 8 to 10)."""
+
+    connect_timeout: Seconds = Seconds(10)
+    tls_timeout: Seconds = Seconds(10)
+    header_timeout: Seconds = Seconds(20)
+    silence_timeout: Seconds = Seconds(20)
+    total_timeout: Seconds = Seconds(60)
+    header_bytes_max: ByteCount = ByteCount(65_536)
+    header_field_bytes_max: ByteCount = ByteCount(65_536)
+    header_fields_max: Count = 256
+    body_bytes_max: ByteCount = ByteCount(10 << 20)  # decoded
+    wire_bytes_max: ByteCount = ByteCount(10 << 20)
+    large_body_bytes: ByteCount = ByteCount(1 << 20)  # a body held in memory beyond this is large
+    large_bodies_max: Count = 24  # large bodies received at once; further ones wait, their clocks stopped
+    decode_step_bytes: ByteCount = ByteCount(256 << 10)
+    content_codings_max: Count = 2
+    redirects_max: Count = 10
+    keep_alive_extra: Seconds = Seconds(5)  # an idle connection is kept for the host's gap and this
+    keep_alive_max: Seconds = Seconds(35)
+    idle_connections_max: Count = 400  # kept open over all hosts; with 500 in flight under 1,024 descriptors
+    cookies: bool = False
+    cookie_domains_max: Count = 10_000  # registrable domains whose cookies are kept
+    tls: TlsPolicy = "verify"
+    proxy: str = ""
+
+
+class NetworkConfig(_Section, frozen=True):
+    """Addresses and names (`fetch-behaviour.md`, section 3)."""
+
+    allow_networks: tuple[str, ...] = ()
+    dns_timeout: Seconds = Seconds(5)
+    dns_concurrency: Positive = 64
+    dns_servers: tuple[str, ...] = ()  # empty = the system's
+    dns_ttl_min: Seconds = Seconds(60)
+    dns_ttl_max: Seconds = Seconds(86_400)
+    dns_negative_ttl: Seconds = Seconds(3600)
+    dns_cache_entries_max: Count = 100_000
+
+
+class UrlsConfig(_Section, frozen=True):
+    """Canonical form and fingerprints (`fetch-behaviour.md`, section 4; `seen-urls.md`, section 1)."""
+
+    length_max: Count = 8192
+    strip_session_ids: bool = True
+    fingerprint: Literal["mmh3", "blake2b"] = "mmh3"
+    partition: Literal["domain", "host"] = "domain"
+
+
+class ExtractConfig(_Section, frozen=True):
+    """Link extraction (`fetch-behaviour.md`, sections 10 and 11)."""
+
+    cpu_seconds_max: Seconds = Seconds(2.0)
+    links_max: Count = 20_000
+    attributes_max: Count = 2_000  # of one tag; a page with more gets a plain scan
+    depth_max: Count = 2_000  # of open elements; a page with more gets a plain scan
+    all_attributes: bool = False  # every URL-bearing attribute, not only links
+    inline_bytes_max: ByteCount = ByteCount(1 << 20)  # larger pages are parsed in a worker
+    inline_tags_max: Count = 25_000  # pages with more tags are parsed in a worker
+    worker_queue_max: Positive = 32  # pages that wait for the worker; further ones get a plain scan
+    worker_memory_bytes_max: ByteCount = ByteCount(512 << 20)  # of the worker's data
+
+
+class FilterConfig(_Section, frozen=True):
+    """URL filter."""
+
+    include: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()
+    exclude_extensions: tuple[str, ...] = ()  # such as ".zip"
+    memo_bytes_max: ByteCount = ByteCount(24 << 20)  # remembered results of raw links
+
+
+class TrapsConfig(_Section, frozen=True):
+    """Trap limits (`fetch-behaviour.md`, section 12)."""
+
+    path_segments_max: Count = 20
+    repeated_segments_max: Count = 2
+    same_digest_pages_max: Count = 20
+
+
+class SitemapsConfig(_Section, frozen=True):
+    """Sitemaps and feeds as link sources (`fetch-behaviour.md`, section 14)."""
+
+    robots: bool = True  # follow Sitemap lines of robots.txt
+    guess: bool = False  # also ask /sitemap.xml
+    feeds: bool = True  # take links of RSS and Atom
+    bytes_max: ByteCount = ByteCount(50 << 20)
+    urls_max: Count = 50_000
+    maps_max: Count = 500
+    depth_max: Count = 2
+
+
+class CacheConfig(_Section, frozen=True):
+    """The CLOCK caches before the DUE and before the outbox (`seen-urls.md`, section 2)."""
+
+    bits: Annotated[int, Meta(ge=4, le=30)] = 18
+
+
+class DueConfig(_Section, frozen=True):
+    """The Duplicate URL Eliminator (`seen-urls.md`, section 3)."""
+
+    method: Literal["runs", "one_file", "memory"] = "runs"
+    buffer_entries_max: Positive = 1 << 18
+    part_links_max: Positive = 4096  # new links of a flush that reach the frontier in one turn of the loop
+    max_wait: Seconds = Seconds(5)
+    merge_chunk_bytes: ByteCount = ByteCount(4 << 20)
+    log_bytes_max: ByteCount = ByteCount(16 << 20)  # a links log file of this size is followed by a new one
+
+
+class StoreConfig(_Section, frozen=True):
+    """Durability and space (`durability.md`)."""
+
+    durability: Literal["power", "process"] = "power"
+    group_entries_max: Positive = 256  # results of one commit
+    commit_delay: Seconds = Seconds(0.05)  # that a commit waits for more results while more can come
+    write_buffer_bytes: ByteCount = ByteCount(8 << 20)
+    block_cache_bytes: ByteCount = ByteCount(16 << 20)
+    table_bytes: Annotated[ByteCount, Meta(extra={"least": 1 << 20})] = ByteCount(2 << 20)
+    tables_max: Annotated[int, Meta(ge=64, le=ENDLESS)] = 64  # tables open, and mapped, at a time
+    low_water_bytes: ByteCount = ByteCount(2 << 30)  # or 5 % of the disk, if that is less: stop fetching
+    stop_water_bytes: ByteCount = ByteCount(256 << 20)  # stop cleanly
+    ballast_bytes: ByteCount = ByteCount(0)
+
+
+class PagesConfig(_Section, frozen=True):
+    """The page cache (`archive.md`)."""
+
+    store: Literal["raw", "decoded"] = "raw"
+    segment_bytes: Annotated[ByteCount, Meta(extra={"least": 1})] = ByteCount(10**9)
+    gzip_level: Annotated[int, Meta(ge=0, le=9)] = 1  # isal 0 to 3; 9 = zlib's best, for archivists
+    prefix: str = "crawl"
+
+
+class HooksConfig(_Section, frozen=True):
+    """Names of entry points that installed packages offer (groups crawler.filters, .extractors, .sinks)."""
+
+    url_filter: str = ""
+    link_extractor: str = ""
+    page_sink: str = ""
+
+
+class SplitterConfig(_Section, frozen=True):
+    """The host splitter (`durability.md`, section 2)."""
+
+    name: str = "p0"
+    peers: tuple[str, ...] = ()  # "name=host:port", this process among them
+    table_file: str = ""  # bucket table (JSON); empty = equal ranges over the sorted names
+    crawl: str = ""  # identity of the crawl, the same in all processes; empty = derived from the secret
+    listen: str = "127.0.0.1:0"
+    secret_file: str = ""
+    window_bytes: ByteCount = ByteCount(1 << 20)
+    entry_bytes: ByteCount = ByteCount(8 << 10)
+    frame_bytes_max: ByteCount = ByteCount(1 << 20)
+    silence_max: Seconds = Seconds(30)
+    backoff_min: Seconds = Seconds(0.1)
+    backoff_max: Seconds = Seconds(30)
+    handshake_timeout: Seconds = Seconds(10)
+    strangers_max: Count = 4  # connections beside one a peer that have not shown the secret
+    heartbeat: Seconds = Seconds(1)
+    spool_bytes_max: ByteCount = ByteCount(1 << 30)
+    tls_certificate: str = ""
+    tls_key: str = ""
+    tls_authority: str = ""
+
+
+class ServeConfig(_Section, frozen=True):
+    """The page server (`crawler serve`; `serve/README.md`)."""
+
+    address: str = ""  # ADDRESS:PORT; empty = no page server beside the crawl
+    names: tuple[str, ...] = ()  # host names it answers to, beside addresses and localhost
+    connections_max: Positive = 1000
+    header_bytes_max: Annotated[ByteCount, Meta(ge=1024)] = ByteCount(32 << 10)
+    idle_timeout: Seconds = Seconds(15)
+    write_timeout: Seconds = Seconds(30)
+    request_body_bytes_max: ByteCount = ByteCount(1 << 20)
+    held_bytes_max: ByteCount = ByteCount(1 << 20)
+    ready_bytes_max: ByteCount = ByteCount(32 << 20)
+    fresh_enough: Annotated[float, Meta(ge=0, le=1)] = 0.95
+    ahead_max: Count = 1000
+    request_half_life: Annotated[Seconds, Meta(ge=1)] = Seconds(604_800)
+    counted_pages_max: Annotated[int, Meta(ge=4)] = 100_000
+    count_bots: bool = False
+    signals_per_second: Number = 100.0
+    signal_urls_max: Positive = 10_000
+    key_files_max: Positive = 10_000
+
+
+class AdminConfig(_Section, frozen=True):
+    """The admin server: dashboard, metrics, state changes (`admin/README.md`)."""
+
+    address: str = "127.0.0.1:8081"  # ADDRESS:PORT or "off"
+    names: tuple[str, ...] = ()  # host names it answers to, beside addresses and localhost
+    connections_max: Positive = 64
+    history: Seconds = Seconds(86_400)
+    history_interval: Annotated[Seconds, Meta(ge=1)] = Seconds(10)
+
+
+class Override(_Section, frozen=True):
+    """`[[override]]`: other values for a part of the web (a host, `*.domain`, or URL prefix)."""
+
+    match: str = ""
+    delay: Seconds | None = None
+    delay_factor: Number | None = None
+    pages: Count | None = None
+    depth: Count | None = None
+    robots: RobotsPolicy | None = None
+    tls: TlsPolicy | None = None
+    headers: tuple[str, ...] | None = None
+    body_bytes_max: ByteCount | None = None
+    total_timeout: Seconds | None = None
+
+
+class Config(_Section, frozen=True):
+    """All sections; `seeds` are URLs given in the file."""
+
+    seeds: tuple[str, ...] = ()
+    crawl: CrawlConfig = CrawlConfig()
+    identity: IdentityConfig = IdentityConfig()
+    politeness: PolitenessConfig = PolitenessConfig()
+    frontier: FrontierConfig = FrontierConfig()
+    robots: RobotsConfig = RobotsConfig()
+    fetch: FetchConfig = FetchConfig()
+    network: NetworkConfig = NetworkConfig()
+    urls: UrlsConfig = UrlsConfig()
+    extract: ExtractConfig = ExtractConfig()
+    filter: FilterConfig = FilterConfig()
+    traps: TrapsConfig = TrapsConfig()
+    sitemaps: SitemapsConfig = SitemapsConfig()
+    cache: CacheConfig = CacheConfig()
+    due: DueConfig = DueConfig()
+    store: StoreConfig = StoreConfig()
+    pages: PagesConfig = PagesConfig()
+    hooks: HooksConfig = HooksConfig()
+    splitter: SplitterConfig = SplitterConfig()
+    serve: ServeConfig = ServeConfig()
+    admin: AdminConfig = AdminConfig()
+    override: tuple[Override, ...] = ()

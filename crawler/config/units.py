@@ -1,0 +1,60 @@
+"""Numbers of the configuration: lengths of time and sizes with their units, and the ranges of the others.
+
+A length of time is a number of seconds or text such as "5 min"; a size is a
+number of bytes or text such as "10 MiB". Infinity and NaN are no numbers of the
+configuration.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+from msgspec import Meta
+
+ENDLESS = 1 << 62  # no number of the configuration is larger
+
+Count = Annotated[int, Meta(ge=0, le=ENDLESS)]
+Positive = Annotated[int, Meta(ge=1, le=ENDLESS)]
+Limit = Annotated[int, Meta(ge=-1, le=ENDLESS)]  # -1 = none
+Number = Annotated[float, Meta(ge=0.0, le=float(ENDLESS))]
+
+_TIME_UNITS = {"": 1.0, "ms": 0.001, "s": 1.0, "min": 60.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+_SIZE_UNITS = {
+    "": 1,
+    "b": 1,
+    "kb": 1000,
+    "mb": 10**6,
+    "gb": 10**9,
+    "kib": 1 << 10,
+    "mib": 1 << 20,
+    "gib": 1 << 30,
+}
+_QUANTITY = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?(?:e[0-9]+)?)\s*([a-z]*)\s*", re.IGNORECASE)
+
+
+class Seconds(float):
+    """A length of time in seconds; written as a number or with ms, s, min, h or d."""
+
+    @classmethod
+    def parse(cls, value: Any) -> "Seconds":
+        return cls(_quantity(value, _TIME_UNITS, 'a time such as 30, "5 min" or "24 h"'))
+
+
+class ByteCount(int):
+    """A size in bytes; written as a number or with kB, MB, GB, KiB, MiB or GiB."""
+
+    @classmethod
+    def parse(cls, value: Any) -> "ByteCount":
+        return cls(_quantity(value, _SIZE_UNITS, 'a size such as 4096 or "10 MiB"'))
+
+
+def _quantity(value: Any, units: Mapping[str, float], wanted: str) -> float:
+    if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= ENDLESS:
+        return value
+    match = _QUANTITY.fullmatch(value) if isinstance(value, str) else None
+    if match is None or match[2].lower() not in units:
+        raise ValueError(f"expected {wanted}, got {value!r}")
+    quantity = float(match[1]) * units[match[2].lower()]
+    if quantity > ENDLESS:
+        raise ValueError(f"{value!r} is out of range")
+    return quantity

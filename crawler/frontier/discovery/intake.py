@@ -1,0 +1,264 @@
+"""URLs into and out of the queues on disk: new ones, parked ones, retired ones.
+
+What is put into a batch is not in the store yet. Until the batch was written, a
+host outside the front that got entries by it may not enter (if its turn comes
+it stays ASIDE), and a front host reads no further; but a host that had nothing
+to do enters the front at once with its new entries in memory if there is room,
+and a front host that has its whole queue in memory goes on.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from crawler.config import FrontierConfig
+from crawler.frontier.discovery.entries import (
+    PARKED_PREFIX,
+    TODO_PREFIX,
+    Todo,
+    decode,
+    encode,
+    join_url,
+    make_key,
+    make_order,
+    order_depth,
+    split_url,
+)
+from crawler.frontier.hosts.front_host import NO_PLAN, FrontHost
+from crawler.frontier.hosts.registry import Registry
+from crawler.frontier.hosts.table import NO_ORDER, NOWHERE, SILENCED, HostFlag, Place
+from crawler.frontier.hosts.workbench import Workbench
+from crawler.records import Link
+from crawler.storage.kv import Batch, KeyValue, scan_prefix
+
+_PRIORITY = 128  # of a link where no function gives one
+_UNPARK_CHUNK = 10_000  # entries moved by one batch
+
+
+class Intake:
+    """Fills the  `unwritten` holds the slots whose latest entries are in no written batch."""
+
+    def __init__(
+        self,
+        store: KeyValue,
+        config: FrontierConfig,
+        registry: Registry,
+        bench: Workbench,
+        priority: Callable[[Link], int] | None,
+    ) -> None:
+        self._store = store
+        self._registry = registry
+        self._bench = bench
+        self._priority = priority
+        self._read_ahead = config.read_ahead
+        self._entries_max = config.entries_max
+        self._batches: dict[int, tuple[Batch, set[int]]] = {}  # by id: the batch, and the slots it adds to
+        self.unwritten: dict[int, int] = {}  # slot -> id of the latest batch that adds to it
+
+    @property
+    def pending(self) -> int:
+        """Batches with new URLs that are not written yet."""
+        return len(self._batches)
+
+    def add(self, links: Sequence[Link], batch: Batch, now: float) -> None:
+        """Put each link into its host's queue, or park it; several calls may fill one batch."""
+        touched: dict[int, str] = {}
+        registry, memo = self._registry, self._registry.memo
+        keys, budget = registry.hosts.key, registry.budget
+        priority, sequence = _PRIORITY, registry.sequence
+        for link in links:
+            name, tail = split_url(link.url)
+            slot = memo.get(name)
+            if slot is None:
+                slot = registry.slot_beside(name, link.fingerprint)
+                keys = registry.hosts.key  # the table may have grown
+            touched[slot] = name
+            sequence += 1
+            if self._priority is not None:
+                priority = self._priority(link)
+            order = make_order(priority, link.depth, sequence)
+            entry = Todo(tail, link.fingerprint, link.via, link.redirects, link.flags)
+            if budget.binds and (rule := budget.rule(slot, link.depth, link.url, name)):
+                self._park(slot, order, entry, rule, batch)
+            else:
+                batch.put(make_key(TODO_PREFIX, keys[slot], order), encode(entry))
+                self._enqueue(slot, name, order, entry)
+        registry.sequence = sequence
+        registry.put_meta(batch)
+        self._touch(touched, batch, now)
+
+    def _park(self, slot: int, order: int, entry: Todo, rule: int, batch: Batch) -> None:
+        registry = self._registry
+        entry.rule = rule
+        registry.hosts.parked[slot] += 1
+        registry.parked[rule] += 1
+        batch.put(make_key(PARKED_PREFIX, registry.hosts.key[slot], order), encode(entry))
+
+    def _enqueue(self, slot: int, name: str, order: int, entry: Todo) -> None:
+        """Count a queue entry, and keep it in memory where the rest of its queue is."""
+        registry, hosts, bench = self._registry, self._registry.hosts, self._bench
+        registry.budget.accept(slot)
+        registry.todo += 1
+        hosts.todo[slot] = todo = hosts.todo[slot] + 1
+        if todo == 1 or order < hosts.cursor[slot]:
+            hosts.cursor[slot] = order
+        host = bench.front.get(slot)
+        if todo == 1:  # this is the whole queue
+            if host is not None:
+                host.read_to = NO_ORDER
+            elif hosts.place[slot] == Place.IDLE and not hosts.flags[slot] & SILENCED and bench.has_room():
+                host = self.front_host(slot, name, NO_ORDER)
+                bench.enter(host)
+        if host is not None:
+            host.push(order, entry)
+            if len(host.queue) > self._read_ahead:
+                self._spill(host)
+
+    def _spill(self, host: FrontHost) -> None:
+        """Keep a host's queue within its share of the memory, at most four times what is read at once."""
+        share = self._entries_max // len(self._bench.front)
+        share = max(self._read_ahead, min(share, 4 * self._read_ahead))
+        if len(host.queue) > share:
+            host.spill(self._read_ahead)
+
+    def _touch(self, touched: dict[int, str], batch: Batch, now: float) -> None:
+        """Put the records of hosts with new entries; wake or set aside those hosts."""
+        key = id(batch)
+        self._batches.setdefault(key, (batch, set()))[1].update(touched)
+        for record in self._registry.records(touched):
+            batch.put(*record)
+        for slot in touched:
+            self.unwritten[slot] = key
+            host = self._bench.front.get(slot)
+            if host is not None:
+                self.wake(host)
+            else:
+                self.settle_place(slot, now)
+
+    def committed(self, batch: Batch, now: float) -> None:
+        """The batch was written: its entries can be read back."""
+        _, slots = self._batches.pop(id(batch), (None, ()))
+        for slot in slots:
+            if self.unwritten.get(slot) == id(batch):
+                del self.unwritten[slot]
+                host = self._bench.front.get(slot)
+                if host is not None:
+                    self.wake(host)
+                else:
+                    self.settle_place(slot, now)
+
+    def settle_place(self, slot: int, now: float) -> None:
+        """Schedule a host outside the front that has something to do and is in no structure."""
+        hosts = self._registry.hosts
+        if hosts.place[slot] not in (Place.IDLE, Place.ASIDE):
+            return
+        hosts.place[slot] = Place.IDLE
+        if hosts.todo[slot] and not hosts.flags[slot] & SILENCED:
+            self._bench.schedule(slot, now)
+
+    def wake(self, host: FrontHost) -> None:
+        """A front host may have something to do: look at it as soon as it may be asked.
+
+        One whose turn is over rests until it can leave the front.
+        """
+        hosts = self._registry.hosts
+        if host.held or host.waiting or not hosts.todo[host.slot]:
+            return
+        if host.given_out and self._bench.turn_is_over(host):
+            return
+        ready = hosts.ready[host.slot]
+        if host.tick == NO_PLAN or host.wake > ready:
+            self._bench.wake(host, ready)
+
+    def front_host(self, slot: int, name: str, read_to: int) -> FrontHost:
+        hosts = self._registry.hosts
+        domain = self._registry.domains.key[hosts.domain[slot]]
+        return FrontHost(slot, hosts.key[slot], name, domain, read_to)
+
+    # ---- raised limits ----
+
+    def unpark(self) -> int:
+        """On opening, if the limits changed: move the parked URLs that they allow now to their"""
+        registry = self._registry
+        if registry.stored_limits == registry.budget.describe() or not sum(registry.parked):
+            return 0
+        excluded = (registry.hosts.array("flags") & HostFlag.EXCLUDED).nonzero()[0]
+        for slot in excluded.tolist():
+            registry.budget.include(slot)
+        moved, chunk = 0, []
+        for item in self._scan(PARKED_PREFIX):
+            chunk.append(item)
+            if len(chunk) == _UNPARK_CHUNK:
+                moved += self._unpark_chunk(chunk)
+                chunk = []
+        return moved + self._unpark_chunk(chunk)
+
+    def _unpark_chunk(self, chunk: list[Any]) -> int:
+        registry, hosts = self._registry, self._registry.hosts
+        batch = self._store.batch(sync=True)
+        moved, touched = 0, {}
+        for slot, name, key, order, entry in chunk:
+            touched[slot] = name
+            if registry.budget.rule(slot, order_depth(order), join_url(name, entry.tail), name):
+                continue
+            moved += 1
+            hosts.parked[slot] -= 1
+            registry.parked[entry.rule] -= 1
+            entry.rule = 0
+            batch.delete(key)
+            batch.put(TODO_PREFIX + key[2:], encode(entry))
+            self._enqueue(slot, name, order, entry)
+        for slot, name in touched.items():
+            batch.put(*registry.record(slot, name))
+        registry.put_meta(batch)
+        self._store.write(batch)
+        return moved
+
+    # ---- retirement ----
+
+    def retire(self, pattern: re.Pattern[str], batch: Batch) -> int:
+        """Delete the to-do and parked URLs in which the pattern is found; return how many.
+
+        Reads all entries, about 4 us each. URLs in flight and new ones whose
+        batch is not written stay.
+        """
+        gone: dict[int, set[int]] = {}
+        count = 0
+        for prefix in (TODO_PREFIX, PARKED_PREFIX):
+            for slot, name, key, order, entry in self._scan(prefix):
+                if self._in_flight(slot, order) or not pattern.search(join_url(name, entry.tail)):
+                    continue
+                count += 1
+                batch.delete(key)
+                self._uncount(prefix, slot, entry)
+                self._registry.note(slot, name)
+                gone.setdefault(slot, set()).add(order)
+        for slot, orders in gone.items():
+            if (host := self._bench.front.get(slot)) is not None:
+                host.remove(orders)
+        self._registry.put_notes(batch)
+        self._registry.put_meta(batch)
+        return count
+
+    def _in_flight(self, slot: int, order: int) -> bool:
+        host = self._bench.front.get(slot)
+        return host is not None and order in host.given_out
+
+    def _uncount(self, prefix: bytes, slot: int, entry: Todo) -> None:
+        registry = self._registry
+        if prefix == PARKED_PREFIX:
+            registry.hosts.parked[slot] -= 1
+            registry.parked[entry.rule] -= 1
+        else:
+            registry.hosts.todo[slot] -= 1
+            registry.todo -= 1
+
+    def _scan(self, prefix: bytes) -> Iterator[tuple[int, str, bytes, int, Todo]]:
+        """(slot, host name, store key, order, entry) of all stored entries."""
+        last, slot, name = b"", NOWHERE, ""
+        for key, value in scan_prefix(self._store, prefix):
+            if key[2:10] != last:
+                last = key[2:10]
+                slot = self._registry.hosts.find(int.from_bytes(last, "big"))
+                name = self._registry.stored_name(slot)
+            yield slot, name, key, int.from_bytes(key[10:], "big"), decode(key, value)

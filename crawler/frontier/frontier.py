@@ -1,0 +1,614 @@
+"""The discovery frontier: every new URL is handed out once, politely, in an order fair to all hosts.
+
+    add --> queues on disk --> front of hosts --> take --> fetch --> settle --> stage --> release
+            (`intake.py`,      (`workbench.py`,                    (`settlement.py`)  |
+             `entries.py`)       `host_queue.py`)                                   commit
+
+An errand holds its host (and for a request its address and one of the
+`concurrency` places) from `take` on. `settle` decides, at the end of the
+request, what becomes of URL and host; the decision carries the store keys to
+write, and `stage` puts them into the group's batch. A host whose URL is done is
+free from `settle` on, any other from `release`, after the commit; a place is
+taken until then: a crash repeats at most `concurrency` requests. Gaps count
+from `settle`.
+
+All methods run in one thread, but `stage`, and the writing of batches, which
+may run in another. Rules for the caller:
+
+* Batches are written in the order of the calls that filled them (`add`,
+  `settle` of what is staged, `retire`, `flush`): one commit queue, first in
+  first out. The counts in the host records rest on it.
+* When the batch given to `add` was written, `committed(batch, now)` says so:
+  only then are its entries read back. A host whose whole queue is in memory
+  is handed out before; its result is committed behind the batch anyway.
+
+What a host must wait for, the host waits for: gap, address, robots.txt,
+back-off, the commit of a failure. What a URL must, the URL does: its own
+retry instant. `next_wakeup` names the next instant at which `take` may succeed.
+"""
+
+import itertools
+import random
+import re
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+
+from crawler.config import Config, Overrides
+from crawler.frontier.discovery import entries
+from crawler.frontier.discovery.intake import Intake
+from crawler.frontier.hosts.addresses import Address, Addresses
+from crawler.frontier.hosts.budget import RULES
+from crawler.frontier.hosts.front_host import NO_PLAN, FrontHost
+from crawler.frontier.hosts.politeness import HostPoliteness
+from crawler.frontier.hosts.rate import Rate
+from crawler.frontier.hosts.registry import HostHash, Registry
+from crawler.frontier.hosts.table import NO_ORDER, SILENCED, HostFlag, Place
+from crawler.frontier.hosts.visits import ASK_AGAIN, Visits
+from crawler.frontier.hosts.workbench import Workbench
+from crawler.frontier.report import Report, Waited
+from crawler.frontier.settlement import Decision, End, Settlement, stage
+from crawler.records import Errand, Fetch, Link, Task
+from crawler.storage.kv import Batch, KeyValue
+
+EXPLAINED_MAX = 100_000  # entries of a queue that are read for one explanation
+
+# Kinds of a verdict of robots.txt.
+ALLOWED, DENIED, FETCH, WAIT = "allowed", "denied", "fetch", "wait"
+
+
+class Robots(Protocol):
+    """What the frontier asks of the robots cache.
+
+    A verdict has `kind` (ALLOWED, DENIED, FETCH: robots.txt must be fetched
+    first, WAIT: it is unreachable) and `until`, the instant a WAIT ends.
+    """
+
+    def verdict(self, authority: str, target: str, now: float) -> Any: ...
+
+    def crawl_delay(self, authority: str) -> float | None: ...
+
+
+class Frontier:
+    """See the module docstring.
+
+    Args:
+        store: holds `t/`, `p/`, `h/` and `m/frontier`.
+        robots: the robots cache; not asked where the policy is `ignore`.
+        fingerprinter: gives host keys.
+        registrable_domain: host name -> registrable domain, itself if it has none.
+        concurrency: most requests in flight (pages and robots.txt).
+        rng: for the jitter of retries and the order after opening.
+        processes: of the whole crawl; they share rate and addresses.
+        priority: link -> 0 (first) to 255 (last); 128 where not given.
+    """
+
+    def __init__(
+        self,
+        store: KeyValue,
+        config: Config,
+        *,
+        robots: Robots,
+        fingerprinter: HostHash,
+        registrable_domain: Callable[[str], str],
+        concurrency: int,
+        rng: random.Random,
+        processes: int = 1,
+        priority: Callable[[Link], int] | None = None,
+    ) -> None:
+        self._store = store
+        self._config = config
+        self._robots = robots
+        self._concurrency = concurrency
+        self._rng = rng
+        self._overrides = Overrides(config.override)
+        self._resolving = not config.fetch.proxy  # a proxy looks names up itself
+        self._registry = registry = Registry(store, config, fingerprinter, registrable_domain)
+        self._hosts = registry.hosts
+        self._politeness = HostPoliteness(config.politeness, registry.hosts)
+        self._addresses = Addresses(config.politeness, config.frontier.addresses_max, processes)
+        self._rate = Rate(config.crawl.rate / processes)
+        self._bench = Workbench(
+            registry.hosts,
+            self._addresses,
+            self._load,
+            self._unload,
+            front_max=config.frontier.front_factor * concurrency,
+            turn_max=config.frontier.read_ahead,
+        )
+        self._intake = Intake(store, config.frontier, registry, self._bench, priority)
+        self._settlement = Settlement(config, registry, self._politeness, rng)
+        self._visits = Visits(registry, self._politeness, self._addresses, self._bench)
+        self._report = Report(registry, self._bench)
+        self._waited = Waited()
+        self._held: dict[int, FrontHost] = {}  # by host key
+        self._given_out = 0  # errands that are not released
+        self._in_flight = 0  # those of them that are requests
+        self._look_ups = 0
+        self._look_ups_waiting: list[FrontHost] = []
+        self._paused: set[str] = set()
+
+    def __repr__(self) -> str:
+        registry = self._registry
+        return (
+            f"Frontier({registry.todo} to do, {sum(registry.parked)} parked, {self._in_flight} in flight, "
+            f"{len(self._hosts)} hosts, {self._bench!r})"
+        )
+
+    # ---- opening and closing ----
+
+    def open(self, now: float, clean: bool) -> None:
+        """Load all hosts; bring back parked URLs if the limits changed; let the hosts wait their gaps.
+
+        Raises:
+            DamageError: a record of the store is not what was written.
+        """
+        self._registry.open(now, clean)
+        if len(self._hosts):
+            self._addresses.open(now)
+        self._intake.unpark()
+        for host in self._bench.front.values():
+            self._intake.wake(host)
+        hosts = self._hosts
+        idle = (hosts.array("todo") > 0) & (hosts.array("place") == Place.IDLE)
+        slots = np.flatnonzero(idle & (hosts.array("flags") & SILENCED == 0))
+        # Shuffled, else hosts of a domain come in a row; numpy's own shuffle costs another import.
+        keys = np.frombuffer(self._rng.randbytes(8 * len(slots)), np.uint64)
+        self._bench.schedule_many(slots[np.argsort(keys)], now)
+
+    def flush(self, batch: Batch, now: float) -> None:
+        """Put all that is not stored yet, for a clean stop.
+
+        An errand that still holds its host was cut off: its URL stays in the
+        queue, and the host waits its gap as behind any other request.
+        """
+        for host in self._held.values():
+            self._hosts.gap[host.slot] = gap = self._gap_behind(host)
+            self._hosts.ready[host.slot] = max(self._hosts.ready[host.slot], now + gap)
+        for host in self._bench.front.values():
+            self._hosts.cursor[host.slot] = host.cursor()
+            self._registry.note(host.slot, host.name)
+        self._registry.put_notes(batch)
+        self._registry.put_meta(batch)
+
+    # ---- URLs in and out ----
+
+    def add(self, links: Sequence[Link], batch: Batch, now: float) -> None:
+        """Put new URLs, each given once, into their queues; several calls may fill one batch."""
+        self._intake.add(links, batch, now)
+
+    def committed(self, batch: Batch, now: float) -> None:
+        """The batch given to `add` was written."""
+        self._intake.committed(batch, now)
+
+    def retire(self, pattern: re.Pattern[str], batch: Batch) -> int:
+        """Delete the to-do and parked URLs in which the pattern is found; return how many."""
+        return self._intake.retire(pattern, batch)
+
+    # ---- what to do next ----
+
+    def take(self, now: float) -> Errand | None:
+        """The next thing that may start now; its host, address and place are taken. None: nothing may."""
+        blocked = self._gate(now)
+        errand = None if blocked else self._next_errand(now)
+        if errand is None:
+            self._waited.note(blocked or self._waits_for(), now)
+        else:
+            self._waited.note("", now)
+        return errand
+
+    def _gate(self, now: float) -> str:
+        """What keeps every request from starting, "" if nothing does."""
+        if self._paused:
+            return "empty"
+        if self._in_flight >= self._concurrency:
+            return "full"
+        return "rate" if self._rate.ready_at() > now else ""
+
+    def _waits_for(self) -> str:
+        return self._bench.waits_for() if self._registry.todo else "empty"
+
+    def _next_errand(self, now: float) -> Errand | None:
+        while (host := self._bench.pop(now)) is not None:
+            caller = host.called_by
+            errand = self._errand(host, now)
+            host.called_by = None
+            if caller is not None:
+                self._bench.call_next(caller, now)
+            if errand is not None:
+                return errand
+        return None
+
+    def _errand(self, host: FrontHost, now: float) -> Errand | None:
+        """What to do for a host whose instant has come; None: nothing now, and the host is where it waits."""
+        if self._hosts.flags[host.slot] & SILENCED:
+            if host.may_leave():
+                self._bench.leave(host, now, idle=True)
+            return None
+        free_at = max(self._hosts.ready[host.slot], self._visits.free_at(host.key, now))
+        if free_at > now:
+            self._bench.wake(host, free_at)
+            return None
+        task, authority = self._first_task(host, now)
+        if task is None:
+            return None
+        if task is Task.DENIED:
+            return self._hold(host, task)
+        if self._resolving and not (host.addresses and now < host.expires):
+            return self._look_up(host)
+        if not self._acquire_address(host, now):
+            return None
+        self._in_flight += 1
+        self._rate.spend(now)
+        return self._hold(host, task, f"{authority}/robots.txt" if task is Task.ROBOTS else "")
+
+    def _first_task(self, host: FrontHost, now: float) -> tuple[Task | None, str]:
+        """(what the host's first URL needs, its authority); None if there is nothing to try now."""
+        while self._has_entry(host, now):
+            url = entries.join_url(host.name, host.queue[0][1].tail)
+            authority, target = entries.split_authority(url)
+            kind, until = ALLOWED, 0.0
+            if self._asks_robots(url, host.name):
+                verdict = self._robots.verdict(authority, target, now)
+                kind, until = verdict.kind, verdict.until
+            if kind == WAIT:
+                host.postpone_first(max(until, now + 1.0))
+            elif kind != DENIED and self._starts_too_soon(host, url, authority, now):
+                return None, authority
+            else:
+                return {ALLOWED: Task.PAGE, DENIED: Task.DENIED, FETCH: Task.ROBOTS}[kind], authority
+        return None, ""
+
+    def _asks_robots(self, url: str, name: str) -> bool:
+        policy = self._config.robots.policy
+        if self._overrides:
+            policy = self._overrides.for_url(url, name).robots or policy
+        return policy != "ignore"
+
+    def _starts_too_soon(self, host: FrontHost, url: str, authority: str, now: float) -> bool:
+        """After an unclean stop: a request may have been cut off whose gap nobody recorded."""
+        unclean_at = self._registry.unclean_at
+        if not unclean_at:
+            return False
+        delay = self._crawl_delay(url, host.name, authority)
+        if self._overrides:
+            delay = max(delay, self._overrides.for_url(url, host.name).delay or 0.0)
+        if unclean_at + delay <= now:
+            return False
+        self._bench.wake(host, unclean_at + delay)
+        return True
+
+    def _has_entry(self, host: FrontHost, now: float) -> bool:
+        """Whether the host has an entry to be tried now; else it is woken when it may have one."""
+        host.recall(now)
+        while not host.queue:
+            full = len(host.later) >= self._config.frontier.later_max
+            if host.read_to == NO_ORDER or full or host.slot in self._intake.unwritten:
+                break
+            more = host.read_ahead(self._store, self._config.frontier.read_ahead, now)
+            if not more or host.held_in_memory() == self._hosts.todo[host.slot]:
+                host.read_to = NO_ORDER
+                self._correct_count(host)
+        if not host.queue and host.later:
+            self._bench.wake(host, host.later[0][0])
+        return bool(host.queue)
+
+    def _correct_count(self, host: FrontHost) -> None:
+        """The whole queue is in memory: its length is what the host's count must be."""
+        found = host.held_in_memory()
+        self._registry.todo += found - self._hosts.todo[host.slot]
+        self._hosts.todo[host.slot] = found
+
+    def _look_up(self, host: FrontHost) -> Errand | None:
+        """An errand for the host's addresses, or a place in the queue for one."""
+        if self._look_ups >= self._config.network.dns_concurrency:
+            host.waiting = True
+            self._look_ups_waiting.append(host)
+            return None
+        self._look_ups += 1
+        return self._hold(host, Task.RESOLVE)
+
+    def _acquire_address(self, host: FrontHost, now: float) -> bool:
+        """Take a place on the first of the host's addresses that has one; else the host waits for one."""
+        if not self._addresses.counted or not self._resolving:
+            return True
+        address, instant = self._addresses.choose(host.addresses, host.domain, now)
+        if instant <= now and (not address.waiting or host.called_by is address):
+            self._addresses.acquire(address)
+            host.address = address
+            return True
+        if len(address.waiting) < self._config.frontier.address_waiters_max:
+            self._bench.wait_at(host, address, now)
+        else:
+            self._hosts.ready[host.slot] = ready = now + self._addresses.gap * (len(address.waiting) + 1)
+            if host.may_leave():
+                self._bench.leave(host, now, idle=False)
+            else:
+                self._bench.wake(host, ready)
+        return False
+
+    def _hold(self, host: FrontHost, task: Task, url: str = "") -> Errand:
+        """Give out an errand; a page or a denied URL takes the host's first entry with it."""
+        assert not host.held and host.key not in self._held, host
+        host.held = True
+        host.served += 1
+        self._held[host.key] = host
+        self._given_out += 1
+        address = (
+            host.address.name if host.address is not None else host.addresses[0] if host.addresses else ""
+        )
+        if task is Task.RESOLVE or task is Task.ROBOTS:
+            return Errand(task, host.key, host.name, url, address=address if url else "")
+        order, entry = host.take_first()
+        return Errand(
+            task,
+            host.key,
+            host.name,
+            entries.join_url(host.name, entry.tail),
+            entry.fingerprint,
+            entries.order_depth(order),
+            entry.via,
+            entry.redirects,
+            entry.flags,
+            order,
+            entry.attempt,
+            address,
+        )
+
+    # ---- the end of an errand ----
+
+    def resolved(self, errand: Errand, addresses: Sequence[str], expires: float, now: float) -> None:
+        """The host's addresses are known until `expires`; the errand is over."""
+        assert errand.task is Task.RESOLVE and addresses, errand
+        host = self._held[errand.host]
+        host.addresses, host.expires = tuple(addresses), max(expires, now + 1.0)
+        self.release(Decision(errand, End.READY, now, now), now)
+
+    def settle(self, errand: Errand, fetch: Fetch, now: float) -> Decision:
+        """Decide, at the end of a request or a failed look-up, what becomes of URL and host.
+
+        A host whose URL is done may be asked again from its ready instant on.
+        Every decision must be staged: it may carry records of other hosts.
+        """
+        host = self._held[errand.host]
+        crawl_delay = 0.0
+        if errand.task in (Task.PAGE, Task.ROBOTS):
+            crawl_delay = self._crawl_delay(
+                errand.url, errand.hostname, entries.split_authority(errand.url)[0]
+            )
+        decision = self._settlement.settle(host, errand, fetch, now, crawl_delay)
+        if decision.end is End.DONE:
+            self._let_go(host, decision, now)
+            self._intake.wake(host)
+        return decision
+
+    def _crawl_delay(self, url: str, name: str, authority: str) -> float:
+        if not self._asks_robots(url, name):
+            return 0.0
+        return self._robots.crawl_delay(authority) or 0.0
+
+    @staticmethod
+    def stage(decision: Decision, batch: Batch) -> None:
+        """Put what was decided into the group's batch; any thread."""
+        stage(decision, batch)
+
+    def release(self, decision: Decision, now: float) -> None:
+        """After the commit: the place of the request is free, and the host if it is not yet."""
+        errand = decision.errand
+        if decision.end is End.DONE:
+            host = self._bench.front[self._hosts.find(errand.host)]
+        else:
+            host = self._held[errand.host]
+            self._let_go(host, decision, now)
+        host.given_out.discard(errand.order)
+        self._given_out -= 1
+        if errand.task is Task.RESOLVE:
+            self._look_ups -= 1
+            self._next_look_up(now)
+        elif errand.task is not Task.DENIED:
+            self._in_flight -= 1
+        if host.may_leave() and host.tick == NO_PLAN:
+            self._plan(host, now)
+
+    def _let_go(self, host: FrontHost, decision: Decision, now: float) -> None:
+        """The errand does not hold the host any more, nor its address."""
+        del self._held[host.key]
+        host.held = False
+        if host.address is not None:
+            self._bench.release_address(host.address, decision.ended, now)
+            host.address = None
+
+    def _next_look_up(self, now: float) -> None:
+        if self._look_ups_waiting:
+            host = self._look_ups_waiting.pop(0)
+            host.waiting = False
+            self._bench.wake(host, now)
+
+    def _plan(self, host: FrontHost, now: float) -> None:
+        """Where a free host goes: out of the front, to sleep, or to wait for its instant."""
+        if self._hosts.flags[host.slot] & SILENCED:
+            self._bench.leave(host, now, idle=True)
+        elif not self._hosts.todo[host.slot]:
+            self._bench.sleep(host)
+        elif self._bench.turn_is_over(host):
+            self._bench.leave(host, now, idle=False)
+        else:
+            self._bench.wake(host, self._hosts.ready[host.slot])
+
+    # ---- requests outside the queues ----
+
+    def borrow(self, hostname: str, now: float, errand: Errand | None = None, address: str = "") -> float:
+        """Ask for a host (and address) for a redirect hop; 0.0: go, else the instant at which to ask again.
+
+        With `errand`, the hop may go to the errand's own host, which is held
+        already: then only the gap behind `give_back` is waited for.
+        """
+        if errand is not None and errand.hostname == hostname:
+            ready = self._hosts.ready[self._held[errand.host].slot]
+            return 0.0 if ready <= now else ready
+        if self._registry.host_key(hostname) in self._held:
+            return now + ASK_AGAIN
+        return self._visits.borrow(hostname, now, address)
+
+    def may_ask(self, url: str, now: float) -> bool:
+        """Whether what is known of the URL's robots.txt allows it; for the hops of a redirect."""
+        authority, target = entries.split_authority(url)
+        if not self._asks_robots(url, entries.split_url(url)[0]):
+            return True
+        return self._robots.verdict(authority, target, now).kind == ALLOWED
+
+    def gap(self, errand: Errand) -> float:
+        """Seconds that the errand's host will wait behind it, going by the last time."""
+        return max(self._config.politeness.delay, self._hosts.gap[self._held[errand.host].slot])
+
+    def _gap_behind(self, host: FrontHost) -> float:
+        """Seconds to wait behind a request that was cut off."""
+        gap = max(self._config.politeness.delay, self._hosts.gap[host.slot])
+        if host.busy is None:
+            return gap
+        url = entries.join_url(host.name, host.busy[1].tail)
+        gap = max(gap, self._crawl_delay(url, host.name, entries.split_authority(url)[0]))
+        return max(gap, self._overrides.for_url(url, host.name).delay or 0.0) if self._overrides else gap
+
+    def give_back(self, hostname: str, now: float, took: float, retry_after: float = 0.0) -> None:
+        """A hop on a borrowed host, or on the errand's own, has ended: its gap runs from now."""
+        self._visits.give_back(hostname, now, took, retry_after)
+
+    # ---- what the shell asks and sets ----
+
+    def next_wakeup(self, now: float) -> float | None:
+        """The earliest instant at which `take` may give something; None: only news can change that."""
+        if self._paused or self._in_flight >= self._concurrency:
+            return None
+        instant = self._bench.next_event(now)
+        return None if instant is None else max(instant, self._rate.ready_at())
+
+    def dry(self, now: float) -> bool:
+        """Whether a place is free and no host is ready for it: new URLs are welcome."""
+        if self._paused or self._in_flight >= self._concurrency:
+            return False
+        instant = self._bench.next_event(now)
+        return instant is None or instant > now
+
+    def finished(self, now: float) -> str:
+        """Why a finite crawl is over, "" if it is not.
+
+        "done": nothing is left but hosts that are blocked or given up;
+        "patience": all that is left waits longer than that.
+        """
+        if self._given_out or self._intake.pending or len(self._visits) or self._paused:
+            return ""
+        instant = self._bench.next_event(now)
+        if instant is None:
+            return "done"
+        return "patience" if instant > now + self._config.crawl.patience else ""
+
+    def hosts_with_work(self) -> int:
+        """Hosts that have something to do and are not silenced (2 ms for a million hosts)."""
+        hosts = self._hosts
+        return int(((hosts.array("todo") > 0) & ((hosts.array("flags") & SILENCED) == 0)).sum())
+
+    def set_rate(self, rate: float) -> None:
+        """This process's share of the rate from now on, in starts per second; 0 = no limit."""
+        self._rate.rate = rate
+
+    def pause(self, reason: str = "user") -> None:
+        """Give nothing out until `resume` for the same reason (the user; a disk that is nearly full)."""
+        self._paused.add(reason)
+
+    def resume(self, reason: str = "user") -> None:
+        self._paused.discard(reason)
+
+    @property
+    def paused(self) -> tuple[str, ...]:
+        """The reasons for which nothing is given out."""
+        return tuple(sorted(self._paused))
+
+    def block(self, hostname: str) -> None:
+        """Ask the host no more until `unblock`; its URLs stay. Stored with the next batch."""
+        slot = self._registry.slot(hostname)
+        self._hosts.flags[slot] |= HostFlag.BLOCKED
+        self._registry.note(slot, hostname)
+
+    def unblock(self, hostname: str, now: float) -> None:
+        """Ask the host again, whoever or whatever held it. Stored with the next batch."""
+        slot = self._registry.slot(hostname)
+        self._hosts.flags[slot] &= 0xFFFF ^ SILENCED
+        self._hosts.refusals[slot] = self._hosts.cause[slot] = 0
+        self._registry.note(slot, hostname)
+        self._intake.settle_place(slot, now)
+
+    def counters(self) -> dict[str, int]:
+        """URLs to do, in flight and parked by rule; hosts by state; requests and look-ups under way."""
+        return self._report.counters() | {"requests": self._in_flight, "look_ups": self._look_ups}
+
+    def why_slow(self) -> dict[str, float]:
+        """Seconds without anything to start, by what was waited for: see `Waited`."""
+        return dict(self._waited.seconds)
+
+    def explain(self, url: str, now: float) -> dict[str, Any]:
+        """What a URL's host waits for."""
+        return self._report.explain(url, now)
+
+    def entry(self, url: str) -> dict[str, Any]:
+        """How a URL stands in its host's queues; {} if it is in none, or behind the first `EXPLAINED_MAX`."""
+        name, tail = entries.split_url(url)
+        key = self._registry.host_key(name).to_bytes(8, "big")
+        for queue, prefix in (("to do", entries.TODO_PREFIX), ("parked", entries.PARKED_PREFIX)):
+            found = entries.read_queue(self._store, prefix + key, 0)
+            for order, entry in itertools.islice(found, EXPLAINED_MAX):
+                if entry.tail == tail:
+                    return {
+                        "queue": queue,
+                        "parked_by": RULES[entry.rule],
+                        "depth": entries.order_depth(order),
+                        "tries": entry.attempt,
+                        "retry_at": entry.retry_at,
+                    }
+        return {}
+
+    def hosts(self, now: float, limit: int) -> Iterator[dict[str, Any]]:
+        """Up to `limit` hosts for the status, those of the front first."""
+        return self._report.hosts(now, limit)
+
+    # ---- hosts in and out of the front ----
+
+    def _load(self, slot: int) -> FrontHost | None:
+        """The object of a host that comes in from the back; None if it is to stay out."""
+        self._hosts.place[slot] = Place.IDLE
+        if not self._hosts.todo[slot] or self._hosts.flags[slot] & SILENCED:
+            return None
+        if slot in self._intake.unwritten:
+            self._hosts.place[slot] = Place.ASIDE
+            return None
+        return self._intake.front_host(slot, self._registry.stored_name(slot), self._hosts.cursor[slot])
+
+    def _unload(self, host: FrontHost) -> None:
+        self._hosts.cursor[host.slot] = host.cursor()
+
+    def _check(self) -> None:
+        """Assert the invariants that hold between any two calls."""
+        hosts, registry = self._hosts, self._registry
+        self._bench._check()
+        hosts._check()
+        registry.domains._check()
+        assert registry.todo == int(hosts.array("todo").sum())
+        assert sum(registry.parked) == int(hosts.array("parked").sum())
+        assert {host.key for host in self._bench.front.values() if host.held} == set(self._held)
+        assert len(self._held) <= self._given_out and self._in_flight <= self._concurrency
+        assert self._look_ups <= self._config.network.dns_concurrency
+        for host in self._bench.front.values():
+            orders = [order for order, _ in host.entries()]
+            assert len(orders) == len(set(orders)) <= hosts.todo[host.slot], host
+            assert host.read_to != NO_ORDER or len(orders) == hosts.todo[host.slot], host
+            assert hosts.cursor[host.slot] <= host.cursor() or host.held, host
+            assert not (host.waiting and host.held), host
+        for address in self._addresses:
+            self._check_address(address)
+
+    def _check_address(self, address: Address) -> None:
+        users = sum(host.address is address for host in self._held.values())
+        assert users + self._visits.at(address) == address.in_flight, address
+        assert all(host.waiting for host in address.waiting), address
+        assert not address.waiting or address.in_flight or address.event, address

@@ -1,0 +1,119 @@
+"""Addresses: hosts that share one share its places.
+
+Hosts on an address wait its gap (half the least host gap, times the number of
+processes), one request at a time; from `shared_address_domains` registrable
+domains on it is shared hosting: 16 in flight instead. With a gap of 0
+addresses do not count. Durations are seconds, instants seconds by the process
+clock.
+"""
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+from math import inf
+from typing import Any
+
+from crawler.config import PolitenessConfig
+
+
+class Address:
+    """One IP address: how many requests are on it, and which hosts wait for it.
+
+    `domains` holds the registrable domains met on it, None once they are so
+    many that it counts as shared hosting. `users` are front hosts resolved to
+    it. `event` is the instant at which it will next hand out a waiting host,
+    0 if none is planned.
+    """
+
+    __slots__ = ("domains", "event", "in_flight", "name", "ready", "waiting")
+
+    def __init__(self, name: str, ready: float) -> None:
+        self.name = name
+        self.in_flight = 0
+        self.ready = ready
+        self.domains: set[int] | None = set()
+        self.waiting: deque[Any] = deque()
+        self.event = 0.0
+
+    def __repr__(self) -> str:
+        kind = "shared" if self.domains is None else f"{len(self.domains)} domains"
+        return f"Address({self.name}, {kind}, {self.in_flight} in flight, {len(self.waiting)} waiting)"
+
+
+class Addresses:
+    """The addresses in use and the latest others."""
+
+    def __init__(self, config: PolitenessConfig, entries_max: int, processes: int) -> None:
+        self.gap = config.delay * config.address_delay_share * processes
+        self._shared_domains = config.shared_address_domains
+        self._shared_in_flight = max(1, config.shared_address_in_flight // processes)
+        self._entries_max = entries_max
+        self._addresses: dict[str, Address] = {}
+        self._opened = 0.0
+
+    def open(self, now: float) -> None:
+        """Requests before a restart are not known: every address waits its gap once."""
+        self._opened = now
+
+    def __len__(self) -> int:
+        return len(self._addresses)
+
+    def __iter__(self) -> Iterator[Address]:
+        return iter(self._addresses.values())
+
+    @property
+    def counted(self) -> bool:
+        """Whether addresses hold anything up."""
+        return self.gap > 0.0
+
+    def meet(self, name: str, domain: int, now: float) -> Address:
+        """The address `name`, with `domain` counted among those on it."""
+        address = self._addresses.get(name)
+        if address is None:
+            if len(self._addresses) >= self._entries_max:
+                self._forget(now)
+            address = self._addresses[name] = Address(name, self._opened + self.gap)
+        if address.domains is not None:
+            address.domains.add(domain)
+            if len(address.domains) >= self._shared_domains:
+                address.domains = None
+        return address
+
+    def choose(self, names: Sequence[str], domain: int, now: float) -> tuple[Address, float]:
+        """The address where a request may start first, and from when (infinity: not known)."""
+        best: tuple[Address, float] | None = None
+        for name in names:
+            address = self.meet(name, domain, now)
+            instant = self.start_at(address)
+            instant = inf if instant is None else instant
+            if instant <= now and not address.waiting:
+                return address, instant
+            if best is None or instant < best[1]:
+                best = address, instant
+        assert best is not None, names
+        return best
+
+    def start_at(self, address: Address) -> float | None:
+        """The instant from which a request may start there; None: not before one of those in flight ends."""
+        if address.domains is None:
+            return 0.0 if address.in_flight < self._shared_in_flight else None
+        return address.ready if address.in_flight == 0 else None
+
+    def acquire(self, address: Address) -> None:
+        address.in_flight += 1
+
+    def release(self, address: Address, ended: float) -> None:
+        """A request that ended at `ended` frees its place."""
+        assert address.in_flight > 0, address
+        address.in_flight -= 1
+        address.ready = max(address.ready, ended + self.gap)
+
+    def _forget(self, now: float) -> None:
+        """Drop the addresses nobody uses or waits for, the oldest first, down to three quarters."""
+        surplus = len(self._addresses) - self._entries_max * 3 // 4
+        idle = [
+            name
+            for name, address in self._addresses.items()
+            if not address.in_flight and not address.waiting and address.ready <= now
+        ]
+        for name in idle[:surplus]:
+            del self._addresses[name]

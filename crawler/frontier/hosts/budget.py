@@ -1,0 +1,123 @@
+"""Budgets and depth: which URLs are parked.
+
+A URL beyond the depth or beyond a budget is never dropped: its entry lies
+under `p/` instead of `t/`, is counted by rule, and moves to the queue when the
+limit was raised (`fetch-behaviour.md`, section 12). In the scopes host, domain
+and prefix nothing binds unless it is set.
+
+    depth             link hops from a seed
+    pages_per_host    URLs accepted to one host's queue
+    pages_per_domain  the same over all hosts of a registrable domain
+    hosts_per_domain  a further host of the domain is excluded with all its URLs
+"""
+
+from typing import Any, ClassVar
+
+import msgspec
+import numpy as np
+
+from crawler.config import Config, CrawlConfig, Overrides
+from crawler.frontier.hosts.table import HostFlag, HostTable, KeyedTable
+
+# A Todo stores the index, so the list is only ever appended to.
+RULES = ("", "depth", "pages_per_host", "pages_per_domain", "hosts_per_domain")
+DEPTH, PAGES_PER_HOST, PAGES_PER_DOMAIN, HOSTS_PER_DOMAIN = range(1, 5)
+
+_IN_SCOPE_ANY = {"depth": 20, "pages_per_host": 10_000, "pages_per_domain": 20_000, "hosts_per_domain": 200}
+UNLIMITED = 1 << 62
+
+
+class Limits(msgspec.Struct, frozen=True):
+    """The limits in force; UNLIMITED where there is none."""
+
+    depth: int
+    pages_per_host: int
+    pages_per_domain: int
+    hosts_per_domain: int
+
+
+def limits(crawl: CrawlConfig) -> Limits:
+    """What the settings and the scope make of each limit."""
+    values = {}
+    for name, in_scope_any in _IN_SCOPE_ANY.items():
+        value = getattr(crawl, name)
+        if value < 0:
+            value = in_scope_any if crawl.scope == "any" else UNLIMITED
+        values[name] = value
+    return Limits(**values)
+
+
+class DomainTable(KeyedTable):
+    """Registrable domains: URLs accepted (`pages`) and hosts that count (`hosts`)."""
+
+    columns: ClassVar[dict[str, str]] = {"pages": "u4", "hosts": "u4"}
+
+    pages: Any
+    hosts: Any
+
+    def fill(self, keys: np.ndarray, hosts: HostTable) -> None:
+        """Build the table from the domain key of each host, shape (len(hosts),), and link the hosts to it."""
+        unique, inverse = np.unique(keys, return_inverse=True)
+        counted = (hosts.array("flags") & HostFlag.EXCLUDED) == 0
+        records = np.zeros(len(unique), dtype=[("key", "u8"), ("pages", "u4"), ("hosts", "u4")])
+        records["key"] = unique
+        records["pages"] = np.bincount(inverse, weights=hosts.array("known"), minlength=len(unique))
+        records["hosts"] = np.bincount(inverse, weights=counted, minlength=len(unique))
+        self.extend(records)
+        hosts.array("domain")[:] = inverse
+
+
+class Budget:
+    """Decides, URL by URL, and counts what was accepted.
+
+    `binds` is False if there is no limit at all: then `rule` is 0 for every URL.
+    """
+
+    def __init__(self, config: Config, hosts: HostTable, domains: DomainTable) -> None:
+        self.limits = limits(config.crawl)
+        self._overrides = Overrides(config.override)
+        self.binds = bool(self._overrides) or min(msgspec.structs.astuple(self.limits)) < UNLIMITED
+        self._hosts = hosts
+        self._domains = domains
+
+    def describe(self) -> str:
+        """All that decides what is parked, as text: if it differs, parked URLs are looked at again."""
+        tables = [(table.match, table.pages, table.depth) for table in self._overrides.tables]
+        return msgspec.json.encode([self.limits, tables]).decode()
+
+    def meet_host(self, slot: int) -> None:
+        """Count a new host to its domain, or exclude it."""
+        domain = self._hosts.domain[slot]
+        if self._domains.hosts[domain] >= self.limits.hosts_per_domain:
+            self._hosts.flags[slot] |= HostFlag.EXCLUDED
+        else:
+            self._domains.hosts[domain] += 1
+
+    def include(self, slot: int) -> None:
+        """Let an excluded host in if its domain has room now."""
+        if self._hosts.flags[slot] & HostFlag.EXCLUDED:
+            self._hosts.flags[slot] ^= HostFlag.EXCLUDED
+            self.meet_host(slot)
+
+    def rule(self, slot: int, depth: int, url: str, name: str) -> int:
+        """The rule that parks a URL of the host `name`, 0 if none does."""
+        hosts, limit = self._hosts, self.limits
+        depth_max, pages_max = limit.depth, limit.pages_per_host
+        if self._overrides:
+            override = self._overrides.for_url(url, name)
+            depth_max = depth_max if override.depth is None else override.depth
+            pages_max = pages_max if override.pages is None else override.pages
+        if depth > depth_max:
+            return DEPTH
+        if hosts.flags[slot] & HostFlag.EXCLUDED:
+            return HOSTS_PER_DOMAIN
+        if hosts.known[slot] >= pages_max:
+            return PAGES_PER_HOST
+        if self._domains.pages[hosts.domain[slot]] >= limit.pages_per_domain:
+            return PAGES_PER_DOMAIN
+        return 0
+
+    def accept(self, slot: int) -> None:
+        """Count a URL that goes to the host's queue."""
+        self._hosts.known[slot] += 1
+        self._domains.pages[self._hosts.domain[slot]] += 1

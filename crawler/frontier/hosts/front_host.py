@@ -1,0 +1,172 @@
+"""A host of the front with the part of its queue that is in memory.
+
+    store:   ... deleted ... | cursor ...................... end of the queue
+    memory:                    [ queue and later ] read_to | not read yet
+
+All entries below the order `read_to` that are still to do are in memory, each
+either in `queue` (a heap by order), in `later` (a heap by the instant before
+which it is not tried) or `busy` (held by an errand). At `read_to` = NO_ORDER
+the whole queue is in memory: then a new URL goes there directly and is never
+read back. Entries of `later` may lie beyond `read_to`, and so may those given out;
+reading skips them.
+"""
+
+import heapq
+from collections.abc import Iterator
+from typing import Any
+
+from crawler.frontier.discovery import entries
+from crawler.frontier.discovery.entries import Entry, Todo
+from crawler.frontier.hosts.table import NO_ORDER
+from crawler.storage.kv import KeyValue
+
+NO_PLAN = -1  # the host is in no heap
+
+
+class FrontHost:
+    """See the module docstring for the queue.
+
+    `held` says that an errand holds the host; `given_out` are the orders of
+    entries whose errands are not released yet: the store may still have them
+    though they are done. `tick` marks the host's valid entry in the
+    workbench's heap and `wake` that entry's instant. `waiting`: in an
+    address's queue or waiting for a look-up; `called_by` is the address whose
+    queue has just called it. `domain` is the key of its registrable domain.
+    """
+
+    __slots__ = (
+        "address",
+        "addresses",
+        "busy",
+        "called_by",
+        "domain",
+        "expires",
+        "given_out",
+        "held",
+        "key",
+        "later",
+        "name",
+        "prefix",
+        "queue",
+        "read_to",
+        "served",
+        "slot",
+        "tick",
+        "waiting",
+        "wake",
+    )
+
+    def __init__(self, slot: int, key: int, name: str, domain: int, read_to: int) -> None:
+        self.slot = slot
+        self.key = key
+        self.name = name
+        self.domain = domain
+        self.prefix = entries.TODO_PREFIX + key.to_bytes(8, "big")
+        self.queue: list[Entry] = []
+        self.later: list[tuple[float, Entry]] = []
+        self.read_to = read_to
+        self.busy: Entry | None = None
+        self.given_out: set[int] = set()
+        self.held = False
+        self.waiting = False
+        self.addresses: tuple[str, ...] = ()
+        self.expires = 0.0
+        self.address: Any = None
+        self.called_by: Any = None
+        self.served = 0
+        self.tick = NO_PLAN
+        self.wake = 0.0
+
+    def may_leave(self) -> bool:
+        """Whether the front may forget the host: the store has all that there is to know of it."""
+        return not (self.held or self.waiting or self.given_out)
+
+    def push(self, order: int, entry: Todo) -> None:
+        """Take in an entry that is stored, or about to be; it may stay on disk only."""
+        if order < self.read_to:
+            heapq.heappush(self.queue, (order, entry))
+
+    def take_first(self) -> Entry:
+        """The queue's first entry, which an errand holds now."""
+        self.busy = heapq.heappop(self.queue)
+        self.given_out.add(self.busy[0])
+        return self.busy
+
+    def postpone(self, until: float, item: Entry) -> None:
+        """Keep an entry for later."""
+        heapq.heappush(self.later, (until, item))
+
+    def postpone_first(self, until: float) -> None:
+        """Keep the queue's first entry for later."""
+        self.postpone(until, heapq.heappop(self.queue))
+
+    def recall(self, now: float) -> None:
+        """Move the entries of `later` whose instant has come to the queue."""
+        while self.later and self.later[0][0] <= now:
+            heapq.heappush(self.queue, heapq.heappop(self.later)[1])
+
+    def read_ahead(self, store: KeyValue, count: int, now: float) -> bool:
+        """Read up to `count` more entries from the store; False if the end was reached."""
+        known = {item[0] for _, item in self.later} | self.given_out
+        for order, entry in entries.read_queue(store, self.prefix, self.read_to):
+            self.read_to = order + 1
+            if order in known:
+                continue
+            if entry.retry_at > now:
+                self.postpone(entry.retry_at, (order, entry))
+            else:
+                heapq.heappush(self.queue, (order, entry))
+            count -= 1
+            if not count:
+                return True
+        self.read_to = NO_ORDER
+        return False
+
+    def spill(self, keep: int) -> None:
+        """Forget all but the first `keep` entries of the queue, and what lies beyond them."""
+        self.queue.sort()
+        self.read_to = min(self.read_to, self.queue[keep][0])
+        self.queue = [item for item in self.queue if item[0] < self.read_to]
+        self.later = [item for item in self.later if item[1][0] < self.read_to]
+        heapq.heapify(self.later)
+
+    def held_in_memory(self) -> int:
+        """How many entries are in memory."""
+        return len(self.queue) + len(self.later) + (self.busy is not None)
+
+    def remove(self, orders: set[int]) -> None:
+        """Drop entries from memory."""
+        self.queue = [item for item in self.queue if item[0] not in orders]
+        self.later = [item for item in self.later if item[1][0] not in orders]
+        heapq.heapify(self.queue)
+        heapq.heapify(self.later)
+
+    def cursor(self) -> int:
+        """No entry of the host's queue has a smaller order."""
+        first = self.read_to
+        if self.queue:
+            first = min(first, self.queue[0][0])
+        if self.busy is not None:
+            first = min(first, self.busy[0])
+        for _, item in self.later:
+            first = min(first, item[0])
+        return first
+
+    def entries(self) -> Iterator[Entry]:
+        """All entries in memory."""
+        yield from self.queue
+        yield from (item for _, item in self.later)
+        if self.busy is not None:
+            yield self.busy
+
+    def __repr__(self) -> str:
+        state = (
+            "held"
+            if self.held
+            else "waiting"
+            if self.waiting
+            else "asleep"
+            if self.tick == NO_PLAN
+            else self.wake
+        )
+        return f"FrontHost({self.name}, {len(self.queue)}+{len(self.later)} entries, {state})"

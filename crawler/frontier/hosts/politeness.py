@@ -1,0 +1,114 @@
+"""Politeness: how long a host waits between requests.
+
+Host     One request in flight over all its schemes and ports. Behind its end a
+         gap of `delay_factor` times what the answer took, at least `delay`, at
+         most `delay_max` (Broder, Najork, Wiener 2003, section 4.1); the
+         host's Crawl-delay and Retry-After only lengthen it. Each 429 and 503
+         doubles the gap, good answers shrink it again by a few per cent each.
+Failure  No answer, 429 and 503 are charged to the host: it waits
+         `backoff_first`, doubling to `backoff_max`, and is given up after
+         `give_up_after` without any answer. `refusals_max` refusals (401, 403,
+         406, 451) in a row hold it as if the user had blocked it.
+
+Addresses wait in `addresses.py`, the crawl as a whole in `rate.py`.
+Durations are seconds, instants seconds by the process clock.
+"""
+
+from crawler.config import Override, PolitenessConfig
+from crawler.frontier.hosts.table import HostFlag, HostTable
+from crawler.records import Blame, Fetch, Outcome
+
+REFUSALS = frozenset({401, 403, 406, 451})
+# Why a host is given up or held; stored as the index, so only ever appended to.
+CAUSES = ("", "no_answer", "dns_not_found", "address_denied", "refusals")
+_NO_OVERRIDE = Override()
+
+
+class HostPoliteness:
+    """The rules for hosts, applied to rows of the host table."""
+
+    def __init__(self, config: PolitenessConfig, hosts: HostTable) -> None:
+        self._config = config
+        self._hosts = hosts
+
+    def finish(
+        self,
+        slot: int,
+        fetch: Fetch,
+        now: float,
+        *,
+        crawl_delay: float = 0.0,
+        override: Override = _NO_OVERRIDE,
+    ) -> float:
+        """Charge the end of a request to its host; return the instant from which it may be asked again."""
+        if fetch.blame is Blame.HOST:
+            wait = self._failed(slot, fetch, now)
+        else:
+            wait = 0.0
+            if fetch.status:
+                self._answered(slot, fetch)
+        wait = max(wait, self._gap(slot, fetch.took, crawl_delay, override), self._retry_after(fetch))
+        self._hosts.gap[slot] = wait
+        self._hosts.ready[slot] = now + wait
+        return now + wait
+
+    def hop(self, slot: int, took: float, retry_after: float, now: float) -> None:
+        """The same for a request that is charged to no URL of the host's queue: it can only wait longer."""
+        hosts = self._hosts
+        wait = max(self._gap(slot, took, 0.0, _NO_OVERRIDE), min(retry_after, self._config.retry_after_max))
+        hosts.ready[slot] = max(hosts.ready[slot], now + wait)
+        hosts.gap[slot] = hosts.ready[slot] - now
+
+    def give_up(self, slot: int, cause: str) -> None:
+        """Leave the host alone for this run."""
+        self._hosts.flags[slot] |= HostFlag.GIVEN_UP
+        self._hosts.cause[slot] = CAUSES.index(cause)
+
+    def _gap(self, slot: int, took: float, crawl_delay: float, override: Override) -> float:
+        length = gap(took, self._config, override)
+        slowdown = self._hosts.slowdown[slot]
+        if slowdown > 1.0:
+            length = max(length * slowdown, self._config.slowdown_gap * (slowdown - 1.0))
+        return max(length, min(crawl_delay, self._config.crawl_delay_max))
+
+    def _retry_after(self, fetch: Fetch) -> float:
+        return min(fetch.retry_after, self._config.retry_after_max)
+
+    def _failed(self, slot: int, fetch: Fetch, now: float) -> float:
+        hosts, config = self._hosts, self._config
+        hosts.failures[slot] = min(hosts.failures[slot] + 1, 255)
+        if fetch.outcome is Outcome.HOST_BUSY:
+            hosts.slowdown[slot] = min(max(hosts.slowdown[slot], 1.0) * 2.0, config.slowdown_max)
+        if fetch.status:
+            hosts.silent_since[slot] = 0.0
+        elif not hosts.silent_since[slot]:
+            hosts.silent_since[slot] = now
+        elif now - hosts.silent_since[slot] >= config.give_up_after:
+            self.give_up(slot, "no_answer")
+        return backoff(hosts.failures[slot], config)
+
+    def _answered(self, slot: int, fetch: Fetch) -> None:
+        hosts, config = self._hosts, self._config
+        hosts.failures[slot] = 0
+        hosts.silent_since[slot] = 0.0
+        if hosts.slowdown[slot] > 1.0:
+            hosts.slowdown[slot] = max(1.0, hosts.slowdown[slot] * config.slowdown_recovery)
+        if fetch.status not in REFUSALS:
+            hosts.refusals[slot] = 0
+            return
+        hosts.refusals[slot] = min(hosts.refusals[slot] + 1, 255)
+        if hosts.refusals[slot] >= config.refusals_max:
+            hosts.flags[slot] |= HostFlag.REFUSED
+            hosts.cause[slot] = CAUSES.index("refusals")
+
+
+def gap(took: float, config: PolitenessConfig, override: Override) -> float:
+    """The plain gap behind an answer that took so long (`fetch-behaviour.md`, section 1)."""
+    delay = config.delay if override.delay is None else override.delay
+    factor = config.delay_factor if override.delay_factor is None else override.delay_factor
+    return max(delay, min(factor * took, config.delay_max))
+
+
+def backoff(failures: int, config: PolitenessConfig) -> float:
+    """How long a host waits after so many failures in a row (at least 1)."""
+    return min(config.backoff_first * 2.0 ** min(failures - 1, 60), config.backoff_max)

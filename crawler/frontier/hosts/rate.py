@@ -1,0 +1,24 @@
+"""The rate of the whole process: starts are spaced evenly.
+
+A late start is made up for within 10 ms only, so a pause is never followed by a
+burst: any window of length T holds at most rate * (T + 10 ms) + 1 starts.
+"""
+
+RATE_SLACK = 0.01  # seconds of lateness that may be made up for
+
+
+class Rate:
+    """Even spacing of starts; 0 means no limit."""
+
+    def __init__(self, rate: float) -> None:
+        self.rate = rate  # may change at any time; what is next follows at once
+        self._spent_at = 0.0  # the latest start, as if all had been evenly spaced
+
+    def ready_at(self) -> float:
+        """The instant from which the next start is allowed."""
+        return self._spent_at + 1.0 / self.rate if self.rate and self._spent_at else 0.0
+
+    def spend(self, now: float) -> None:
+        """One request starts."""
+        if self.rate:
+            self._spent_at = max(self.ready_at(), now - RATE_SLACK)

@@ -1,0 +1,200 @@
+"""All that is known of hosts and domains, and its record in the store.
+
+The registry joins the host table, the domain table and the budget with their
+stored form: `h/` a record a host, `m/frontier` the crawl-wide numbers. Records
+that change outside a commit (a host leaves the front, the user blocks one)
+gather in `notes` and ride in the next batch.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Protocol
+
+import msgspec
+import numpy as np
+
+from crawler.config import Config
+from crawler.errors import DamageError
+from crawler.frontier.hosts.budget import RULES, Budget, DomainTable
+from crawler.frontier.hosts.table import NOWHERE, HostFlag, HostTable, host_key_bytes, stored_name
+from crawler.storage.kv import Batch, KeyValue, seal, unseal
+
+META_KEY = b"m/frontier"
+_MEMO_MAX = 32_768  # host names whose slot is remembered: about 4 MB
+_FEW = 32  # hosts whose records are quicker packed one by one
+
+
+class HostHash(Protocol):
+    """What the frontier asks of the fingerprinter."""
+
+    def host_key(self, hostname: str) -> int: ...
+
+    def host_key_beside(self, hostname: str, fingerprint: int) -> int:
+        """The same for the host of a URL with that fingerprint, whose bucket it has."""
+
+    def domain_key(self, domain: str) -> int:
+        """The key of a registrable domain."""
+
+
+class Meta(msgspec.Struct):
+    """The value of `m/frontier`.
+
+    The last sequence number, the parked URLs by rule, the limits that parked
+    them, and the instant of the latest opening after an unclean stop.
+    """
+
+    sequence: int = 0
+    parked: dict[str, int] = {}
+    limits: str = ""
+    unclean_at: float = 0.0
+
+
+class Registry:
+    """Hosts by name or slot, with totals over all of them.
+
+    `todo` counts the entries of all queues (those in flight among them),
+    `parked` the parked ones by index of their rule.
+    """
+
+    def __init__(
+        self,
+        store: KeyValue,
+        config: Config,
+        fingerprinter: HostHash,
+        registrable_domain: Callable[[str], str],
+    ) -> None:
+        self._store = store
+        self._fingerprinter = fingerprinter
+        self._registrable_domain = registrable_domain
+        self._delay = config.politeness.delay
+        self.hosts = HostTable()
+        self.domains = DomainTable()
+        self.budget = Budget(config, self.hosts, self.domains)
+        self.sequence = 0
+        self.todo = 0
+        self.parked = [0] * len(RULES)
+        self.stored_limits = ""
+        self.unclean_at = 0.0
+        self.notes: dict[bytes, bytes] = {}
+        self.memo: dict[str, int] = {}  # slots of the host names met last
+
+    def open(self, now: float, clean: bool) -> None:
+        """Load everything; after an unclean stop each host waits its gap from now, at least the delay."""
+        domain_keys = [np.array(records["domain_key"]) for records in self.hosts.load(self._store)]
+        if domain_keys:
+            self.domains.fill(np.concatenate(domain_keys), self.hosts)
+        self._read_meta()
+        self.unclean_at = min(self.unclean_at, now) if clean else now  # a clock set back must stall nobody
+        self._set_instants(now)
+        self.todo = int(self.hosts.array("todo").sum())
+
+    def _set_instants(self, now: float) -> None:
+        """Clamp what was stored to now + gap; give the hosts that were given up a new chance.
+
+        After an unclean stop, requests may have been cut off that no record
+        knows: each host waits its gap, at least the delay, from that opening.
+        """
+        hosts = self.hosts
+        ready, gap = hosts.array("ready"), hosts.array("gap").astype(np.float64)  # instants need all bits
+        np.minimum(ready, now + gap, out=ready)
+        np.maximum(ready, self.unclean_at + np.maximum(gap, self._delay), out=ready)
+        given_up = (hosts.array("flags") & HostFlag.GIVEN_UP) != 0
+        for name in ("failures", "silent_since", "cause"):
+            hosts.array(name)[given_up] = 0
+        hosts.array("flags")[given_up] &= np.uint16(0xFFFF ^ HostFlag.GIVEN_UP)
+        silent = hosts.array("silent_since")
+        silent[silent > 0.0] = now  # the time without a process does not count as silence
+
+    def _read_meta(self) -> None:
+        value = self._store.get(META_KEY)
+        if value is None:
+            if len(self.hosts):
+                raise DamageError(f"store: it has hosts, but no {META_KEY!r}")
+            return
+        try:
+            meta = msgspec.msgpack.decode(unseal(META_KEY, value), type=Meta)
+            for rule, count in meta.parked.items():
+                self.parked[RULES.index(rule)] = count
+        except (msgspec.DecodeError, ValueError) as error:
+            raise DamageError(f"store: value of key {META_KEY!r}: {error}") from error
+        self.sequence, self.stored_limits, self.unclean_at = meta.sequence, meta.limits, meta.unclean_at
+
+    def put_meta(self, batch: Batch) -> None:
+        """Put the crawl-wide numbers."""
+        parked = {rule: count for rule, count in zip(RULES, self.parked, strict=True) if count}
+        meta = Meta(self.sequence, parked, self.budget.describe(), self.unclean_at)
+        batch.put(META_KEY, seal(msgspec.msgpack.encode(meta)))
+
+    def host_key(self, name: str) -> int:
+        return self._fingerprinter.host_key(name)
+
+    def domain_key(self, name: str) -> int:
+        """The key of a host's registrable domain."""
+        return self._fingerprinter.domain_key(self._registrable_domain(name))
+
+    def find(self, name: str) -> int:
+        """The slot of the host `name`, or NOWHERE."""
+        return self.hosts.find(self._fingerprinter.host_key(name))
+
+    def slot(self, name: str) -> int:
+        """The slot of the host `name`, a new one if it was not known."""
+        slot = self.memo.get(name, NOWHERE)
+        return slot if slot != NOWHERE else self._slot(name, self._fingerprinter.host_key(name))
+
+    def slot_beside(self, name: str, fingerprint: int) -> int:
+        """The same for the host of a URL with that fingerprint: the look-up of the domain is saved."""
+        return self._slot(name, self._fingerprinter.host_key_beside(name, fingerprint))
+
+    def _slot(self, name: str, key: int) -> int:
+        slot = self.hosts.find(key)
+        if slot == NOWHERE:
+            slot = self._new_host(key, name)
+        if len(self.memo) >= _MEMO_MAX:
+            self.memo.clear()
+        self.memo[name] = slot
+        return slot
+
+    def _new_host(self, key: int, name: str) -> int:
+        slot = self.hosts.insert(key)
+        if self.unclean_at:
+            self.hosts.ready[slot] = self.unclean_at + self._delay  # it may have been asked before
+        domain_key = self.domain_key(name)
+        domain = self.domains.find(domain_key)
+        self.hosts.domain[slot] = self.domains.insert(domain_key) if domain == NOWHERE else domain
+        self.budget.meet_host(slot)
+        return slot
+
+    def stored_name(self, slot: int) -> str:
+        """A host's name, from the store. Raises DamageError if it is not there."""
+        return stored_name(self._store, self.hosts.key[slot])
+
+    def is_stored(self, slot: int) -> bool:
+        return self._store.get(host_key_bytes(self.hosts.key[slot])) is not None
+
+    def record(self, slot: int, name: str) -> tuple[bytes, bytes]:
+        """Store key and value of a host, to be written now: it replaces what was noted."""
+        hosts = self.hosts
+        key = host_key_bytes(hosts.key[slot])
+        if self.notes:
+            self.notes.pop(key, None)
+        return key, hosts.pack(slot, name, self.domains.key[hosts.domain[slot]])
+
+    def records(self, names: Mapping[int, str]) -> list[tuple[bytes, bytes]]:
+        """`record` of many hosts, given as slot -> name."""
+        if len(names) < _FEW:
+            return [self.record(slot, name) for slot, name in names.items()]
+        keys = [host_key_bytes(self.hosts.key[slot]) for slot in names]
+        if self.notes:
+            for key in keys:
+                self.notes.pop(key, None)
+        values = self.hosts.pack_many(list(names), names.values(), self.domains.array("key"))
+        return list(zip(keys, values, strict=True))
+
+    def note(self, slot: int, name: str) -> None:
+        """Let the host's record ride in the next batch."""
+        key, value = self.record(slot, name)
+        self.notes[key] = value
+
+    def put_notes(self, batch: Batch) -> None:
+        for key, value in self.notes.items():
+            batch.put(key, value)
+        self.notes.clear()

@@ -1,0 +1,263 @@
+"""The workbench: which host may be asked next.
+
+Like the workbench of BUbiNG and the back queues of Mercator, it holds at any
+time a small *front* of hosts with Python objects, about four times as many as
+there are fetches in flight; all other hosts are numbers in the host table:
+
+    IDLE ---new URLs---> BACK ---its turn---> FRONT ---nothing left---> IDLE
+                          ^  \\____________     |
+          ready, in turn  |               \\    | turn over, or its wait is long
+                       CALENDAR <----------+---+
+    ASIDE: new entries are not committed yet; then BACK or CALENDAR
+
+* The heap holds (instant, tick, host) for front hosts that wait for their own
+  instant. An entry counts only while its tick is the host's; the others are
+  left over from an earlier plan and are skipped.
+* A host that is ready but whose address is not joins the address's queue; the
+  address itself then stands in the heap.
+* The front is filled on demand: a host comes in from the back only when no
+  front host is ready. When it is full, the hosts that wait longest leave.
+* A host leaves after `turn_max` requests if others stand in the back queue,
+  so one with endless links starves nobody. An address takes up at most
+  `waiters_max` places of the front.
+"""
+
+import heapq
+from collections.abc import Callable
+
+import numpy as np
+
+from crawler.frontier.hosts.addresses import Address, Addresses
+from crawler.frontier.hosts.calendar import Calendar, Chain
+from crawler.frontier.hosts.front_host import NO_PLAN, FrontHost
+from crawler.frontier.hosts.table import NOWHERE, HostTable, Place
+
+
+class Workbench:
+    """The front, the heap, the back queue and the calendar.
+
+    `load(slot)` gives the object of a host that enters the front, or None if
+    it cannot enter now; `unload(host)` is told of one that leaves.
+    """
+
+    def __init__(
+        self,
+        hosts: HostTable,
+        addresses: Addresses,
+        load: Callable[[int], FrontHost | None],
+        unload: Callable[[FrontHost], None],
+        *,
+        front_max: int,
+        turn_max: int,
+    ) -> None:
+        self.hosts = hosts
+        self._addresses = addresses
+        self.front: dict[int, FrontHost] = {}
+        self.back = Chain(hosts)
+        self.calendar = Calendar(hosts)
+        self._heap: list[tuple[float, int, FrontHost | Address]] = []
+        self._tick = 0
+        self._stuck = False  # the front is full of hosts that cannot leave
+        self._load = load
+        self._unload = unload
+        self._front_max = max(2, front_max)
+        self._turn_max = turn_max
+
+    def __repr__(self) -> str:
+        return (
+            f"Workbench({len(self.front)} front, {len(self.back)} back, {len(self.calendar)} in the calendar)"
+        )
+
+    def has_room(self) -> bool:
+        return len(self.front) < self._front_max
+
+    def schedule(self, slot: int, now: float) -> None:
+        """Put a host that is in no structure where its ready instant says."""
+        ready = self.hosts.ready[slot]
+        if ready <= now:
+            self.hosts.place[slot] = Place.BACK
+            self.back.append(slot)
+        else:
+            self.hosts.place[slot] = Place.CALENDAR
+            self.calendar.add(slot, ready, now)
+
+    def schedule_many(self, slots: np.ndarray, now: float) -> None:
+        """`schedule` for many hosts."""
+        ready = self.hosts.array("ready")[slots] <= now
+        place = self.hosts.array("place")
+        for some, where in ((slots[ready], Place.BACK), (slots[~ready], Place.CALENDAR)):
+            place[some] = where
+        if ready.any():
+            self.back.extend(slots[ready])
+        if not ready.all():
+            self.calendar.add_many(slots[~ready], now)
+
+    def enter(self, host: FrontHost) -> None:
+        """A host joins the front; it is woken by `wake`."""
+        self.hosts.place[host.slot] = Place.FRONT
+        self.front[host.slot] = host
+
+    def wake(self, host: FrontHost, instant: float) -> None:
+        """Plan that the host is looked at from `instant` on, in place of any earlier plan."""
+        assert not host.held, host
+        self._stuck = False
+        self._tick += 1
+        host.tick, host.wake = self._tick, instant
+        heapq.heappush(self._heap, (instant, self._tick, host))
+        if len(self._heap) > 4 * len(self.front) + 64:
+            self._sweep()
+
+    def sleep(self, host: FrontHost) -> None:
+        """No plan: the host has nothing to do, or waits for something else than time."""
+        host.tick = NO_PLAN
+
+    def wait_at(self, host: FrontHost, address: Address, now: float) -> None:
+        """The host waits for its address: behind the others, or before them if it has just been called."""
+        host.waiting = True
+        if host.called_by is address:
+            address.waiting.appendleft(host)
+        else:
+            address.waiting.append(host)
+        self.call_next(address, now)
+
+    def call_next(self, address: Address, now: float) -> None:
+        """Plan that the address hands out its next waiting host as soon as a request may start there."""
+        instant = self._addresses.start_at(address) if address.waiting else None
+        if instant is None:
+            return
+        instant = max(instant, now)
+        if address.event == 0.0 or instant < address.event:
+            self._tick += 1
+            address.event = instant
+            heapq.heappush(self._heap, (instant, self._tick, address))
+
+    def release_address(self, address: Address, ended: float, now: float) -> None:
+        """A request at the address, ended at `ended`, frees its place."""
+        self._addresses.release(address, ended)
+        self.call_next(address, now)
+
+    def pop(self, now: float) -> FrontHost | None:
+        """The next host whose instant has come; it is in no plan then. None if there is none."""
+        self._expire(now)
+        while (host := self._pop_heap(now)) is None:
+            if not self._admit(now):
+                return None
+        return host
+
+    def next_event(self, now: float) -> float | None:
+        """The earliest instant at which `pop` may give a host."""
+        if self.back and not self._stuck:
+            return now
+        self._skip_stale()
+        instants = [self._heap[0][0]] if self._heap else []
+        due = self.calendar.next_due()
+        if due is not None:
+            instants.append(due)
+        return min(instants) if instants else None
+
+    def waits_for(self) -> str:
+        """What the next event is: "address" if an address's gap comes first, else "host"."""
+        self._skip_stale()
+        return "address" if self._heap and isinstance(self._heap[0][2], Address) else "host"
+
+    def leave(self, host: FrontHost, now: float, *, idle: bool) -> None:
+        """The host leaves the front, for good if `idle`, else to come back when it is ready."""
+        assert host.may_leave(), host
+        self.sleep(host)
+        self._stuck = False
+        del self.front[host.slot]
+        self._unload(host)
+        self.hosts.place[host.slot] = Place.IDLE
+        if not idle:
+            self.schedule(host.slot, now)
+
+    def turn_is_over(self, host: FrontHost) -> bool:
+        """Whether the host has had its share while others wait in the back."""
+        return host.served >= self._turn_max and self.back.head != NOWHERE
+
+    def _expire(self, now: float) -> None:
+        due = self.calendar.next_due()
+        if due is not None and due <= now:
+            for slot in self.calendar.expire(now):
+                self.hosts.place[slot] = Place.BACK
+                self.back.append(slot)
+
+    def _pop_heap(self, now: float) -> FrontHost | None:
+        heap = self._heap
+        while heap and heap[0][0] <= now:
+            instant, tick, item = heapq.heappop(heap)
+            if isinstance(item, FrontHost):
+                if item.tick == tick:
+                    item.tick = NO_PLAN
+                    item.called_by = None
+                    return item
+            elif item.event == instant:
+                item.event = 0.0
+                if item.waiting:
+                    host = item.waiting.popleft()
+                    host.waiting = False
+                    host.called_by = item
+                    return host
+        return None
+
+    def _admit(self, now: float) -> bool:
+        """Bring one host in from the back; False if none can come."""
+        while self.back:
+            if not self.has_room() and not self._make_room(now):
+                self._stuck = True
+                return False
+            slot = self.back.popleft()
+            host = self._load(slot)
+            if host is not None:
+                self.enter(host)
+                self.wake(host, self.hosts.ready[slot])
+                return True
+        return False
+
+    def _make_room(self, now: float) -> bool:
+        """Send an eighth of the front away: idle hosts first, then those that wait longest."""
+        movable = [host for host in self.front.values() if host.may_leave() and self._is_waiting(host, now)]
+        movable.sort(key=lambda host: (host.tick != NO_PLAN, -host.wake))
+        for host in movable[: max(1, self._front_max // 8)]:
+            idle = self.hosts.todo[host.slot] == 0
+            if not idle and host.wake > self.hosts.ready[host.slot]:
+                self.hosts.ready[host.slot] = host.wake
+            self.leave(host, now, idle=idle)
+        return bool(movable)
+
+    def _is_waiting(self, host: FrontHost, now: float) -> bool:
+        if host.tick == NO_PLAN:
+            return self.hosts.todo[host.slot] == 0
+        return host.wake > now
+
+    def _skip_stale(self) -> None:
+        heap = self._heap
+        while heap and not self._is_valid(heap[0]):
+            heapq.heappop(heap)
+
+    def _sweep(self) -> None:
+        self._heap = [item for item in self._heap if self._is_valid(item)]
+        heapq.heapify(self._heap)
+
+    @staticmethod
+    def _is_valid(entry: tuple[float, int, FrontHost | Address]) -> bool:
+        instant, tick, item = entry
+        if isinstance(item, FrontHost):
+            return item.tick == tick
+        return item.event == instant
+
+    def _check(self) -> None:
+        """Assert that each host is in exactly the structure its place names."""
+        hosts = self.hosts
+        back, calendar = list(self.back), list(self.calendar)
+        assert len(back) == len(self.back) and len(calendar) == len(self.calendar)
+        for place, slots in ((Place.BACK, back), (Place.CALENDAR, calendar), (Place.FRONT, list(self.front))):
+            assert len(set(slots)) == len(slots)
+            assert {slot for slot in range(len(hosts)) if hosts.place[slot] == place} == set(slots), place
+        assert len(self.front) <= self._front_max
+        planned = {
+            id(item) for _, tick, item in self._heap if isinstance(item, FrontHost) and item.tick == tick
+        }
+        for host in self.front.values():
+            assert (id(host) in planned) == (host.tick != NO_PLAN), host
+            assert not (host.held and host.tick != NO_PLAN), host

@@ -1,0 +1,251 @@
+"""Newer replacement policies as contenders of CLOCK, compiled by numba like `cache_kernels`.
+
+* SIEVE (Zhang et al., NSDI 2024): a FIFO queue with a hand that moves from the
+  oldest to the newest item, clears marks as CLOCK's does, but evicts where it
+  stands, so that new items stay on one side of it.
+* S3-FIFO (Yang et al., SOSP 2023): new items pass a small FIFO queue, a tenth
+  of the cache; those asked for twice there, or again soon after, enter the
+  main queue, which gives asked-for items another round.
+* W-TinyLFU (Einziger, Friedman, Manes, 2017): new items pass an LRU window, a
+  hundredth of the cache; the item that leaves it is admitted to the main part,
+  a segmented LRU, if a count-min sketch saw it more often than the item that
+  would have to go. Counters of 4 bits are halved every ten sizes of requests.
+
+All take more memory an item than CLOCK's one bit. Arguments and results are
+those of `cache_kernels`.
+"""
+
+import numpy as np
+from numba import njit
+
+from crawler.lab.caches.cache_kernels import mixed
+
+_NONE = -1
+_jit = njit(cache=True, nogil=True, boundscheck=False)
+
+
+@_jit
+def sieve_misses(ids, distinct, size, bins):
+    """Misses of SIEVE."""
+    n = len(ids)
+    size = min(size, distinct)
+    place = np.full(distinct, _NONE, np.int32)
+    held = np.empty(size, np.int32)
+    newer = np.full(size, _NONE, np.int32)
+    older = np.full(size, _NONE, np.int32)
+    marks = np.zeros(size, np.uint8)
+    misses = np.zeros(bins, np.int64)
+    newest = oldest = hand = _NONE
+    count = 0
+    for b in range(bins):
+        for t in range(b * n // bins, (b + 1) * n // bins):
+            item = ids[t]
+            if place[item] != _NONE:
+                marks[place[item]] = 1
+                continue
+            misses[b] += 1
+            if count < size:
+                slot = count
+                count += 1
+            else:
+                if hand == _NONE:
+                    hand = oldest
+                while marks[hand]:
+                    marks[hand] = 0
+                    hand = newer[hand] if newer[hand] != _NONE else oldest
+                slot = hand
+                hand = newer[slot]
+                place[held[slot]] = _NONE
+                if older[slot] != _NONE:
+                    newer[older[slot]] = newer[slot]
+                else:
+                    oldest = newer[slot]
+                if newer[slot] != _NONE:
+                    older[newer[slot]] = older[slot]
+                else:
+                    newest = older[slot]
+            held[slot] = item
+            place[item] = slot
+            older[slot] = newest
+            newer[slot] = _NONE
+            if newest != _NONE:
+                newer[newest] = slot
+            else:
+                oldest = slot
+            newest = slot
+    return misses
+
+
+@_jit
+def s3fifo_misses(ids, distinct, size, bins):
+    """Misses of S3-FIFO; the ghost queue remembers as many items as the main one holds."""
+    n = len(ids)
+    size = min(size, distinct)
+    small_size = max(1, size // 10)
+    main_size = size - small_size
+    uses = np.full(distinct, _NONE, np.int8)  # _NONE: not held
+    left = np.full(distinct, -(1 << 62), np.int64)  # number of the departure from the small queue
+    small = np.empty(size + 1, np.int32)  # rings
+    main = np.empty(size + 1, np.int32)
+    small_head = small_count = main_head = main_count = departures = 0
+    misses = np.zeros(bins, np.int64)
+    for b in range(bins):
+        for t in range(b * n // bins, (b + 1) * n // bins):
+            item = ids[t]
+            if uses[item] != _NONE:
+                uses[item] = min(uses[item] + 1, 3)
+                continue
+            misses[b] += 1
+            while small_count + main_count >= size:
+                from_small = small_count >= small_size or main_count == 0
+                evicted = False
+                while from_small and small_count > 0 and not evicted:
+                    victim = small[small_head]
+                    small_head = small_head + 1 if small_head < size else 0
+                    small_count -= 1
+                    if uses[victim] > 1 and main_size > 0:
+                        uses[victim] = 0
+                        main[(main_head + main_count) % (size + 1)] = victim
+                        main_count += 1
+                        from_small = main_count <= main_size
+                    else:
+                        uses[victim] = _NONE
+                        left[victim] = departures
+                        departures += 1
+                        evicted = True
+                if evicted:
+                    continue
+                while uses[main[main_head]] > 0:
+                    victim = main[main_head]
+                    uses[victim] -= 1
+                    main_head = main_head + 1 if main_head < size else 0
+                    main[(main_head + main_count - 1) % (size + 1)] = victim
+                uses[main[main_head]] = _NONE
+                main_head = main_head + 1 if main_head < size else 0
+                main_count -= 1
+            uses[item] = 0
+            if departures - left[item] <= main_size:
+                left[item] = -(1 << 62)
+                main[(main_head + main_count) % (size + 1)] = item
+                main_count += 1
+            else:
+                small[(small_head + small_count) % (size + 1)] = item
+                small_count += 1
+    return misses
+
+
+@_jit
+def _unlink(before, after, slot):
+    after[before[slot]] = after[slot]
+    before[after[slot]] = before[slot]
+
+
+@_jit
+def _push(before, after, head, slot):
+    """Put `slot` directly behind `head`: the place of the latest."""
+    before[slot] = head
+    after[slot] = after[head]
+    before[after[head]] = slot
+    after[head] = slot
+
+
+@_jit
+def _sketch_add(sketch, width, item):
+    """Count one more request in the four rows (4 bits a counter)."""
+    word = mixed(item)
+    for row in range(4):
+        cell = row * width + np.int64(word & np.uint64(width - 1))
+        if sketch[cell] < 15:
+            sketch[cell] += 1
+        word = mixed(word)
+
+
+@_jit
+def _sketch_count(sketch, width, item):
+    word = mixed(item)
+    least = 15
+    for row in range(4):
+        least = min(least, sketch[row * width + np.int64(word & np.uint64(width - 1))])
+        word = mixed(word)
+    return least
+
+
+@_jit
+def wtinylfu_misses(ids, distinct, size, bins):
+    """Misses of W-TinyLFU."""
+    n = len(ids)
+    size = min(size, distinct)
+    window_size = max(1, size // 100)
+    main_size = size - window_size
+    protected_size = main_size * 4 // 5
+    width = 16
+    while width < size:
+        width *= 2
+    sketch = np.zeros(4 * width, np.uint8)
+    place = np.full(distinct, _NONE, np.int32)
+    held = np.empty(size, np.int32)
+    part = np.zeros(size, np.int8)  # 0 window, 1 probation, 2 protected
+    counts = np.zeros(3, np.int64)
+    heads = np.array([size, size + 1, size + 2])
+    before = np.arange(size + 3)  # circular lists; a head's predecessor is the least recently used
+    after = np.arange(size + 3)
+    misses = np.zeros(bins, np.int64)
+    requests = count = 0
+    for b in range(bins):
+        for t in range(b * n // bins, (b + 1) * n // bins):
+            item = ids[t]
+            _sketch_add(sketch, width, item)
+            requests += 1
+            if requests == 10 * width:
+                sketch >>= np.uint8(1)
+                requests = 0
+            slot = place[item]
+            if slot != _NONE:
+                _unlink(before, after, slot)
+                if part[slot] == 1:  # asked for again: from probation to the protected part
+                    counts[1] -= 1
+                    counts[2] += 1
+                    part[slot] = 2
+                _push(before, after, heads[part[slot]], slot)
+                if counts[2] > protected_size:
+                    demoted = before[heads[2]]
+                    _unlink(before, after, demoted)
+                    _push(before, after, heads[1], demoted)
+                    part[demoted] = 1
+                    counts[2] -= 1
+                    counts[1] += 1
+                continue
+            misses[b] += 1
+            slot = count
+            if counts[0] == window_size:
+                candidate = before[heads[0]]
+                if counts[1] + counts[2] < main_size:
+                    _unlink(before, after, candidate)
+                    _push(before, after, heads[1], candidate)
+                    part[candidate] = 1
+                    counts[0] -= 1
+                    counts[1] += 1
+                else:
+                    slot = candidate
+                    if main_size > 0:
+                        victim = before[heads[1]] if counts[1] else before[heads[2]]
+                        seen = _sketch_count(sketch, width, held[candidate])
+                        if seen > _sketch_count(sketch, width, held[victim]):
+                            slot = victim
+                    place[held[slot]] = _NONE
+                    _unlink(before, after, slot)
+                    counts[part[slot]] -= 1
+                    if slot != candidate:
+                        _unlink(before, after, candidate)
+                        _push(before, after, heads[1], candidate)
+                        part[candidate] = 1
+                        counts[0] -= 1
+                        counts[1] += 1
+            if slot == count:
+                count += 1
+            held[slot] = item
+            place[item] = slot
+            part[slot] = 0
+            counts[0] += 1
+            _push(before, after, heads[0], slot)
+    return misses

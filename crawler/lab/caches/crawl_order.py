@@ -1,0 +1,100 @@
+"""Two of the three questions that Broder, Najork, Wiener (2003), section 7, leave open, put to a trace.
+
+*Does the order of the crawl matter?* The pages of the trace are put into other
+orders, the links of each page stay together as they are. What this leaves out:
+in another order a crawl that ends early would have met other pages.
+
+    as crawled          the trace
+    host after host     each host to its end, as a depth-first crawl or T = 1
+    all hosts in turn   a page of every host, then the next of every host: breadth first, no locality of hosts
+    random              any page next
+
+*One cache a thread, or a global one?* Each thread gets a cache of its own, of
+k/T entries; the misses of all are compared with those of one CLOCK of k. Where
+pages do not tell their thread, hosts are dealt to T threads by their names.
+
+The third, which model of the web has such traces, is `link_locality.fit`.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from crawler.lab.caches.traces import Trace
+from crawler.lab.caches.url_caches import Misses, Stream, misses
+from crawler.lab.compiled import compiled
+from crawler.urls.trace import is_cross
+
+Order = NDArray[np.int64]
+
+
+def _ranks_in_host(hosts: NDArray[np.uint64]) -> Order:
+    """How many pages of the same host come before each page."""
+    order = np.argsort(hosts, kind="stable")
+    ordered = hosts[order]
+    starts = np.flatnonzero(np.append(True, ordered[1:] != ordered[:-1])[: len(hosts)])
+    lengths = np.diff(np.append(starts, len(hosts)))
+    ranks = np.empty(len(hosts), np.int64)
+    ranks[order] = np.arange(len(hosts)) - np.repeat(starts, lengths)
+    return ranks
+
+
+def _by_first_page(hosts: NDArray[np.uint64]) -> Order:
+    """The number of each page's host, hosts numbered as they appear."""
+    _, first, inverse = np.unique(hosts, return_index=True, return_inverse=True)
+    return np.argsort(np.argsort(first))[inverse]
+
+
+ORDERS: dict[str, Callable[[Trace, int], Order]] = {
+    "as crawled": lambda trace, seed: np.arange(len(trace.pages)),
+    "host after host": lambda trace, seed: np.argsort(_by_first_page(trace.pages["host"]), kind="stable"),
+    "all hosts in turn": lambda trace, seed: np.argsort(_ranks_in_host(trace.pages["host"]), kind="stable"),
+    "random": lambda trace, seed: np.random.default_rng(seed).permutation(len(trace.pages)),
+}
+
+
+def reordered(trace: Trace, order: Order) -> NDArray[np.uint64]:
+    """The words of the trace with its pages in another order."""
+    sizes = np.diff(trace.starts)[order]
+    ends = np.cumsum(sizes)
+    places = np.repeat(trace.starts[:-1][order] - (ends - sizes), sizes) + np.arange(len(trace.links))
+    return trace.words()[places]
+
+
+def by_order(
+    trace: Trace, sizes: Sequence[int], *, policy: str = "CLOCK", stream: str = "full", seed: int = 1
+) -> dict[str, Misses]:
+    """Misses (sizes,) of a policy under each order of `ORDERS`."""
+    found = {}
+    for name, order in ORDERS.items():
+        words = reordered(trace, order(trace, seed))
+        if stream == "cross":
+            words = words[is_cross(words)]
+        found[name] = misses(policy, Stream(words), sizes).sum(axis=1)
+    return found
+
+
+def threads_of(trace: Trace, threads: int) -> NDArray[np.int64]:
+    """The thread of each page."""
+    if len(trace.pages) and int(trace.pages["thread"].max()):
+        return trace.pages["thread"].astype(np.int64)
+    return (trace.pages["host"] % np.uint64(threads)).astype(np.int64)
+
+
+def one_cache_a_thread(trace: Trace, sizes: Sequence[int], threads: int, *, stream: str = "full") -> Misses:
+    """Misses (sizes,) of CLOCK caches of max(1, k // T) entries, one for each thread, added up."""
+    kernels: Any = compiled("cache_kernels")
+    of_pages = threads_of(trace, threads)
+    order = np.argsort(of_pages, kind="stable")
+    words = reordered(trace, order)
+    of_links = np.repeat(of_pages[order], np.diff(trace.starts)[order])
+    if stream == "cross":
+        of_links, words = of_links[is_cross(words)], words[is_cross(words)]
+    edges = np.flatnonzero(np.diff(of_links)) + 1
+    total = np.zeros(len(sizes), np.int64)
+    for part in np.split(words, edges):
+        ids, distinct = kernels.dense_ids(part)
+        total += [kernels.clock_misses(ids, distinct, max(1, size // threads), 1)[0] for size in sizes]
+    return total

@@ -1,0 +1,228 @@
+"""The link-locality model of Broder, Najork, Wiener (2003), section 5.2, as a generator and as a fit.
+
+The paper explains why caches of URLs suddenly begin to work at some size by
+where links point to. T threads crawl, each on one host for some hundreds of
+pages; the links of a page come together. Each link is
+
+    repeat             one that stands on the page already, nearly always the link just before
+    of the others:
+    global  (alpha)    from a set common to all hosts, by Zipf's law
+    popular (beta, L') one of few URLs that all pages of the host like: home page, copyright
+    wide    (beta, L'') from the host's wider set, taken in turn from a random place, none twice on a page
+    other   (gamma)    any URL, nine of ten never seen before
+
+A small cache holds the repeats and L'. L'' pays only when most of the
+T * |L''| URLs fit, which is the critical region; gamma is never cached.
+
+The paper tells the share of links that cross to another of its four processes
+(19.5 %), not which they are. Here a URL of the global set is on another host,
+of the wide set with probability `wide_off_host`, of the others with
+`other_off_host`; a URL on another host belongs to another process in
+(processes - 1) / processes of all cases.
+
+`fit` goes the other way: what can be counted in a trace is counted (repeats,
+links a page, pages a host, threads), and the shares and the size of L'' are
+those whose synthetic trace has the miss rates of LRU nearest to the trace's at
+all sizes 2^0 .. 2^20 (least squares, Nelder and Mead's simplex).
+"""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from crawler.errors import UsageError
+from crawler.lab.caches.traces import Trace, hosts_at_a_time
+from crawler.lab.compiled import compiled
+from crawler.lab.extras import require
+from crawler.urls.trace import PAGE
+
+_CHUNK_LINKS = 1 << 20
+FIT_LINKS = 2_000_000  # of a trace are fitted: some ten seconds for each million
+_FIT_SIZES = 2 ** np.arange(21)
+
+
+@dataclass(frozen=True)
+class LinkLocality:
+    """The model's parameters; shares but `repeat` and `adjacent` are of the links that are no repeats."""
+
+    repeat: float = 0.29
+    adjacent: float = 0.97  # of the repeats: of the link just before
+    global_share: float = 0.02
+    popular_share: float = 0.05
+    wide_share: float = 0.74
+    new: float = 0.9  # of the other links: never seen before
+    global_urls: int = 100_000
+    popular_urls: int = 8
+    wide_urls: int = 200
+    pages_per_host: float = 300.0
+    links_median: float = 23.0
+    links_mean: float = 62.55
+    processes: int = 4
+    wide_off_host: float = 0.17
+    other_off_host: float = 0.5
+
+    def check(self) -> None:
+        """Raises UsageError if the parameters make no model."""
+        shares = (self.repeat, self.adjacent, self.new, self.wide_off_host, self.other_off_host)
+        parts = (self.global_share, self.popular_share, self.wide_share)
+        if not all(0 <= share <= 1 for share in (*shares, *parts)) or sum(parts) > 1 or self.repeat == 1:
+            raise UsageError(
+                "shares must be within 0 and 1, repeat below 1, global + popular + wide at most 1"
+            )
+        if (
+            not 1 <= self.popular_urls + self.wide_urls < 1 << 20
+            or min(self.popular_urls, self.wide_urls) < 1
+        ):
+            raise UsageError("popular and wide URLs must be at least 1, and fewer than 2^20 together")
+        if self.pages_per_host < 1 or not 1 <= self.links_median <= self.links_mean or self.processes < 1:
+            raise UsageError(
+                "pages a host and processes must be at least 1, the median of links at most their mean"
+            )
+
+    @property
+    def _shares(self) -> NDArray[np.float64]:
+        foreign = 1 - 1 / self.processes
+        origin = (
+            self.repeat,
+            self.adjacent,
+            self.global_share,
+            self.popular_share,
+            self.wide_share,
+            self.new,
+        )
+        return np.array([*origin, foreign, foreign * self.wide_off_host, foreign * self.other_off_host])
+
+    @property
+    def _sizes(self) -> NDArray[np.float64]:
+        # The mean of a lognormal is median * exp(sigma^2 / 2).
+        sigma = math.sqrt(max(0.0, 2 * math.log(self.links_mean / self.links_median)))
+        counts = (self.global_urls, self.popular_urls, self.wide_urls, self.pages_per_host)
+        return np.array([*counts, self.links_median, sigma], np.float64)
+
+
+def generate(
+    model: LinkLocality, threads: int, links: int, seed: int
+) -> Iterator[tuple[NDArray[np.uint64], NDArray[Any]]]:
+    """Parts (words, pages) of a synthetic trace with about `links` links, some 10^6 links a part."""
+    kernels = compiled("locality_kernels")
+    state = np.array([seed, kernels.mixed(np.uint64(seed ^ 0x5EED))], np.uint64)
+    counters = np.array([threads, 0], np.int64)
+    hosts = np.arange(threads, dtype=np.int64)
+    made = 0
+    while made < links:
+        room = min(_CHUNK_LINKS, links - made) + kernels.PAGE_LINKS_MAX
+        words = np.empty(room, np.uint64)
+        columns = np.empty(room, np.uint64), np.empty(room, np.uint32), np.empty(room, np.uint32)
+        n, pages = kernels.make_pages(model._shares, model._sizes, state, counters, hosts, words, *columns)
+        records = np.empty(pages, PAGE)
+        for name, column in zip(("host", "links", "thread"), columns, strict=True):
+            records[name] = column[:pages]
+        made += n
+        yield words[:n], records
+
+
+def synthetic_words(model: LinkLocality, threads: int, links: int, seed: int) -> NDArray[np.uint64]:
+    """The words of a synthetic trace in memory, exactly `links` of them."""
+    return np.concatenate([words for words, _ in generate(model, threads, links, seed)])[:links]
+
+
+@dataclass(frozen=True)
+class Fit:
+    """The model of a trace, the two curves of LRU miss rates at 2^0 .. 2^20, and how far apart they are."""
+
+    model: LinkLocality
+    threads: int
+    measured: NDArray[np.float64]
+    fitted: NDArray[np.float64]
+
+    @property
+    def error(self) -> float:
+        """Root mean square difference of the miss rates."""
+        return float(np.sqrt(np.mean((self.measured - self.fitted) ** 2)))
+
+    def describe(self) -> str:
+        """The parameters and the error, in one line."""
+        model = self.model
+        other = 1 - model.global_share - model.popular_share - model.wide_share
+        return (
+            f"repeats {model.repeat:.3f} ({model.adjacent:.2f} of the link before); of the others global"
+            f" {model.global_share:.3f}, popular {model.popular_share:.3f} of {model.popular_urls} URLs, wide"
+            f" {model.wide_share:.3f} of {model.wide_urls} URLs, any {other:.3f};"
+            f" {model.pages_per_host:.0f} pages a host; RMS difference of miss rates {self.error:.4f}"
+        )
+
+
+def counted(trace: Trace, threads: int = 0) -> tuple[LinkLocality, int]:
+    """The model with what can be counted in the trace, and the number of threads (0: as the trace tells)."""
+    kernels, simulation = compiled("locality_kernels"), compiled("cache_kernels")
+    ids, distinct = simulation.dense_ids(trace.words())
+    repeats, adjacent = kernels.repeats_on_pages(ids, distinct, trace.starts)
+    sizes = np.diff(trace.starts)
+    hosts = len(np.unique(trace.pages["host"]))
+    at_a_time = threads or max(1, round(hosts_at_a_time(trace.pages["host"])))
+    # Hosts end when another takes their place; those still open at the end have not.
+    per_host = len(sizes) / max(1, hosts - at_a_time)
+    model = LinkLocality(
+        repeat=float(repeats / max(1, len(ids) - len(sizes))),  # the first link of a page cannot be one
+        adjacent=float(adjacent / max(1, repeats)),
+        pages_per_host=per_host,
+        links_median=float(np.median(sizes)),
+        links_mean=float(max(sizes.mean(), np.median(sizes))),
+    )
+    return model, at_a_time
+
+
+def lru_rates(words: NDArray[np.uint64]) -> NDArray[np.float64]:
+    """Miss rates of LRU at the sizes 2^0 .. 2^20."""
+    kernels = compiled("cache_kernels")
+    ids, distinct = kernels.dense_ids(words)
+    return kernels.lru_misses(ids, distinct, _FIT_SIZES, 1).sum(axis=1) / len(words)
+
+
+def fit(trace: Trace, *, threads: int = 0, seed: int = 1, evaluations: int = 120) -> Fit:
+    """Fit the model to the first `FIT_LINKS` links of a trace, by `evaluations` synthetic ones as long."""
+    optimize = require("scipy.optimize")
+    trace = trace.head(FIT_LINKS)
+    start, threads = counted(trace, threads)
+    measured = lru_rates(trace.words())
+
+    def rates(point: NDArray[np.float64]) -> NDArray[np.float64]:
+        return lru_rates(synthetic_words(_at(start, point), threads, len(trace.links), seed))
+
+    found = optimize.minimize(
+        lambda point: float(np.mean((rates(point) - measured) ** 2)),
+        _point(start),
+        method="Nelder-Mead",
+        options={"maxfev": evaluations, "xatol": 0.01, "fatol": 1e-8, "initial_simplex": _simplex(start)},
+    )
+    return Fit(_at(start, found.x), threads, measured, rates(found.x))
+
+
+def _point(model: LinkLocality) -> NDArray[np.float64]:
+    """Free coordinates: log odds of the shares against the other links, log of the sizes of L' and L''."""
+    other = 1 - model.global_share - model.popular_share - model.wide_share
+    shares = np.array([model.global_share, model.popular_share, model.wide_share])
+    return np.concatenate([np.log(shares / other), np.log([model.popular_urls, model.wide_urls])])
+
+
+def _simplex(model: LinkLocality) -> NDArray[np.float64]:
+    point = _point(model)
+    return np.vstack([point, point + 0.7 * np.eye(len(point))])
+
+
+def _at(model: LinkLocality, point: NDArray[np.float64]) -> LinkLocality:
+    odds = np.exp(np.clip(point[:3], -12, 12))
+    alpha, popular, wide = odds / (1 + odds.sum())
+    sizes = np.exp(np.clip(point[3:], 0, math.log(1 << 19)))
+    return replace(
+        model,
+        global_share=float(alpha),
+        popular_share=float(popular),
+        wide_share=float(wide),
+        popular_urls=round(sizes[0]),
+        wide_urls=round(sizes[1]),
+    )

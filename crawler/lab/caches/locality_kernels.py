@@ -1,0 +1,111 @@
+"""The link-locality model as a generator, and what is counted on a page; compiled by numba.
+
+`link_locality` explains the model. Random numbers are SplitMix64's, so that a
+seed means the same trace under every version of numba.
+"""
+
+import math
+
+import numpy as np
+from numba import njit
+
+from crawler.lab.caches.cache_kernels import mixed
+
+_jit = njit(cache=True, nogil=True, boundscheck=False)
+
+PAGE_LINKS_MAX = 20_000  # as the crawler's own extract.links_max
+_HOST_URLS = 1 << 20  # numbers set aside for a host
+_FIRST_HOST_URL = 1 << 40
+_FIRST_OTHER_URL = 1 << 62
+
+
+@_jit
+def _uniform(state):
+    """The next random number, 0 <= x < 1."""
+    state[0] += np.uint64(0x9E3779B97F4A7C15)
+    return (mixed(state[0]) >> np.uint64(11)) * (1.0 / (1 << 53))
+
+
+@_jit
+def _page_size(state, median, sigma):
+    """A lognormal number of links (Box and Muller), at least 1."""
+    radius = math.sqrt(-2.0 * math.log(1.0 - _uniform(state)))
+    normal = radius * math.cos(2.0 * math.pi * _uniform(state))
+    return min(max(1, int(median * math.exp(sigma * normal))), PAGE_LINKS_MAX)
+
+
+@_jit
+def make_pages(shares, sizes, state, counters, hosts, links, page_hosts, page_links, page_threads):
+    """Fill `links` with the words of whole pages; return (links made, pages made).
+
+    Args:
+        shares: repeat, adjacent, global, popular, wide, new, cross share of global, wide and other URLs.
+        sizes: global, popular, wide URLs, pages a host, median links, sigma.
+        state: uint64 (2,): of the random numbers, and the salt of names.
+        counters: int64 (2,): hosts begun, other URLs made so far.
+        hosts: int64 (T,): the host each thread is on.
+        page_hosts, page_links, page_threads: one entry a page, as many as there may be.
+    """
+    repeat, adjacent = shares[0], shares[1]
+    to_global, to_popular = shares[2], shares[2] + shares[3]
+    to_wide, new = shares[2] + shares[3] + shares[4], shares[5]
+    global_log = math.log(sizes[0] + 1.0)
+    popular_urls, wide_urls = int(sizes[1]), int(sizes[2])
+    made = pages = 0
+    while len(links) - made >= PAGE_LINKS_MAX and pages < len(page_hosts):
+        thread = int(_uniform(state) * len(hosts))
+        if _uniform(state) * sizes[3] < 1.0:
+            hosts[thread] = counters[0]
+            counters[0] += 1
+        own = _FIRST_HOST_URL + hosts[thread] * _HOST_URLS
+        count = _page_size(state, sizes[4], sizes[5])
+        start = int(_uniform(state) * wide_urls)
+        turn = 0
+        for i in range(count):
+            if i > 0 and _uniform(state) < repeat:
+                source = i - 1 if _uniform(state) < adjacent else int(_uniform(state) * i)
+                links[made + i] = links[made + source]
+                continue
+            draw = _uniform(state)
+            if draw < to_global:
+                number = int(math.exp(_uniform(state) * global_log)) - 1  # Zipf's law
+                cross_share = shares[6]
+            elif draw < to_popular:
+                number = own + int(_uniform(state) * popular_urls)
+                cross_share = 0.0
+            elif draw < to_wide and turn < wide_urls:
+                number = own + popular_urls + (start + turn) % wide_urls
+                cross_share = shares[7]
+                turn += 1
+            else:
+                number = _FIRST_OTHER_URL + counters[1]
+                if counters[1] > 0 and _uniform(state) >= new:
+                    number = _FIRST_OTHER_URL + int(_uniform(state) * counters[1])
+                else:
+                    counters[1] += 1
+                cross_share = shares[8]
+            name = mixed(np.uint64(number) ^ state[1])
+            # Whether a URL belongs to another process is a property of the URL.
+            is_cross = (mixed(name) >> np.uint64(11)) * (1.0 / (1 << 53)) < cross_share
+            links[made + i] = (name & ~np.uint64(1)) | np.uint64(is_cross)
+        page_hosts[pages] = mixed(np.uint64(hosts[thread]) ^ state[1])
+        page_links[pages] = count
+        page_threads[pages] = thread
+        made += count
+        pages += 1
+    return made, pages
+
+
+@_jit
+def repeats_on_pages(ids, distinct, starts):
+    """(links that were on their page before, those of them that repeat the link just before)."""
+    page_of = np.full(distinct, -1, np.int64)
+    repeats = adjacent = 0
+    for page in range(len(starts) - 1):
+        for t in range(starts[page], starts[page + 1]):
+            if page_of[ids[t]] == page:
+                repeats += 1
+                if ids[t - 1] == ids[t]:
+                    adjacent += 1
+            page_of[ids[t]] = page
+    return repeats, adjacent

@@ -1,0 +1,234 @@
+"""Replacement policies for the URL cache, on a trace: miss rates at all sizes, and which size to take.
+
+    crawler lab cache                         on a synthetic trace of 500 threads
+    crawler lab cache mine --stream cross     on a trace of your own (`crawler lab trace`)
+    crawler lab cache mine --policies all --csv mine.csv
+    crawler lab cache mine --figures figures  the paper's figures 2 to 11; traces of other numbers
+                                              of threads may follow the first
+    crawler lab cache order mine              does the order of the crawl matter?
+    crawler lab cache per-thread mine         one cache a thread, or a global one?
+    crawler lab cache locality mine           which link-locality model has such a trace?
+
+Policies are those of Broder, Najork, Wiener (2003): INFINITE, MIN, LRU, CLOCK,
+RANDOM, STATIC; and as contenders SIEVE, S3-FIFO, W-TINYLFU and TABLE, the
+cache that the crawler uses. The first argument names an experiment or the trace.
+"""
+
+import argparse
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from crawler.errors import UsageError
+from crawler.lab.caches import crawl_order, link_locality, url_caches
+from crawler.lab.caches.traces import Trace
+from crawler.lab.caches.url_caches import BITS_MAX, CONTENDERS, PAPER_POLICIES, POLICIES, Stream
+from crawler.lab.commands.trace import add_synthetic, count, model_of
+from crawler.lab.refresh import pages_file
+
+Rates = dict[str, NDArray[np.float64]]
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add(
+        "what",
+        nargs="*",
+        metavar="[order|per-thread|locality] [TRACE]",
+        help="an experiment, a trace, or both",
+    )
+    add("--first", type=count, default=0, metavar="N", help="only the first N links of the trace")
+    add("--stream", choices=("full", "cross"), default="full", help="all links, or those to other processes")
+    add("--policies", default="", metavar="A,B", help="of the ten above; all; the paper's six if not given")
+    add("--bits", default=f"0-{BITS_MAX}", metavar="A-B", help="sizes 2^A to 2^B (0-25)")
+    add("--csv", type=Path, metavar="FILE", help="write the table, with seed and command")
+    add(
+        "--figures",
+        type=Path,
+        metavar="DIR",
+        help="draw figures 2 to 11 of the paper and ours from this trace",
+    )
+    add_synthetic(parser, links=5_000_000)
+
+
+def run(args: argparse.Namespace) -> int:
+    experiment, folders = _what(args.what)
+    if len(folders) > 1 and not args.figures:
+        raise UsageError(
+            f"one trace, not {len(folders)}, unless figures are drawn: {', '.join(map(str, folders))}"
+        )
+    bits = _bits(args.bits)
+    if args.figures:
+        _draw([_trace(args, folder) for folder in folders] or [_trace(args, None)], args)
+        return 0
+    trace = _trace(args, folders[0] if folders else None)
+    rates = _EXPERIMENTS[experiment](trace, bits, args)
+    if args.csv and rates:
+        _write_csv(args, trace, bits, rates)
+    return 0
+
+
+def _what(words: list[str]) -> tuple[str, list[Path]]:
+    """The experiment named and the traces."""
+    if words and words[0] in _EXPERIMENTS:
+        return words[0], [Path(word) for word in words[1:]]
+    return "policies", [Path(word) for word in words]
+
+
+def _trace(args: argparse.Namespace, folder: Path | None) -> Trace:
+    """The trace in the folder, or a synthetic one."""
+    if folder is not None:
+        trace = Trace.open(folder, args.first)
+        if not len(trace.links):
+            raise UsageError(f"{folder}: the trace is empty")
+        if len(trace.links) >= 1 << 31:
+            raise UsageError(f"{folder}: more than 2^31 links; take some with --first")
+        return trace
+    parts = link_locality.generate(model_of(args), args.threads, args.links, args.seed)
+    info = {"source": "synthetic trace of the link-locality model", "threads": args.threads}
+    return Trace.joined(parts, info)
+
+
+def _bits(text: str) -> range:
+    first, dash, last = text.partition("-")
+    try:
+        chosen = range(int(first), int(last if dash else first) + 1)
+    except ValueError:
+        chosen = range(0)
+    if not chosen or chosen[0] < 0 or chosen[-1] > 30:
+        raise UsageError(f"--bits {text}: expected two exponents such as 10-20, within 0 and 30")
+    return chosen
+
+
+def _policies(text: str) -> list[str]:
+    if not text:
+        return list(PAPER_POLICIES)
+    chosen = [*PAPER_POLICIES, *CONTENDERS] if text == "all" else text.upper().split(",")
+    if unknown := [name for name in chosen if name not in POLICIES]:
+        raise UsageError(f"no policy {', '.join(unknown)}; there are {', '.join(POLICIES)}")
+    return chosen
+
+
+def _by_policy(trace: Trace, bits: range, args: argparse.Namespace) -> Rates:
+    """Miss rates of the policies, what each cost, and advice."""
+    sizes = [1 << b for b in bits]
+    policies = _policies(args.policies)
+    stream = Stream(trace.words(args.stream), args.stream)
+    found = {}
+    for policy in policies:
+        began = time.process_time()
+        found[policy] = url_caches.misses(policy, stream, sizes, seed=args.seed).sum(axis=1)
+        _report_cost(policy, time.process_time() - began, len(stream), len(sizes))
+    url_caches.check(found, stream.distinct)
+    rates = {policy: values / max(1, len(stream)) for policy, values in found.items()}
+    print(
+        f"{trace.name}, {args.stream}: {len(stream):,} requests for {stream.distinct:,} URLs\n"
+        f"misses, % of requests\n{_table(bits, rates)}"
+    )
+    judged = next((name for name in ("CLOCK", "TABLE", "LRU", "MIN") if name in rates), None)
+    if judged is not None:
+        curve = rates[judged].tolist()
+        print(
+            url_caches.advice(
+                url_caches.knee(bits, curve), trace.threads, dict(zip(bits, curve, strict=True))
+            )
+        )
+    return rates
+
+
+def _report_cost(policy: str, seconds: float, requests: int, sizes: int) -> None:
+    each = 1e9 * seconds / max(1, requests)
+    apart = f"{each / sizes:6.1f} for each of {sizes} sizes"
+    print(f"{policy:<10}{seconds:8.2f} CPU s, {each:7.1f} ns a request, {apart}", file=sys.stderr)
+
+
+def _by_order(trace: Trace, bits: range, args: argparse.Namespace) -> Rates:
+    """Miss rates of CLOCK with the pages in other orders."""
+    sizes = [1 << b for b in bits]
+    requests = max(1, len(trace.words(args.stream)))
+    found = crawl_order.by_order(trace, sizes, stream=args.stream, seed=args.seed)
+    rates = {name: values / requests for name, values in found.items()}
+    print(f"{trace.name}: misses of CLOCK, % of requests, {args.stream}\n" + _table(bits, rates))
+    for name, curve in rates.items():
+        knee = url_caches.knee(bits, curve.tolist())
+        region = f"critical region 2^{knee.begin_bits} to 2^{knee.end_bits}" if knee else "no critical region"
+        print(f"{name}: {region}")
+    return rates
+
+
+def _per_thread(trace: Trace, bits: range, args: argparse.Namespace) -> Rates:
+    """Miss rates of one global CLOCK of k and of one of k / T for each thread."""
+    threads = trace.threads
+    sizes = [1 << b for b in bits]
+    stream = Stream(trace.words(args.stream))
+    found = {
+        "global": url_caches.misses("CLOCK", stream, sizes).sum(axis=1),
+        "per thread": crawl_order.one_cache_a_thread(trace, sizes, threads, stream=args.stream),
+    }
+    rates = {name: values / max(1, len(stream)) for name, values in found.items()}
+    print(
+        f"{trace.name}, {args.stream}: misses of CLOCK, % of requests; one cache of k, or {threads} of"
+        f" k / {threads}\n{_table(bits, rates)}"
+    )
+    large = [i for i, size in enumerate(sizes) if size >= threads]
+    if large:
+        apart = (rates["per thread"] - rates["global"])[large]
+        worst, best = int(np.argmax(apart)), int(np.argmin(apart))
+        print(
+            "Against a global cache of the same room, one a thread misses between"
+            f" {100 * apart[best]:+.2f} points (at 2^{bits[large[best]]}) and"
+            f" {100 * apart[worst]:+.2f} (at 2^{bits[large[worst]]})."
+        )
+    return rates
+
+
+def _locality(trace: Trace, bits: range, args: argparse.Namespace) -> Rates:
+    """The link-locality model that has miss rates like the trace's."""
+    fit = link_locality.fit(trace, threads=int(trace.info.get("threads", 0)), seed=args.seed + 1)
+    rates = {"trace": fit.measured, "fitted model": fit.fitted}
+    print(f"{trace.name}: misses of LRU, % of requests\n" + _table(range(len(fit.measured)), rates))
+    print(f"{fit.threads} hosts at a time; {fit.describe()}")
+    inside = "explains" if fit.error < 0.02 else "does not explain"
+    print(f"The model {inside} this trace (an RMS difference below 0.02 is asked for).")
+    return rates
+
+
+_EXPERIMENTS: dict[str, Any] = {
+    "policies": _by_policy,
+    "order": _by_order,
+    "per-thread": _per_thread,
+    "locality": _locality,
+}
+
+
+def _table(bits: range, rates: Rates) -> str:
+    widths = [max(7, len(name)) for name in rates]
+    head = "size  " + "  ".join(name.rjust(width) for name, width in zip(rates, widths, strict=True))
+    lines = [
+        f"2^{b:<4}"
+        + "  ".join(
+            f"{100 * curve[i]:{width}.2f}" for curve, width in zip(rates.values(), widths, strict=True)
+        )
+        for i, b in enumerate(bits)
+    ]
+    return "\n".join([head, *lines])
+
+
+def _write_csv(args: argparse.Namespace, trace: Trace, bits: range, rates: Rates) -> None:
+    bits = bits if len(next(iter(rates.values()))) == len(bits) else range(len(next(iter(rates.values()))))
+    comments = (f"command: {args.command_line}", f"seed: {args.seed}", f"trace: {trace.name}, {args.stream}")
+    rows = [[b, *(float(curve[i]) for curve in rates.values())] for i, b in enumerate(bits)]
+    pages_file.write_rows(args.csv, ["bits", *rates], rows, iter(comments))
+
+
+def _draw(found: list[Trace], args: argparse.Namespace) -> None:
+    """Figures 2 to 11 and ours, of the first trace; those by threads of all."""
+    from crawler.lab.figures import broder
+
+    stuff = broder.Material({trace.threads: trace for trace in found}, 0, args.seed)
+    for name, drawing in broder.DRAWINGS.items():
+        broder.write(name, drawing(stuff), args.figures, args.command_line, args.seed)

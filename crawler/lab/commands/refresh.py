@@ -1,0 +1,188 @@
+"""Simulate refresh policies on drawn pages, or compute the optimal rates of your own.
+
+    crawler lab refresh --policies baseline,greedy,ncis --size 1000 --instances 20
+    crawler lab refresh rates --pages pages.csv --rate 50
+
+The first prints the accuracy (share of requests served fresh) of each policy
+with its standard error, and its paired difference from the first one. The
+second reads a CSV (columns importance, change_rate, and optionally recall with
+false_rate or precision) and writes the best crawl rate of each page.
+"""
+
+import argparse
+from pathlib import Path
+
+import numpy as np
+
+from crawler.clock import SystemClock
+from crawler.errors import UsageError
+from crawler.freshness.params import Pages
+from crawler.lab.extras import require
+from crawler.lab.progress import Progress
+from crawler.lab.refresh import pages_file, policies, simulate
+
+SIZE_MAX = 5_000_000
+CRAWLS_MAX = 100_000_000  # of a run: 3 GB of instants
+RATE_MAX = 1e9  # crawls per time
+DELAY_MAX = 1e6  # ticks
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add(
+        "action",
+        nargs="?",
+        choices=("run", "rates"),
+        default="run",
+        help="simulate (default), or optimal rates",
+    )
+    add(
+        "--policies",
+        default="baseline,optimum,greedy,ncis",
+        metavar="A,B",
+        help="by name; the first is compared to",
+    )
+    add("--size", type=int, default=1000, metavar="M", help="pages of an instance (1000)")
+    add("--signals", choices=simulate.SIGNALS, default="noisy", help="change-indicating signals (noisy)")
+    add("--bandwidth", default="100", metavar="R", help="crawls per time, or 0:100,133:150 = from a time on")
+    add("--time", type=float, default=1000.0, metavar="T", help="length of a run (1000)")
+    add("--instances", type=int, default=10, metavar="N", help="drawn problems (10)")
+    add("--seed", type=int, default=1, metavar="N")
+    add("--delay", type=float, default=0.0, metavar="K", help="signals arrive Poisson(K) ticks late")
+    add("--changes", choices=simulate.CHANGES, default="poisson", help="how pages change (poisson)")
+    add("--learn", action="store_true", help="policies know only the importance and learn the rest")
+    add("--max-age", type=float, default=float("inf"), metavar="T", help="queue: no page waits longer")
+    add(
+        "--corrupt",
+        type=float,
+        default=0.0,
+        metavar="P",
+        help="share of noise in believed precision and recall",
+    )
+    add("--pages", type=Path, metavar="FILE", help="CSV of pages instead of drawn ones")
+    add("--rate", type=float, metavar="R", help="rates: crawls per time over all pages")
+    add("--out", type=Path, metavar="FILE", help="CSV of the results; for rates also a picture beside it")
+
+
+def run(args: argparse.Namespace) -> int:
+    return _rates(args) if args.action == "rates" else _simulate(args)
+
+
+# -- simulate
+
+
+def _simulate(args: argparse.Namespace) -> int:
+    names = [name for name in args.policies.split(",") if name]
+    if not names or not 1 <= args.size <= SIZE_MAX or args.instances < 1 or not 0.0 <= args.corrupt <= 1.0:
+        raise UsageError(f"need a policy, 1 to {SIZE_MAX} pages, an instance, and a share of noise up to 1")
+    if not 0.0 < args.time < float("inf") or not 0.0 <= args.delay < DELAY_MAX or not args.max_age > 0.0:
+        raise UsageError(f"need --time and --max-age above 0, --delay from 0 to {DELAY_MAX:g}")
+    setting = simulate.Setting(
+        bandwidth=_bandwidth(args.bandwidth),
+        horizon=args.time,
+        delay=args.delay,
+        changes=args.changes,
+        learn=args.learn,
+        max_age=args.max_age,
+    )
+    if setting.crawls > CRAWLS_MAX or args.seed < 0:
+        raise UsageError(f"a run may have up to {CRAWLS_MAX:,} crawls, a seed is 0 or more")
+    given = pages_file.read(args.pages).pages if args.pages else None
+    results = simulate.experiment(
+        names,
+        lambda rng: given or simulate.standard_pages(rng, args.size, args.signals),
+        setting,
+        args.instances,
+        args.seed,
+        corrupt=args.corrupt,
+        report=Progress("simulation", SystemClock()),
+    )
+    rows = _table(names, results)
+    print(f"{'policy':<10} {'accuracy':>9} {'error':>7} {'settled':>9} {'- ' + names[0]:>11} {'error':>7}")
+    for name, whole, error, settled, more, more_error in rows:
+        print(f"{name:<10} {whole:9.4f} {error:7.4f} {settled:9.4f} {more:+11.4f} {more_error:7.4f}")
+    if args.out:
+        columns = ["policy", "accuracy", "error", "settled", "difference", "difference_error"]
+        pages_file.write_rows(args.out, columns, rows, iter([f"command: {args.command_line}"]))
+    return 0
+
+
+def _table(names: list[str], results: list[dict[str, simulate.Result]]) -> list[tuple]:
+    """name, accuracy, its error, accuracy after the warm-up, that minus the first policy's, its error."""
+    rows = []
+    for name in names:
+        whole, error = simulate.mean_and_error([found[name].accuracy for found in results])
+        settled, _ = simulate.mean_and_error([found[name].settled for found in results])
+        paired = [found[name].settled - found[names[0]].settled for found in results]
+        rows.append((name, whole, error, settled, *simulate.mean_and_error(paired)))
+    return rows
+
+
+def _bandwidth(text: str) -> tuple[tuple[float, float], ...]:
+    """`100` or `0:100,133:150,266:100`, in the order of time, beginning at 0."""
+    try:
+        pairs = [part.split(":") for part in text.split(",")]
+        found = tuple(
+            (float(pair[0]), float(pair[1])) if len(pair) == 2 else (0.0, float(pair[0])) for pair in pairs
+        )
+    except ValueError:
+        raise UsageError(f"--bandwidth {text}: expected R or T:R,T:R") from None
+    begins = [begin for begin, _ in found]
+    if (
+        begins[0] != 0.0
+        or begins != sorted(set(begins))
+        or not all(0.0 < rate < RATE_MAX for _, rate in found)
+    ):
+        raise UsageError(
+            f"--bandwidth {text}: times must begin at 0 and rise, rates be above 0 and below {RATE_MAX:g}"
+        )
+    return found
+
+
+# -- optimal rates of a user's pages
+
+
+def _rates(args: argparse.Namespace) -> int:
+    if args.pages is None or args.rate is None or not 0.0 < args.rate < pages_file.SIZE_MAX:
+        raise UsageError("rates needs --pages FILE and a positive --rate R")
+    file = pages_file.read(args.pages)
+    pages = file.pages
+    best = policies.optimum_with_signals(pages, args.rate)
+    accuracy = policies.freshness(pages, best.thresholds, best.rates)
+    out = args.out or args.pages.with_suffix(".rates.csv")
+    with np.errstate(divide="ignore"):
+        columns = (
+            pages.importance,
+            pages.change_rate,
+            best.rates,
+            1.0 / best.rates,
+            best.thresholds,
+            accuracy,
+        )
+    rows = zip(file.names, *(column.tolist() for column in columns), strict=True)
+    heads = ["page", "importance", "change_rate", "rate", "interval", "threshold", "freshness"]
+    comments = [
+        f"command: {args.command_line}",
+        f"level: {best.level:.10g} (pages with importance/change_rate below it are not worth a crawl)",
+        "interval: mean time between crawls; threshold: effective elapsed time at which to crawl",
+    ]
+    pages_file.write_rows(out, heads, rows, iter(comments))
+    _plot_rates(out.with_suffix(".png"), pages, best, args)
+    idle = int(np.sum(best.rates == 0.0))
+    print(f"{len(pages)} pages, {idle} not worth a crawl at {args.rate:g} a unit of time")
+    print(f"expected share of requests served fresh: {best.accuracy:.4f}")
+    print(f"rates in {out}, picture in {out.with_suffix('.png')}")
+    return 0
+
+
+def _plot_rates(path: Path, pages: Pages, best: policies.Optimum, args: argparse.Namespace) -> None:
+    """Each page by change rate and importance, coloured by its rate, with the line of the level."""
+    from crawler.lab.figures import drawing as figures  # needs matplotlib
+
+    require("matplotlib")
+    figure, axes = figures.sheet(7.0, 5.2)
+    figures.rate_map(axes, pages.change_rate, pages.importance, best.rates, best.level)
+    axes.set_title(f"Optimal crawl rates of {len(pages)} pages, {args.rate:g} crawls a unit of time")
+    figures.save(
+        figure, path, args.command_line, "rates by Theorem 1 of Busa-Fekete et al.; x: never crawled"
+    )

@@ -1,0 +1,175 @@
+"""Make and look at URL traces.
+
+    crawler lab trace synth T500 --threads 500 --links 7e7
+    crawler lab trace info T500
+    crawler lab trace import ./crawl mine
+    crawler export --dir ./crawl --format links | crawler lab trace import - mine
+
+`synth` writes a trace of the link-locality model. `import` takes a trace out of
+a crawl directory (`crawl --trace` writes one a run and process; the longest is
+taken unless --process or --run says which), or makes one of lines
+`source TAB target`; those have the links of each page without repeats.
+"""
+
+import argparse
+import os
+import shutil
+import sys
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from crawler.errors import UsageError
+from crawler.lab.caches import link_locality, traces
+from crawler.lab.caches.traces import Trace
+from crawler.lab.caches.url_caches import Stream
+from crawler.urls.trace import is_cross
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    commands = parser.add_subparsers(dest="command", required=True, metavar="synth|info|import")
+    synth = commands.add_parser("synth", help="write a trace of the link-locality model")
+    synth.add_argument("trace", type=Path)
+    add_synthetic(synth, links=10_000_000)
+    synth.set_defaults(run_trace=_synth)
+    info = commands.add_parser("info", help="what a trace holds")
+    info.add_argument("trace", type=Path)
+    info.add_argument("--first", type=count, default=0, metavar="N", help="only the first N links")
+    info.set_defaults(run_trace=_info)
+    taken = commands.add_parser("import", help="a trace of a crawl directory or of link lines")
+    taken.add_argument("source", metavar="DIR|FILE|-", help="crawl directory; or lines `source TAB target`")
+    taken.add_argument("trace", type=Path)
+    taken.add_argument("--process", metavar="NAME", help="of the crawl, such as p0")
+    taken.add_argument("--run", type=int, metavar="N", help="of the process: 1 is the first")
+    taken.add_argument(
+        "--processes", type=int, default=4, metavar="P", help="link lines: owners of hosts (4)"
+    )
+    taken.set_defaults(run_trace=_import)
+
+
+def add_synthetic(parser: argparse.ArgumentParser, links: int) -> None:
+    """The arguments of a synthetic trace, one a parameter of the model."""
+    add = parser.add_argument
+    add("--threads", type=count, default=500, metavar="T", help="hosts crawled at a time (500)")
+    add("--links", type=count, default=links, metavar="N", help=f"length of a synthetic trace ({links:,})")
+    add("--seed", type=int, default=1, metavar="N")
+    group = parser.add_argument_group("parameters of the link-locality model")
+    for field in fields(link_locality.LinkLocality):
+        kind: Any = count if field.type is int else float
+        flag = "--" + field.name.replace("_", "-")
+        group.add_argument(flag, type=kind, default=None, metavar="X", help=f"({field.default})")
+
+
+def count(text: str) -> int:
+    """A positive number of things, which may be written as 7e7."""
+    value = float(text)
+    if not 1 <= value < 2**31:
+        raise argparse.ArgumentTypeError(f"{text} is not within 1 and 2^31")
+    return int(value)
+
+
+def model_of(args: argparse.Namespace) -> link_locality.LinkLocality:
+    """The model with the parameters given.
+
+    Raises:
+        UsageError: shares that no probabilities are, or other impossible values.
+    """
+    names = [field.name for field in fields(link_locality.LinkLocality)]
+    given = {name: getattr(args, name) for name in names if getattr(args, name) is not None}
+    model = replace(link_locality.LinkLocality(), **given)
+    model.check()
+    return model
+
+
+def run(args: argparse.Namespace) -> int:
+    return int(args.run_trace(args))
+
+
+def _synth(args: argparse.Namespace) -> int:
+    model = model_of(args)
+    info = {
+        "source": "synthetic",
+        "threads": args.threads,
+        "seed": args.seed,
+        "command": args.command_line,
+        "tags": "none: links of the link-locality model",
+        "model": {field.name: getattr(model, field.name) for field in fields(model)},
+    }
+    parts = link_locality.generate(model, args.threads, args.links, args.seed)
+    trace = traces.write(args.trace, info, parts)
+    print(f"{args.trace}: {len(trace.links):,} links on {len(trace.pages):,} pages")
+    return 0
+
+
+def _info(args: argparse.Namespace) -> int:
+    trace = Trace.open(args.trace, args.first)
+    for name, value in {**trace.info, **_figures_of(trace)}.items():
+        print(f"{name + ':':<22}{_shown(value)}")
+    return 0
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {_shown(inner)}" for name, inner in value.items())
+    if isinstance(value, list):
+        return " ".join(map(str, value))
+    return f"{value:,}" if isinstance(value, int) else str(value)
+
+
+def _figures_of(trace: Trace) -> dict[str, Any]:
+    """What can be counted in a trace."""
+    sizes = np.diff(trace.starts)
+    links = len(trace.links)
+    if not links:
+        return {"pages": len(sizes), "links": 0}
+    model, at_a_time = link_locality.counted(trace)
+    distinct = Stream(trace.words()).distinct
+    repeats = model.repeat * (links - len(sizes)) / links  # the model's share leaves out first links of pages
+    return {
+        "pages": len(sizes),
+        "links": links,
+        "distinct": f"{distinct:,} ({distinct / links:.1%} of the links: what no cache can answer)",
+        "links a page": f"{sizes.mean():.2f}, median {np.median(sizes):.0f}",
+        "repeats on the page": f"{repeats:.1%} of the links; {model.adjacent:.1%} of them at once",
+        "cross": f"{is_cross(trace.words()).mean():.1%}",
+        "hosts": len(np.unique(trace.pages["host"])),
+        "hosts at a time": at_a_time,
+    }
+
+
+def _import(args: argparse.Namespace) -> int:
+    source = Path(args.source)
+    if args.source != "-" and source.is_dir():
+        return _import_of_crawl(source, args)
+    if args.processes < 1:
+        raise UsageError("--processes must be at least 1")
+    try:
+        with open(0 if args.source == "-" else source, encoding="utf-8", errors="replace") as lines:
+            made = traces.import_link_lines(args.trace, lines, processes=args.processes, key=os.urandom(16))
+    except OSError as error:
+        raise UsageError(f"{args.source}: {error.strerror or error}") from error
+    print(f"{args.trace}: {made.links:,} links on {made.pages:,} pages")
+    return 0
+
+
+def _import_of_crawl(source: Path, args: argparse.Namespace) -> int:
+    found = traces.of_crawl(source)
+    chosen = [
+        folder
+        for folder in found
+        if args.process in (None, folder.parent.parent.name) and args.run in (None, int(folder.name))
+    ]
+    if not chosen:
+        raise UsageError(f"no such trace; there are {', '.join(map(str, found))}")
+    folder = max(chosen, key=lambda path: (path / "links").stat().st_size)
+    if len(chosen) > 1:
+        print(f"taking the longest of {len(chosen)} traces: {folder}", file=sys.stderr)
+    trace = Trace.open(folder)  # refuses what is no trace before anything is copied
+    try:
+        shutil.copytree(folder, args.trace)
+    except OSError as error:
+        raise UsageError(f"{args.trace}: cannot write a trace: {error.strerror or error}") from error
+    print(f"{args.trace}: {len(trace.links):,} links on {len(trace.pages):,} pages")
+    return 0

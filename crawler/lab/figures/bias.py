@@ -1,0 +1,210 @@
+"""Estimator figures of Busa-Fekete et al. (2025), Appendix E: 13 (naive), 14 (maximum likelihood), all three.
+
+Their grid: precision and recall in [0.2, 0.95], mean time between changes
+~ U[2, 20], crawl rate between a quarter and four times the change rate, a
+history of length 100,000. Here precision and recall are a grid, and length and
+crawl rate (log-uniform) are drawn for each repetition; crawls are Poisson.
+"""
+
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from crawler.freshness.estimate import PER_DAY, RunningEstimate, fit, naive_quality
+from crawler.lab.figures.drawing import Drawing, Options, sheet
+from crawler.lab.progress import part
+from crawler.lab.refresh.simulate import mean_and_error
+
+HORIZON = 100_000.0
+
+
+def draw_history(
+    rng: np.random.Generator, precision: float, recall: float, horizon: float
+) -> tuple[float, np.ndarray, np.ndarray, np.ndarray]:
+    """The change rate and the intervals between crawls of one page: length, signals, whether it changed."""
+    delta = 1.0 / rng.uniform(2.0, 20.0)
+    crawl_rate = delta * 4.0 ** rng.uniform(-1.0, 1.0)
+    crawls = np.sort(rng.uniform(0.0, horizon, rng.poisson(crawl_rate * horizon)))
+    silent = _counts(rng, (1.0 - recall) * delta, crawls)
+    true = _counts(rng, recall * delta, crawls)
+    false = _counts(rng, recall * delta * (1.0 - precision) / precision, crawls)
+    return delta, np.diff(crawls), true + false, silent + true > 0
+
+
+def _counts(rng: np.random.Generator, rate: float, crawls: np.ndarray) -> np.ndarray:
+    """Events of a Poisson process within each interval between crawls."""
+    return rng.poisson(rate * np.diff(crawls))
+
+
+def _errors(options: Options, naive: bool) -> tuple[np.ndarray, np.ndarray]:
+    """The grid's edges (g,) and errors of (precision, recall): (g, g, repetitions, 2)."""
+    values = np.linspace(0.2, 0.95, 4 if options.quick else 6)
+    horizon = HORIZON / 20 if options.quick else HORIZON
+    count = options.count(20)
+    out = np.empty((len(values), len(values), count, 2))
+    for i, precision in enumerate(values):
+        for j, recall in enumerate(values):
+            for k in range(count):
+                rng = np.random.default_rng([options.seed, i, j, k])
+                _, tau, n, z = draw_history(rng, float(precision), float(recall), horizon)
+                if naive:
+                    got = naive_quality(n, z)
+                else:
+                    estimate = fit(tau, n, z)
+                    got = (estimate.precision, estimate.recall)
+                out[i, j, k] = got[0] - precision, got[1] - recall
+            options.report((i + (j + 1) / len(values)) / len(values))
+    return values, out
+
+
+def _maps(values: np.ndarray, errors: np.ndarray, title: str) -> Any:
+    """The mean error of precision and of recall over the grid, as two maps with numbers."""
+    figure, grid = sheet(10.0, 4.9, 1, 2)
+    reach = float(np.abs(errors.mean(axis=2)).max())
+    digits = 2 if reach > 0.02 else 4
+    for axes, which, name in zip(grid, (0, 1), ("precision", "recall"), strict=True):
+        bias = errors[..., which].mean(axis=2)
+        image = axes.imshow(bias.T, origin="lower", cmap="RdBu_r", vmin=-reach, vmax=reach)
+        for (i, j), value in np.ndenumerate(bias):
+            dark = abs(value) > 0.6 * reach
+            axes.text(
+                i, j, f"{value:+.{digits}f}", ha="center", va="center", fontsize=7, color="w" if dark else "k"
+            )
+        labels = [f"{value:.2f}" for value in values]
+        axes.set_xticks(range(len(values)), labels)
+        axes.set_yticks(range(len(values)), labels)
+        axes.set(xlabel="true precision", ylabel="true recall")
+        axes.set_title(f"mean error of the {name}", fontsize=10)
+        figure.colorbar(image, ax=axes)
+    figure.suptitle(title)
+    return figure
+
+
+def _drawing(options: Options, naive: bool, title: str) -> Drawing:
+    values, errors = _errors(options, naive)
+    columns = ["precision", "recall", "repetitions", "precision_bias", "error", "recall_bias", "error"]
+    rows: list[list[object]] = []
+    for i, precision in enumerate(values.tolist()):
+        for j, recall in enumerate(values.tolist()):
+            cell = [mean_and_error(errors[i, j, :, which]) for which in (0, 1)]
+            rows.append([precision, recall, errors.shape[2], *cell[0], *cell[1]])
+    means = [mean_and_error(errors[..., which].ravel()) for which in (0, 1)]
+    sizes = [float(np.abs(errors[..., which]).mean()) for which in (0, 1)]
+    caption = (
+        f"Change interval ~ U[2, 20], crawl rate 1/4 to 4 times the change rate, history "
+        f"{HORIZON / 20 if options.quick else HORIZON:g}, {errors.shape[2]} repetitions a cell. Over all: "
+        "mean "
+        f"error of precision {means[0][0]:+.5f} (s.e. {means[0][1]:.5f}), of recall {means[1][0]:+.5f} "
+        f"(s.e. {means[1][1]:.5f}); mean absolute error {sizes[0]:.4f} and {sizes[1]:.4f}."
+    )
+    return Drawing(_maps(values, errors, title), columns, rows, caption)
+
+
+def naive_bias(options: Options) -> Drawing:
+    """Figure 13: counting by interval overestimates both."""
+    return _drawing(options, True, "Bias of the naive estimates (NCIS, Figure 13)")
+
+
+def likelihood_bias(options: Options) -> Drawing:
+    """Figure 14: maximum likelihood hardly errs."""
+    return _drawing(options, False, "Bias of the maximum-likelihood estimates (NCIS, Figure 14)")
+
+
+LENGTHS = (1_000.0, 3_000.0, 10_000.0, 100_000.0)
+ESTIMATORS = {
+    "naive counts": "#D55E00",
+    "batch maximum likelihood": "#009E73",
+    "running, constant memory": "#0072B2",
+}
+MEASURES = ("precision", "recall", "change rate, relative")
+
+
+def estimators_compared(options: Options) -> Drawing:
+    """Naive, batch and running estimates on the grid of Appendix E, over the length of the history."""
+    lengths = LENGTHS[:3] if options.quick else LENGTHS
+    rows: list[list[object]] = []
+    for k, length in enumerate(lengths):
+        report = part(options.report, k / len(lengths), (k + 1) / len(lengths))
+        errors, crawls = _grid_errors(msgspec.structs.replace(options, report=report), length)
+        for j, name in enumerate(ESTIMATORS):
+            for which, measure in enumerate(MEASURES):
+                mean, error = mean_and_error(errors[:, j, which])
+                size = float(np.abs(errors[:, j, which]).mean())
+                rows.append([length, crawls, name, measure, len(errors), mean, error, size])
+        for which, measure in enumerate(MEASURES):
+            apart = errors[:, 2, which] - errors[:, 1, which]
+            size = float(np.abs(apart).mean())
+            row = [length, crawls, "running minus batch", measure, len(errors), *mean_and_error(apart), size]
+            rows.append(row)
+    counts = ", ".join(f"{row[4]} of length {row[0]:g}" for row in rows[:: 3 * (len(ESTIMATORS) + 1)])
+    columns = [
+        "history",
+        "mean_crawls",
+        "estimator",
+        "of",
+        "histories",
+        "mean_error",
+        "error",
+        "mean_absolute_error",
+    ]
+    caption = (
+        f"Precision and recall on a grid in [0.2, 0.95], change interval ~ U[2, 20], crawl rate 1/4 to 4 times the "
+        f"change rate, {counts} histories, the same for all three. Lines: mean error with one standard "
+        "error; dotted: mean absolute error of one estimate. Likelihoods with the prior of the crawler."
+    )
+    return Drawing(_estimator_panels(rows), columns, rows, caption)
+
+
+def _grid_errors(options: Options, length: float) -> tuple[np.ndarray, float]:
+    """Errors (histories, estimators, measures) over the grid, and the mean number of crawls."""
+    values = np.linspace(0.2, 0.95, 4 if options.quick else 6)
+    count = options.count(2 if length > 30_000.0 else 20)
+    errors, crawls = [], []
+    for i, precision in enumerate(values.tolist()):
+        for j, recall in enumerate(values.tolist()):
+            for k in range(count):
+                rng = np.random.default_rng([options.seed, i, j, k])
+                delta, *history = draw_history(rng, precision, recall, length)
+                errors.append(_three_errors(delta, precision, recall, *history))
+                crawls.append(len(history[0]))
+        options.report((i + 1) / len(values))
+    return np.array(errors), float(np.mean(crawls))
+
+
+def _three_errors(
+    delta: float, precision: float, recall: float, tau: np.ndarray, n: np.ndarray, z: np.ndarray
+) -> list[list[float]]:
+    """Errors of (precision, recall, change rate) by each of ESTIMATORS; the naive rate is changes seen by time."""
+    running = RunningEstimate(PER_DAY)
+    for row in zip(tau.tolist(), n.tolist(), z.tolist(), strict=True):
+        running.observe(*row)
+    found = [(*naive_quality(n, z), float(z.sum() / tau.sum()))]
+    for estimate in (fit(tau, n, z, prior=PER_DAY), running.estimate()):
+        found.append((estimate.precision, estimate.recall, estimate.change_rate))
+    return [[p - precision, r - recall, rate / delta - 1.0] for p, r, rate in found]
+
+
+def _estimator_panels(rows: list[list[Any]]) -> Any:
+    figure, grid = sheet(11.0, 4.4, 1, 3)
+    for axes, measure in zip(grid, MEASURES, strict=True):
+        for name, colour in ESTIMATORS.items():
+            mine = [row for row in rows if row[2] == name and row[3] == measure]
+            lengths = [row[0] for row in mine]
+            dashes = "--" if name.startswith("running") else "-"
+            axes.errorbar(
+                lengths,
+                [row[5] for row in mine],
+                [row[6] for row in mine],
+                color=colour,
+                ls=dashes,
+                label=name,
+            )
+            axes.plot(lengths, [row[7] for row in mine], color=colour, ls=":", lw=1)
+        axes.set_xscale("log")
+        axes.axhline(0.0, color="k", lw=0.6)
+        axes.set(xlabel="length of the history", ylabel=f"error of the {measure}")
+        axes.grid(alpha=0.3)
+    grid[1].legend(fontsize=8)
+    figure.suptitle("Three estimates of signal quality and change rate (NCIS, Appendix E)")
+    return figure

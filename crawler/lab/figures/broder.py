@@ -1,0 +1,429 @@
+"""Figures 2 to 11 of Broder, Najork, Wiener (2003), and those of the questions its section 7 leaves open.
+
+They are drawn from a synthetic trace of the link-locality model, or from a
+trace of one's own (`crawler lab cache TRACE --figures DIR`). The paper's is a
+crawl of 33 days with 500 threads, and two short ones with 100 and 20 threads.
+"""
+
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from crawler.lab.caches import crawl_order, link_locality, url_caches
+from crawler.lab.caches.link_locality import LinkLocality
+from crawler.lab.caches.traces import Trace
+from crawler.lab.caches.url_caches import BITS_MAX, CONTENDERS, PAPER_POLICIES, Stream, misses
+from crawler.lab.figures.drawing import Drawing, Options, save, sheet
+from crawler.lab.refresh import pages_file
+from crawler.urls.trace import is_cross
+
+BITS = range(BITS_MAX + 1)
+THREADS = (500, 100, 20)  # the paper's three crawls
+TIME_BITS = 18  # cache size of figures 10 and 11
+TIME_BINS = 50
+SYNTHETIC = "synthetic trace of the link-locality model"
+LINKS, LINKS_QUICK = 10_000_000, 1_000_000
+
+STYLES: dict[str, dict[str, Any]] = {
+    "INFINITE": {"color": "#999999", "ls": "--", "zorder": 5},
+    "MIN": {"color": "#000000"},
+    "LRU": {"color": "#0072B2", "marker": "o"},
+    "CLOCK": {"color": "#D55E00", "marker": "^"},
+    "RANDOM": {"color": "#009E73", "marker": "s"},
+    "STATIC": {"color": "#CC79A7", "marker": "v"},
+    "SIEVE": {"color": "#E69F00", "marker": "D"},
+    "S3-FIFO": {"color": "#56B4E9", "marker": "<"},
+    "W-TINYLFU": {"color": "#8C510A", "marker": ">"},
+    "TABLE": {"color": "#5E3C99", "marker": "x"},
+}
+LINE = {"lw": 1.3, "ms": 4, "markerfacecolor": "none"}
+
+
+class Material:
+    """Traces and what was simulated on them, so that figures of the same curves share the work.
+
+    Args:
+        traces: by number of threads, the one of figures 2 to 5, 10 and 11 first; empty = synthetic ones.
+        links: of synthetic traces.
+    """
+
+    def __init__(self, traces: dict[int, Trace], links: int, seed: int) -> None:
+        self.seed = seed
+        self.links = links
+        self.own = bool(traces)
+        self.threads = tuple(traces) or THREADS
+        self._traces = traces
+        self._streams: dict[tuple[int, str], Stream] = {}
+        self._rates: dict[tuple[int, str, str, int], NDArray[np.float64]] = {}
+
+    def trace(self, threads: int) -> Trace:
+        """The trace of that number of threads, generated on first use."""
+        if threads not in self._traces:
+            parts = link_locality.generate(LinkLocality(), threads, self.links, self.seed)
+            self._traces[threads] = Trace.joined(parts, {"source": SYNTHETIC, "threads": threads})
+        return self._traces[threads]
+
+    def stream(self, threads: int, kind: str) -> Stream:
+        """The full trace or the cross sub-trace; only the one asked for last is kept."""
+        if (threads, kind) not in self._streams:
+            self._streams = {(threads, kind): Stream(self.trace(threads).words(kind), kind)}
+        return self._streams[threads, kind]
+
+    def rates(self, threads: int, kind: str, policy: str) -> NDArray[np.float64]:
+        """Miss rates at the sizes 2^0 to 2^25."""
+        key = threads, kind, policy, 1
+        if key not in self._rates:
+            stream = self.stream(threads, kind)
+            found = misses(policy, stream, [1 << bits for bits in BITS], seed=self.seed)
+            self._rates[key] = found.sum(axis=1) / max(1, len(stream))
+        return self._rates[key]
+
+    def over_time(self, threads: int, kind: str, policy: str) -> NDArray[np.float64]:
+        """Miss rates of 2^18 entries in each of 50 windows of time."""
+        key = threads, kind, policy, TIME_BINS
+        if key not in self._rates:
+            stream = self.stream(threads, kind)
+            found = misses(policy, stream, [1 << TIME_BITS], bins=TIME_BINS, seed=self.seed)[0]
+            widths = [window.stop - window.start for window in stream.windows(TIME_BINS)]
+            self._rates[key] = found / np.maximum(widths, 1)
+        return self._rates[key]
+
+    def caption(self, threads: int, kind: str) -> str:
+        """Where the requests come from."""
+        return f"{self.trace(threads).name}, {_kind(kind)}, {self.requests(threads, kind):,} requests"
+
+    def requests(self, threads: int, kind: str) -> int:
+        """The length of the trace or its sub-trace."""
+        trace = self.trace(threads)
+        return int(is_cross(trace.links).sum()) if kind == "cross" else len(trace.links)
+
+
+@lru_cache(maxsize=1)
+def _synthetic(links: int, seed: int) -> Material:
+    return Material({}, links, seed)
+
+
+Source = Options | Material
+
+
+def material(source: Source) -> Material:
+    """The material itself, or the synthetic one that the options ask for."""
+    if isinstance(source, Material):
+        return source
+    return _synthetic(LINKS_QUICK if source.quick else LINKS, source.seed)
+
+
+def _axes(title: str, source: str) -> tuple[Any, Any]:
+    figure, axes = sheet(8.0, 5.2)
+    axes.set_title(f"{title}\n({source})", fontsize=11)
+    axes.grid(alpha=0.3)
+    return figure, axes
+
+
+def _size_axis(axes: Any, bits: Sequence[int] = BITS) -> None:
+    axes.set_xticks(list(bits)[::2], [f"$2^{{{b}}}$" for b in list(bits)[::2]])
+    axes.set(xlabel="cache size k (entries)", xlim=(min(bits) - 0.3, max(bits) + 0.3))
+
+
+def _percent_axis(axes: Any, top: float = 100.0) -> None:
+    axes.set(ylabel="miss rate (% of all requests)", ylim=(0, top))
+
+
+def _rows(
+    names: Iterable[str], xs: Sequence[object], values: Iterable[NDArray[np.float64]]
+) -> list[list[object]]:
+    return [
+        [name, x, float(y)]
+        for name, series in zip(names, values, strict=True)
+        for x, y in zip(xs, series, strict=True)
+    ]
+
+
+def miss_rates(stuff: Material, kind: str, number: int) -> Drawing:
+    """Figures 2 and 4: miss rate over cache size, six policies."""
+    threads = stuff.threads[0]
+    curves = [stuff.rates(threads, kind, policy) for policy in PAPER_POLICIES]
+    figure, axes = _axes(f"Miss rate over cache size, {_kind(kind)}", f"Broder et al., Figure {number}")
+    for policy, curve in zip(PAPER_POLICIES, curves, strict=True):
+        axes.plot(BITS, 100 * curve, label=policy, **LINE, **STYLES[policy])
+    knee = url_caches.knee(BITS, stuff.rates(threads, kind, "CLOCK").tolist())
+    if knee is not None:
+        axes.axvspan(
+            knee.begin_bits, knee.end_bits, color="#F0E442", alpha=0.25, lw=0, label="critical region"
+        )
+    _size_axis(axes)
+    _percent_axis(axes)
+    axes.legend(fontsize=9)
+    return Drawing(
+        figure,
+        ["policy", "bits", "miss_rate"],
+        _rows(PAPER_POLICIES, BITS, curves),
+        stuff.caption(threads, kind)
+        + f", {threads} threads. Loading STATIC is free. Critical region: 10 to 90 % of CLOCK's fall.",
+    )
+
+
+def relative_miss_rates(stuff: Material, kind: str, number: int) -> Drawing:
+    """Figures 3 and 5: miss rate over cache size, MIN = 1."""
+    threads = stuff.threads[0]
+    policies = [policy for policy in PAPER_POLICIES if policy != "INFINITE"]
+    best = stuff.rates(threads, kind, "MIN")
+    curves = [stuff.rates(threads, kind, policy) / best for policy in policies]
+    figure, axes = _axes(f"Miss rate relative to MIN, {_kind(kind)}", f"Broder et al., Figure {number}")
+    for policy, curve in zip(policies, curves, strict=True):
+        axes.plot(BITS, curve, label=policy, **LINE, **STYLES[policy])
+    _size_axis(axes)
+    axes.set(ylabel="misses / misses of MIN", ylim=(0.8, 2.0))
+    axes.legend(fontsize=9)
+    return Drawing(
+        figure,
+        ["policy", "bits", "relative_miss_rate"],
+        _rows(policies, BITS, curves),
+        stuff.caption(threads, kind)
+        + f", {threads} threads. STATIC leaves the picture above 2; it falls below 1"
+        " since loading it is free.",
+    )
+
+
+def by_threads(stuff: Material, kind: str, number: int, *, per_thread: bool) -> Drawing:
+    """Figures 6 to 9: CLOCK over cache size, or over cache size per thread, by number of threads."""
+    what = "cache size per thread" if per_thread else "cache size"
+    figure, axes = _axes(f"Miss rate of CLOCK over {what}, {_kind(kind)}", f"Broder et al., Figure {number}")
+    rows: list[list[object]] = []
+    marks = ("o", "^", "s", "v", "D")
+    for k, threads in enumerate(stuff.threads):
+        curve = stuff.rates(threads, kind, "CLOCK")
+        places = np.array(BITS) - (np.log2(threads) if per_thread else 0.0)
+        axes.plot(places, 100 * curve, label=f"{threads} threads", marker=marks[k % 5], **LINE)
+        xs = 2.0**places if per_thread else BITS
+        rows += [[threads, float(x), float(y)] for x, y in zip(xs, curve, strict=True)]
+    if per_thread:
+        shown = range(-8, 22, 2)
+        axes.set_xticks(shown, [f"$2^{{{b}}}$" for b in shown])
+        axes.set(xlabel="cache size k / threads (entries)", xlim=(-9.3, 21))
+        axes.axvspan(
+            np.log2(100), np.log2(500), color="#F0E442", alpha=0.25, lw=0, label="100 to 500 a thread"
+        )
+    else:
+        _size_axis(axes)
+    _percent_axis(axes)
+    axes.legend(fontsize=9)
+    counts = [f"{threads} threads: {stuff.requests(threads, kind):,}" for threads in stuff.threads]
+    columns = ["threads", "entries_per_thread" if per_thread else "bits", "miss_rate"]
+    return Drawing(figure, columns, rows, f"{stuff.caption(stuff.threads[0], kind)} ({', '.join(counts)}).")
+
+
+def over_time(stuff: Material, kind: str, number: int) -> Drawing:
+    """Figures 10 and 11: miss rate of 2^18 entries over time."""
+    threads = stuff.threads[0]
+    figure, axes = _axes(
+        f"Miss rate over time, $2^{{{TIME_BITS}}}$ entries, {_kind(kind)}", f"Broder et al., Figure {number}"
+    )
+    curves = [stuff.over_time(threads, kind, policy) for policy in PAPER_POLICIES]
+    ends = [window.stop / 1e6 for window in stuff.stream(threads, kind).windows(TIME_BINS)]
+    for k, (policy, curve) in enumerate(zip(PAPER_POLICIES, curves, strict=True)):
+        # Curves lie on one another; their marks stand apart.
+        axes.plot(ends, 100 * curve, label=policy, markevery=(k, len(curves)), **LINE, **STYLES[policy])
+    axes.set(xlabel="requests so far (millions)", xlim=(0, ends[-1]))
+    _percent_axis(axes, min(100.0, 110 * max(float(curve.max()) for curve in curves)))
+    axes.legend(fontsize=9, ncols=2)
+    return Drawing(
+        figure,
+        ["policy", "requests_million", "miss_rate"],
+        _rows(PAPER_POLICIES, ends, curves),
+        stuff.caption(threads, kind) + f", {threads} threads; each point is one of {TIME_BINS} equal windows."
+        " Loading STATIC is free; curves that cannot be seen lie under the last ones.",
+    )
+
+
+def contenders(stuff: Material, kind: str = "full") -> Drawing:
+    """Newer policies and the shipped table, relative to CLOCK over an array."""
+    threads = stuff.threads[0]
+    policies = ["MIN", "LRU", "RANDOM", *CONTENDERS]
+    ideal = stuff.rates(threads, kind, "CLOCK")
+    curves = [stuff.rates(threads, kind, policy) / ideal for policy in policies]
+    figure, axes = _axes(
+        f"Misses relative to CLOCK over an array, {_kind(kind)}",
+        "contenders since 2017, and the shipped table",
+    )
+    for policy, curve in zip(policies, curves, strict=True):
+        axes.plot(
+            BITS,
+            curve,
+            label="shipped scatter table" if policy == "TABLE" else policy,
+            **LINE,
+            **STYLES[policy],
+        )
+    axes.axhspan(0.98, 1.02, color="#F0E442", alpha=0.3, lw=0, label="within 2 % of CLOCK")
+    _size_axis(axes)
+    axes.set(ylabel="misses / misses of CLOCK")
+    axes.legend(fontsize=9)
+    return Drawing(
+        figure,
+        ["policy", "bits", "relative_miss_rate"],
+        _rows(policies, BITS, curves),
+        stuff.caption(threads, kind) + f", {threads} threads.",
+    )
+
+
+def crawl_orders(stuff: Material, kind: str = "full") -> Drawing:
+    """Section 7, first question: the same pages in other orders."""
+    threads = stuff.threads[0]
+    trace = stuff.trace(threads)
+    found = crawl_order.by_order(trace, [1 << bits for bits in BITS], stream=kind, seed=stuff.seed)
+    curves = [values / max(1, len(trace.words(kind))) for values in found.values()]
+    figure, axes = _axes(
+        f"Miss rate of CLOCK by crawl order, {_kind(kind)}", "Broder et al., section 7, first question"
+    )
+    for name, curve, mark in zip(found, curves, ("o", "^", "s", "v"), strict=True):
+        axes.plot(BITS, 100 * curve, label=name, marker=mark, **LINE)
+    _size_axis(axes)
+    _percent_axis(axes)
+    axes.legend(fontsize=9)
+    return Drawing(
+        figure,
+        ["order", "bits", "miss_rate"],
+        _rows(found, BITS, curves),
+        stuff.caption(threads, kind)
+        + f", {threads} threads. Pages are reordered, the links of each stay together.",
+    )
+
+
+def caches_a_thread(stuff: Material, kind: str = "full") -> Drawing:
+    """Section 7, second question: a global cache against one a thread."""
+    threads = stuff.threads[0]
+    trace = stuff.trace(threads)
+    bits = [b for b in BITS if 1 << b >= threads]
+    apart = crawl_order.one_cache_a_thread(trace, [1 << b for b in bits], threads, stream=kind)
+    curves = [stuff.rates(threads, kind, "CLOCK")[bits], apart / max(1, len(trace.words(kind)))]
+    names = ["one global cache of k", f"{threads} caches of k / {threads}"]
+    figure, axes = _axes(
+        f"One CLOCK cache a thread or a global one, {_kind(kind)}",
+        "Broder et al., section 7, second question",
+    )
+    for name, curve, mark in zip(names, curves, "o^", strict=True):
+        axes.plot(bits, 100 * curve, label=name, marker=mark, **LINE)
+    _size_axis(axes, bits)
+    _percent_axis(axes)
+    axes.legend(fontsize=9)
+    return Drawing(
+        figure,
+        ["caches", "bits", "miss_rate"],
+        _rows(names, bits, curves),
+        stuff.caption(threads, kind) + ".",
+    )
+
+
+def fitted_model(stuff: Material) -> Drawing:
+    """Section 7, third question: the link-locality model fitted to a trace."""
+    threads = stuff.threads[0]
+    trace = stuff.trace(threads).head(link_locality.FIT_LINKS)
+    fit = link_locality.fit(trace, threads=0 if stuff.own else threads, seed=stuff.seed + 1)
+    names, curves = ["trace", "fitted model"], [fit.measured, fit.fitted]
+    bits = range(len(fit.measured))
+    figure, axes = _axes(
+        "Miss rate of LRU: a trace and the link-locality model fitted to it",
+        "Broder et al., section 7, third question",
+    )
+    for name, curve, mark in zip(names, curves, "o^", strict=True):
+        axes.plot(bits, 100 * curve, label=name, marker=mark, **LINE)
+    _size_axis(axes, bits)
+    _percent_axis(axes)
+    axes.legend(fontsize=9)
+    return Drawing(
+        figure,
+        ["curve", "bits", "miss_rate"],
+        _rows(names, bits, curves),
+        f"{trace.name}, {len(trace.links):,} requests, {fit.threads} threads. Fitted: {fit.describe()}.",
+    )
+
+
+def _kind(kind: str) -> str:
+    return "cross sub-trace" if kind == "cross" else "full trace"
+
+
+def broder_2(source: Source) -> Drawing:
+    return miss_rates(material(source), "full", 2)
+
+
+def broder_3(source: Source) -> Drawing:
+    return relative_miss_rates(material(source), "full", 3)
+
+
+def broder_4(source: Source) -> Drawing:
+    return miss_rates(material(source), "cross", 4)
+
+
+def broder_5(source: Source) -> Drawing:
+    return relative_miss_rates(material(source), "cross", 5)
+
+
+def broder_6(source: Source) -> Drawing:
+    return by_threads(material(source), "full", 6, per_thread=False)
+
+
+def broder_7(source: Source) -> Drawing:
+    return by_threads(material(source), "cross", 7, per_thread=False)
+
+
+def broder_8(source: Source) -> Drawing:
+    return by_threads(material(source), "full", 8, per_thread=True)
+
+
+def broder_9(source: Source) -> Drawing:
+    return by_threads(material(source), "cross", 9, per_thread=True)
+
+
+def broder_10(source: Source) -> Drawing:
+    return over_time(material(source), "full", 10)
+
+
+def broder_11(source: Source) -> Drawing:
+    return over_time(material(source), "cross", 11)
+
+
+def broder_contenders(source: Source) -> Drawing:
+    return contenders(material(source))
+
+
+def broder_crawl_order(source: Source) -> Drawing:
+    return crawl_orders(material(source))
+
+
+def broder_per_thread(source: Source) -> Drawing:
+    return caches_a_thread(material(source))
+
+
+def broder_locality(source: Source) -> Drawing:
+    return fitted_model(material(source))
+
+
+# What `crawler lab cache --figures` draws; `lab figures` has the same functions in its table.
+DRAWINGS = {
+    "broder-2": broder_2,
+    "broder-3": broder_3,
+    "broder-4": broder_4,
+    "broder-5": broder_5,
+    "broder-6": broder_6,
+    "broder-7": broder_7,
+    "broder-8": broder_8,
+    "broder-9": broder_9,
+    "broder-10": broder_10,
+    "broder-11": broder_11,
+    "cache-contenders": broder_contenders,
+    "crawl-order": broder_crawl_order,
+    "cache-per-thread": broder_per_thread,
+    "link-locality": broder_locality,
+}
+
+
+def write(name: str, drawing: Drawing, folder: Path, command: str, seed: int) -> None:
+    """Write a drawing as NAME.png and NAME.csv, with seed and command in both."""
+    comments = (f"command: {command}", f"seed: {seed}", f"figure {name}: {drawing.caption}")
+    pages_file.write_rows(folder / f"{name}.csv", drawing.columns, drawing.rows, iter(comments))
+    save(drawing.figure, folder / f"{name}.png", command, drawing.caption, seed)
+    print(f"{folder / name}.png, .csv")

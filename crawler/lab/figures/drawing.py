@@ -1,0 +1,242 @@
+"""Draw the papers' figures, each as a PNG with a CSV of its data beside it.
+
+    crawler lab figures ncis-6 --out figures
+    crawler lab figures all --quick
+
+ncis-3 to ncis-14 are those of Busa-Fekete et al. (2025), azar-1 and azar-2 those
+of Azar et al. (2018), broder-2 to broder-11 those of Broder, Najork, Wiener
+(2003), with four more on the same traces; estimators compares naive, batch and
+running estimates of signal quality. Seed and command stand in the caption, in the PNG's
+metadata and in the CSV's first lines. --quick draws few, short runs; the other
+sizes are the papers' own unless the caption says so.
+
+A figure is a function (Options) -> Drawing; `FIGURES` names them all.
+"""
+
+import argparse
+import importlib
+import textwrap
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from crawler.clock import SystemClock
+from crawler.errors import UsageError
+from crawler.lab.extras import require
+from crawler.lab.progress import Progress, Report, silent
+from crawler.lab.refresh import pages_file
+
+_NCIS = "crawler.lab.figures.ncis"
+_SCATTER = "crawler.lab.figures.rates"
+_AZAR = "crawler.lab.figures.azar"
+_BIAS = "crawler.lab.figures.bias"
+_BRODER = "crawler.lab.figures.broder"
+# Figure -> (module, function).
+FIGURES = {
+    "ncis-3": (_NCIS, "without_signals"),
+    "ncis-4": (_NCIS, "perfect_signals"),
+    "ncis-5": (_SCATTER, "perfect_signal_rates"),
+    "ncis-6": (_NCIS, "noisy_signals"),
+    "ncis-7": (_SCATTER, "noisy_signal_rates"),
+    "ncis-8": (_NCIS, "corrupted_signals"),
+    "ncis-9": (_NCIS, "value_function"),
+    "ncis-10": (_SCATTER, "discrete_rates"),
+    "ncis-11": (_NCIS, "delayed_signals"),
+    "ncis-12": (_NCIS, "changing_bandwidth"),
+    "ncis-13": (_BIAS, "naive_bias"),
+    "ncis-14": (_BIAS, "likelihood_bias"),
+    "estimators": (_BIAS, "estimators_compared"),
+    "azar-1": (_AZAR, "policies_compared"),
+    "azar-2": (_AZAR, "optimal_solution"),
+    **{f"broder-{number}": (_BRODER, f"broder_{number}") for number in range(2, 12)},
+    "cache-contenders": (_BRODER, "broder_contenders"),
+    "crawl-order": (_BRODER, "broder_crawl_order"),
+    "cache-per-thread": (_BRODER, "broder_per_thread"),
+    "link-locality": (_BRODER, "broder_locality"),
+}
+
+# Colours that stay apart for colour-blind readers (Okabe and Ito), by policy.
+COLOURS = {
+    "baseline": "#000000",
+    "optimum": "#999999",
+    "greedy": "#0072B2",
+    "lds": "#E69F00",
+    "cis": "#D55E00",
+    "cis+": "#CC79A7",
+    "ncis": "#009E73",
+    "ncis-d": "#56B4E9",
+    "approx-1": "#A88F00",
+    "approx-2": "#CC79A7",
+}
+LABELS = {
+    "baseline": "BASELINE (continuous, no signals)",
+    "optimum": "continuous optimum with signals",
+    "greedy": "GREEDY",
+    "lds": "LDS",
+    "cis": "GREEDY-CIS",
+    "cis+": "GREEDY-CIS+",
+    "ncis": "GREEDY-NCIS",
+    "ncis-d": "GREEDY-NCIS-D",
+    "approx-1": "G-NCIS-APPROX-1",
+    "approx-2": "G-NCIS-APPROX-2",
+}
+MARKERS = {
+    "greedy": "o",
+    "lds": "s",
+    "cis": "v",
+    "ncis": "^",
+    "ncis-d": "D",
+    "approx-1": "<",
+    "approx-2": ">",
+}
+
+
+class Options(msgspec.Struct, frozen=True):
+    """What the user chose; `instances` 0 means the figure's own number."""
+
+    seed: int = 1
+    instances: int = 0
+    quick: bool = False
+    pages: Path | None = None
+    report: Report = silent
+
+    def count(self, usual: int) -> int:
+        return self.instances or (2 if self.quick else usual)
+
+
+class Drawing(msgspec.Struct, frozen=True):
+    """A drawn figure and the table it was drawn from; `caption` says what is assumed."""
+
+    figure: Any
+    columns: list[str]
+    rows: list[list[object]]
+    caption: str
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("names", nargs="+", metavar="FIGURE", help=f"{', '.join(FIGURES)}, or all")
+    add("--out", type=Path, default=Path("figures"), metavar="DIR", help="folder for the files (./figures)")
+    add("--seed", type=int, default=1, metavar="N")
+    add(
+        "--instances",
+        type=int,
+        default=0,
+        metavar="N",
+        help="drawn problems instead of the figure's own number",
+    )
+    add("--quick", action="store_true", help="few, short runs: to see the shape")
+    add(
+        "--pages",
+        type=Path,
+        metavar="FILE",
+        help="ncis-8: pages from `crawler lab import` instead of a stand-in",
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    names = list(FIGURES) if args.names == ["all"] else args.names
+    unknown = [name for name in names if name not in FIGURES]
+    if unknown:
+        raise UsageError(f"no figure {', '.join(unknown)}; there are {', '.join(FIGURES)}")
+    if args.seed < 0 or args.instances < 0:
+        raise UsageError("--seed and --instances must be 0 or more")
+    options = Options(args.seed, args.instances, args.quick, args.pages)
+    for name in names:
+        draw(name, options, args.out, args.command_line)
+    return 0
+
+
+def draw(name: str, options: Options, folder: Path, command: str) -> None:
+    """Draw one figure into `folder`: NAME.png and NAME.csv."""
+    require("matplotlib")
+    module, function = FIGURES[name]
+    options = msgspec.structs.replace(options, report=Progress(name, SystemClock()))
+    drawing: Drawing = getattr(importlib.import_module(module), function)(options)
+    comments = (f"command: {command}", f"seed: {options.seed}", f"figure {name}: {drawing.caption}")
+    pages_file.write_rows(folder / f"{name}.csv", drawing.columns, drawing.rows, iter(comments))
+    save(drawing.figure, folder / f"{name}.png", command, drawing.caption, options.seed)
+    print(f"{folder / name}.png, .csv")
+
+
+# -- drawing
+
+
+def sheet(width: float, height: float, rows: int = 1, columns: int = 1, **more: Any) -> tuple[Any, Any]:
+    """A figure of inches and its axes, without a window system behind it."""
+    require("matplotlib")
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(width, height), layout="constrained")
+    FigureCanvasAgg(figure)
+    return figure, figure.subplots(rows, columns, **more)
+
+
+def save(figure: Any, path: Path, command: str, caption: str, seed: int | None = None) -> None:
+    """Write the PNG with a caption line under it and command, caption and seed in its metadata."""
+    note = f"{caption}  [{command}{'' if seed is None else f'; seed {seed}'}]"
+    columns = int(figure.get_figwidth() * 19)
+    figure.supxlabel(textwrap.fill(note, columns), fontsize=7, x=0.01, ha="left", color="#444444")
+    metadata = {
+        "Description": caption,
+        "Source": command,
+        "Comment": f"seed {seed}",
+        "Software": "crawler lab",
+    }
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        figure.savefig(path, dpi=130, metadata=metadata)
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror}") from error
+
+
+def rate_map(
+    axes: Any, change_rate: np.ndarray, importance: np.ndarray, rates: np.ndarray, level: float
+) -> None:
+    """Pages by change rate and importance, coloured by rate; crosses: never crawled; line: the border."""
+    crawled = rates > 0.0
+    wide = _spread(importance) or _spread(change_rate)
+    scale = "log" if wide else None
+    spots = axes.scatter(
+        change_rate[crawled], importance[crawled], c=rates[crawled], s=10, cmap="viridis", norm=scale
+    )
+    axes.scatter(change_rate[~crawled], importance[~crawled], marker="x", s=10, c="#888888", linewidths=0.7)
+    span = np.array([float(change_rate[change_rate > 0.0].min(initial=1.0)), float(change_rate.max())])
+    span = span if wide else np.array([0.0, span[1]])
+    axes.plot(span, level * span, color="#D55E00", label=f"importance = {level:.3g} x change rate")
+    axes.set(xlabel="change rate", ylabel="importance")
+    if wide:
+        axes.set(xscale="log", yscale="log")
+    else:
+        axes.set(ylim=(0.0, 1.05 * float(importance.max())), xlim=(0.0, None))
+    axes.figure.colorbar(spots, ax=axes, label="crawl rate")
+    axes.legend(loc="upper right", fontsize=8, framealpha=0.95)
+
+
+def _spread(values: np.ndarray) -> bool:
+    """Whether a linear axis would press most values into a corner."""
+    return float(values.max()) > 20.0 * float(np.median(values))
+
+
+def grouped_bars(
+    axes: Any, groups: list[str], series: dict[str, list[tuple[float, float]]], labels: Callable[[str], str]
+) -> None:
+    """Bars of (height, standard error) side by side for each group, in the policies' colours."""
+    width = 0.8 / len(series)
+    for k, (name, values) in enumerate(series.items()):
+        places = np.arange(len(groups)) + (k - (len(series) - 1) / 2) * width
+        heights, errors = zip(*values, strict=True)
+        axes.bar(
+            places, heights, width, yerr=errors, color=COLOURS[name], label=labels(name), error_kw={"lw": 1}
+        )
+    axes.set_xticks(range(len(groups)), groups)
+    axes.grid(axis="y", alpha=0.3)
+    axes.set_axisbelow(True)
+
+
+def table(rows: Iterable[Iterable[object]]) -> list[list[object]]:
+    return [list(row) for row in rows]

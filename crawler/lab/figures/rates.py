@@ -1,0 +1,143 @@
+"""Crawl-rate figures of Busa-Fekete et al. (2025): 5, 7, 10. Each dot is a page."""
+
+from typing import Any
+
+import numpy as np
+
+from crawler.freshness.params import Pages
+from crawler.lab.figures.drawing import LABELS, Drawing, Options, sheet
+from crawler.lab.refresh.simulate import Result, Setting, draw_events, simulate, standard_pages
+
+INSTANCES = 10
+
+
+def _runs(
+    options: Options, sizes: tuple[int, ...], names: list[str], signals: str
+) -> dict[int, list[tuple[Pages, dict[str, Result]]]]:
+    """Pages and what each policy did to them, by size and instance."""
+    setting = Setting(horizon=100.0 if options.quick else 1000.0)
+    found: dict[int, list[tuple[Pages, dict[str, Result]]]] = {}
+    for size in sizes:
+        found[size] = []
+        for k in range(options.count(INSTANCES)):
+            rng = np.random.default_rng([options.seed, k])
+            pages = standard_pages(rng, size, signals)
+            events = draw_events(rng, pages, setting)
+            results = {name: simulate(name, pages, events, setting, rng) for name in [*names, "baseline"]}
+            found[size].append((pages, results))
+    return found
+
+
+def _pooled(runs: list[tuple[Pages, dict[str, Result]]], name: str) -> tuple[np.ndarray, ...]:
+    """Baseline rate, the policy's rate, recall and change rate of all pages of all instances."""
+    return (
+        np.concatenate([results["baseline"].rates for _, results in runs]),
+        np.concatenate([results[name].rates for _, results in runs]),
+        np.concatenate([pages.recall for pages, _ in runs]),
+        np.concatenate([pages.change_rate for pages, _ in runs]),
+    )
+
+
+def _scatter(
+    axes: Any, base: np.ndarray, rates: np.ndarray, shade: np.ndarray | str, name: str, size: int
+) -> Any:
+    top = 1.05 * max(base.max(), rates.max())
+    spots = axes.scatter(
+        base, rates, c=shade, s=5, cmap="viridis", vmin=0.0, vmax=1.0, alpha=0.7, linewidths=0
+    )
+    axes.plot([0.0, top], [0.0, top], color="#D55E00", lw=0.8)
+    axes.set(xlim=(0.0, 1.05 * base.max()), ylim=(0.0, top))
+    axes.set_title(f"{LABELS[name]}, {size} pages", fontsize=9)
+    return spots
+
+
+def _grid(
+    found: dict[int, list[tuple[Pages, dict[str, Result]]]],
+    names: list[str],
+    shades: list[tuple[str, int]],
+    title: str,
+) -> Any:
+    """A row of panels a size; the policies once for each shade (label, column of `_pooled`)."""
+    columns = len(names) * len(shades)
+    figure, grid = sheet(3.1 * columns + 0.6, 3.1 * len(found) + 0.9, len(found), columns, squeeze=False)
+    for row, (size, runs) in zip(grid, found.items(), strict=True):
+        for k, (label, column) in enumerate(shades):
+            mine = row[k * len(names) : (k + 1) * len(names)]
+            for axes, name in zip(mine, names, strict=True):
+                pooled = _pooled(runs, name)
+                spots = _scatter(axes, pooled[0], pooled[1], pooled[column], name, size)
+            figure.colorbar(spots, ax=mine[-1], label=label)
+    for axes in grid[:, 0]:
+        axes.set_ylabel("crawls per time")
+    for axes in grid[-1]:
+        axes.set_xlabel("BASELINE rate")
+    figure.suptitle(title)
+    return figure
+
+
+def _table(found: dict[int, list[tuple[Pages, dict[str, Result]]]], names: list[str]) -> list[list[object]]:
+    rows: list[list[object]] = []
+    for size, runs in found.items():
+        for k, (pages, results) in enumerate(runs):
+            series = [results[name].rates.tolist() for name in ["baseline", *names]]
+            for page in zip(pages.recall.tolist(), pages.change_rate.tolist(), *series, strict=True):
+                rows.append([size, k, *page])
+    return rows
+
+
+def _drawing(
+    options: Options,
+    sizes: tuple[int, ...],
+    names: list[str],
+    signals: str,
+    shades: list[tuple[str, int]],
+    title: str,
+    model: str,
+) -> Drawing:
+    found = _runs(options, sizes, names, signals)
+    columns = ["pages", "instance", "recall", "change_rate", "baseline", *names]
+    horizon = 100 if options.quick else 1000
+    caption = (
+        f"R = 100, T = {horizon}, {model}; all pages of {options.count(INSTANCES)} instances, each a dot; "
+        "red: the rate of the continuous optimum without signals."
+    )
+    return Drawing(_grid(found, names, shades, title), columns, _table(found, names), caption)
+
+
+def perfect_signal_rates(options: Options) -> Drawing:
+    """Figure 5: where GREEDY-CIS spends the bandwidth."""
+    return _drawing(
+        options,
+        (100, 300),
+        ["greedy", "cis"],
+        "perfect",
+        [("recall lambda", 2), ("change rate Delta", 3)],
+        "Crawl rates with signals of some changes (NCIS, Figure 5)",
+        "lambda ~ Beta(.25,.25), nu = 0",
+    )
+
+
+def noisy_signal_rates(options: Options) -> Drawing:
+    """Figure 7: GREEDY-CIS wastes crawls on pages with many false signals, GREEDY-NCIS does not."""
+    return _drawing(
+        options,
+        (100, 1000),
+        ["greedy", "cis", "ncis"],
+        "noisy",
+        [("recall lambda", 2)],
+        "Crawl rates with false signals (NCIS, Figure 7)",
+        "lambda ~ Beta(.25,.25), nu ~ U(.1,.6)",
+    )
+
+
+def discrete_rates(options: Options) -> Drawing:
+    """Figure 10: LDS keeps to the optimal rates, GREEDY looks at staleness."""
+    return _drawing(
+        options,
+        (100, 500),
+        ["greedy", "lds"],
+        "none",
+        [("change rate Delta", 3)],
+        "Crawl rates without signals (NCIS, Figure 10)",
+        "mu, Delta ~ U[0,1]",
+    )

@@ -1,0 +1,123 @@
+"""Read the public data set of page importance and change histories (Kolobov et al. 2019) into a pages file.
+
+    crawler lab import folder --out pages.csv --sample 100000
+    crawler lab figures ncis-8 --pages pages.csv
+
+The data set (https://github.com/microsoft/Optimal-Freshness-Crawl-Scheduling,
+some 18 million URLs) is a folder of tab-separated files:
+
+    urlid_imp.txt                    URL_ID, importance
+    urlid_offset_history.txt         URL_ID, offset, [[days since last crawl, changed 0/1], ...]
+    urlid_chrate_compl_obs_hist.txt  URL_ID, change rate a day; the pages whose sitemaps were trusted
+
+A uniform sample of the URLs is kept. The change rate is the maximum-likelihood
+estimate from the history with the public code's prior, or the given one for
+trusted pages, which are marked `labelled`. Rates are per day.
+"""
+
+import argparse
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import numpy as np
+
+from crawler.errors import UsageError
+from crawler.freshness.estimate import PER_DAY, fit
+from crawler.lab.refresh import pages_file
+
+IMPORTANCE, HISTORY, TRUSTED = (
+    "urlid_imp.txt",
+    "urlid_offset_history.txt",
+    "urlid_chrate_compl_obs_hist.txt",
+)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("folder", type=Path, help="folder with the three files, unpacked")
+    parser.add_argument(
+        "--out", type=Path, default=Path("pages.csv"), metavar="FILE", help="pages file to write"
+    )
+    parser.add_argument("--sample", type=int, default=100_000, metavar="N", help="URLs to keep (100,000)")
+    parser.add_argument("--seed", type=int, default=1, metavar="N", help="of the sample")
+
+
+def run(args: argparse.Namespace) -> int:
+    if args.sample < 1 or args.seed < 0:
+        raise UsageError("--sample must be 1 or more, --seed 0 or more")
+    rng = np.random.default_rng(args.seed)
+    importance = _sample(args.folder / IMPORTANCE, args.sample, rng)
+    rates = {key: _rate(history) for key, history in _wanted(args.folder / HISTORY, importance, 2)}
+    trusted = {key: _given_rate(rate) for key, rate in _wanted(args.folder / TRUSTED, importance, 1)}
+    rates.update(trusted)
+    rows = ((key, importance[key], rates[key], int(key in trusted)) for key in sorted(rates))
+    columns = ["page", "importance", "change_rate", "labelled"]
+    pages_file.write_rows(
+        args.out, columns, rows, iter([f"command: {args.command_line}", f"seed: {args.seed}"])
+    )
+    print(f"{len(rates)} pages, {len(trusted)} of them labelled, in {args.out}")
+    return 0
+
+
+def _lines(path: Path) -> Iterator[tuple[int, list[str]]]:
+    """(line number, fields) of a tab-separated file."""
+    try:
+        with path.open(encoding="utf-8") as file:
+            for number, line in enumerate(file, start=1):
+                yield number, line.rstrip("\n").split("\t")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"{path}: {error}") from error
+
+
+def _sample(path: Path, size: int, rng: np.random.Generator) -> dict[str, float]:
+    """`size` uniformly chosen lines of the importance file (reservoir sampling): URL_ID -> importance."""
+    kept: list[tuple[str, float]] = []
+    for number, fields in _lines(path):
+        place = number - 1 if number <= size else int(rng.integers(number))
+        if place >= size:
+            continue
+        try:
+            pair = (fields[0], _positive(fields[1]))
+        except (IndexError, ValueError):
+            raise UsageError(f"{path}, line {number}: expected URL_ID and importance") from None
+        if number <= size:
+            kept.append(pair)
+        else:
+            kept[place] = pair
+    return dict(kept)
+
+
+def _wanted(path: Path, keys: dict[str, float], column: int) -> Iterator[tuple[str, str]]:
+    """(URL_ID, field `column`) of the lines whose URL_ID is among `keys`."""
+    for number, fields in _lines(path):
+        if fields[0] in keys:
+            if len(fields) <= column:
+                raise UsageError(f"{path}, line {number}: expected {column + 1} columns")
+            yield fields[0], fields[column]
+
+
+def _positive(text: str) -> float:
+    """The number, 0 or more; ValueError if it is not one."""
+    value = float(text)
+    if not 0.0 <= value < pages_file.SIZE_MAX:
+        raise ValueError(text)
+    return value
+
+
+def _given_rate(text: str) -> float:
+    try:
+        return _positive(text)
+    except ValueError:
+        raise UsageError(f"{TRUSTED}: change rate {text[:40]!r}") from None
+
+
+def _rate(history: str) -> float:
+    """The change rate of a history [[days, changed], ...]."""
+    try:
+        pairs = np.array(msgspec.json.decode(history, type=list[tuple[float, int]])).reshape(-1, 2)
+    except (msgspec.DecodeError, ValueError) as error:
+        raise UsageError(f"{HISTORY}: {error}") from None
+    if not np.isfinite(pairs).all() or (pairs < 0.0).any():
+        raise UsageError(f"{HISTORY}: a negative or infinite interval")
+    none = np.zeros(len(pairs))
+    return fit(pairs[:, 0], none, pairs[:, 1] > 0, prior=PER_DAY).silent_rate

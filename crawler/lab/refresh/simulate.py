@@ -1,0 +1,404 @@
+"""The refresh simulator: any policy by name on drawn pages and events, paired.
+
+Conventions (those of Busa-Fekete et al., section 6): ticks at j/R; at t = 0 all
+pages are fresh and just crawled; signals up to a tick are seen before the
+pick; a page picked at t is fresh at t. Standard pages: importance and change
+rate ~ U[0, 1], recall ~ Beta(0.25, 0.25), false rate ~ U(0.1, 0.6), R = 100,
+T = 1000. Accuracy is not sampled from requests but integrated exactly between
+events (`replay.py`), and reported whole and without the first fifth, because
+the fresh start lifts it a little.
+
+Policies: the values of `freshness.crawl_value` by exact greedy choice (greedy,
+cis, cis-nu0, ncis, approx-J, cis+), `ncis-d` (signals within 5 ticks after a
+crawl dropped), `queue` (the deadline queue of the crawler) and `queue-d`, `lds`
+(Algorithm 3 on the optimal rates), `azar` (Algorithm 3 on the rates of
+Algorithm 2), `random` (drawn by the optimal rates); and without a schedule
+`baseline` and `optimum`, the continuous optima without and with signals.
+
+A run may depart from the model: delayed signals, changing bandwidth, policies
+that believe other parameters than the true ones or learn them as they crawl,
+changes that come in bursts or periodically.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from crawler.errors import UsageError
+from crawler.freshness.crawl_value import kind_of
+from crawler.freshness.deadline_queue import DeadlineQueue
+from crawler.freshness.estimate import PER_DAY, Prior, RunningEstimate
+from crawler.freshness.params import Pages
+from crawler.lab.progress import Report, silent
+from crawler.lab.refresh import policies
+from crawler.lab.refresh.exact_greedy import ExactGreedy
+from crawler.lab.refresh.replay import ARRIVED, CHANGED, EMITTED, Replay
+
+DISCARD_TICKS = 5.0  # T_DELAY = 5/R (their Appendix C)
+WARMUP = 0.2
+SIGNALS = ("none", "perfect", "noisy")
+CHANGES = ("poisson", "bursty", "periodic")
+EVENTS_MAX = 200_000_000  # of a run: 5 GB
+BURST = 5.0  # mean number of changes in a burst
+POLICIES = (
+    "baseline",
+    "optimum",
+    "lds",
+    "azar",
+    "random",
+    "greedy",
+    "cis",
+    "cis-nu0",
+    "ncis",
+    "ncis-d",
+    "approx-1",
+    "approx-2",
+    "cis+",
+    "queue",
+    "queue-d",
+)
+
+
+def standard_pages(rng: np.random.Generator, size: int, signals: str = "noisy") -> Pages:
+    """Pages of the paper's experiments; `signals` is none, perfect (no false ones) or noisy."""
+    importance, change_rate = rng.random(size), rng.random(size)
+    recall = rng.beta(0.25, 0.25, size) if signals != "none" else np.zeros(size)
+    false_rate = rng.uniform(0.1, 0.6, size) if signals == "noisy" else np.zeros(size)
+    return Pages(importance, change_rate, recall, false_rate)
+
+
+def real_world_pages(rng: np.random.Generator, size: int, labelled: np.ndarray | None = None) -> Pages:
+    """A stand-in for the pages of Kolobov et al. (2019) with signals as in Busa-Fekete et al., Figure 1.
+
+    Change rates log-normal, median 0.1 a day, sigma 1.3, within 0.0005 and 7;
+    precision ~ Beta(1.3, 2.83), recall ~ Beta(1.3, 3.75); 5 % of the pages are
+    labelled, carry 26.4 % of the importance, and have precision and recall
+    from the highest 5 % of the distributions, the others from the rest. Which
+    pages are `labelled` (m,) is drawn unless given.
+    """
+    change_rate = np.clip(0.1 * np.exp(1.3 * rng.standard_normal(size)), 0.0005, 7.0)
+    labelled = rng.random(size) < 0.05 if labelled is None else labelled
+    precision = _split_sample(rng, labelled, 1.3, 2.83)
+    recall = _split_sample(rng, labelled, 1.3, 3.75)
+    importance = rng.exponential(1.0, size)
+    if labelled.any() and not labelled.all():
+        importance[labelled] *= 0.264 * importance[~labelled].sum() / (0.736 * importance[labelled].sum())
+    return Pages.from_quality(importance, change_rate, precision, recall)
+
+
+def _split_sample(rng: np.random.Generator, labelled: np.ndarray, a: float, b: float) -> np.ndarray:
+    """Beta(a, b), the labelled ones from its upper 5 %, the others from below."""
+    pool = np.sort(rng.beta(a, b, 200_000))
+    cut = int(0.95 * len(pool))
+    low, high = rng.integers(0, cut, len(labelled)), rng.integers(cut, len(pool), len(labelled))
+    return np.clip(pool[np.where(labelled, high, low)], 1e-3, 1.0 - 1e-9)
+
+
+def corrupted(rng: np.random.Generator, pages: Pages, share: float) -> Pages:
+    """What a policy believes when `share` of each precision and recall is noise ~ U(0, 1)."""
+    if share == 0.0:
+        return pages
+    noise = rng.random((2, len(pages)))
+    precision = (1.0 - share) * pages.precision + share * noise[0]
+    recall = (1.0 - share) * pages.recall + share * noise[1]
+    return Pages.from_quality(pages.importance, pages.change_rate, precision, recall)
+
+
+class Setting(msgspec.Struct, frozen=True):
+    """What is alike in all instances of an experiment.
+
+    `bandwidth` holds (from this time on, crawls per time); `delay` is the mean
+    of the Poisson number of ticks a signal takes to arrive; `max_age` makes the
+    deadline queue crawl every page at least that often.
+    """
+
+    bandwidth: tuple[tuple[float, float], ...] = ((0.0, 100.0),)
+    horizon: float = 1000.0
+    bins: int = 50
+    delay: float = 0.0
+    changes: str = "poisson"
+    learn: bool = False
+    max_age: float = float("inf")
+    prior: Prior = PER_DAY
+
+    @property
+    def tick(self) -> float:
+        return 1.0 / self.bandwidth[0][1]
+
+    def _spans(self) -> Iterator[tuple[float, float, float]]:
+        """(begin, end, bandwidth) of each part of the run."""
+        ends = [begin for begin, _ in self.bandwidth[1:]] + [self.horizon]
+        for (begin, rate), end in zip(self.bandwidth, ends, strict=True):
+            if begin < self.horizon:
+                yield begin, min(end, self.horizon), rate
+
+    @property
+    def crawls(self) -> float:
+        """How many there are in a run, but for rounding."""
+        return sum((end - begin) * rate for begin, end, rate in self._spans())
+
+    def ticks(self) -> np.ndarray:
+        """The instants of the crawls."""
+        return np.concatenate(
+            [
+                begin + np.arange(1, round((end - begin) * rate) + 1) / rate
+                for begin, end, rate in self._spans()
+            ]
+        )
+
+
+class Events(msgspec.Struct, frozen=True):
+    """One drawn run: events by time, and what the accounting assumes between them."""
+
+    times: np.ndarray
+    pages: np.ndarray
+    whats: np.ndarray
+    silent_rate: np.ndarray
+    doubt: np.ndarray
+
+
+def draw_events(rng: np.random.Generator, pages: Pages, setting: Setting) -> Events:
+    """Signals and, if they are not Poisson, changes until the horizon.
+
+    Raises:
+        UsageError: there would be more than EVENTS_MAX.
+    """
+    expected = setting.horizon * float((pages.signal_rate + pages.change_rate).sum())
+    if not expected < EVENTS_MAX:
+        raise UsageError(f"a run of {expected:.3g} signals and changes is too long; {EVENTS_MAX:,} may be")
+    if setting.changes == "poisson":
+        times, who = _poisson_times(rng, pages.signal_rate, setting.horizon)
+        sent = [(times, who, EMITTED)]
+        signals = (times, who)
+        silent, doubt = pages.silent_rate, np.exp(-pages.signal_weight)
+    else:
+        times, who = _change_times(rng, pages.change_rate, setting)
+        told = rng.random(len(times)) < pages.recall[who]
+        false = _poisson_times(rng, pages.false_rate, setting.horizon)
+        sent = [(times, who, CHANGED)]
+        signals = (np.concatenate([times[told], false[0]]), np.concatenate([who[told], false[1]]))
+        silent, doubt = np.zeros(len(pages)), np.ones(len(pages))
+    arrival = signals[0]
+    if setting.delay > 0.0:
+        arrival = arrival + rng.poisson(setting.delay, len(arrival)) * setting.tick
+    sent.append((arrival, signals[1], ARRIVED))
+    return Events(*_merged(sent), silent, doubt)
+
+
+def _merged(parts: list[tuple[np.ndarray, np.ndarray, int]]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """All events in the order of time; of one instant, in the order given."""
+    times = np.concatenate([part[0] for part in parts])
+    pages = np.concatenate([part[1] for part in parts]).astype(np.int32)
+    whats = np.concatenate([np.full(len(part[0]), part[2], dtype=np.int8) for part in parts])
+    order = np.argsort(times, kind="stable")
+    return times[order], pages[order], whats[order]
+
+
+def _poisson_times(
+    rng: np.random.Generator, rates: np.ndarray, horizon: float
+) -> tuple[np.ndarray, np.ndarray]:
+    """Instants and page numbers of independent Poisson processes, unsorted."""
+    who = np.repeat(np.arange(len(rates)), rng.poisson(rates * horizon))
+    return rng.uniform(0.0, horizon, len(who)), who
+
+
+def _change_times(
+    rng: np.random.Generator, rates: np.ndarray, setting: Setting
+) -> tuple[np.ndarray, np.ndarray]:
+    """Changes that are not Poisson but have the same rates.
+
+    bursty: bursts of on average BURST changes, spread over a quarter of the
+    mean time between changes. periodic: evenly spaced with a random phase and
+    10 % jitter.
+    """
+    if setting.changes == "bursty":
+        starts, pages = _poisson_times(rng, rates / BURST, setting.horizon)
+        sizes = rng.geometric(1.0 / BURST, len(starts))
+        who = np.repeat(pages, sizes)
+        times = np.repeat(starts, sizes) + rng.exponential(0.25, len(who)) / rates[who]
+    else:
+        counts = np.floor(rates * setting.horizon + rng.random(len(rates))).astype(int)
+        who = np.repeat(np.arange(len(rates)), counts)
+        numbers = np.arange(len(who)) - np.repeat(np.cumsum(counts) - counts, counts)
+        phase = rng.random(len(rates))[who]
+        times = (numbers + phase + 0.1 * rng.standard_normal(len(who))) / rates[who]
+    kept = (times > 0.0) & (times < setting.horizon)
+    return times[kept], who[kept]
+
+
+class Playback:
+    """A scheduler that follows a sequence fixed beforehand."""
+
+    def __init__(self, sequence: Iterator[int]) -> None:
+        self._sequence = sequence
+
+    def signal(self, page: int, now: float) -> None:
+        pass
+
+    def take(self, now: float) -> int:
+        return next(self._sequence, -1)
+
+    def settle(self, page: int, now: float) -> None:
+        pass
+
+
+class Learner:
+    """Lets a scheduler believe what its own crawls have shown, from a prior on."""
+
+    def __init__(self, scheduler: Any, pages: Pages, prior: Prior) -> None:
+        self._scheduler = scheduler
+        self._importance = pages.importance
+        self._estimates = [RunningEstimate(prior) for _ in range(len(pages))]
+
+    @classmethod
+    def first_belief(cls, pages: Pages, prior: Prior) -> Pages:
+        """All pages alike, as the prior has them; only the importance is known."""
+        start = RunningEstimate(prior).estimate(signal_rate=0.0)
+        return Pages(pages.importance, np.full(len(pages), start.change_rate))
+
+    def crawled(self, page: int, elapsed: float, signals: int, changed: bool, now: float) -> None:
+        estimate = self._estimates[page]
+        estimate.observe(elapsed, signals, changed)
+        self._scheduler.change(page, estimate.estimate().page(float(self._importance[page])), now)
+
+
+def check_policy(name: str) -> None:
+    """Raises UsageError if there is no such policy."""
+    if name in POLICIES:
+        return
+    try:
+        kind_of(name)
+    except KeyError:
+        raise UsageError(f"no policy {name!r}; there are {', '.join(POLICIES)} and approx-J") from None
+
+
+def _scheduler(name: str, believed: Pages, setting: Setting, rng: np.random.Generator) -> Any:
+    bandwidth = setting.bandwidth[0][1]
+    window = DISCARD_TICKS * setting.tick
+    if name in ("queue", "queue-d"):
+        return DeadlineQueue.of(
+            believed,
+            level=_first_level(believed, bandwidth),
+            discard_window=window if name == "queue-d" else 0.0,
+            max_age=setting.max_age,
+        )
+    if name in ("lds", "azar", "random"):
+        return Playback(_sequence(name, believed, bandwidth, rng))
+    if name == "ncis-d":
+        return ExactGreedy(believed, "ncis", discard_window=window)
+    return ExactGreedy(believed, name)
+
+
+def _first_level(pages: Pages, bandwidth: float) -> float:
+    """The level a sample of at most 300 pages would find; the queue does the rest."""
+    step = max(1, len(pages) // 300)
+    sample = pages.select(np.arange(0, len(pages), step))
+    return policies.optimum_with_signals(sample, bandwidth * len(sample) / len(pages)).level
+
+
+def _sequence(name: str, pages: Pages, bandwidth: float, rng: np.random.Generator) -> Iterator[int]:
+    mu, delta = pages.importance, pages.change_rate
+    if name == "azar":
+        return policies.low_discrepancy(policies.optimal_rates(mu, delta, bandwidth))
+    rates = policies.deterministic_optimum(mu, delta, bandwidth).rates
+    return policies.low_discrepancy(rates) if name == "lds" else _draws(rates, rng)
+
+
+def _draws(rates: np.ndarray, rng: np.random.Generator) -> Iterator[int]:
+    edges = np.cumsum(rates) / rates.sum()
+    while True:
+        yield from np.minimum(np.searchsorted(edges, rng.random(4096)), len(rates) - 1).tolist()
+
+
+class Result(msgspec.Struct, frozen=True):
+    """What a policy reached on one instance: accuracy whole, after the warm-up, by bin; crawl rates."""
+
+    accuracy: float
+    settled: float
+    by_bin: np.ndarray
+    rates: np.ndarray
+
+
+def simulate(
+    name: str,
+    pages: Pages,
+    events: Events,
+    setting: Setting,
+    rng: np.random.Generator,
+    believed: Pages | None = None,
+) -> Result:
+    """Run the policy `name` on one instance; `believed` are the parameters it goes by (default: true)."""
+    check_policy(name)
+    if name in ("baseline", "optimum"):
+        return _continuous(name, pages, setting)
+    believed = believed or pages
+    if setting.learn:
+        believed = Learner.first_belief(pages, setting.prior)
+    scheduler = _scheduler(name, believed, setting, rng)
+    learner = Learner(scheduler, pages, setting.prior) if setting.learn else None
+    if learner is not None and not hasattr(scheduler, "change"):
+        raise UsageError(f"policy {name} cannot learn: its schedule is fixed beforehand")
+    replay = Replay(pages.importance, events.silent_rate, events.doubt, setting.horizon, setting.bins)
+    ticks = setting.ticks()
+    luck = rng.random(len(ticks)) if learner else None
+    replay.run(scheduler, ticks, events.times, events.pages, events.whats, learner, luck)
+    by_bin = replay.accuracy()
+    settled = float(by_bin[int(WARMUP * setting.bins) :].mean())
+    return Result(float(by_bin.mean()), settled, by_bin, replay.rates())
+
+
+def _continuous(name: str, pages: Pages, setting: Setting) -> Result:
+    """The continuous optimum, span by span if the bandwidth changes."""
+    edges = np.linspace(0.0, setting.horizon, setting.bins, endpoint=False)
+    begins = np.array([begin for begin, _ in setting.bandwidth])
+    optima = []
+    for _, rate in setting.bandwidth:
+        if name == "optimum":
+            optima.append(policies.optimum_with_signals(pages, rate))
+        else:
+            optima.append(policies.deterministic_optimum(pages.importance, pages.change_rate, rate))
+    by_bin = np.array([optima[np.searchsorted(begins, edge, side="right") - 1].accuracy for edge in edges])
+    settled = float(by_bin[int(WARMUP * setting.bins) :].mean())
+    return Result(float(by_bin.mean()), settled, by_bin, optima[0].rates)
+
+
+def experiment(
+    names: list[str],
+    draw_pages: Callable[[np.random.Generator], Pages],
+    setting: Setting,
+    instances: int,
+    seed: int,
+    *,
+    corrupt: float = 0.0,
+    report: Report = silent,
+) -> list[dict[str, Result]]:
+    """All policies on the same drawn instances: one dict of results an instance.
+
+    Instance k draws from its own generator (seed, k), so more instances extend
+    an experiment without changing it.
+    """
+    for name in names:
+        check_policy(name)
+    found = []
+    for k in range(instances):
+        rng = np.random.default_rng([seed, k])
+        pages = draw_pages(rng)
+        events = draw_events(rng, pages, setting)
+        believed = corrupted(rng, pages, corrupt)
+        found.append(
+            {
+                name: simulate(name, pages, events, setting, np.random.default_rng([seed, k, 1]), believed)
+                for name in names
+            }
+        )
+        report((k + 1) / instances)
+    return found
+
+
+def mean_and_error(values: np.ndarray | list[float]) -> tuple[float, float]:
+    """Mean and its standard error (0 of a single value)."""
+    data = np.asarray(values, dtype=np.float64)
+    error = float(data.std(ddof=1) / np.sqrt(len(data))) if len(data) > 1 else 0.0
+    return float(data.mean()), error

@@ -1,0 +1,189 @@
+"""What can be asked of one process of a crawl, running or at rest.
+
+The control socket of a running process and the commands on a directory both
+end here. Every answer is plain data.
+"""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from crawler.admin import status
+from crawler.clock import iso_time
+from crawler.errors import UsageError
+from crawler.process.stages import Stages
+from crawler.records import Capture, LinkFlag, PageRecord
+from crawler.storage.commit import Change
+from crawler.urls.canonical import canonical, hostname
+
+Commit = Callable[[Change], None]
+
+
+class Commands:
+    """The commands of one process.
+
+    `commit` makes a change durable in its own time; `peers` says how the other
+    processes are reached, None if this one does not run.
+    """
+
+    def __init__(
+        self,
+        stages: Stages,
+        commit: Commit,
+        peers: Callable[[], Mapping[str, Mapping[str, Any]]] | None = None,
+    ) -> None:
+        self._stages = stages
+        self._commit = commit
+        self._peers = peers or stages.waiting_for_peers
+        self._commands: Mapping[str, Callable[..., Any]] = {
+            "status": self.status,
+            "why": self.why,
+            "get": self.get,
+            "seed": self.seed,
+            "block": self.block,
+            "unblock": self.unblock,
+            "retire": self.retire,
+            "export": self.export,
+        }
+
+    def run(self, request: Mapping[str, Any]) -> Any:
+        """Answer {"command": name, argument: value, ...}.
+
+        Raises:
+            UsageError: no such command, or wrong arguments.
+        """
+        arguments = dict(request)
+        name = arguments.pop("command", "")
+        command = self._commands.get(name)
+        if command is None:
+            raise UsageError(f"no command {name!r} here")
+        try:
+            return command(**arguments)
+        except TypeError as error:
+            raise UsageError(f"{name}: {error}") from error
+
+    def status(self, hosts: int = 20) -> dict[str, Any]:
+        """Counters, queues, the DUE, and some hosts with what they wait for."""
+        stages = self._stages
+        now = stages.clock.now()
+        return status.build(
+            stages.point.counters,
+            name=stages.name,
+            now=now,
+            frontier=stages.frontier_counts(),
+            due=stages.due_counts(),
+            splitter=stages.splitter_counts(),
+            peers={stages.name: dict(self._peers())} if stages.topology.peers else {},
+            waiting=list(stages.frontier.hosts(now, hosts)),
+        )
+
+    def why(self, url: str) -> dict[str, Any]:
+        """Everything known of a URL: the filter's verdict, its record, its captures, what it waits for."""
+        stages = self._stages
+        answer: dict[str, Any] = {"raw_url": url}
+        request_form = canonical(url)
+        if request_form is None:
+            return answer | {"verdict": "no usable http(s) URL"}
+        fingerprint = stages.fingerprinter.fingerprint(request_form)
+        answer |= {"url": request_form, "fingerprint": f"{fingerprint:016x}"}
+        if stages.topology.peers:
+            answer |= {"process": stages.name, "owner": stages.topology.partition.owner(fingerprint)}
+        explanation = stages.intake.explain(request_form)
+        answer |= {"filter": explanation.rule or "accepted", "reason": explanation.reason}
+        record = stages.pages.record(fingerprint)
+        if record is not None:
+            answer["record"] = _plain_record(record)
+            answer["captures"] = [_plain_capture(capture) for capture in stages.pages.captures(fingerprint)]
+        answer["known"] = record is not None or stages.due.contains(fingerprint)
+        if record is None:
+            answer |= stages.frontier.entry(request_form)
+            answer["waiting"] = stages.frontier.explain(request_form, stages.clock.now())
+        return answer
+
+    def get(self, url: str, headers: bool = False, with_noarchive: bool = False) -> dict[str, Any] | None:
+        """The newest stored copy of a URL, its content in base64 as JSON has it; None if there is none."""
+        request_form = canonical(url)
+        if request_form is None:
+            raise UsageError(f"{url!r} is no http(s) URL")
+        fingerprint = self._stages.fingerprinter.fingerprint(request_form)
+        page = self._stages.pages.get(fingerprint, with_noarchive=with_noarchive)
+        if page is None:
+            return None
+        return {
+            "url": page.capture.url,
+            "status": page.status,
+            "reason": page.reason,
+            "headers": [[name.decode("latin-1"), value.decode("latin-1")] for name, value in page.headers],
+            "fetched_at": iso_time(page.capture.fetched_at),
+            "content": b"" if headers else page.content,
+        }
+
+    def export(self, format: str, path: str, with_noarchive: bool = False) -> dict[str, Any]:
+        """Write what is committed to the file (or, for a mirror, the folder) `path`."""
+        from crawler.upkeep import export as exporting  # imported here: a crawl seldom exports
+
+        written = exporting.write(
+            [self._stages.pages], self._stages.config, format, Path(path), with_noarchive
+        )
+        return {"problems": written}
+
+    def seed(self, urls: list[str]) -> dict[str, Any]:
+        """Queue seeds; those that are no http(s) URL are named in the answer."""
+        good = [form for url in urls if (form := canonical(url)) is not None]
+        bad = [url for url in urls if canonical(url) is None]
+        if good:
+            self._stages.point.make()
+            self._commit(self._stages.harvest.seeds(good))
+        return {"queued": len(good), "refused": bad}
+
+    def block(self, host: str) -> dict[str, Any]:
+        """Ask nothing more of a host."""
+        name = _host_name(host)
+        self._stages.point.make()
+        self._stages.frontier.block(name)
+        self._commit(Change())
+        return {"host": name}
+
+    def unblock(self, host: str) -> dict[str, Any]:
+        """Take a host up again."""
+        name = _host_name(host)
+        self._stages.point.make()
+        self._stages.frontier.unblock(name, self._stages.clock.now())
+        self._commit(Change())
+        return {"host": name}
+
+    def retire(self, pattern: str) -> dict[str, Any]:
+        """Drop the to-do URLs that match a regular expression."""
+        change = Change()
+        self._stages.point.make()
+        retired = self._stages.harvest.retire(pattern, change)
+        self._commit(change)
+        return {"retired": retired}
+
+
+def _host_name(text: str) -> str:
+    """The canonical host name of a host or URL.
+
+    Raises:
+        UsageError: there is none.
+    """
+    url = canonical(text if "://" in text else f"http://{text}/")
+    if url is None:
+        raise UsageError(f"{text!r} is no host name")
+    return hostname(url)
+
+
+def _plain_record(record: PageRecord) -> dict[str, Any]:
+    plain = {name: getattr(record, name) for name in record.__struct_fields__}
+    plain["digest"], plain["content_digest"] = record.digest.hex(), record.content_digest.hex()
+    plain["via"] = f"{record.via:016x}"
+    plain["flags"] = str(LinkFlag(record.flags).name or record.flags)
+    for name in ("fetched_at", "changed_at"):
+        plain[name] = iso_time(plain[name])
+    return plain
+
+
+def _plain_capture(capture: Capture) -> dict[str, Any]:
+    plain = {name: getattr(capture, name) for name in capture.__struct_fields__}
+    plain["fetched_at"] = iso_time(capture.fetched_at)
+    return plain | {name: value.hex() for name, value in plain.items() if isinstance(value, bytes)}

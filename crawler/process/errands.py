@@ -1,0 +1,257 @@
+"""The errands of a process: the coroutines that wait for the network.
+
+    page      fetch, follow hops whose key is their own, extract, harvest
+    robots    robots.txt of an authority along at most five redirects
+    resolve   the addresses of a host
+    denied    nothing to wait for: the refusal is recorded
+
+A hop counts as a request: it waits for the gap of its host, and on a host
+other than the errand's own it takes that host's slot first.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+
+import msgspec
+
+from crawler.clock import Clock
+from crawler.config import Config, Overrides
+from crawler.fetcher.client import Client
+from crawler.fetcher.cookies import CookieJar
+from crawler.fetcher.dns_cache import Resolution
+from crawler.fetcher.outcome import blame_of
+from crawler.fetcher.request import Request, split
+from crawler.fetcher.resolver import Resolver
+from crawler.frontier.frontier import Frontier
+from crawler.process.harvest import Harvest
+from crawler.process.reader import Reader
+from crawler.records import Errand, Extracted, Fetch, LinkFlag, Outcome, Task
+from crawler.storage.commit import Change, Maker
+from crawler.storage.faults import reach
+from crawler.urls.canonical import hostname, resolve
+
+log = logging.getLogger("crawler")
+
+Sink = Callable[[Errand, Fetch, Extracted | None], Awaitable[None]]
+
+Chain = list[tuple[str, str]]  # the requests of a redirect chain so far: URL and Cookie field
+NextHop = Callable[[Request, Fetch, Chain], str]
+
+_SITEMAP = int(LinkFlag.SITEMAP)  # plain: an IntFlag costs 1 us a test
+HOP_WAIT_MAX = 120.0  # seconds an errand waits for another host's slot before it gives the hop up
+
+
+class Errands:
+    """Runs the errands of one process; `queue` takes the change each one ends with."""
+
+    def __init__(
+        self,
+        config: Config,
+        *,
+        clock: Clock,
+        frontier: Frontier,
+        client: Client,
+        resolver: Resolver,
+        reader: Reader,
+        harvest: Harvest,
+        key: Callable[[str], bytes],
+        queue: Callable[[Change | Maker], None],
+        wake: Callable[[], None],
+        sink: Sink | None = None,
+    ) -> None:
+        self._config = config
+        self._clock = clock
+        self._frontier = frontier
+        self._client = client
+        self._resolver = resolver
+        self._reader = reader
+        self._harvest = harvest
+        self._key = key
+        self._queue = queue
+        self._wake = wake
+        self.sink = sink
+        self._overrides = Overrides(config.override)
+        self._run = {
+            Task.PAGE: self._page,
+            Task.ROBOTS: self._robots_txt,
+            Task.RESOLVE: self._resolve,
+            Task.DENIED: self._denied,
+        }
+        self.pages_ended = 0
+        self.awaiting_commit = 0  # errands whose page goes to the sink once it is durable
+
+    async def run(self, errand: Errand) -> None:
+        """See an errand through; its place is free again once its change is committed."""
+        await self._run[errand.task](errand)
+
+    async def start(self) -> None:
+        """Open connections' pool and resolver."""
+        await self._client.start()
+
+    async def close(self) -> None:
+        """Close them, and end the parser's worker."""
+        await self._reader.close()
+        await self._client.close()
+        await self._resolver.close()
+
+    # -- one coroutine a task -------------------------------------------------
+
+    async def _resolve(self, errand: Errand) -> None:
+        found = await self._resolver.resolve(errand.hostname)
+        now = self._clock.now()
+        if found.addresses:
+            self._frontier.resolved(errand, found.addresses, found.expires, now)
+            return self._wake()
+        self._queue(lambda: self._harvest.unresolved(errand, _no_address(errand.url, found), now))
+
+    async def _denied(self, errand: Errand) -> None:
+        now = self._clock.now()
+        self._queue(lambda: self._harvest.denied(errand, now))
+
+    async def _robots_txt(self, errand: Errand) -> None:
+        fetch, hops = await self._follow(errand, self._request(errand, robots=True), self._robots_hop)
+        now = self._clock.now()
+        self._queue(lambda: self._harvest.robots(errand, fetch, hops, now))
+
+    async def _page(self, errand: Errand) -> None:
+        reach("fetch begun")
+        fetch, _ = await self._follow(errand, self._request(errand), self._own_key_hop)
+        extracted = await self._read(errand, fetch)
+        self.pages_ended += 1
+        now = self._clock.now()
+        if self.sink is None:
+            return self._queue(lambda: self._harvest.page(errand, fetch, extracted, now))
+        self.awaiting_commit += 1
+        try:
+            await self._commit(lambda: self._harvest.page(errand, fetch, extracted, now))
+        finally:
+            self.awaiting_commit -= 1
+        await self.sink(errand, fetch, extracted)
+
+    async def _commit(self, make: Maker) -> None:
+        """Queue a change and wait until it is durable."""
+        committed = asyncio.get_running_loop().create_future()
+
+        def made() -> Change:
+            change = make()
+            change.after.append(lambda: committed.set_result(None))
+            return change
+
+        self._queue(made)
+        await committed
+
+    async def _read(self, errand: Errand, fetch: Fetch) -> Extracted | None:
+        """What the answer holds. A bug of ours that one page brings out must not end a crawl of millions."""
+        try:
+            return await self._reader.read(errand, fetch)
+        except Exception:
+            log.exception("cannot read %s; its links are lost. Please report this page", errand.url)
+            return None
+
+    # -- hops -----------------------------------------------------------------
+
+    async def _follow(self, errand: Errand, request: Request, next_hop: NextHop) -> tuple[Fetch, int]:
+        """Fetch, and follow redirects as long as `next_hop` names a URL; (last answer, hops)."""
+        fetch = await self._client.fetch(request)
+        chain = [(errand.url, "")]
+        while fetch.outcome is Outcome.REDIRECT:
+            if request.jar is None and not self._config.fetch.cookies:
+                self._begin_jar(request, fetch)
+            if not (url := next_hop(request, fetch, chain)):
+                break
+            chain.append((url, self._cookies(request, url)))
+            fetch = await self._hop(errand, request, url, fetch)
+        return fetch, len(chain) - 1
+
+    def _begin_jar(self, request: Request, fetch: Fetch) -> None:
+        """Keep cookies for the length of this chain: many sites set one and redirect to the same page."""
+        request.jar = CookieJar()
+        lines = [value for name, value in fetch.headers if name.lower() == b"set-cookie"]
+        request.jar.store(split(fetch.url), lines, self._clock.now())
+
+    def _cookies(self, request: Request, url: str) -> str:
+        """What a hop to `url` would send; "" without a jar of the chain's own."""
+        return "" if request.jar is None else request.jar.header(split(url), self._clock.now())
+
+    def _robots_hop(self, _request: Request, fetch: Fetch, chain: Chain) -> str:
+        if len(chain) > self._config.robots.redirects_max:
+            return ""
+        return resolve(fetch.url, fetch.location) or ""
+
+    def _own_key_hop(self, request: Request, fetch: Fetch, chain: Chain) -> str:
+        """The target if its key is that of a URL of the chain: the duplicate check would eat it.
+
+        A request that was made before, cookies and all, can only be answered as before.
+        """
+        target = resolve(fetch.url, fetch.location)
+        if target is None or self._key(target) not in {self._key(url) for url, _ in chain}:
+            return ""
+        again = request.jar is not None and (target, self._cookies(request, target)) in chain
+        if again or len(chain) > self._config.fetch.redirects_max:
+            fetch.outcome, fetch.error = Outcome.BAD_REDIRECT, "redirects in a circle"
+            return ""
+        return target if self._frontier.may_ask(target, self._clock.now()) else ""
+
+    async def _hop(self, errand: Errand, request: Request, url: str, before: Fetch) -> Fetch:
+        """Fetch the next URL of a chain in its host's turn."""
+        name = hostname(url)
+        self._frontier.give_back(errand.hostname, self._clock.now(), before.took, before.retry_after)
+        addresses = request.addresses
+        if name != errand.hostname and not self._config.fetch.proxy:  # a proxy looks names up itself
+            found = await self._resolver.resolve(name)
+            if not found.addresses:
+                return _no_address(url, found)
+            addresses = found.addresses[:1]
+        if not await self._borrow(errand, name, addresses[0] if addresses else ""):
+            return Fetch(url=url, outcome=Outcome.CONNECT_ERROR, error=f"no turn at {name} in time")
+        took = 0.0
+        try:
+            fetch = await self._client.fetch(msgspec.structs.replace(request, url=url, addresses=addresses))
+            took = fetch.took
+            return fetch
+        finally:
+            if name != errand.hostname:
+                self._frontier.give_back(name, self._clock.now(), took)
+
+    async def _borrow(self, errand: Errand, name: str, address: str) -> bool:
+        """Wait for the turn of a hop; False if that takes too long."""
+        give_up = self._clock.now() + HOP_WAIT_MAX
+        while (at := self._frontier.borrow(name, self._clock.now(), errand, address)) > 0.0:
+            if max(at, self._clock.now()) > give_up:
+                return False
+            await asyncio.sleep(max(0.01, at - self._clock.now()))
+        return True
+
+    def _request(self, errand: Errand, *, robots: bool = False) -> Request:
+        config = self._config
+        request = Request(
+            url=errand.url,
+            addresses=(errand.address,) if errand.address else (),
+            keep_alive=min(
+                self._frontier.gap(errand) + config.fetch.keep_alive_extra, config.fetch.keep_alive_max
+            ),
+        )
+        if self._overrides:
+            self._override(request, errand)
+        if robots:
+            request.body_bytes_max = config.robots.bytes_max
+        elif errand.flags & _SITEMAP:
+            request.body_bytes_max = request.wire_bytes_max = config.sitemaps.bytes_max
+        return request
+
+    def _override(self, request: Request, errand: Errand) -> None:
+        """Let the values that the configuration sets for this part of the web bind the request."""
+        own = self._overrides.for_url(errand.url, errand.hostname)
+        request.headers = own.headers or ()
+        request.tls = own.tls or ""
+        request.total_timeout = own.total_timeout
+        if own.body_bytes_max is not None:
+            request.body_bytes_max = own.body_bytes_max
+            request.wire_bytes_max = max(own.body_bytes_max, self._config.fetch.wire_bytes_max)
+
+
+def _no_address(url: str, found: Resolution) -> Fetch:
+    """The end of a fetch whose host has no address that may be asked."""
+    assert found.outcome is not None, found
+    return Fetch(url=url, outcome=found.outcome, blame=blame_of(found.outcome), error=found.error)

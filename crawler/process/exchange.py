@@ -1,0 +1,268 @@
+"""The splitter's part in the loops of a process: what the other processes send, need and know.
+
+    received    inbox -> one change an entry, in order; also while nothing is fetched
+    committed   acknowledgements and outbox leave; a long queue is rewritten
+    each beat   the share of the rate, the limits and the end of the crawl as a whole
+
+The rest of a process asks `room` before it begins a fetch, `ended` instead of
+its own frontier whether a finite crawl is over, and calls `committed` after
+every group. A process that is done stays until all others know, since none of
+them can tell silence from death.
+"""
+
+import asyncio
+import hashlib
+import random
+from collections import Counter
+from collections.abc import Callable, Coroutine, Mapping
+from concurrent.futures import Executor
+from functools import partial
+from typing import Any
+
+import msgspec
+
+from crawler.process.stages import Stages
+from crawler.records import Outcome
+from crawler.splitter.compaction import Compaction
+from crawler.splitter.crawlwide import CrawlWide, Progress
+from crawler.splitter.peers import Address, Peers
+from crawler.splitter.session import Common, Identity
+from crawler.storage.commit import Change, Maker
+from crawler.storage.kv import seal, unseal
+from crawler.urls.canonical import SESSION_IDS_VERSION
+from crawler.urls.fingerprint import suffix_list_version
+
+RUN_KEY = b"m/run"  # the run under way and what had been fetched before it
+LAST_WORDS = 2  # heartbeats that a process stays after the end or a limit, so that the others hear of it
+_WORK_AGE_MAX = 0.5  # seconds for which the number of hosts with work is remembered
+
+
+class Member(msgspec.Struct, frozen=True):
+    """The place of the process `name` in a crawl of several.
+
+    `addresses` are those of the peers; `run` names the run whose limits count
+    over restarts of this process ("" = each start is a run of its own);
+    `ended` says that the crawl is known to be over already. `supervised`: a
+    supervisor keeps configuration and report of the whole.
+    """
+
+    name: str
+    crawl: str
+    addresses: dict[str, Address]
+    secret: bytes = b""
+    run: str = ""
+    ended: bool = False
+    supervised: bool = False
+
+
+class Loops(msgspec.Struct, frozen=True):
+    """What the exchange needs of the loops of its process."""
+
+    queue: Callable[[Change | Maker], None]
+    wake: Callable[[], None]
+    fail: Callable[[BaseException], None]
+    idle: Callable[[], bool]
+    in_flight: Callable[[], int]
+    pages_ended: Callable[[], int]
+    in_background: Callable[[Coroutine[Any, Any, None]], None]
+    worker: Executor
+
+
+class Exchange:
+    """Connections, shares and limits of a process with peers."""
+
+    def __init__(self, stages: Stages, member: Member, loops: Loops) -> None:
+        assert stages.outbox is not None and stages.inbox is not None, stages.topology
+        self._stages = stages
+        self._loops = loops
+        self._outbox, self._inbox, self._clock = stages.outbox, stages.inbox, stages.clock
+        self._config = stages.config.splitter
+        self._before = Counter(_run_before(stages, member.run))
+        self._pages_before = pages_of(stages.counters_before) - pages_of(self._before)
+        self._work, self._work_at = 0, float("-inf")
+        self._supervised = member.supervised
+        self._urgent = False
+        self._taking = True
+        self._has_share = True
+        self._beating: asyncio.Task[None] | None = None
+        crawl, rng = stages.config.crawl, random.SystemRandom()
+        identity = Identity(
+            member.crawl, stages.name, bytes.fromhex(stages.lock.boot_id), SESSION_IDS_VERSION, _check(stages)
+        )
+        self.crawlwide = CrawlWide(
+            stages.name,
+            stages.topology.names,
+            identity.boot,
+            self._progress,
+            rate=crawl.rate,
+            pages_max=crawl.max_pages,
+            bytes_max=crawl.max_bytes,
+            silence_max=self._config.silence_max,
+        )
+        self.crawlwide.ended = member.ended
+        partition = stages.topology.partition
+        common = Common(
+            identity, partition, self._outbox, self._inbox, self.crawlwide, self._config, rng, member.secret
+        )
+        self.peers = Peers(common, member.addresses, self._clock, on_news=self._take, on_failure=loops.fail)
+        self.address: Address = ("", 0)
+
+    # -- life ------------------------------------------------------------------
+
+    async def start(self) -> Address:
+        """Listen, dial the peers; return the address in use.
+
+        Raises:
+            ConfigError: the address cannot be listened on, or it needs a secret.
+        """
+        self.address = await self.peers.start()
+        self._beating = asyncio.create_task(self._beat())
+        self._take()
+        return self.address
+
+    async def close(self) -> None:
+        """End all connections; what was not confirmed will be sent again."""
+        if self._beating is not None:
+            self._beating.cancel()
+            await asyncio.gather(self._beating, return_exceptions=True)
+        self.peers.flush()
+        await self.peers.close()
+
+    def close_doors(self) -> None:
+        """Take nothing more: what peers still send stays theirs, unconfirmed."""
+        self._taking = False
+
+    async def part(self, stopped_by: str) -> None:
+        """Stay as long as others rest on this process: until all know of the end, or heard of a limit."""
+        heartbeat = self._config.heartbeat
+        if self._supervised:
+            return  # the supervisor tells all, and knows it when one has died
+        if self.crawlwide.ended:
+            patience = self._clock.now() + self._config.silence_max
+            while not self.crawlwide.all_know and self._clock.now() < patience:
+                await asyncio.sleep(heartbeat / 4)
+            await asyncio.sleep(LAST_WORDS * heartbeat)  # the last one has still to hear from us
+        elif stopped_by.startswith("max_"):
+            await asyncio.sleep(LAST_WORDS * heartbeat)
+
+    # -- what peers send ---------------------------------------------------------
+
+    def _take(self) -> None:
+        """Queue what was accepted, in order; let an epoch be committed that a peer waits for."""
+        if not self._taking:
+            return
+        for received in self._inbox.take():
+            self._loops.queue(partial(self._stages.harvest.received, received))
+        if self._outbox.urgent and not self._urgent:
+            self._urgent = True
+            change = Change(sync=True)
+            change.after.append(self._epoch_committed)
+            self._loops.queue(change)
+        if self._outbox.take_lost_peers():
+            self._stages.harvest.forget_sent()
+
+    def _epoch_committed(self) -> None:
+        self._urgent = False
+
+    def committed(self) -> None:
+        """A group is durable: confirm and send what rests on it, if anything does."""
+        if not (self._outbox.has_news or self._inbox.has_news):
+            return
+        self._outbox.has_news = self._inbox.has_news = False
+        self.peers.flush()
+        if (plan := self._outbox.compaction()) is not None:
+            self._loops.in_background(self._compact(plan))
+
+    async def _compact(self, plan: Compaction) -> None:
+        """Rewrite the queue of a peer that has been away for long."""
+        loop = asyncio.get_running_loop()
+        await loop.run_in_executor(self._loops.worker, plan.run)
+        if self._outbox.adopt(plan):
+            written = loop.create_future()
+            change = Change(sync=True)
+            change.after.append(lambda: written.set_result(None))
+            self._loops.queue(change)
+            await written
+        await loop.run_in_executor(self._loops.worker, plan.sweep)
+
+    # -- the crawl as a whole -------------------------------------------------------
+
+    async def _beat(self) -> None:
+        """See to the share of the rate and to the end of the crawl, once a heartbeat."""
+        while True:
+            self._share_rate()
+            self.crawlwide.advance()
+            self._loops.wake()
+            await asyncio.sleep(self._config.heartbeat)
+
+    def _share_rate(self) -> None:
+        share = self.crawlwide.rate_share(self._clock.now())
+        self._stages.frontier.set_rate(0.0 if share == float("inf") else share)
+        self._has_share = share > 0.0
+
+    def room(self, places: int) -> int:
+        """How many of `places` may begin a fetch now."""
+        if self._outbox.full or not self._has_share:
+            return 0
+        left = self.crawlwide.pages_left(self._clock.now())
+        return places if left is None else min(places, left)
+
+    def learn_end(self) -> None:
+        """Somebody has found out that nothing is left to do anywhere."""
+        self.crawlwide.ended = True
+        self._loops.wake()
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing is left to do anywhere."""
+        return self.crawlwide.ended
+
+    @property
+    def limit_reached(self) -> str:
+        """The limit that all processes together have reached, "" if none."""
+        return self.crawlwide.limit_reached
+
+    def _progress(self) -> Progress:
+        counters = self._stages.point.counters
+        return Progress(
+            idle=self._loops.idle() and not self._inbox.waiting,
+            outbox=self._outbox.links,
+            appended=self._outbox.appended,
+            applied=self._inbox.applied,
+            pages=self._pages_before + self._loops.pages_ended(),
+            bytes=counters["bytes.wire"] - self._before["bytes.wire"],
+            in_flight=self._loops.in_flight(),
+            work=self._hosts_with_work(),
+        )
+
+    def _hosts_with_work(self) -> int:
+        now = self._clock.now()
+        if now - self._work_at > _WORK_AGE_MAX:
+            self._work, self._work_at = self._stages.frontier.hosts_with_work(), now
+        return self._work
+
+
+def pages_of(counters: Mapping[str, int]) -> int:
+    """Fetches that have ended, by the counters of their outcomes."""
+    return sum(counters.get(f"pages.{outcome}", 0) for outcome in Outcome)
+
+
+def _check(stages: Stages) -> bytes:
+    """16 bytes that agree only if fingerprints and buckets of all URLs do."""
+    urls = stages.config.urls
+    parts = (stages.fingerprinter.check_value, urls.partition, urls.strip_session_ids, suffix_list_version())
+    return hashlib.blake2b(repr(parts).encode(), digest_size=16).digest()
+
+
+def _run_before(stages: Stages, run: str) -> dict[str, int]:
+    """The counters at the start of `run`, kept so that its limits hold over restarts of this process."""
+    value = stages.store.get(RUN_KEY)
+    if run and value is not None:
+        kept, counters = msgspec.msgpack.decode(unseal(RUN_KEY, value), type=tuple[str, dict[str, int]])
+        if kept == run:
+            return counters
+    counters = dict(stages.counters_before)
+    batch = stages.store.batch(sync=True)
+    batch.put(RUN_KEY, seal(msgspec.msgpack.encode((run, counters))))
+    stages.store.write(batch)
+    return counters

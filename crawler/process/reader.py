@@ -1,0 +1,121 @@
+"""From a fetch to what it links to: the right extractor for the answer, off the loop where it could hold it up.
+
+HTML, XHTML, or no usable type and HTML by its first bytes   extract.links, heavy pages in a child process
+a sitemap (asked for as one)                                 extract.sitemap
+RSS and Atom, by setting                                     extract.feed
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable
+
+from crawler.config import Config, Overrides
+from crawler.extract.feed import is_feed, read_feed
+from crawler.extract.findings import Context
+from crawler.extract.repeats import links_with_repeats
+from crawler.extract.sitemap import read_sitemap
+from crawler.extract.types import is_html, is_usable, is_xhtml, sniff_html
+from crawler.extract.worker import Worker, work
+from crawler.process.forked import Forked, can_fork, fork_children
+from crawler.records import Errand, Extracted, Fetch, LinkFlag, Outcome
+
+Extractor = Callable[[Errand, Fetch], Iterable[str]]
+
+# XML up to this size is read in the loop, at some 0.1 us a byte.
+XML_INLINE_BYTES_MAX = 128 << 10
+
+_SITEMAP, _REQUISITE = int(LinkFlag.SITEMAP), int(LinkFlag.REQUISITE)  # plain: an IntFlag costs 1 us a test
+_READABLE = (Outcome.FETCHED, Outcome.TRUNCATED)
+_NAMES = {b"link": "link_values", b"x-robots-tag": "robots_tags"}
+
+
+def fork_parser() -> Forked | None:
+    """A process that will parse heavy pages; only before there is a loop. None where that cannot be."""
+    return fork_children(work, 1)[0] if can_fork() else None
+
+
+class Reader:
+    """Reads fetches; `extractor` stands in for the built-in one for HTML pages if it is given."""
+
+    def __init__(
+        self, config: Config, extractor: Extractor | None = None, parser: Forked | None = None
+    ) -> None:
+        self._config = config
+        self._extractor = extractor
+        self._worker = Worker(config.extract, parser)
+        self._overrides = Overrides(config.override)
+
+    async def read(self, errand: Errand, fetch: Fetch) -> Extracted | None:
+        """What the answer holds; None if links are not taken from such an answer."""
+        if fetch.outcome not in _READABLE:
+            return None
+        if errand.flags & _SITEMAP:
+            return await self._xml(self._sitemap, fetch)
+        kind = fetch.content_type
+        if is_html(kind) or (not is_usable(kind) and sniff_html(fetch.content)):
+            return await self._page(errand, fetch)
+        if self._config.sitemaps.feeds and is_feed(kind, fetch.content):
+            return await self._xml(self._feed, fetch)
+        return None
+
+    async def _xml(self, read: Callable[[Fetch], Extracted], fetch: Fetch) -> Extracted:
+        """Read small documents at once, large ones in a thread."""
+        if len(fetch.content) <= XML_INLINE_BYTES_MAX:
+            return read(fetch)
+        return await asyncio.to_thread(read, fetch)
+
+    def _sitemap(self, fetch: Fetch) -> Extracted:
+        found = read_sitemap(fetch.content, self._config.sitemaps)
+        return Extracted(
+            fetch.url, hrefs=[entry.loc for entry in found.entries], maps=[entry.loc for entry in found.maps]
+        )
+
+    def _feed(self, fetch: Fetch) -> Extracted:
+        found = read_feed(fetch.content, self._config.extract.links_max)
+        hrefs = [entry.loc for entry in found.entries]
+        return Extracted(
+            fetch.url, hrefs=hrefs + [raw_url for raw_url in (found.page, found.next) if raw_url]
+        )
+
+    async def _page(self, errand: Errand, fetch: Fetch) -> Extracted:
+        context = self._context(errand, fetch)
+        extracted = await self._worker.extract(fetch.content, context)
+        if self._config.crawl.trace and not extracted.parse_limit:
+            extracted.repeats = links_with_repeats(fetch.content, context, self._config.extract)
+        if errand.flags & _REQUISITE:
+            extracted.hrefs, extracted.requisites = [], []
+        elif self._extractor is not None:
+            extracted.hrefs = list(dict.fromkeys(self._extractor(errand, fetch)))
+        return extracted
+
+    def _context(self, errand: Errand, fetch: Fetch) -> Context:
+        values: dict[str, list[str]] = {"link_values": [], "robots_tags": []}
+        refresh = ""
+        for name, value in fetch.headers:
+            lowered = name.lower()
+            if lowered in _NAMES:
+                values[_NAMES[lowered]].append(value.decode("latin-1"))
+            elif lowered == b"refresh" and not refresh:
+                refresh = value.decode("latin-1")
+        return Context(
+            fetch.url,
+            fetch.charset,
+            self._config.identity.token,
+            tuple(values["link_values"]),
+            refresh,
+            tuple(values["robots_tags"]),
+            self._obeys(errand),
+            self._config.robots.nofollow_links,
+            self._config.crawl.requisites,
+            is_xhtml(fetch.content_type),
+        )
+
+    def _obeys(self, errand: Errand) -> bool:
+        """Whether the page's own robots directives bind."""
+        policy = self._config.robots.policy
+        if self._overrides:
+            policy = self._overrides.for_url(errand.url, errand.hostname).robots or policy
+        return policy != "ignore"
+
+    async def close(self) -> None:
+        """End the child process."""
+        await self._worker.close()

@@ -1,0 +1,80 @@
+"""`crawler check`: everything of one process read and compared, and what opening it mended."""
+
+from pathlib import Path
+
+from crawler.errors import DamageError
+from crawler.process.stages import BALLAST, Stages
+from crawler.splitter.partition import BUCKETS
+from crawler.storage.files import Lock
+from crawler.storage.kv import repair, unseal
+
+# Keys whose values are sealed and can be read without knowing their stage.
+_SEALED = (b"u/", b"c/", b"g/", b"t/", b"p/", b"h/", b"d/", b"r/", b"i/", b"o/", b"m/outbox/")
+_BY_BUCKET = (b"u/", b"c/", b"t/", b"p/", b"h/")  # two bytes of bucket follow
+PROBLEMS_MAX = 1000  # lines of one report
+
+
+def check(stages: Stages) -> list[str]:
+    """What is wrong, a line each; [] if all is well. Reads every value, run and WARC record."""
+    problems = list(stages.problems())
+    problems += _damaged_values(stages)
+    problems += _foreign_keys(stages)
+    problems += stages.due.check()
+    problems += [f"{problem.where}: {problem.message}" for problem in stages.pages.check()]
+    return problems[:PROBLEMS_MAX]
+
+
+def _damaged_values(stages: Stages) -> list[str]:
+    problems = []
+    for prefix in _SEALED:
+        for key, value in stages.store.scan(prefix, prefix[:-1] + b"0"):  # "0" follows "/"
+            try:
+                unseal(key, value)
+            except DamageError as error:
+                problems.append(str(error))
+    return problems
+
+
+def _foreign_keys(stages: Stages) -> list[str]:
+    """Records of hosts that other processes own: both would ask them."""
+    partition = stages.topology.partition
+    problems = []
+    for name, first, end in partition.ranges():
+        if name == stages.name:
+            continue
+        for prefix in _BY_BUCKET:
+            stop = prefix + end.to_bytes(2, "big") if end < BUCKETS else prefix[:-1] + b"0"
+            n = sum(1 for _ in stages.store.scan(prefix + first.to_bytes(2, "big"), stop))
+            if n:
+                problems.append(
+                    f"store: {n} keys {prefix.decode()} of buckets {first} to {end}, which {name} owns"
+                )
+    return problems
+
+
+def repaired(stages: Stages) -> list[str]:
+    """What opening these stages mended, a line each."""
+    lines = [stages.store.mended] if stages.store.mended else []
+    if stages.restored:
+        lines.append(f"{stages.restored} pages whose copies are gone are to be fetched again")
+    return lines
+
+
+def repair_before_opening(folder: Path) -> list[str]:
+    """Free the ballast, so that a full disk has room; rebuild a store that cannot be opened.
+
+    Nothing is written before the ballast is free.
+
+    Raises:
+        DirectoryError: a process has the folder.
+        DamageError: the store cannot be rebuilt.
+    """
+    lines = []
+    with Lock(folder / "node.lock", folder.name):
+        ballast = folder / BALLAST
+        if ballast.exists():
+            lines.append(f"freed {ballast.stat().st_size >> 20} MiB of ballast")
+            ballast.unlink()
+        if done := repair(folder / "store"):
+            lines.append(done)
+    return lines

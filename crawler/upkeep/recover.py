@@ -1,0 +1,95 @@
+"""`crawler recover`: the to-do list of a process whose disk is lost, from what the others have stored.
+
+Every URL that a process had from others stands on a page that one of them has
+archived, or is where one of their pages redirects to, or was a seed. So each of
+the others reads its archive once, takes out the links that the lost process
+owned, and puts them into its outbox. The lost process comes back with an empty
+folder; its peers notice, number their queues anew, and send all that waits.
+
+What only the lost process knew - links between its own pages - it finds again
+by fetching those pages again.
+"""
+
+from crawler.errors import DamageError, UsageError
+from crawler.process.stages import Stages
+from crawler.records import Capture, Link, LinkFlag, PageRecord
+from crawler.storage.commit import Change
+from crawler.upkeep.export import links_of
+
+_LINKS_AT_ONCE = 10_000
+
+
+class Recovery:
+    """The links in one archive that the process `lost` owned, queued for it."""
+
+    def __init__(self, stages: Stages, lost: str) -> None:
+        if lost not in stages.topology.peers:
+            raise UsageError(f"{lost!r} is not among the processes {', '.join(stages.topology.names)}")
+        self._stages = stages
+        self._lost = lost
+        self._links: dict[int, Link] = {}
+        self._queued: set[int] = set()
+        self.problems: list[str] = []
+        self._told = False
+
+    def run(self) -> int:
+        """Read the whole archive; how many links were queued."""
+        stages = self._stages
+        self._take_seeds()
+        for fingerprint, capture in stages.pages.newest_captures():
+            record = stages.pages.record(fingerprint)
+            if record is not None:
+                self._take_page(fingerprint, record, capture)
+        for fingerprint, record in stages.pages.all_records():
+            if record.location:
+                self._take(record.url, [record.location], fingerprint, record.depth, int(LinkFlag.REDIRECT))
+        self._commit()
+        return len(self._queued)
+
+    def _take_seeds(self) -> None:
+        seeds = self._stages.config.seeds
+        if seeds:
+            self._take(seeds[0], list(seeds), 0, 0, int(LinkFlag.SEED))
+
+    def _take_page(self, fingerprint: int, record: PageRecord, capture: Capture) -> None:
+        try:
+            urls = links_of(self._stages.pages.read(capture), self._stages.config)
+        except DamageError as error:
+            self.problems.append(str(error))
+            return
+        self._take(record.url, urls, fingerprint, record.depth + 1, 0)
+
+    def _take(self, base: str, urls: list[str], via: int, depth: int, flags: int) -> None:
+        """Note the accepted ones among some URLs that the lost process owned."""
+        accepted = self._stages.intake.take(base, urls, "utf-8", depth=depth, flags=flags)
+        partition = self._stages.topology.partition
+        for place in partition.split(accepted.fingerprints).get(self._lost, []):
+            fingerprint = int(accepted.fingerprints[place])
+            if fingerprint not in self._queued:
+                self._queued.add(fingerprint)
+                self._links[fingerprint] = Link(fingerprint, accepted.urls[place], depth, via, 0, flags)
+        if len(self._links) >= _LINKS_AT_ONCE:
+            self._commit()
+
+    def _commit(self) -> None:
+        """Queue what was found, and tell the scope, which the lost process has to learn again."""
+        links, self._links = list(self._links.values()), {}
+        change = Change(sync=True)
+        if not self._told:
+            self._told = True
+            self._stages.harvest.tell_scope(change, [self._lost])
+        if links:
+            change.foreign.append((self._lost, links))
+            change.count("urls.to_outbox", len(links))
+            change.count("urls.resharded", len(links))
+        self._stages.commit_now(change)
+
+
+def recover(stages: Stages, lost: str) -> tuple[int, list[str]]:
+    """Queue for `lost` every link to it that this process has archived: (how many, what could not be read).
+
+    Raises:
+        UsageError: `lost` is no peer of this process.
+    """
+    recovery = Recovery(stages, lost)
+    return recovery.run(), recovery.problems

@@ -1,0 +1,135 @@
+"""Configuration: layers, units, sources, and one-line errors that name the key."""
+
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from crawler.config import (
+    ByteCount,
+    Config,
+    Layers,
+    Seconds,
+    convert,
+    environment_overrides,
+    read_file,
+    to_toml,
+)
+from crawler.errors import ConfigError
+
+DEFAULT = Path(__file__).resolve().parents[2] / "config" / "default.toml"
+
+
+def test_default_toml_lists_every_key_with_its_default() -> None:
+    tree = tomllib.loads(DEFAULT.read_text(encoding="utf-8"))
+    assert convert(tree) == Config()
+    for section in msgspec.structs.fields(Config):
+        value = getattr(Config(), section.name)
+        if isinstance(value, msgspec.Struct):
+            assert tree[section.name].keys() == set(value.__struct_fields__), section.name
+
+
+def test_default_toml_gives_a_reason_for_every_key() -> None:
+    for line in DEFAULT.read_text(encoding="utf-8").splitlines():
+        if "=" in line and not line.lstrip().startswith("#"):
+            assert "#" in line, line
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [("5 min", 300.0), ("1.5h", 5400.0), ("250 ms", 0.25), (3, 3.0), ("7d", 604800.0), ("90", 90.0)],
+)
+def test_times(text: Any, value: float) -> None:
+    assert Seconds.parse(text) == value
+
+
+@pytest.mark.parametrize(("text", "value"), [("10 MiB", 10 << 20), ("1GB", 10**9), (17, 17), ("4 KiB", 4096)])
+def test_sizes(text: Any, value: int) -> None:
+    assert ByteCount.parse(text) == value
+
+
+@pytest.mark.parametrize(
+    ("tree", "where"),
+    [
+        ({"crawl": {"patiense": 1}}, "patiense"),
+        ({"crawl": {"patience": "5 mn"}}, "crawl.patience"),
+        ({"crawl": {"depth": "deep"}}, "crawl.depth"),
+        ({"fetch": {"body_bytes_max": -1}}, "fetch.body_bytes_max"),
+        ({"cravl": {}}, "cravl"),
+        ({"override": [{"match": "a", "dealy": 1}]}, "dealy"),
+    ],
+)
+def test_a_wrong_key_or_unit_is_named(tree: dict[str, Any], where: str) -> None:
+    with pytest.raises(ConfigError, match=where):
+        convert(tree)
+
+
+def test_later_layers_win_and_sources_are_kept() -> None:
+    layers = Layers()
+    layers.add("file", {"crawl": {"depth": 2, "rate": 5.0}})
+    layers.set("environment", "crawl.depth", "3")
+    layers.set("flag", "crawl.scope", "domain")
+    config = layers.config()
+    assert (config.crawl.depth, config.crawl.rate, config.crawl.scope) == (3, 5.0, "domain")
+    assert layers.sources == {"crawl.depth": "environment", "crawl.rate": "file", "crawl.scope": "flag"}
+
+
+def test_text_is_read_as_its_key_asks() -> None:
+    layers = Layers()
+    layers.set("flag", "identity.token", "123")
+    layers.set("flag", "network.allow_networks", "127.0.0.0/8, 10.0.0.0/8")
+    layers.set("flag", "fetch.cookies", "true")
+    config = layers.config()
+    assert config.identity.token == "123"
+    assert config.network.allow_networks == ("127.0.0.0/8", "10.0.0.0/8")
+    assert config.fetch.cookies is True
+
+
+def test_environment_names_section_and_key() -> None:
+    environ = {"CRAWLER_CRAWL__DEPTH": "3", "CRAWLER_FAULT": "x", "PATH": "/bin"}
+    assert environment_overrides(environ) == {"crawl.depth": "3"}
+
+
+def test_what_is_written_is_read_back(tmp_path: Path) -> None:
+    config = convert(
+        {
+            "seeds": ["http://a/"],
+            "identity": {"headers": ['X: "quoted" \\ \x7f é']},
+            "override": [{"match": "*.b", "delay": 2}],
+        }
+    )
+    path = tmp_path / "crawl.toml"
+    path.write_text(to_toml(config), encoding="utf-8")
+    assert convert(read_file(path)) == config
+
+
+def test_limits_of_a_run_are_not_kept() -> None:
+    config = convert({"crawl": {"max_pages": 5, "depth": 3}})
+    kept = convert(tomllib.loads(to_toml(config, skip_run_keys=True)))
+    assert (kept.crawl.max_pages, kept.crawl.depth) == (0, 3)
+
+
+@pytest.mark.parametrize("text", ["[crawl", "a = 'é".encode("latin-1")])
+def test_a_file_that_is_no_toml_is_named(tmp_path: Path, text: str | bytes) -> None:
+    path = tmp_path / "bad.toml"
+    path.write_bytes(text.encode() if isinstance(text, str) else text)
+    with pytest.raises(ConfigError, match="bad.toml"):
+        read_file(path)
+    with pytest.raises(ConfigError, match="No such file"):
+        read_file(tmp_path / "none.toml")
+
+
+@pytest.mark.parametrize("server", ["9.9.9.9", "127.0.0.1:5353", "2620:fe::fe", "[2620:fe::fe]", "[::1]:53"])
+def test_dns_servers(server: str) -> None:
+    assert convert({"network": {"dns_servers": [server]}}).network.dns_servers == (server,)
+
+
+@pytest.mark.parametrize(
+    "server",
+    ["", "dns.example", "9.9.9", "9.9.9.9:", "9.9.9.9:0", "9.9.9.9:65536", "::1:x", "[::1", "[x]:53"],
+)
+def test_bad_dns_servers(server: str) -> None:
+    with pytest.raises(ConfigError, match="network.dns_servers"):
+        convert({"network": {"dns_servers": [server]}})

@@ -1,0 +1,128 @@
+"""Entries of the queues: order, keys, the short form of URLs."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from crawler.errors import DamageError
+from crawler.frontier.discovery.entries import (
+    DEPTH_MAX,
+    TODO_PREFIX,
+    Todo,
+    decode,
+    encode,
+    entry_key,
+    join_url,
+    make_key,
+    make_order,
+    order_depth,
+    read_queue,
+    split_authority,
+    split_url,
+)
+from crawler.frontier.hosts.front_host import FrontHost
+from crawler.frontier.hosts.table import NO_ORDER
+from crawler.storage.kv import MemoryStore
+
+
+@pytest.mark.parametrize(
+    ("url", "name", "tail"),
+    [
+        ("https://a.org/", "a.org", "/"),
+        ("http://a.org/x?y=http://b.org/", "a.org", "h/x?y=http://b.org/"),
+        ("https://a.org:8443/x", "a.org", ":8443/x"),
+        ("http://[2001:db8::1]:81/x", "[2001:db8::1]", "h:81/x"),
+        ("https://[::1]/", "[::1]", "/"),
+        ("http://10.0.0.1/:", "10.0.0.1", "h/:"),
+        ("http://https/", "https", "h/"),
+    ],
+)
+def test_short_form(url: str, name: str, tail: str) -> None:
+    assert split_url(url) == (name, tail)
+    assert join_url(name, tail) == url
+
+
+def test_split_authority() -> None:
+    assert split_authority("http://[::1]:81/a?b") == ("http://[::1]:81", "/a?b")
+
+
+NUMBERS = st.tuples(st.integers(0, 255), st.integers(0, 70_000), st.integers(1, (1 << 40) - 1))
+
+
+@given(NUMBERS, NUMBERS)
+def test_order_is_by_priority_then_depth_then_age(
+    one: tuple[int, int, int], two: tuple[int, int, int]
+) -> None:
+    low, high = ((p, min(d, DEPTH_MAX), s) for p, d, s in (one, two))
+    assert (make_order(*one) < make_order(*two)) == (low < high)
+    assert order_depth(make_order(*one)) == min(one[1], DEPTH_MAX)
+    assert make_order(*one) < NO_ORDER
+
+
+@given(st.lists(st.tuples(st.integers(0, (1 << 64) - 1), st.integers(0, NO_ORDER - 1)), max_size=8))
+def test_keys_sort_by_host_and_order(pairs: list[tuple[int, int]]) -> None:
+    keys = [make_key(TODO_PREFIX, host, order) for host, order in pairs]
+    assert sorted(keys) == [make_key(TODO_PREFIX, host, order) for host, order in sorted(pairs)]
+    assert keys == [entry_key(TODO_PREFIX + host.to_bytes(8, "big"), order) for host, order in pairs]
+
+
+def test_reading_stays_within_one_host() -> None:
+    """Hosts at both ends of the key space, and one that follows at once."""
+    hosts = [0, 1, (1 << 64) - 2, (1 << 64) - 1]
+    store = MemoryStore()
+    batch = store.batch()
+    for host in hosts:
+        for order in range(5):
+            batch.put(make_key(TODO_PREFIX, host, order), encode(Todo(f"/{host}/{order}", order)))
+    batch.put(b"t0", b"no entry")
+    store.write(batch)
+    for host in hosts:
+        found = list(read_queue(store, TODO_PREFIX + host.to_bytes(8, "big"), 2))
+        assert [(order, entry.tail) for order, entry in found] == [(n, f"/{host}/{n}") for n in (2, 3, 4)]
+
+
+def test_an_entry_that_is_damaged_is_named() -> None:
+    value = bytearray(encode(Todo("/a", 1)))
+    value[-1] ^= 1
+    with pytest.raises(DamageError, match="t/"):
+        decode(b"t/key", bytes(value))
+
+
+@given(st.sets(st.integers(0, 60), min_size=1), st.integers(1, 5), st.integers(1, 4))
+def test_spilling_and_reading_again_loses_nothing(orders: set[int], keep: int, count: int) -> None:
+    store = MemoryStore()
+    batch = store.batch()
+    host = FrontHost(0, 9, "a.org", 0, NO_ORDER)
+    for order in sorted(orders):
+        batch.put(make_key(TODO_PREFIX, 9, order), encode(Todo(f"/{order}", order)))
+        host.push(order, Todo(f"/{order}", order))
+    store.write(batch)
+    if len(orders) > 3:
+        host.postpone_first(50.0)
+        host.postpone_first(10.0)
+    if len(host.queue) > keep:
+        host.spill(keep)
+    found = []
+    for now in range(0, 1000, 5):
+        host.recall(now)
+        if not host.queue and host.read_to != NO_ORDER:
+            host.read_ahead(store, count, now)
+        if host.queue:
+            found.append(host.take_first()[0])
+            batch = store.batch()
+            batch.delete(make_key(TODO_PREFIX, 9, found[-1]))
+            store.write(batch)
+            host.busy = None
+        assert host.cursor() <= min(orders - set(found), default=NO_ORDER)
+    assert sorted(found) == sorted(orders)
+
+
+def test_spilling_again_does_not_jump_over_what_was_never_read() -> None:
+    """A recalled entry may lie beyond `read_to`; entries in between are on disk only."""
+    host = FrontHost(0, 9, "a.org", 0, 10)
+    for order in (1, 2):
+        host.push(order, Todo(f"/{order}", order))
+    host.postpone(5.0, (30, Todo("/30", 30)))
+    host.recall(5.0)
+    host.spill(2)
+    assert host.read_to == 10 and [order for order, _ in host.queue] == [1, 2]

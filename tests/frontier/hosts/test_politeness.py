@@ -1,0 +1,202 @@
+"""The rules of waiting, one by one: golden values are those of `fetch-behaviour.md`, sections 1 and 7."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from crawler.config import Override, PolitenessConfig, convert
+from crawler.frontier.hosts.addresses import Addresses
+from crawler.frontier.hosts.politeness import HostPoliteness, backoff, gap
+from crawler.frontier.hosts.rate import RATE_SLACK, Rate
+from crawler.frontier.hosts.table import HostFlag, HostTable
+from crawler.records import Blame, Fetch, Outcome
+
+DEFAULTS = PolitenessConfig()
+DAY = 86_400.0
+
+
+def politeness(config: PolitenessConfig = DEFAULTS) -> tuple[HostPoliteness, HostTable]:
+    hosts = HostTable()
+    hosts.insert(1)
+    return HostPoliteness(config, hosts), hosts
+
+
+def answer(status: int = 200, took: float = 0.01, **fields: float) -> Fetch:
+    if status in (429, 503):
+        return Fetch("u", Outcome.HOST_BUSY, Blame.HOST, status, took=took, **fields)
+    return Fetch("u", Outcome.FETCHED, status=status, took=took, **fields)
+
+
+def silence(took: float = 0.0) -> Fetch:
+    return Fetch("u", Outcome.CONNECT_ERROR, Blame.HOST, took=took)
+
+
+@pytest.mark.parametrize(("took", "wait"), [(0.0, 1.0), (0.05, 1.0), (0.2, 2.0), (2.9, 29.0), (50.0, 30.0)])
+def test_gap_is_ten_times_the_answer_within_bounds(took: float, wait: float) -> None:
+    rules, _ = politeness()
+    assert rules.finish(0, answer(took=took), 100.0) == pytest.approx(100.0 + wait)
+
+
+def test_delay_factor_zero_leaves_the_delay() -> None:
+    assert gap(3.0, PolitenessConfig(delay_factor=0.0), Override()) == 1.0
+    assert gap(3.0, DEFAULTS, Override(delay=4.0, delay_factor=0.0)) == 4.0
+    assert gap(3.0, PolitenessConfig(delay=60.0), Override()) == 60.0
+
+
+def test_crawl_delay_and_retry_after_only_lengthen() -> None:
+    rules, _ = politeness()
+    assert rules.finish(0, answer(), 0.0, crawl_delay=0.2) == 1.0
+    assert rules.finish(0, answer(), 0.0, crawl_delay=77.0) == 77.0
+    assert rules.finish(0, answer(), 0.0, crawl_delay=9 * DAY) == DAY
+    assert rules.finish(0, answer(301, retry_after=500.0), 0.0) == 500.0
+    assert rules.finish(0, answer(301, retry_after=9 * DAY), 0.0) == DAY
+    assert rules.finish(0, answer(503, retry_after=7.0), 0.0) == 60.0
+
+
+def test_back_off_doubles_from_a_minute_to_four_hours() -> None:
+    rules, hosts = politeness()
+    minutes = [(rules.finish(0, silence(), 0.0)) / 60 for _ in range(11)]
+    assert minutes == [1, 2, 4, 8, 16, 32, 64, 128, 240, 240, 240]
+    assert hosts.failures[0] == 11
+    rules.finish(0, answer(), 0.0)
+    assert rules.finish(0, silence(), 0.0) == 60.0
+
+
+def test_failures_are_counted_without_end() -> None:
+    assert backoff(10_000, DEFAULTS) == 14_400
+    rules, hosts = politeness()
+    for _ in range(300):
+        rules.finish(0, silence(), 0.0)
+    assert hosts.failures[0] == 255
+
+
+def test_a_host_is_given_up_after_three_days_without_any_answer() -> None:
+    rules, hosts = politeness()
+    now = 1e9
+    while not hosts.flags[0]:
+        began, now = now, rules.finish(0, silence(), now)
+    assert 3 * DAY <= began - 1e9 <= 3 * DAY + 4 * 3600
+    assert hosts.flags[0] == HostFlag.GIVEN_UP
+
+
+def test_any_answer_starts_the_three_days_again() -> None:
+    rules, hosts = politeness()
+    for day in range(12):
+        rules.finish(0, answer(503) if day % 2 else silence(), 1e9 + day * DAY)
+    assert not hosts.flags[0]
+
+
+def test_each_429_doubles_the_gap_which_recovers_slowly() -> None:
+    rules, hosts = politeness(PolitenessConfig(backoff_first=0.0))
+    assert [rules.finish(0, answer(429), 0.0) for _ in range(3)] == [2.0, 4.0, 8.0]
+    waits = [rules.finish(0, answer(), 0.0) for _ in range(200)]
+    assert waits == sorted(waits, reverse=True)
+    assert waits[33] == pytest.approx(8.0 * 0.98**34, rel=1e-5) and waits[33] > 4.0 > waits[34]
+    assert waits[-1] == 1.0
+
+
+def test_a_429_slows_down_a_crawl_without_delay() -> None:
+    rules, _ = politeness(PolitenessConfig(delay=0.0, delay_factor=0.0, backoff_first=0.0))
+    assert [rules.finish(0, answer(429), 0.0) for _ in range(3)] == [0.5, 1.5, 3.5]
+    for _ in range(40):
+        rules.finish(0, answer(429), 0.0)
+    assert rules.finish(0, answer(429), 0.0) == 0.5 * 63
+
+
+def test_twenty_refusals_in_a_row_hold_the_host() -> None:
+    rules, hosts = politeness()
+    for status in [401, 403, 406, 451] * 4 + [403] * 3 + [404] + [403] * 19:
+        rules.finish(0, answer(status), 0.0)
+        assert not hosts.flags[0]
+    rules.finish(0, answer(403), 0.0)
+    assert hosts.flags[0] == HostFlag.REFUSED
+
+
+def test_a_hop_never_shortens_a_wait() -> None:
+    rules, hosts = politeness()
+    rules.finish(0, answer(), 0.0, crawl_delay=50.0)
+    rules.hop(0, 0.01, 0.0, 5.0)
+    assert (hosts.ready[0], hosts.gap[0]) == (50.0, 45.0)
+    rules.hop(0, 0.01, 90.0, 5.0)
+    assert (hosts.ready[0], hosts.gap[0]) == (95.0, 90.0)
+
+
+@given(st.floats(0.1, 5000), st.lists(st.floats(0, 3), min_size=1, max_size=80))
+def test_rate_has_no_bursts(limit: float, pauses: list[float]) -> None:
+    """Any window of length T holds at most rate * (T + 10 ms) + 1 starts, whatever pauses came before."""
+    rate, now, starts = Rate(limit), 1000.0, []
+    for pause in pauses:
+        now = max(now + pause, rate.ready_at())
+        while rate.ready_at() <= now and len(starts) < 3000:
+            rate.spend(now)
+            starts.append(now)
+    for first in range(0, len(starts), 7):
+        for last in range(first, len(starts), 11):
+            window = starts[last] - starts[first]
+            assert last - first + 1 <= limit * (window + RATE_SLACK) + 1 + 1e-6
+
+
+def test_rate_is_kept_by_a_shell_that_wakes_late() -> None:
+    rate, now = Rate(200.0), 1000.0
+    for _ in range(2000):
+        now = max(now, rate.ready_at()) + 0.002
+        rate.spend(now)
+    assert 2000 / (now - 1000.0) == pytest.approx(200.0, rel=0.01)
+
+
+def test_an_address_holds_one_request_and_half_the_delay() -> None:
+    addresses = Addresses(DEFAULTS, 100, processes=3)
+    address = addresses.meet("10.0.0.1", 1, 0.0)
+    addresses.open(0.0)
+    assert addresses.start_at(address) == 1.5  # times the processes; requests before a restart count
+    addresses.acquire(address)
+    assert addresses.start_at(address) is None
+    addresses.release(address, 10.0)
+    assert addresses.start_at(address) == 11.5
+
+
+def test_fifty_domains_make_an_address_shared_hosting() -> None:
+    addresses = Addresses(DEFAULTS, 100, processes=1)
+    for domain in range(49):
+        address = addresses.meet("10.0.0.1", domain, 0.0)
+        assert address.domains is not None
+    address = addresses.meet("10.0.0.1", 49, 0.0)
+    for _ in range(16):
+        assert addresses.start_at(address) == 0.0
+        addresses.acquire(address)
+    assert addresses.start_at(address) is None
+    addresses.release(address, 5.0)
+    assert addresses.start_at(address) == 0.0
+
+
+def test_addresses_are_bounded_and_those_in_use_kept() -> None:
+    addresses = Addresses(DEFAULTS, 16, processes=1)
+    used = addresses.meet("in use", 1, 100.0)
+    addresses.acquire(used)
+    for number in range(200):
+        addresses.meet(str(number), number, 100.0)
+        assert len(addresses) <= 16
+    assert addresses.meet("in use", 1, 100.0) is used
+
+
+def test_overrides_match_host_domain_and_prefix() -> None:
+    from crawler.config import Overrides
+
+    tables = [
+        {"match": "*.a.org", "delay": 2, "pages": 5},
+        {"match": "www.a.org", "delay": 3},
+        {"match": "https://www.a.org/slow/", "delay": "1 min", "robots": "ignore"},
+    ]
+    overrides = Overrides(convert({"override": tables}).override)
+    assert overrides and not Overrides(())
+
+    def of(url: str, name: str) -> tuple[float | None, int | None, str | None]:
+        found = overrides.for_url(url, name)
+        return found.delay, found.pages, found.robots
+
+    assert of("https://b.org/", "b.org") == (None, None, None)
+    assert of("https://a.org/", "a.org") == (2, 5, None)
+    assert of("https://xa.org/", "xa.org") == (None, None, None)
+    assert of("https://x.y.a.org/", "x.y.a.org") == (2, 5, None)
+    assert of("https://www.a.org/", "www.a.org") == (3, 5, None)
+    assert of("https://www.a.org/slow/x", "www.a.org") == (60, 5, "ignore")

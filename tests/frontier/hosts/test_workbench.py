@@ -1,0 +1,69 @@
+"""Places of hosts, and the queue at an address."""
+
+from crawler.config import PolitenessConfig
+from crawler.frontier.hosts.addresses import Addresses
+from crawler.frontier.hosts.front_host import FrontHost
+from crawler.frontier.hosts.table import NO_ORDER, HostTable, Place
+from crawler.frontier.hosts.workbench import Workbench
+
+
+def bench(count: int, front_max: int = 8) -> tuple[Workbench, Addresses, list[FrontHost]]:
+    hosts = HostTable()
+    addresses = Addresses(PolitenessConfig(), 100, processes=1)
+    front = [FrontHost(hosts.insert(n + 1), n + 1, f"h{n}.org", n, NO_ORDER) for n in range(count)]
+    for host in front:
+        hosts.todo[host.slot] = 1
+    return (
+        Workbench(
+            hosts, addresses, lambda slot: front[slot], lambda host: None, front_max=front_max, turn_max=3
+        ),
+        addresses,
+        front,
+    )
+
+
+def test_hosts_at_an_address_go_in_the_order_they_came() -> None:
+    """One that is called in vain, since the address was taken meanwhile, keeps its turn."""
+    work, addresses, hosts = bench(3)
+    address = addresses.meet("10.0.0.1", 1, 0.0)
+    for host in hosts:
+        work.enter(host)
+        work.wait_at(host, address, 0.0)
+    called = work.pop(0.5)
+    assert called is hosts[0] and called.called_by is address
+    addresses.acquire(address)
+    work.wait_at(called, address, 0.5)
+    assert work.pop(0.5) is None
+    work.release_address(address, 1.0, 1.0)
+    order = []
+    for now in (1.5, 2.5, 3.5):
+        order.append(work.pop(now))
+        work.call_next(address, now)
+    assert order == hosts
+    work._check()
+
+
+def test_a_full_front_sends_idle_hosts_away_first_then_those_that_wait_longest() -> None:
+    work, _, hosts = bench(12)
+    for host in hosts[:8]:
+        work.enter(host)
+        work.wake(host, 100.0 + host.slot)
+    work.hosts.todo[2] = 0
+    work.sleep(hosts[2])
+    for host in hosts[8:]:
+        work.schedule(host.slot, 0.0)
+    came = [work.pop(1.0) for _ in range(3)]
+    assert came == hosts[8:11]
+    assert work.hosts.place[2] == Place.IDLE
+    assert [work.hosts.place[slot] for slot in (5, 6, 7)] == [Place.FRONT, Place.CALENDAR, Place.CALENDAR]
+    work._check()
+
+
+def test_a_later_plan_replaces_the_earlier_one() -> None:
+    work, _, (host,) = bench(1)
+    work.enter(host)
+    for instant in range(1000):
+        work.wake(host, float(1000 - instant))
+    assert len(work._heap) < 200
+    assert work.next_event(0.0) == 1.0
+    assert work.pop(1.0) is host and work.pop(2000.0) is None

@@ -1,0 +1,881 @@
+"""The frontier as a whole, in the model of the shell (`model.py`)."""
+
+import random
+import re
+from collections import defaultdict
+from typing import Any
+
+import pytest
+
+from crawler.errors import DamageError
+from crawler.frontier.hosts.registry import META_KEY
+from crawler.records import Blame, Errand, Fetch, Link, Outcome, Task
+from crawler.storage.kv import MemoryStore
+from tests.frontier.model import Answer, Crawl, OpenRobots, Request, config, domain_of, failed, fetched, link
+
+DAY = 86_400.0
+
+
+def urls_of(hosts: int, each: int, scheme: str = "https") -> list[str]:
+    return [f"{scheme}://h{n}.d{n % 5}.org/{k}" for k in range(each) for n in range(hosts)]
+
+
+def by(requests: list[Request], field: str) -> dict[str, list[Request]]:
+    groups: dict[str, list[Request]] = defaultdict(list)
+    for request in sorted(requests, key=lambda request: request.began):
+        groups[getattr(request, field)].append(request)
+    return groups
+
+
+def judge(
+    requests: list[Request], *, delay: float = 1.0, factor: float = 10.0, address_gap: float = 0.5
+) -> None:
+    """No overlap and no gap shorter than the rule, by host and by address, from the server's log."""
+    for group in by(requests, "host").values():
+        for one, two in zip(group, group[1:], strict=False):
+            known = 0.0 if one.outcome is Outcome.RESET else one.ended - one.began  # RESET: killed meanwhile
+            gap = max(delay, min(30.0, factor * known))
+            assert two.began >= one.ended + gap - 1e-5, (one, two)
+    for group in by(requests, "address").values():
+        for one, two in zip(group, group[1:], strict=False):
+            assert two.began >= one.ended + address_gap - 1e-5, (one, two)
+
+
+# ---- every URL, in order ----
+
+
+def test_hands_out_every_url_once() -> None:
+    crawl = Crawl()
+    urls = [f"https://h{n % 7}.a{n % 3}.org/{n}" for n in range(300)]
+    crawl.add([link(url) for url in urls])
+    assert crawl.run() == "done"
+    assert sorted(crawl.done) == sorted(urls)
+    pages = [errand.url for errand in crawl.handed if errand.task is Task.PAGE]
+    assert sorted(pages) == sorted(urls)
+    assert crawl.frontier.counters()["todo"] == 0
+
+
+def test_an_errand_has_all_of_its_link() -> None:
+    crawl = Crawl()
+    crawl.add([Link(2**64 - 1, "http://a.org:81/x?y", 3, 2**64 - 2, 4, 5)])
+    crawl.run()
+    errand = crawl.handed[-1]
+    assert (errand.task, errand.url, errand.hostname) == (Task.PAGE, "http://a.org:81/x?y", "a.org")
+    assert (errand.fingerprint, errand.depth, errand.via) == (2**64 - 1, 3, 2**64 - 2)
+    assert (errand.redirects, errand.flags, errand.attempt) == (4, 5, 0)
+
+
+def test_within_a_host_breadth_first_then_by_age() -> None:
+    crawl = Crawl()
+    depths = [3, 0, 2, 1, 1, 0, 2, 3, 1, 0, 5, 4] * 3
+    crawl.add([link(f"https://a.org/{n}", depth=depth) for n, depth in enumerate(depths)])
+    crawl.run()
+    expected = [f"https://a.org/{n}" for _, n in sorted((depth, n) for n, depth in enumerate(depths))]
+    assert crawl.done == expected
+
+
+def test_priority_comes_before_depth() -> None:
+    crawl = Crawl(priority=lambda link: 0 if "first" in link.url else 255)
+    crawl.add([link(f"https://a.org/{n}", depth=0) for n in range(9)])
+    crawl.add([link(f"https://a.org/first{n}", depth=9) for n in range(9)])
+    crawl.run()
+    assert crawl.done[:9] == [f"https://a.org/first{n}" for n in range(9)]
+
+
+def test_a_smaller_order_that_comes_late_is_not_missed() -> None:
+    """The cursor moves back: deep URLs are in memory, in part, when shallow ones arrive."""
+    crawl = Crawl()
+    crawl.add([link(f"https://a.org/deep{n}", depth=5) for n in range(30)])
+    crawl.run(requests=10)
+    crawl.add([link(f"https://a.org/flat{n}", depth=1) for n in range(30)])
+    crawl.run()
+    assert len(crawl.done) == len(set(crawl.done)) == 60
+    assert [url for url in crawl.done[12:40] if "deep" in url] == []
+
+
+def test_new_urls_of_a_host_in_memory_start_before_their_batch_is_written() -> None:
+    crawl = Crawl()
+    crawl.add([link("https://a.org/1")], commit_after=500.0)
+    crawl.run(10.0)
+    assert crawl.handed[-1].url == "https://a.org/1"
+    assert crawl.frontier.finished(crawl.now) == ""  # a batch is out
+
+
+def test_urls_on_disk_wait_for_their_batch() -> None:
+    crawl = Crawl(concurrency=1)  # a front of two
+    crawl.add([link(url) for url in urls_of(6, 2)], commit_after=50.0)
+    crawl.run(45.0)
+    early = {errand.hostname for errand in crawl.handed}
+    assert len(early) == 2
+    crawl.run()
+    assert len(crawl.done) == 12
+
+
+# ---- politeness ----
+
+
+def slow_server(rng: random.Random, failing: float) -> Any:
+    def answer(errand: Errand, now: float) -> Fetch:
+        took = rng.choice([0.01, 0.05, 0.2, 1.0, 5.0])
+        if rng.random() < failing:
+            outcome, blame, status = rng.choice(
+                [
+                    (Outcome.TEMPORARY, Blame.URL, 500),
+                    (Outcome.HOST_BUSY, Blame.HOST, 503),
+                    (Outcome.CONNECT_ERROR, Blame.HOST, 0),
+                ]
+            )
+            return failed(errand.url, outcome, blame, status=status, took=took)
+        return fetched(errand.url, took)
+
+    return answer
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_no_overlap_and_no_short_gap_in_the_servers_log(seed: int) -> None:
+    """40 hosts on 12 addresses, slow and failing, killed and resumed twice on the way.
+
+    What ended at the very instant of the kill is not committed: how long it
+    took is not known afterwards, and only the least gap holds.
+    """
+    rng = random.Random(seed)
+    store, log, now, clean = MemoryStore(), [], 1e9, True
+    urls = urls_of(40, 6)
+    done: list[str] = []
+    for part in range(3):
+        crawl = Crawl(
+            config(crawl={"patience": "1 d"}),
+            store=store,
+            now=now,
+            clean=clean,
+            answer=slow_server(rng, 0.2),
+            addresses=lambda name: (f"10.0.0.{len(name) + sum(name.encode()) % 6}",),
+            concurrency=7,
+            seed=seed,
+        )
+        crawl.checking = part == 0
+        if part == 0:
+            crawl.add([link(url) for url in urls])
+        reason = crawl.run(requests=10**9 if part == 2 else 120)
+        log += [request for request in crawl.requests if request.ended < crawl.now or part == 2]
+        log += crawl.cut_off()
+        done += crawl.done
+        now, clean = crawl.now + 0.01, False
+        store = MemoryStore(store._data)
+    assert reason == "done"
+    assert sorted(done) == sorted(urls)
+    judge(log)
+
+
+def test_all_places_are_used_when_hosts_suffice() -> None:
+    """With 60 hosts, gaps of 2 s and answers of 0.2 s, ten places do what ten can: 5 requests a second."""
+    crawl = Crawl(
+        concurrency=10, answer=lambda errand, now: fetched(errand.url, 2.0), addresses=lambda n: (n,)
+    )
+    crawl.checking = False
+    crawl.add([link(url) for url in urls_of(120, 3)])
+    assert crawl.run() == "done"
+    assert crawl.now - 1e6 < 1.15 * 360 * 2.0 / 10
+
+
+def test_an_address_is_asked_by_one_of_its_hosts_at_a_time() -> None:
+    crawl = Crawl(config(frontier={"address_waiters_max": 12}), concurrency=20, addresses=lambda name: ("1",))
+    crawl.add([link(url) for url in urls_of(12, 4)])
+    assert crawl.run() == "done"
+    judge(crawl.requests)
+    turns = [request.host for request in crawl.requests]
+    assert set(turns[:12]) == set(turns), "every host had its turn before one had its second"
+
+
+def test_shared_hosting_may_have_several_in_flight() -> None:
+    settings = config(politeness={"shared_address_domains": 10, "shared_address_in_flight": 4})
+    crawl = Crawl(settings, concurrency=30, addresses=lambda name: ("10.0.0.1",))
+    crawl.add([link(f"https://www.d{n}.org/{k}") for n in range(30) for k in range(3)])
+    assert crawl.run() == "done"
+    most = max(sum(r.began <= s.began < r.ended for r in crawl.requests) for s in crawl.requests)
+    assert most == 4
+
+
+def test_without_delay_addresses_do_not_count() -> None:
+    settings = config(politeness={"delay": 0, "delay_factor": 0})
+    crawl = Crawl(settings, concurrency=10, addresses=lambda name: ("10.0.0.1",))
+    crawl.add([link(url) for url in urls_of(10, 5)])
+    assert crawl.run() == "done"
+    assert crawl.now - 1e6 < 5 * 0.2
+
+
+def test_a_second_address_is_used_while_the_first_is_busy() -> None:
+    crawl = Crawl(concurrency=4, addresses=lambda name: ("10.0.0.1", "10.0.0.2"))
+    crawl.add([link(f"https://h{n}.org/") for n in range(2)])
+    crawl.run()
+    assert {request.address for request in crawl.requests} == {"10.0.0.1", "10.0.0.2"}
+
+
+def test_addresses_are_looked_up_again_when_they_expire() -> None:
+    crawl = Crawl(config(politeness={"delay": "30 min"}, crawl={"patience": "1 h"}))
+    crawl.add([link(f"https://a.org/{n}") for n in range(6)])
+    crawl.run()
+    assert [errand.task for errand in crawl.handed].count(Task.RESOLVE) == 3  # good for an hour
+
+
+def test_a_proxy_needs_no_look_up() -> None:
+    crawl = Crawl(config(fetch={"proxy": "http://proxy:3128"}))
+    crawl.add([link("https://a.org/")])
+    assert crawl.run() == "done"
+    assert [(errand.task, errand.address) for errand in crawl.handed] == [(Task.PAGE, "")]
+
+
+def test_rate_spaces_the_starts_and_never_bursts() -> None:
+    settings = config(crawl={"rate": 20.0}, politeness={"delay": 0, "delay_factor": 0})
+    crawl = Crawl(settings, concurrency=50)
+    crawl.checking = False
+    crawl.add([link(url) for url in urls_of(30, 10)])
+    crawl.run(5.0)
+    crawl.frontier.pause()
+    crawl.run(5.0)
+    crawl.clock.advance(30.0)
+    crawl.frontier.resume()
+    assert crawl.run() == "done"
+    starts = sorted(request.began for request in crawl.requests)
+    assert min(two - one for one, two in zip(starts, starts[1:], strict=False)) >= 1 / 20 - 0.011
+    assert len([start for start in starts if start < 1e6 + 4]) in range(78, 82)
+
+
+def test_processes_share_rate_and_addresses() -> None:
+    settings = config(crawl={"rate": 20.0}, politeness={"delay_factor": 0, "delay": 0.2})
+    crawl = Crawl(settings, processes=4, addresses=lambda name: ("10.0.0.1",))
+    crawl.add([link(url) for url in urls_of(10, 2)])
+    crawl.run()
+    judge(crawl.requests, delay=0.2, factor=0, address_gap=0.4)
+    starts = sorted(request.began for request in crawl.requests)
+    assert min(two - one for one, two in zip(starts, starts[1:], strict=False)) >= 0.2 - 0.01
+
+
+def test_overrides_change_the_gap_of_a_part_of_the_web() -> None:
+    settings = config(politeness={"delay_factor": 0}, override=[{"match": "slow.org", "delay": 7}])
+    crawl = Crawl(settings)
+    crawl.add([link(f"https://{name}.org/{n}") for name in ("slow", "fast") for n in range(4)])
+    crawl.run()
+    gaps = {
+        host: min(two.began - one.ended for one, two in zip(group, group[1:], strict=False))
+        for host, group in by(crawl.requests, "host").items()
+    }
+    assert gaps["slow.org"] >= 7.0 and gaps["fast.org"] < 1.1
+
+
+# ---- robots.txt ----
+
+
+class Robots(OpenRobots):
+    """robots.txt must be fetched; `/no` is denied; unreachable hosts wait; a Crawl-delay of 5 s."""
+
+    def __init__(self, unreachable_until: float = 0.0) -> None:
+        self.known: set[str] = set()
+        self.until = unreachable_until
+
+    def verdict(self, authority: str, target: str, now: float) -> Answer:
+        if now < self.until and authority in self.known:
+            return Answer("wait", self.until)
+        if authority not in self.known:
+            return Answer("fetch")
+        return Answer("denied" if target.startswith("/no") else "allowed")
+
+    def crawl_delay(self, authority: str) -> float | None:
+        return 5.0
+
+    def fetched(self, errand: Errand, now: float) -> None:
+        self.known.add(errand.url.removesuffix("/robots.txt"))
+
+
+def test_robots_txt_comes_first_for_each_authority() -> None:
+    crawl = Crawl(robots=Robots())
+    urls = ["http://a.org/1", "https://a.org/1", "https://a.org:444/1", "https://a.org/no", "https://a.org/2"]
+    crawl.add([link(url) for url in urls])
+    assert crawl.run() == "done"
+    asked = [(errand.task, errand.url) for errand in crawl.handed if errand.task is not Task.RESOLVE]
+    for url in urls:
+        authority = url[: url.index("/", 8)]
+        assert asked.index((Task.ROBOTS, f"{authority}/robots.txt")) < [u for _, u in asked].index(url)
+    assert [url for task, url in asked if task is Task.DENIED] == ["https://a.org/no"]
+    assert len(asked) == 3 + 5
+    judge(crawl.requests, delay=5.0)
+
+
+def test_denied_urls_cost_no_request_and_no_gap() -> None:
+    crawl = Crawl(robots=Robots())
+    crawl.add([link(f"https://a.org/no{n}") for n in range(200)])
+    assert crawl.run() == "done"
+    assert len(crawl.requests) == 1 and len(crawl.done) == 200
+    assert crawl.now - 1e6 < 7.0
+
+
+def test_urls_wait_while_robots_txt_is_unreachable() -> None:
+    crawl = Crawl(robots=Robots(unreachable_until=1e6 + 100.0), settings=config(crawl={"patience": 200}))
+    crawl.add([link(f"https://a.org/{n}") for n in range(20)])
+    assert crawl.run() == "done"
+    assert min(r.began for r in crawl.requests if r.task is Task.PAGE) >= 1e6 + 100.0
+
+
+def test_ignoring_robots_txt() -> None:
+    crawl = Crawl(config(robots={"policy": "ignore"}), robots=Robots())
+    crawl.add([link("https://a.org/no")])
+    crawl.run()
+    assert crawl.done == ["https://a.org/no"] and len(crawl.requests) == 1
+
+
+# ---- failures ----
+
+
+def test_a_url_is_tried_three_times_half_a_minute_and_two_minutes_apart() -> None:
+    crawl = Crawl(answer=lambda errand, now: failed(errand.url, Outcome.TEMPORARY, Blame.URL, status=500))
+    crawl.add([link(f"https://h{n}.org/") for n in range(20)])
+    crawl.run()
+    for group in by(crawl.requests, "url").values():
+        first, second = (two.began - one.ended for one, two in zip(group, group[1:], strict=False))
+        assert 24 <= first <= 37.5 and 96 <= second <= 145.5  # +-20 %, whole seconds, one address
+    assert len(crawl.requests) == 60 and len(crawl.done) == 20
+    assert sorted({errand.attempt for errand in crawl.handed}) == [0, 1, 2]
+
+
+def test_tries_are_counted_over_a_crash() -> None:
+    store = MemoryStore()
+    server = {"answer": lambda errand, now: failed(errand.url, Outcome.TEMPORARY, Blame.URL, status=500)}
+    crawl = Crawl(store=store, **server)
+    crawl.add([link("https://a.org/")])
+    crawl.run(requests=2)
+    crawl.run(5.0)
+    again = Crawl(store=MemoryStore(store._data), now=crawl.now, clean=False, **server)
+    assert again.run() == "done"
+    assert len(again.requests) == 1 and again.requests[0].began - crawl.requests[1].ended > 95
+
+
+def test_other_urls_go_on_while_one_waits_for_its_retry() -> None:
+    def answer(errand: Errand, now: float) -> Fetch:
+        if errand.url.endswith("/bad"):
+            return failed(errand.url, Outcome.TEMPORARY, Blame.URL, status=500)
+        return fetched(errand.url)
+
+    crawl = Crawl(answer=answer)
+    crawl.add([link("https://a.org/bad"), *(link(f"https://a.org/{n}") for n in range(100))])
+    crawl.run()
+    assert [request.url for request in crawl.requests].index("https://a.org/bad", 1) in range(15, 35)
+
+
+def test_a_host_that_is_down_loses_no_page() -> None:
+    """Down for an hour: one request a try, none charged to a URL."""
+
+    def answer(errand: Errand, now: float) -> Fetch:
+        if now < 1e6 + 3600:
+            return failed(errand.url, Outcome.CONNECT_ERROR, Blame.HOST)
+        return fetched(errand.url)
+
+    crawl = Crawl(config(crawl={"patience": "1 h"}), answer=answer)
+    crawl.add([link(f"https://a.org/{n}") for n in range(50)])
+    assert crawl.run() == "done"
+    assert len(crawl.done) == 50
+    waits = [two.began - one.ended for one, two in zip(crawl.requests, crawl.requests[1:], strict=False)][:6]
+    assert waits == pytest.approx([60, 120, 240, 480, 960, 1920], abs=0.1)
+
+
+def test_a_site_that_answers_429_above_thirty_a_minute_loses_no_page() -> None:
+    recent: list[float] = []
+
+    def answer(errand: Errand, now: float) -> Fetch:
+        recent[:] = [start for start in recent if start > now - 60] + [now]
+        if len(recent) > 30:
+            return failed(errand.url, Outcome.HOST_BUSY, Blame.HOST, status=429)
+        return fetched(errand.url, 0.01)
+
+    crawl = Crawl(answer=answer)
+    crawl.add([link(f"https://a.org/{n}") for n in range(300)])
+    assert crawl.run() == "done"
+    assert len(crawl.done) == len(set(crawl.done)) == 300
+    refused = [request for request in crawl.requests if request.outcome is Outcome.HOST_BUSY]
+    assert 0 < len(refused) < 20
+
+
+def test_a_url_that_kills_its_host_does_not_block_the_others() -> None:
+    """One page always resets the connection: it goes behind the others and has failed after five strikes."""
+
+    def answer(errand: Errand, now: float) -> Fetch:
+        if errand.url.endswith("/poison"):
+            return failed(errand.url, Outcome.RESET, Blame.HOST)
+        return fetched(errand.url)
+
+    crawl = Crawl(answer=answer)
+    crawl.add([link("https://a.org/poison"), *(link(f"https://a.org/{n}") for n in range(40))])
+    assert crawl.run() == "done"
+    poisoned = [n for n, request in enumerate(crawl.requests) if request.url.endswith("/poison")]
+    assert poisoned[0] == 0 and poisoned[1] > 5 and len(crawl.done) == 41
+    assert len(poisoned) == 5
+
+
+def test_retry_after_is_kept_over_a_crash() -> None:
+    store = MemoryStore()
+
+    def answer(errand: Errand, now: float) -> Fetch:
+        return failed(errand.url, Outcome.HOST_BUSY, Blame.HOST, status=503, retry_after=500.0)
+
+    crawl = Crawl(store=store, answer=answer)
+    crawl.add([link("https://a.org/")])
+    crawl.run(requests=1)
+    crawl.run(1.0)
+    settings = config(crawl={"patience": 1000})
+    for clean in (False, True):
+        again = Crawl(settings, store=MemoryStore(store._data), now=crawl.now + 3.0, clean=clean)
+        assert again.run() == "done"
+        assert again.requests[0].began >= crawl.requests[0].ended + 500.0
+
+
+def test_a_name_that_does_not_exist_is_given_up_for_this_run() -> None:
+    def addresses(name: str) -> Any:
+        if name == "gone.org":
+            return failed("", Outcome.DNS_NOT_FOUND, Blame.NONE)
+        return ("10.0.0.1",)
+
+    store = MemoryStore()
+    crawl = Crawl(store=store, addresses=addresses)
+    crawl.add([link("https://gone.org/1"), link("https://gone.org/2"), link("https://a.org/")])
+    assert crawl.run() == "done"
+    assert crawl.done == ["https://a.org/"]
+    found = crawl.frontier.explain("https://gone.org/x", crawl.now)
+    assert (found["state"], found["cause"], found["todo"]) == ("given_up", "dns_not_found", 2)
+    assert crawl.frontier.counters()["hosts_given_up"] == 1
+    crawl.stop()
+    later = Crawl(store=store, now=crawl.now + 3600)
+    assert later.run() == "done" and len(later.done) == 2
+
+
+def test_a_failing_look_up_backs_the_host_off() -> None:
+    crawl = Crawl(addresses=lambda name: failed("", Outcome.DNS_ERROR, Blame.HOST))
+    crawl.add([link("https://a.org/")])
+    assert crawl.run() == "patience"
+    assert [errand.task for errand in crawl.handed] == [Task.RESOLVE] * 4
+    assert crawl.now - 1e6 == pytest.approx(60 + 120 + 240, abs=1)
+
+
+def test_look_ups_have_a_limit_of_their_own() -> None:
+    crawl = Crawl(config(network={"dns_concurrency": 2}), concurrency=5)
+    crawl.add([link(url) for url in urls_of(9, 1)])
+    assert [errand.task for errand in iter(lambda: crawl.frontier.take(crawl.now), None)] == [
+        Task.RESOLVE
+    ] * 2
+    crawl.frontier._check()
+
+
+def test_twenty_refusals_hold_a_host_until_it_is_unblocked() -> None:
+    refusing = True
+    crawl = Crawl(
+        answer=lambda errand, now: Fetch(
+            errand.url, Outcome.CLIENT_ERROR if refusing else Outcome.FETCHED, status=403 if refusing else 200
+        )
+    )
+    crawl.add([link(f"https://a.org/{n}") for n in range(30)])
+    assert crawl.run() == "done"
+    assert len(crawl.requests) == 20 and crawl.frontier.counters()["hosts_refused"] == 1
+    refusing = False
+    crawl.frontier.unblock("a.org", crawl.now)
+    assert crawl.run() == "done" and len(crawl.done) == 30
+
+
+# ---- patience, blocks, pauses ----
+
+
+def test_patience_ends_a_crawl_that_only_waits() -> None:
+    answer = {
+        "slow.org": lambda url: failed(url, Outcome.HOST_BUSY, Blame.HOST, status=503, retry_after=4000.0),
+        "fast.org": fetched,
+    }
+    store = MemoryStore()
+    crawl = Crawl(store=store, answer=lambda errand, now: answer[errand.hostname](errand.url))
+    crawl.add([link(f"https://{name}/{n}") for name in answer for n in range(5)])
+    assert crawl.run() == "patience"
+    assert len(crawl.done) == 5 and crawl.frontier.counters()["todo"] == 5
+    crawl.stop()
+    later = Crawl(store=store, now=crawl.now + 4000)
+    assert later.run() == "done" and len(later.done) == 5
+
+
+def test_a_block_keeps_the_urls_and_outlasts_a_restart() -> None:
+    store = MemoryStore()
+    crawl = Crawl(store=store)
+    crawl.frontier.block("a.org")
+    crawl.add([link(f"https://{name}.org/{n}") for name in "ab" for n in range(5)])
+    assert crawl.run() == "done"
+    assert {request.host for request in crawl.requests} == {"b.org"}
+    crawl.stop()
+    later = Crawl(store=store, now=crawl.now)
+    assert later.run() == "done" and later.requests == []
+    assert later.frontier.explain("https://a.org/", later.now)["state"] == "blocked"
+    later.frontier.unblock("a.org", later.now)
+    assert later.run() == "done" and len(later.done) == 5
+
+
+def test_a_host_can_be_blocked_while_it_is_asked() -> None:
+    crawl = Crawl()
+    crawl.add([link(f"https://a.org/{n}") for n in range(5)])
+    crawl.run(requests=1)
+    crawl.frontier.block("a.org")
+    assert crawl.run() == "done" and len(crawl.requests) <= 2
+
+
+def test_retire_drops_what_the_pattern_finds() -> None:
+    crawl = Crawl(config(crawl={"depth": 2}))
+    crawl.add([link(f"https://h{n % 5}.org/{'x' if n % 2 else 'y'}{n}", depth=n % 4) for n in range(80)])
+    crawl.run(requests=8)
+    batch = crawl.store.batch()
+    gone = crawl.frontier.retire(re.compile(r"/x\d+$"), batch)
+    crawl.store.write(batch)
+    crawl.run()
+    assert gone + len(crawl.done) + crawl.frontier.counters()["parked_depth"] == 80
+    assert not [key for key, _ in crawl.store.scan(b"t/", b"t0")]
+    assert sum("/x" in url for url in crawl.done) < 8
+
+
+def test_pause_for_two_reasons() -> None:
+    crawl = Crawl()
+    crawl.add([link("https://a.org/")])
+    crawl.frontier.pause("disk")
+    crawl.frontier.pause()
+    crawl.frontier.resume("disk")
+    assert crawl.frontier.paused == ("user",)
+    assert crawl.run(10.0) == "time" and not crawl.handed
+    crawl.frontier.resume()
+    assert crawl.run() == "done"
+
+
+# ---- budgets ----
+
+
+def test_what_lies_beyond_a_limit_is_parked_and_comes_back() -> None:
+    store = MemoryStore()
+    steps = [
+        ({"depth": 1, "pages_per_host": 6}, 2 * 6, {"parked_depth": 2 * 5, "parked_pages_per_host": 2 * 4}),
+        ({"depth": 1, "pages_per_host": 6}, 0, {"parked_depth": 2 * 5}),
+        ({"depth": 2, "pages_per_host": 6}, 0, {"parked_depth": 2 * 5}),
+        ({"depth": 2, "pages_per_host": 8}, 2 * 2, {}),
+        ({}, 2 * 7, {"parked_depth": 0, "parked_pages_per_host": 0}),
+    ]
+    links = [link(f"https://{name}.org/{n}", depth=n % 3) for n in range(15) for name in "ab"]
+    now, total = 1e6, 0
+    for number, (limits, new, parked) in enumerate(steps):
+        crawl = Crawl(config(crawl=limits), store=store, now=now, clean=number % 2 == 0)
+        if number == 0:
+            crawl.add(links)
+        assert crawl.run() == "done"
+        assert len(crawl.done) == new, limits
+        counters = crawl.frontier.counters()
+        assert counters | parked == counters
+        total += new
+        assert total + sum(n for name, n in counters.items() if name.startswith("parked_")) == 30
+        crawl.stop()
+        now = crawl.now + 10
+    assert total == 30
+
+
+def test_scope_any_has_limits_of_its_own() -> None:
+    crawl = Crawl(config(crawl={"scope": "any"}))
+    crawl.checking = False
+    crawl.add([link("https://a.org/deep", depth=21), link("https://a.org/flat", depth=20)])
+    crawl.add([link(f"https://h{n}.b.org/") for n in range(205)])
+    crawl.add([link(f"https://h{n}.b.org/more") for n in range(205)])
+    counters = crawl.frontier.counters()
+    assert counters["parked_depth"] == 1 and counters["parked_hosts_per_domain"] == 10
+    assert counters["hosts_excluded"] == 5 and counters["todo"] == 401
+
+
+def test_pages_per_domain_and_hosts_per_domain_come_back() -> None:
+    store = MemoryStore()
+    crawl = Crawl(config(crawl={"pages_per_domain": 4, "hosts_per_domain": 2}), store=store)
+    crawl.add([link(f"https://h{n % 3}.a.org/{n}") for n in range(12)])
+    assert crawl.run() == "done" and len(crawl.done) == 4
+    counters = crawl.frontier.counters()
+    assert (counters["parked_pages_per_domain"], counters["parked_hosts_per_domain"]) == (4, 4)
+    crawl.stop()
+    later = Crawl(config(crawl={"pages_per_domain": 100, "hosts_per_domain": 3}), store=store, now=crawl.now)
+    assert later.run() == "done" and len(later.done) == 8
+    assert later.frontier.counters()["hosts_excluded"] == 0
+
+
+def test_budgets_of_a_part_of_the_web() -> None:
+    tables = [{"match": "https://a.org/x/", "depth": 0}, {"match": "b.org", "pages": 3}]
+    crawl = Crawl(config(override=tables))
+    crawl.add([link(f"https://{n}", depth=1) for n in ("a.org/x/1", "a.org/y", "b.org/1", "b.org/2")])
+    crawl.add([link(f"https://b.org/{n}", depth=1) for n in range(3, 9)])
+    crawl.run()
+    assert sorted(crawl.done) == ["https://a.org/y", "https://b.org/1", "https://b.org/2", "https://b.org/3"]
+
+
+# ---- between the end of a request and its commit ----
+
+
+def test_a_host_goes_on_before_its_pages_are_committed() -> None:
+    """Ten seconds to a commit: as many requests as there are places, then none until they are committed."""
+    crawl = Crawl(config(politeness={"delay": 0.5, "delay_factor": 0}), concurrency=4, commit_delay=10.0)
+    crawl.add([link(f"https://a.org/{n}") for n in range(10)], commit_after=0.0)
+    assert crawl.run() == "done" and len(crawl.done) == 10
+    starts = [request.began - crawl.requests[0].began for request in crawl.requests]
+    assert starts[:5] == pytest.approx([0.0, 0.6, 1.2, 1.8, 10.1])
+
+
+def test_a_host_that_failed_waits_for_its_commit() -> None:
+    """What is to be tried again is in the store first."""
+    crawl = Crawl(
+        answer=lambda errand, now: failed(errand.url, Outcome.TEMPORARY, Blame.URL),
+        concurrency=4,
+        commit_delay=10.0,
+    )
+    crawl.add([link("https://a.org/1"), link("https://a.org/2")], commit_after=0.0)
+    crawl.run(requests=2)
+    assert crawl.requests[1].began >= crawl.requests[0].ended + 10.0
+
+
+def test_a_page_that_is_done_but_still_stored_is_not_retired() -> None:
+    crawl = Crawl(config(politeness={"delay": 0, "delay_factor": 0}), commit_delay=10.0)
+    crawl.add([link("https://a.org/1"), link("https://a.org/2"), link("https://b.org/")], commit_after=0.0)
+    crawl.run(stop=lambda: len(crawl.requests) == 2)
+    batch = crawl.store.batch()
+    assert crawl.frontier.retire(re.compile("a.org"), batch) == 1
+    crawl.store.write(batch)
+    crawl.frontier._check()
+    assert crawl.run() == "done" and sorted(crawl.done) == ["https://a.org/1", "https://b.org/"]
+
+
+def test_a_page_that_is_done_but_still_stored_is_not_given_out_again() -> None:
+    """URLs that come before it push its host's queue out to the disk, from where it is read again."""
+
+    def answer(errand: Errand, now: float) -> Fetch:
+        if errand.url == "https://a.org/deep":
+            crawl.add([link(f"https://a.org/{n}", depth=n // 20 * 5) for n in range(40)], commit_after=0.0)
+        return fetched(errand.url)
+
+    crawl = Crawl(
+        config(politeness={"delay": 0, "delay_factor": 0}), answer=answer, concurrency=50, commit_delay=60.0
+    )
+    crawl.add([link("https://a.org/deep", depth=3)], commit_after=0.0)
+    assert crawl.run() == "done"
+    assert len(crawl.requests) == 41 == len({request.url for request in crawl.requests})
+
+
+# ---- fairness and memory ----
+
+
+def test_a_host_with_endless_links_starves_nobody() -> None:
+    """One place, no delay: the endless host and nineteen others share it in turns."""
+    crawl = Crawl(
+        config(politeness={"delay": 0, "delay_factor": 0}),
+        concurrency=1,
+        links=lambda errand: [link(f"{errand.url}x{n}") for n in range(3)] if "endless" in errand.url else [],
+    )
+    crawl.add([link("https://endless.org/")])
+    crawl.run(requests=30)
+    crawl.add([link(f"https://h{n}.org/{k}") for n in range(19) for k in range(2)])
+    start = len(crawl.requests)
+    crawl.run(requests=start + 200)
+    others = [request for request in crawl.requests[start:] if request.host != "endless.org"]
+    assert len(others) == 38
+
+
+def test_an_address_with_many_hosts_starves_nobody() -> None:
+    """200 hosts of one domain on one address fill no front for good."""
+    crawl = Crawl(
+        concurrency=4,
+        addresses=lambda name: ("10.0.0.1",) if name.endswith("crowd.org") else (name,),
+    )
+    crawl.checking = False
+    crawl.add([link(f"https://h{n}.crowd.org/{k}") for n in range(200) for k in range(3)])
+    crawl.run(requests=50)
+    crawl.add([link(f"https://h{n}.d{n}.org/") for n in range(20)])
+    before = crawl.now
+    crawl.run(stop=lambda: sum(not request.host.endswith("crowd.org") for request in crawl.requests) == 20)
+    assert crawl.now - before < 60
+
+
+def test_the_front_stays_small() -> None:
+    crawl = Crawl(concurrency=5)
+    crawl.checking = False
+    crawl.add([link(f"https://h{n}.d{n % 40}.org/{k}") for n in range(400) for k in range(4)])
+    most = entries = 0
+    while crawl.step(crawl.now + 1e9) and len(crawl.requests) < 800:
+        front = crawl.frontier._bench.front.values()
+        most = max(most, len(front))
+        entries = max(entries, sum(len(host.queue) + len(host.later) for host in front))
+    assert most <= 5 and entries <= 5 * 4 * 3
+    assert len({request.host for request in crawl.requests}) == 400, "hosts come in turns"
+
+
+def test_one_host_with_many_urls_is_read_in_pieces() -> None:
+    crawl = Crawl(config(politeness={"delay": 0, "delay_factor": 0}))
+    crawl.checking = False
+    crawl.add([link(f"https://a.org/{n}") for n in range(2000)])
+    assert crawl.run() == "done"
+    assert crawl.done == [f"https://a.org/{n}" for n in range(2000)]
+
+
+# ---- hops ----
+
+
+def test_a_borrowed_host_is_nobody_elses_and_waits_its_gap() -> None:
+    crawl = Crawl()
+    frontier, now = crawl.frontier, crawl.now
+    assert frontier.borrow("a.org", now, address="10.0.0.9") == 0.0
+    assert frontier.borrow("a.org", now) > now
+    assert frontier.borrow("b.org", now, address="10.0.0.9") > now
+    crawl.add([link("https://a.org/")])
+    crawl.run(30.0)
+    assert [errand.task for errand in crawl.handed] == []
+    frontier.give_back("a.org", crawl.now, 0.1, retry_after=20.0)
+    returned = crawl.now
+    assert crawl.run() == "done"
+    assert crawl.requests[0].began >= returned + 20.0
+
+
+def test_a_hop_on_the_errands_own_host_waits_for_its_gap_only() -> None:
+    crawl = Crawl()
+    crawl.add([link("https://a.org/"), link("https://b.org/")])
+    errands = [errand for errand in iter(lambda: crawl.frontier.take(crawl.now), None)]
+    for errand in errands:
+        crawl.frontier.resolved(errand, [errand.hostname], crawl.now + 60, crawl.now)
+    errands = [errand for errand in iter(lambda: crawl.frontier.take(crawl.now), None)]
+    now = crawl.now + 0.2
+    crawl.frontier.give_back("a.org", now, 0.2)
+    errand = next(errand for errand in errands if errand.hostname == "a.org")
+    assert crawl.frontier.borrow("a.org", now, errand) == now + 2.0
+    assert crawl.frontier.borrow("a.org", now + 2.0, errand) == 0.0
+    assert crawl.frontier.borrow("b.org", now, errand) > now, "b.org is held by another errand"
+
+
+# ---- what it tells ----
+
+
+def test_counters_and_explanations() -> None:
+    crawl = Crawl(config(crawl={"depth": 0}))
+    crawl.add([link("https://a.org/"), link("https://a.org/x"), link("https://a.org/deep", depth=1)])
+    crawl.run(0.05)
+    counters = crawl.frontier.counters()
+    assert (counters["todo"], counters["in_flight"], counters["parked_depth"]) == (1, 1, 1)
+    assert crawl.frontier.explain("https://a.org/y", crawl.now)["state"] == "in_flight"
+    assert crawl.frontier.explain("https://never.org/", crawl.now) == {
+        "host": "never.org",
+        "state": "unknown",
+    }
+    crawl.run(0.5)
+    found = crawl.frontier.explain("https://a.org/y", crawl.now)
+    assert found["state"] == "waits" and 0 < found["wait"] <= 1.0 and found["todo"] == 1
+    crawl.run()
+    assert [host["state"] for host in crawl.frontier.hosts(crawl.now, 10)] == ["idle"]
+    assert crawl.frontier.next_wakeup(crawl.now) is None and crawl.frontier.dry(crawl.now)
+
+
+def test_why_slow_tells_host_gaps_from_address_gaps_and_rate() -> None:
+    def waited(settings: Any, links: list[Link], **options: Any) -> dict[str, float]:
+        crawl = Crawl(settings, concurrency=4, **options)
+        crawl.add(links)
+        crawl.run()
+        return crawl.frontier.why_slow()
+
+    one_host = waited(config(), [link(f"https://a.org/{n}") for n in range(20)])
+    assert one_host["host"] > 15 and one_host["address"] == one_host["rate"] == 0.0
+    settings = config(politeness={"delay_factor": 0})
+    one_address = waited(
+        settings, [link(f"https://h{n}.org/") for n in range(4)], addresses=lambda name: ("1",)
+    )
+    assert one_address["address"] > 1.4
+    limited = waited(config(crawl={"rate": 2}), [link(f"https://h{n}.org/") for n in range(10)])
+    assert limited["rate"] > 4.0
+
+
+def test_dry_until_a_host_is_ready() -> None:
+    crawl = Crawl()
+    assert crawl.frontier.dry(crawl.now)
+    crawl.add([link("https://a.org/")])
+    assert not crawl.frontier.dry(crawl.now)
+
+
+# ---- the store ----
+
+
+def test_a_store_without_its_totals_is_damaged() -> None:
+    crawl = Crawl()
+    crawl.add([link("https://a.org/")])
+    crawl.run()
+    data = dict(crawl.store._data)
+    for broken in (None, data[META_KEY][:-1], data[META_KEY][:4] + b"xx" + data[META_KEY][6:]):
+        store = MemoryStore({key: value for key, value in data.items() if key != META_KEY})
+        if broken is not None:
+            store._data[META_KEY] = broken
+        with pytest.raises(DamageError, match="m/frontier"):
+            Crawl(store=store)
+
+
+def test_a_clock_that_jumps_stalls_nobody_and_makes_no_burst() -> None:
+    store = MemoryStore()
+    crawl = Crawl(store=store)
+    crawl.add([link(url) for url in urls_of(5, 6)])
+    crawl.run(requests=12)
+    crawl.stop()
+    for now in (crawl.now - 1e6 + 1, crawl.now + 1e6):
+        later = Crawl(store=MemoryStore(store._data), now=now)
+        assert later.run() == "done"
+        judge(later.requests)
+        assert later.now - now < 60
+
+
+def test_domains_are_counted_by_registrable_domain() -> None:
+    assert domain_of("a.b.org") == "b.org"
+    crawl = Crawl()
+    crawl.add([link(f"https://h{n}.d{n % 2}.org/") for n in range(6)])
+    domains = crawl.frontier._registry.domains
+    assert len(domains) == 2 and sorted(domains.array("hosts")) == [3, 3]
+
+
+def test_instants_keep_their_precision_over_a_restart() -> None:
+    """The gap is stored in 32 bits; instants computed in 32 bits would be off by a minute (it happened)."""
+    store, now = MemoryStore(), 1_760_000_000.3
+    answer = {"answer": lambda errand, now: fetched(errand.url, 0.01, retry_after=7.25)}
+    crawl = Crawl(store=store, now=now, **answer)
+    crawl.add([link(f"https://a.org/{n}") for n in range(2)])
+    crawl.run(requests=1)
+    crawl.stop()
+    later = Crawl(store=store, now=crawl.now + 1.0, **answer)
+    assert later.run() == "done"
+    assert 7.25 <= later.requests[0].began - crawl.requests[0].ended < 7.35
+
+
+def test_a_request_that_a_stop_cut_off_comes_again_behind_its_gap() -> None:
+    """Ctrl-C with a slow server: the stop gives it some seconds, then it is cut off (an assertion once)."""
+    store = MemoryStore()
+    crawl = Crawl(store=store, answer=lambda errand, now: fetched(errand.url, 60.0))
+    crawl.add([link(f"https://a.org/{n}") for n in range(2)])
+    crawl.run(seconds=5.0)
+    assert [request.outcome for request in crawl.cut_off()] == [Outcome.RESET]
+    batch = store.batch()
+    crawl.frontier.flush(batch, crawl.now)
+    store.write(batch)
+    later = Crawl(store=store, now=crawl.now)
+    assert later.run() == "done"
+    assert later.done == ["https://a.org/0", "https://a.org/1"]
+    judge(crawl.cut_off() + later.requests)
+
+
+def test_domain_budgets_count_what_came_before_a_restart() -> None:
+    settings, store = config(crawl={"pages_per_domain": 5}), MemoryStore()
+    crawl = Crawl(settings, store=store)
+    crawl.add([link(f"https://h{n}.a.org/") for n in range(4)])
+    crawl.run()
+    crawl.stop()
+    later = Crawl(settings, store=store, now=crawl.now)
+    later.add([link(f"https://h{n}.a.org/again") for n in range(4)])
+    assert later.frontier.counters()["parked_pages_per_domain"] == 3
+
+
+def test_a_queue_is_not_read_to_its_end_while_more_is_on_the_way() -> None:
+    """Else the end would be seen too early, and what comes would be forgotten until the next start."""
+    crawl = Crawl()
+    crawl.add([link(f"https://a.org/{n}") for n in range(20)])
+    crawl.run(requests=3)
+    crawl.add([link(f"https://a.org/later{n}") for n in range(5)], commit_after=100.0)
+    crawl.run(60.0)
+    assert len(crawl.done) < 20
+    assert crawl.run() == "done"
+    assert len(crawl.done) == 25

@@ -1,0 +1,229 @@
+"""`crawler lab refresh | figures | import` from the command line."""
+
+import csv
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from crawler.clock import VirtualClock
+from crawler.errors import UsageError
+from crawler.lab import progress
+from crawler.lab.__main__ import main
+from crawler.lab.extras import require
+from crawler.lab.figures import drawing as figures
+from crawler.lab.refresh import kolobov, pages_file
+from crawler.lab.refresh.simulate import Setting
+
+GOOD = """page,importance,change_rate,recall,precision
+a,1.0,0.5,0.5,0.8
+b,2.0,0.1,,
+c,0.1,5.0,0.2,0.5
+d,1.0,0,,
+"""
+
+
+def _rows(path: Path) -> list[dict[str, str]]:
+    lines = [line for line in path.read_text().splitlines() if not line.startswith("#")]
+    return list(csv.DictReader(lines))
+
+
+def test_usage(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main("lab", []) == 0
+    assert "refresh" in capsys.readouterr().out
+    with pytest.raises(UsageError, match="nonsense"):
+        main("lab", ["nonsense"])
+
+
+def test_simulation_prints_a_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "result.csv"
+    words = "refresh --policies baseline,ncis --size 10 --bandwidth 0:5,10:8 --time 20 --instances 2 --out"
+    assert main("lab", [*words.split(), str(out)]) == 0
+    assert "ncis" in capsys.readouterr().out
+    assert [row["policy"] for row in _rows(out)] == ["baseline", "ncis"]
+    assert "refresh --policies" in out.read_text().splitlines()[0]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "--policies nothing",
+        "--policies ,",
+        "--size 0",
+        "--instances 0",
+        "--corrupt 2",
+        "--bandwidth x",
+        "--bandwidth 5:1",
+        "--bandwidth 0:1,0:2",
+        "--bandwidth 0:0",
+        "--policies lds --learn --size 3 --time 5",
+        "--pages /nowhere/pages.csv",
+        "rates",
+        "rates --pages x.csv --rate 0",
+        "rates --pages x.csv --rate nan",
+        "--time nan",
+        "--time 1e12",
+        "--bandwidth nan",
+        "--delay -1",
+        "--max-age 0",
+        "--seed -1",
+        "--size 5000000 --time 100 --instances 1",
+    ],
+)
+def test_impossible_requests_end_in_one_line(words: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        main("lab", ["refresh", *words.split()])
+    assert "\n" not in str(caught.value)
+
+
+def test_rates_of_a_users_pages(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "pages.csv"
+    path.write_text(GOOD)
+    assert main("lab", ["refresh", "rates", "--pages", str(path), "--rate", "0.4"]) == 0
+    rows = _rows(tmp_path / "pages.rates.csv")
+    rates = [float(row["rate"]) for row in rows]
+    assert sum(rates) == pytest.approx(0.4) and rates[2] == rates[3] == 0.0
+    assert float(rows[3]["freshness"]) == 1.0 and float(rows[2]["freshness"]) == 0.0
+    assert (tmp_path / "pages.rates.png").read_bytes()[:4] == b"\x89PNG"
+    assert "4 pages, 2 not worth" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("page,importance\na,1\n", "no column change_rate"),
+        ("importance,change_rate\n1,x\n", "line 2"),
+        ("importance,change_rate\n1\n", "line 2"),
+        ("importance,change_rate\n1,-1\n", "change_rate is '-1'"),
+        ("importance,change_rate\nnan,1\n", "importance is 'nan'"),
+        ("importance,change_rate\ninf,1\n", "importance is 'inf'"),
+        ("importance,change_rate,recall\n1,1,1.5\n", "recall is '1.5'"),
+        ("importance,change_rate,recall,precision\n1,1,0.5,0\n", "precision 0"),
+        ("importance,change_rate\n", "no pages"),
+        ("importance,change_rate\n0,1\n", "importance above 0"),
+        ("importance,change_rate\n1,1e-320\n", "expected 0 to"),
+        ("# two\n# comments\nimportance,change_rate\n1,1\n1,\n", "line 5: change_rate is ''"),
+        ("importance,change_rate,labelled\n1,1,2\n", "labelled is '2'"),
+        ("", "no column"),
+    ],
+)
+def test_bad_pages_files_name_the_line(tmp_path: Path, text: str, wanted: str) -> None:
+    path = tmp_path / "pages.csv"
+    path.write_text(text)
+    with pytest.raises(UsageError, match=wanted):
+        pages_file.read(path)
+
+
+def test_pages_file_is_not_text(tmp_path: Path) -> None:
+    path = tmp_path / "pages.csv"
+    path.write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(UsageError):
+        pages_file.read(path)
+
+
+def test_import_of_the_public_data_set(tmp_path: Path) -> None:
+    """A miniature of its three files; the trusted page gets its given rate."""
+    (tmp_path / kolobov.IMPORTANCE).write_text("".join(f"{k}\t{k * 10}\n" for k in range(1, 41)))
+    history = "[[1.5, 0], [0.5, 1], [2.0, 0], [1.0, 0]]"
+    (tmp_path / kolobov.HISTORY).write_text("".join(f"{k}\t5.5\t{history}\n" for k in range(1, 40)))
+    (tmp_path / kolobov.TRUSTED).write_text("40\t0.25\n")
+    out = tmp_path / "pages.csv"
+    assert main("lab", ["import", str(tmp_path), "--out", str(out), "--sample", "1000"]) == 0
+    file = pages_file.read(out)
+    assert len(file.pages) == 40 and file.labelled.sum() == 1
+    assert file.pages.change_rate[file.labelled].tolist() == [0.25]
+    assert 0.1 < file.pages.change_rate[0] < 1.0
+    assert main("lab", ["import", str(tmp_path), "--out", str(out), "--sample", "7"]) == 0
+    assert len(pages_file.read(out).pages) == 7
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        (kolobov.IMPORTANCE, "1\n"),
+        (kolobov.IMPORTANCE, "1\tx\n"),
+        (kolobov.HISTORY, "1\t2\n"),
+        (kolobov.IMPORTANCE, "1\t-3\n"),
+        (kolobov.HISTORY, "1\t2\t[[1,\n"),
+        (kolobov.HISTORY, "1\t2\t[[-1,0]]\n"),
+        (kolobov.TRUSTED, "1\tx\n"),
+    ],
+)
+def test_damaged_data_set(tmp_path: Path, name: str, text: str) -> None:
+    (tmp_path / kolobov.IMPORTANCE).write_text("1\t10\n")
+    (tmp_path / kolobov.HISTORY).write_text("1\t2\t[]\n")
+    (tmp_path / kolobov.TRUSTED).write_text("")
+    (tmp_path / name).write_text(text)
+    with pytest.raises(UsageError, match=name):
+        main("lab", ["import", str(tmp_path), "--out", str(tmp_path / "out.csv")])
+    with pytest.raises(UsageError):
+        main("lab", ["import", str(tmp_path / "nowhere")])
+
+
+@pytest.mark.parametrize("name", ["ncis-9", "azar-2"])
+def test_a_figure_carries_its_seed_and_command(tmp_path: Path, name: str) -> None:
+    assert main("lab", ["figures", name, "--quick", "--out", str(tmp_path)]) == 0
+    picture = (tmp_path / f"{name}.png").read_bytes()
+    assert b"crawler lab figures" in picture and b"seed 1" in picture
+    lines = (tmp_path / f"{name}.csv").read_text().splitlines()
+    assert lines[0].startswith("# command: crawler lab figures") and lines[1] == "# seed: 1"
+    assert len(lines) > 100
+
+
+def test_every_figure_has_a_function() -> None:
+    import importlib
+
+    for module, function in figures.FIGURES.values():
+        assert callable(getattr(importlib.import_module(module), function))
+    with pytest.raises(UsageError, match="no figure"):
+        main("lab", ["figures", "ncis-99"])
+
+
+def test_accuracy_and_rate_figures_draw_from_small_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The drawing code on tiny runs: rows for each policy, one axes title a panel."""
+    from crawler.lab.figures import ncis, rates
+
+    monkeypatch.setattr(ncis, "SIZES", (4, 8))
+    monkeypatch.setattr(ncis, "_horizon", lambda options: 0.5)
+    drawing = ncis.without_signals(figures.Options(quick=True))
+    assert len(drawing.rows) == 6 and drawing.rows[0][:3] == [4, "baseline", 2]
+    monkeypatch.setattr(rates, "Setting", lambda horizon: Setting(horizon=0.5))
+    drawing = rates.discrete_rates(figures.Options(quick=True, instances=1))
+    assert len(drawing.rows) == 600
+
+
+def test_histories_of_the_bias_figures_have_their_rates() -> None:
+    from crawler.lab.figures.bias import draw_history
+
+    delta, tau, n, z = draw_history(np.random.default_rng(1), 0.5, 0.5, 20_000.0)
+    assert n.sum() / tau.sum() > 0.04 and 0.05 < z.mean() < 1.0 and 0.05 <= delta <= 0.5
+
+
+def test_running_estimates_stay_at_the_batch_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The table of the three estimators on a few short histories; naive ones are biased upward."""
+    from crawler.lab.figures import bias
+
+    monkeypatch.setattr(bias, "LENGTHS", (3000.0,))
+    drawing = bias.estimators_compared(figures.Options(quick=True, instances=1))
+    found = {(row[2], row[3]): row[5] for row in drawing.rows}
+    assert abs(found["running minus batch", "precision"]) < 0.005  # type: ignore[operator]
+    assert found["naive counts", "recall"] > 0.1 > abs(found["batch maximum likelihood", "recall"])  # type: ignore
+
+
+def test_progress_says_what_is_left(capsys: pytest.CaptureFixture[str]) -> None:
+    """At most a line every ten seconds; parts map to shares of the whole."""
+    clock = VirtualClock()
+    report = progress.part(progress.Progress("it", clock), 0.5, 1.0)
+    report(0.2)
+    clock.advance(300.0)
+    report(0.5)
+    report(0.6)
+    clock.advance(20.0)
+    report(1.0)
+    progress.silent(0.3)
+    assert capsys.readouterr().err == "it: 75 % done, about 2 min more\n"
+
+
+def test_missing_extra_is_one_line() -> None:
+    with pytest.raises(UsageError, match=r"pip install 'crawler\[lab\]'"):
+        require("no_such_package_anywhere")

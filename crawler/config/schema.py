@@ -268,7 +268,7 @@ class ServeConfig(_Section, frozen=True):
     address: str = ""  # ADDRESS:PORT; empty = no page server beside the crawl
     names: tuple[str, ...] = ()  # host names it answers to, beside addresses and localhost
     connections_max: Positive = 1000
-    header_bytes_max: Annotated[ByteCount, Meta(ge=1024)] = ByteCount(32 << 10)
+    header_bytes_max: Annotated[ByteCount, Meta(extra={"least": 1024})] = ByteCount(32 << 10)
     idle_timeout: Seconds = Seconds(15)
     write_timeout: Seconds = Seconds(30)
     request_body_bytes_max: ByteCount = ByteCount(1 << 20)
@@ -276,7 +276,7 @@ class ServeConfig(_Section, frozen=True):
     ready_bytes_max: ByteCount = ByteCount(32 << 20)
     fresh_enough: Annotated[float, Meta(ge=0, le=1)] = 0.95
     ahead_max: Count = 1000
-    request_half_life: Annotated[Seconds, Meta(ge=1)] = Seconds(604_800)
+    request_half_life: Annotated[Seconds, Meta(extra={"least": 1})] = Seconds(604_800)
     counted_pages_max: Annotated[int, Meta(ge=4)] = 100_000
     count_bots: bool = False
     signals_per_second: Number = 100.0
@@ -291,7 +291,7 @@ class AdminConfig(_Section, frozen=True):
     names: tuple[str, ...] = ()  # host names it answers to, beside addresses and localhost
     connections_max: Positive = 64
     history: Seconds = Seconds(86_400)
-    history_interval: Annotated[Seconds, Meta(ge=1)] = Seconds(10)
+    history_interval: Annotated[Seconds, Meta(extra={"least": 1})] = Seconds(10)
 
 
 class Override(_Section, frozen=True):

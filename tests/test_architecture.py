@@ -16,6 +16,7 @@ EXCEPTIONS = {
 # Files that may wait, talk and read clocks; all others take `now` and are plain objects.
 SHELL = {
     "process/process.py",
+    "process/live.py",
     "process/errands.py",
     "process/reader.py",
     "process/exchange.py",
@@ -34,6 +35,7 @@ SHELL = {
     "serve/server.py",
     "serve/listening.py",
     "admin/server.py",
+    "admin/source.py",
     "admin/control.py",
 }
 SHELL_FOLDERS = {"cli", "bench"}

@@ -19,15 +19,17 @@ def page(config: Config) -> bytes:
         if robots.policy == "obey"
         else "not obeyed (this is a test of one's own site)"
     )
+    least = f"{politeness.delay:g} s, or {politeness.delay_factor:g} times what your last answer took"
+    errors = f"a pause of {politeness.backoff_first:g} s that doubles up to {politeness.backoff_max / 3600:g} hours"
     rows = [
         ("User-Agent begins with", f"<code>{escape(identity.token)}/</code>"),
         ("Whom to reach", reach),
         ("robots.txt", f"{obeys}; a copy is used for at most {robots.copy_max_age / 3600:g} hours"),
         ("Requests at once to a host", "one"),
-        ("Least gap between requests", f"{politeness.delay:g} s or {politeness.delay_factor:g} times your last answer's time"),
+        ("Least gap between requests", least),
         ("Crawl-delay", f"obeyed, up to {politeness.crawl_delay_max / 3600:g} hours"),
         ("429 and 503", "the gap doubles each time; Retry-After is obeyed"),
-        ("After errors", f"a pause of {politeness.backoff_first:g} s, doubled up to {politeness.backoff_max / 3600:g} hours"),
+        ("After errors", errors),
         ("noindex, nofollow, noarchive", "obeyed; a noarchive page is never shown from our cache"),
     ]  # fmt: skip
     table = "".join(f"<tr><th scope=row>{name}</th><td>{text}</td></tr>" for name, text in rows)

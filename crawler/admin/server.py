@@ -26,6 +26,8 @@ from crawler.admin import actions, bot, ledger, metrics, status
 from crawler.admin.history import History, Pulse
 from crawler.admin.source import Source
 from crawler.config import Config
+from crawler.crawl import settings
+from crawler.crawl.directory import CrawlDirectory
 from crawler.errors import ConfigError, CrawlerError
 from crawler.serve import listener
 from crawler.serve.fields import head
@@ -227,6 +229,8 @@ class AdminServer:
         command = actions.parse(await read_body(request, BODY_BYTES_MAX, TIMEOUT))
         log.info("admin: %s", command)
         answers = await self._source.ask(command, first=command["command"] in actions.TO_ONE)
+        if command["command"] == "set":
+            settings.record(CrawlDirectory(self._directory), command["settings"])
         self._looked.set()
         return _json({"done": command["command"], "answers": answers})
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from crawler.crawl.directory import CrawlDirectory
-from crawler.errors import DirectoryError
+from crawler.errors import DirectoryError, UsageError
 
 RESTART_WAIT = 10.0  # seconds for which a process may be missing while its siblings answer
 
@@ -39,6 +39,30 @@ def ask_first(path: Path, request: dict[str, Any]) -> Any:
     name = names(directory)[0]
     found, answer = _ask_running(directory, name, request)
     return answer if found else _ask_at_rest(directory, name, request)
+
+
+def is_running(path: Path) -> bool:
+    """Whether a process of the crawl answers."""
+    directory = CrawlDirectory(path)
+    found, _ = _ask_running(directory, names(directory)[0], {"command": "status", "hosts": 0})
+    return found
+
+
+def ask_running(path: Path, request: dict[str, Any]) -> list[Any]:
+    """Put a request to every process of a running crawl; their answers.
+
+    Raises:
+        UsageError: it does not run.
+    """
+    directory = CrawlDirectory(path)
+    answers = []
+    for name in names(directory):
+        found, answer = _ask_running(directory, name, request)
+        if found:
+            answers.append(answer)
+    if not answers:
+        raise UsageError(f"{path}: the crawl does not run")
+    return answers
 
 
 def _ask_running(

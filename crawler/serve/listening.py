@@ -11,9 +11,10 @@ under way end for a moment.
 
 import asyncio
 import logging
+import os
 import socket
-from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +56,23 @@ def json_reply(status: int, content: bytes, more: tuple[tuple[str, str], ...] = 
     """A reply that holds JSON."""
     fields = [*_JSON, *((name.encode(), value.encode("latin-1", "replace")) for name, value in more)]
     return Reply(status, head(status, _REASONS.get(status, "Unknown"), fields), len(content), content)
+
+
+def plain_error(status: int, state: str, why: str) -> bytes:
+    """A whole response that says why there is no other, and ends the connection."""
+    reply = refusal_reply(Refusal(status, state, why))
+    assert reply.body is not None
+    return reply.head + b"Content-Length: %d\r\nConnection: close\r\n\r\n" % reply.length + reply.body
+
+
+@contextmanager
+def short_path(folder: Path, name: str) -> Iterator[str]:
+    """A path to a file of a folder that is short enough for a socket's name (107 bytes)."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        yield f"/proc/self/fd/{descriptor}/{name}"
+    finally:
+        os.close(descriptor)
 
 
 def refusal_reply(refusal: Refusal) -> Reply:
@@ -293,13 +311,14 @@ class Listener:
         self.address = server.sockets[0].getsockname()[:2]
         self._sweep_from_now_on()
 
-    async def start_unix(self, path: Path) -> None:
+    async def start_unix(self, folder: Path, name: str = "serve.sock") -> None:
         """Listen on a Unix socket too, for siblings; a dead one's is taken over."""
         loop = asyncio.get_running_loop()
-        path.unlink(missing_ok=True)
+        (folder / name).unlink(missing_ok=True)
         made = socket.socket(socket.AF_UNIX)
-        made.bind(str(path))
-        path.chmod(0o600)
+        with short_path(folder, name) as path:
+            made.bind(path)
+        (folder / name).chmod(0o600)
         self._sockets.append(await loop.create_unix_server(self._server, sock=made))
         self._sweep_from_now_on()
 

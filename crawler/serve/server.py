@@ -1,7 +1,9 @@
 """The page server: pages at GET, receivers at POST; what is answered is decided in `pages.py`."""
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
 
 from aiohttp import web
 
@@ -9,14 +11,23 @@ from crawler.config import ServeConfig
 from crawler.errors import CrawlerError
 from crawler.serve import listener
 from crawler.serve.asked import Asked, Door, parse
-from crawler.serve.listening import Answer, Listener, json_reply, read_body, refusal_reply
-from crawler.serve.pages import Elsewhere, PageDesk, Reply
+from crawler.serve.listening import (
+    Answer,
+    Listener,
+    json_reply,
+    plain_error,
+    read_body,
+    refusal_reply,
+    short_path,
+)
+from crawler.serve.pages import Elsewhere, PageDesk
 from crawler.serve.refusal import Refusal
+from crawler.serve.reply import Reply
 
 log = logging.getLogger("crawler")
 
 Post = Callable[[Asked, web.BaseRequest, bytes], Awaitable[Reply]]
-Forward = Callable[[web.BaseRequest, str], Awaitable[Reply]]
+Forward = Callable[[str], Answer]
 
 
 class PageServer:
@@ -37,6 +48,7 @@ class PageServer:
         forward: Forward | None = None,
     ) -> None:
         self._desk = desk
+        self.shelf = desk.shelf
         self._config = config
         self._now = now
         self._ready = ready
@@ -67,6 +79,11 @@ class PageServer:
         close = False
         try:
             reply = await self._reply(request)
+        except Elsewhere as elsewhere:
+            if self._forward is not None and _HOP not in request.headers:
+                return self._forward(elsewhere.owner)
+            why = f"process {elsewhere.owner} of the crawl has this page"
+            reply = refusal_reply(Refusal(421, "elsewhere", why, owner=elsewhere.owner))
         except Refusal as refusal:
             reply = refusal_reply(refusal)
             close = refusal.status in (408, 413, 415)
@@ -90,10 +107,7 @@ class PageServer:
             if method == "POST":
                 raise _not_allowed("GET, HEAD")
             base = f"http://{host or '{}:{}'.format(*self.listener.address)}"
-            try:
-                return self._desk.reply(asked, headers, base, self._now())
-            except Elsewhere as elsewhere:
-                return await self._elsewhere(request, elsewhere.owner)
+            return self._desk.reply(asked, headers, base, self._now())
         if asked.door in (Door.HEALTHZ, Door.READYZ):
             return self._health(asked.door)
         if self._receive is None:
@@ -102,11 +116,6 @@ class PageServer:
         if method == "POST":
             body = await read_body(request, self._config.request_body_bytes_max, self._config.idle_timeout)
         return await self._receive(asked, request, body)
-
-    async def _elsewhere(self, request: web.BaseRequest, owner: str) -> Reply:
-        if self._forward is None:
-            raise Refusal(421, "elsewhere", f"process {owner} of the crawl has this page", owner=owner)
-        return await self._forward(request, owner)
 
     def _health(self, door: Door) -> Reply:
         why = self._ready() if door is Door.READYZ else ""
@@ -120,3 +129,71 @@ def _not_allowed(methods: str) -> Refusal:
     refusal = Refusal(405, "bad_request", f"only {methods}; nothing is ever fetched for a client")
     refusal.fields = (("Allow", methods),)
     return refusal
+
+
+_HOP = "X-Crawler-Hop"  # on a request that a sibling passed on: it is never passed on again
+SOCKET = "serve.sock"
+
+
+def forward_to_sibling(folder: Path) -> Answer:
+    """The answer of the process whose folder that is, passed on as it comes."""
+    return _Forwarded(folder)
+
+
+class _Forwarded(Answer):
+    def __init__(self, folder: Path) -> None:
+        super().__init__(Reply(200, b"", 0), close=True)
+        self._folder = folder
+        self._head = b""
+
+    async def prepare(self, request: web.BaseRequest) -> None:
+        """Note what to ask; the connection ends with the answer, whose length is the sibling's affair."""
+        self._connection = request.protocol  # type: ignore[assignment]
+        self.keep_alive = False
+        kept = [
+            f"{name}: {value}"
+            for name, value in request.headers.items()
+            if name.lower() not in _NOT_PASSED_ON
+        ]
+        lines = [
+            f"{request.method} {request.raw_path} HTTP/1.1",
+            *kept,
+            f"{_HOP}: 1",
+            "Connection: close",
+            "",
+            "",
+        ]
+        self._head = "\r\n".join(lines).encode("utf-8", "surrogateescape")
+
+    async def write_eof(self) -> None:
+        assert self._connection is not None
+        try:
+            with short_path(self._folder, SOCKET) as path:
+                reader, writer = await asyncio.open_unix_connection(path)
+        except OSError as error:
+            why = f"process {self._folder.name}, which has the page, does not answer: {error.strerror}"
+            self._write(plain_error(503, "elsewhere", why))
+            return
+        try:
+            writer.write(self._head)
+            while data := await reader.read(1 << 16):
+                self._write(data)
+                await self._connection.room()
+        finally:
+            writer.close()
+
+    def _write(self, data: bytes) -> None:
+        assert self._connection is not None
+        if self._connection.transport is None:
+            raise ConnectionResetError("the client has gone")
+        self._connection.transport.write(data)  # type: ignore[attr-defined]
+
+
+_NOT_PASSED_ON = (
+    "connection",
+    "keep-alive",
+    "proxy-connection",
+    "transfer-encoding",
+    "content-length",
+    "expect",
+)

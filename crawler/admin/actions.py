@@ -84,10 +84,10 @@ def parse(body: bytes) -> dict[str, Any]:
     """
     try:
         request = msgspec.json.decode(body, type=dict[str, Any])
-    except msgspec.MsgspecError:
+    except (msgspec.MsgspecError, RecursionError):
         raise Refusal(400, "bad_request", "the body is no JSON object") from None
     name = request.get("command")
-    if name not in COMMANDS:
+    if not isinstance(name, str) or name not in COMMANDS:
         raise Refusal(400, "bad_request", f"a command is one of {', '.join(COMMANDS)}")
     argument, kind = COMMANDS[name]
     if not argument:

@@ -41,6 +41,11 @@ class Pulse:
         self._before: dict[str, float] = {}
         self._then = 0.0
 
+    @property
+    def begun(self) -> bool:
+        """Whether the next point will know its rates."""
+        return bool(self._before)
+
     def take(self, status: Mapping[str, Any], now: float) -> dict[str, float]:
         """The point for this instant; rates are 0 at the first look and never below 0 (a process began anew)."""
         counters = {name: number_at(status, path) for name, path in RATES.items()}

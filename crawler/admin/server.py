@@ -128,8 +128,10 @@ class AdminServer:
     async def _look(self) -> None:
         self._parts = await self._source.ask({"command": "status", "hosts": HOSTS_SHOWN})
         now = self._now()
+        knows_rates = self._pulse.begun
         self._point = self._pulse.take(status.merge(self._parts), now)
-        self.history.add(self._point, now)
+        if knows_rates:
+            self.history.add(self._point, now)
         looked, self._looked = self._looked, asyncio.Event()
         looked.set()
 

@@ -10,6 +10,8 @@ const words = (name) => name.replaceAll("_", " ");
 let token = "";
 let latest = null;
 let curves = null;
+const recent = { times: [] };
+const RECENT_MAX = 300, FEW = 30;
 
 // The link printed at the start brings the token behind "#", which no server and no log ever sees.
 const brought = /^#token=([0-9a-f]{32})$/.exec(location.hash);
@@ -66,12 +68,11 @@ function fill(list, rows) {
 function table(id, heads, rows, empty) {
   const target = $(id);
   const kept = target.contains(document.activeElement) ? document.activeElement.dataset.key : null;
-  const numeric = rows.length ? rows[0].map((cell) => typeof cell === "number") : [];
-  const head = make("tr", {}, ...heads.map((text, k) => make("th", { scope: "col", class: numeric[k] ? "number" : "" }, text)));
+  const numeric = heads.map((text) => text.endsWith("#"));
+  const head = make("tr", {}, ...heads.map((text, k) => make("th", { scope: "col", class: numeric[k] ? "number" : "" }, text.replace("#", ""))));
   const body = rows.map((cells) => make("tr", {}, ...cells.map((cell, k) => {
     if (cell instanceof Node) return make("td", { class: "text" }, cell);
-    if (typeof cell === "number") return make("td", { class: "number" }, count(cell));
-    return make("td", { class: k ? "" : "text" }, String(cell));
+    return make("td", { class: numeric[k] ? "number" : "text" }, typeof cell === "number" ? count(cell) : String(cell));
   })));
   if (!rows.length) body.push(make("tr", {}, make("td", { colspan: heads.length }, empty || "nothing")));
   target.replaceChildren(make("thead", {}, head), make("tbody", {}, ...body));
@@ -90,11 +91,12 @@ const CURVES = [
   ["requests", "Requests to the page server a second", (n) => n.toFixed(n < 10 ? 1 : 0)],
 ];
 
+// While the history is short the last minutes as this page has seen them are shown instead.
 function draw() {
-  if (!curves) return;
-  const times = curves.times;
+  const drawn = curves && curves.times.length >= FEW ? curves : recent;
+  const times = drawn.times;
   const shown = CURVES.map(([name, title, format]) => {
-    const values = curves[name] || [];
+    const values = drawn[name] || [];
     const top = Math.max(1e-9, ...values);
     const first = times[0] || 0, span = Math.max(1, (times.at(-1) || 1) - first);
     const points = values.map((v, k) => `${(1000 * (times[k] - first) / span).toFixed(1)},${(98 - 94 * v / top).toFixed(1)}`);
@@ -127,7 +129,17 @@ async function loadCurves() {
   } catch { /* the state line says that the crawl is gone */ }
 }
 
+function remember(point, now) {
+  for (const [name, value] of Object.entries({ ...point, times: now })) {
+    recent[name] = recent[name] || [];
+    recent[name].push(value);
+    if (recent[name].length > RECENT_MAX) recent[name].shift();
+  }
+  if (!curves || curves.times.length < FEW) draw();
+}
+
 function show(event) {
+  if (latest && event.now !== latest.now) remember(event.point, event.now);
   latest = event;
   const { status, point } = event;
   const frontier = status.frontier || {}, pages = status.pages || {};
@@ -148,18 +160,18 @@ function show(event) {
     ["In flight", count(frontier.in_flight || 0)],
     ["Hosts", count(frontier.hosts || 0)],
     ["Parked", count(frontier.parked || 0)],
-    ["At this rate, done in", left || "-"],
+    ["Left at this rate", left || "-"],
   ]);
-  table("outcomes", ["outcome", "fetches"], Object.entries(pages).sort((a, b) => b[1] - a[1]).map(([name, n]) => [words(name), n]), "no fetch yet");
+  table("outcomes", ["outcome", "fetches#"], Object.entries(pages).sort((a, b) => b[1] - a[1]).map(([name, n]) => [words(name), n]), "no fetch yet");
   const waited = Object.entries(status.waited || {}).filter(([, n]) => n > 0).map(([name, n]) => [`waited for: ${words(name)}`, seconds(n)]);
   const states = Object.entries(frontier).filter(([name, n]) => name.startsWith("hosts_") && n).map(([name, n]) => [`hosts ${words(name.slice(6))}`, n]);
-  table("waits", ["what", "how much"], [...states, ...waited]);
+  table("waits", ["what", "how much#"], [...states, ...waited]);
   const urls = status.urls || {}, due = status.due || {};
   const links = Object.entries(urls).filter(([, n]) => typeof n === "number").map(([name, n]) => [words(name), n]);
   const filtered = Object.entries(urls.filtered || {}).map(([name, n]) => [`filtered: ${words(name)}`, n]);
   const dues = Object.entries(due).map(([name, n]) => [`DUE: ${words(name)}`, n < 1 && n > 0 ? n.toExponential(1) : n]);
-  table("links", ["links", "number"], [...links, ...filtered, ...dues]);
-  table("processes", ["process", "pid", "CPU", "memory", "files", "loop lag"], processes.map((p) => [p.name, String(p.pid), seconds(p.cpu_seconds), bytes(p.rss_bytes), p.descriptors, `${(1000 * (p.loop_lag || 0)).toFixed(1)} ms`]));
+  table("links", ["links", "number#"], [...links, ...filtered, ...dues]);
+  table("processes", ["process", "pid#", "CPU#", "memory#", "files#", "loop lag#"], processes.map((p) => [p.name, String(p.pid), seconds(p.cpu_seconds), bytes(p.rss_bytes), p.descriptors, `${(1000 * (p.loop_lag || 0)).toFixed(1)} ms`]));
   const rest = [];
   for (const [section, name] of [["serve", "page server"], ["refresh", "refresh"], ["splitter", "splitter"]]) {
     for (const [key, value] of Object.entries(status[section] || {})) {
@@ -169,7 +181,7 @@ function show(event) {
   for (const [process, peers] of Object.entries(status.peers || {})) {
     for (const [peer, facts] of Object.entries(peers)) rest.push([`${process} to ${peer}`, facts.state || `${facts.outbox_links || 0} links wait`]);
   }
-  table("serve", ["what", "number"], rest, "not in use");
+  table("serve", ["what", "number#"], rest, "not in use");
   const errors = (status.errors || []).slice(-20).reverse();
   table("errors", ["when", "message"], errors.map((e) => [new Date(1000 * e.at).toLocaleTimeString(), make("span", { class: e.level === "error" ? "bad" : "" }, e.message)]), "none");
   hosts(status.waiting || [], event.now);
@@ -187,7 +199,7 @@ function hosts(list, now) {
     const name = make("button", { type: "button", class: "link", "data-key": host.host, "data-host": host.host }, host.host);
     return [name, words(host.state + (host.cause ? `: ${host.cause}` : "")), host.wait > 0.05 ? seconds(host.wait) : "", host.todo, host.known, host.failures, host.slowdown > 1 ? `x ${host.slowdown.toFixed(1)}` : ""];
   });
-  table("hosts", ["host", "state", "wait", "to do", "known", "failures", "slowed"], rows, "no host yet");
+  table("hosts", ["host", "state", "wait#", "to do#", "known#", "failures#", "slowed#"], rows, "no host yet");
 }
 
 async function showHost(name) {
@@ -198,7 +210,7 @@ async function showHost(name) {
   $("host-ledger").href = `/bot/ledger?host=${encodeURIComponent(name)}`;
   const plain = Object.entries(facts).filter(([, value]) => typeof value !== "object" && value !== "");
   fill($("host-facts"), [...plain, ...Object.entries(facts.robots || {}).map(([key, value]) => [`robots ${key}`, value])].map(([key, value]) => [words(key), value]));
-  table("host-fetches", ["when", "URL", "status", "outcome", "gap"], (facts.fetches || []).map((f) => [new Date(f.ts).toLocaleTimeString(), make("span", {}, f.url), String(f.status), words(f.outcome || ""), f.gap === null ? "" : seconds(f.gap)]), "none in the log");
+  table("host-fetches", ["when", "URL", "status#", "outcome", "gap#"], (facts.fetches || []).map((f) => [new Date(f.ts).toLocaleTimeString(), make("span", {}, f.url), String(f.status), words(f.outcome || ""), f.gap === null ? "" : seconds(f.gap)]), "none in the log");
   $("host-close").focus();
 }
 

@@ -36,6 +36,7 @@ from crawler.process.ending import within
 from crawler.process.errands import Sink
 from crawler.process.exchange import Member
 from crawler.process.forked import Forked
+from crawler.process.live import Live
 from crawler.process.process import Process
 from crawler.process.reader import Extractor
 from crawler.process.stages import Stages
@@ -194,7 +195,9 @@ class Crawl:
             self.directory.save_config(self.config)
         if self.process.exchange is not None:
             await self.process.exchange.start()
-        self._control = ControlServer(self.stages.directory, self._command)
+        self.live = Live(self.process)
+        await self.live.start()
+        self._control = ControlServer(self.stages.directory, self.command)
         await self._control.start()
 
     async def __aexit__(self, *_: object) -> None:
@@ -280,13 +283,14 @@ class Crawl:
 
     def status(self) -> dict[str, Any]:
         """What is going on, as plain data."""
-        return self.process.commands.status()
+        return self.live.enriched(self.process.commands.status())
 
-    async def _command(self, request: Mapping[str, Any]) -> Any:
+    async def command(self, request: Mapping[str, Any]) -> Any:
+        """Answer what `crawler status`, `why` and the others ask: {"command": name, argument: value, ...}."""
         if request.get("command") == "stop":
             self.stop("stopped")
             return {}
-        return self.process.commands.run(request)
+        return self.live.run(request)
 
     def _build_report(self) -> dict[str, Any]:
         stages, process = self.stages, self.process

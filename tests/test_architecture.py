@@ -16,6 +16,7 @@ EXCEPTIONS = {
 # Files that may wait, talk and read clocks; all others take `now` and are plain objects.
 SHELL = {
     "process/process.py",
+    "process/live.py",
     "process/errands.py",
     "process/reader.py",
     "process/exchange.py",
@@ -33,7 +34,10 @@ SHELL = {
     "fetcher/tls_transport.py",
     "extract/worker.py",
     "splitter/peers.py",
+    "serve/server.py",
+    "serve/listening.py",
     "admin/server.py",
+    "admin/source.py",
     "admin/control.py",
 }
 SHELL_FOLDERS = {"cli", "bench"}

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from crawler.crawl.directory import CrawlDirectory
-from crawler.errors import DirectoryError
+from crawler.errors import DirectoryError, UsageError
 
 RESTART_WAIT = 10.0  # seconds for which a process may be missing while its siblings answer
 
@@ -17,14 +17,14 @@ def ask(path: Path, request: dict[str, Any]) -> list[Any]:
     directory = CrawlDirectory(path)
     answers: list[Any] = []
     running = False
-    for name in _names(directory):
+    for name in names(directory):
         found, answer = _ask_running(directory, name, request, wait=running)
         running = running or found
         answers.append(answer if found else _ask_at_rest(directory, name, request))
     return answers
 
 
-def _names(directory: CrawlDirectory) -> list[str]:
+def names(directory: CrawlDirectory) -> list[str]:
     """The processes of a crawl, at least one."""
     directory.require()
     names = directory.process_names()
@@ -36,9 +36,33 @@ def _names(directory: CrawlDirectory) -> list[str]:
 def ask_first(path: Path, request: dict[str, Any]) -> Any:
     """Put a request to one process, which lets the others know; its answer."""
     directory = CrawlDirectory(path)
-    name = _names(directory)[0]
+    name = names(directory)[0]
     found, answer = _ask_running(directory, name, request)
     return answer if found else _ask_at_rest(directory, name, request)
+
+
+def is_running(path: Path) -> bool:
+    """Whether a process of the crawl answers."""
+    directory = CrawlDirectory(path)
+    found, _ = _ask_running(directory, names(directory)[0], {"command": "status", "hosts": 0})
+    return found
+
+
+def ask_running(path: Path, request: dict[str, Any]) -> list[Any]:
+    """Put a request to every process of a running crawl; their answers.
+
+    Raises:
+        UsageError: it does not run.
+    """
+    directory = CrawlDirectory(path)
+    answers = []
+    for name in names(directory):
+        found, answer = _ask_running(directory, name, request)
+        if found:
+            answers.append(answer)
+    if not answers:
+        raise UsageError(f"{path}: the crawl does not run")
+    return answers
 
 
 def _ask_running(

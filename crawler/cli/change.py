@@ -1,9 +1,12 @@
-"""`crawler seed`, `block`, `unblock`, `retire`: changing a crawl, running or at rest."""
+"""`crawler seed`, `block`, `unblock`, `retire`, `set`: changing a crawl; `pause`, `resume`, `stop`: one that runs."""
 
 import argparse
 from typing import Any
 
 from crawler.cli import access, options
+from crawler.config import convert
+from crawler.crawl import settings
+from crawler.crawl.directory import CrawlDirectory
 from crawler.errors import UsageError
 
 _TEXTS = {
@@ -15,19 +18,55 @@ _TEXTS = {
         "REGEX",
         r"crawler retire '/calendar/' --dir example",
     ),
+    "pause": (
+        "Start no fetch until `crawler resume`; what is in flight ends.",
+        "",
+        "crawler pause --dir example",
+    ),
+    "resume": ("Go on after `crawler pause`.", "", "crawler resume --dir example"),
+    "stop": ("End a running crawl in order, as Ctrl-C does.", "", "crawler stop --dir example"),
+    "set": (
+        f"Change settings of a running crawl, kept in crawl.toml: {', '.join((*settings.LIVE, settings.LOG_LEVEL))}.",
+        "KEY=VALUE",
+        "crawler set politeness.delay=5 crawl.rate=20 --dir example",
+    ),
 }
+_RUNNING = ("pause", "resume", "stop")
 
 
 def main(command: str, argv: list[str]) -> int:
-    """Run one of the four commands and say what it did."""
+    """Run one of the commands and say what it did."""
     description, metavar, example = _TEXTS[command]
     parser = options.parser(command, description, example)
-    parser.add_argument("arguments", nargs="+" if command == "seed" else 1, metavar=metavar, type=options.url)
+    if metavar:
+        nargs = "+" if command in ("seed", "set") else 1
+        parser.add_argument("arguments", nargs=nargs, metavar=metavar, type=options.url)
     args = parser.parse_args(argv)
+    if command == "set":
+        return _set(args)
+    if command in _RUNNING:
+        access.ask_running(args.dir, {"command": command})
+        print({"pause": "paused", "resume": "going on", "stop": "stopping"}[command])
+        return 0
     request = _request(command, args)
     # A seed goes from one process to its owner; the other commands are for whichever has the host.
     answers = [access.ask_first(args.dir, request)] if command == "seed" else access.ask(args.dir, request)
     print(_said(command, answers))
+    return 0
+
+
+def _set(args: argparse.Namespace) -> int:
+    """Change a running crawl, or only what the next run begins with."""
+    directory = CrawlDirectory(args.dir)
+    directory.require()
+    wanted = settings.parse(args.arguments)
+    settings.changed(convert(directory.saved_config()), wanted)
+    running = access.is_running(args.dir)
+    if running:
+        access.ask_running(args.dir, {"command": "set", "settings": wanted})
+    settings.record(directory, wanted)
+    said = ", ".join(f"{key} = {value}" for key, value in wanted.items())
+    print(said if running else f"{said} from the next run on")
     return 0
 
 

@@ -163,7 +163,7 @@ def _supervise(config: Config, args: argparse.Namespace, seeds: Iterator[str]) -
         json_log=args.log_format == "json",
     )
     supervisor.fork()
-    return asyncio.run(_watch(supervisor, args))
+    return asyncio.run(_watch(supervisor, config, args))
 
 
 def _progress(args: argparse.Namespace) -> str:
@@ -171,13 +171,17 @@ def _progress(args: argparse.Namespace) -> str:
     return "none" if args.quiet else args.progress
 
 
-async def _watch(supervisor: Any, args: argparse.Namespace) -> dict[str, Any]:
+async def _watch(supervisor: Any, config: Config, args: argparse.Namespace) -> dict[str, Any]:
+    from crawler.admin.source import Siblings
+    from crawler.cli.beside import beside
     from crawler.cli.progress import show
 
+    source = Siblings(supervisor.folders())
     with _Stopper(supervisor, args.dir):
         shown = asyncio.create_task(show(supervisor, _progress(args)))
         try:
-            return await supervisor.run()
+            async with beside(source, config, args.dir, quiet=_progress(args) == "none"):
+                return await supervisor.run()
         finally:
             shown.cancel()
             await asyncio.gather(shown, return_exceptions=True)
@@ -190,14 +194,18 @@ async def _crawl(
     member: "Member | None",
     parser: "Forked | None",
 ) -> dict[str, Any]:
+    from crawler.admin.source import OwnProcess
     from crawler.api import Crawl
+    from crawler.cli.beside import beside
     from crawler.cli.progress import show
 
     async with Crawl(config, directory=args.dir, seeds=seeds, member=member, parser=parser) as crawl:
+        source = OwnProcess(crawl.command, lambda: "")
         with _Stopper(crawl, args.dir):
             shown = asyncio.create_task(show(crawl, _progress(args)))
             try:
-                return await crawl.run()
+                async with beside(source, config, args.dir, quiet=_progress(args) == "none"):
+                    return await crawl.run()
             finally:
                 shown.cancel()
                 await asyncio.gather(shown, return_exceptions=True)

@@ -40,6 +40,8 @@ FLAGS: tuple[tuple[str, str, str | None, str], ...] = (
     ("--allow-network", "*network.allow_networks", "CIDR", "open one of the special-purpose networks"),
     ("--token", "identity.token", "NAME", "product token in the User-Agent (crawler)"),
     ("--contact", "identity.contact", "URL-or-mail", "contact in the User-Agent"),
+    ("--serve", "serve.address", "ADDRESS:PORT", "serve the stored pages over HTTP while the crawl runs"),
+    ("--admin", "admin.address", "ADDRESS:PORT|off", "dashboard and metrics (127.0.0.1:8081)"),
     ("--trace", "crawl.trace", None, "log the URLs that enter the splitter for `crawler lab cache`"),
 )
 

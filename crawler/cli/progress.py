@@ -28,13 +28,12 @@ async def show(crawl: Shown, mode: str) -> None:
         await _plain(crawl)
 
 
-class _Rates:
+class Rates:
     """Pages and bytes per second since the last look."""
 
-    def __init__(self, crawl: Shown) -> None:
-        self._crawl = crawl
+    def __init__(self, status: dict[str, Any]) -> None:
         self._at = time.monotonic()
-        self._counters = _counters(crawl.status())
+        self._counters = _counters(status)
 
     def take(self, status: dict[str, Any]) -> dict[str, float]:
         now, counters = time.monotonic(), _counters(status)
@@ -51,7 +50,7 @@ def _counters(status: dict[str, Any]) -> dict[str, int]:
 
 
 async def _plain(crawl: Shown) -> None:
-    rates = _Rates(crawl)
+    rates = Rates(crawl.status())
     while True:
         await asyncio.sleep(PLAIN_INTERVAL)
         status = crawl.status()
@@ -73,7 +72,7 @@ async def _live(crawl: Shown) -> None:
     from rich.console import Console
     from rich.live import Live
 
-    rates, started = _Rates(crawl), time.monotonic()
+    rates, started = Rates(crawl.status()), time.monotonic()
     console = Console(stderr=True)
     with Live(console=console, auto_refresh=False, transient=True) as live:
         while True:

@@ -11,6 +11,7 @@ from crawler.config.checks import convert
 from crawler.config.layers import RUN_KEYS, Layers, environment_overrides, read_file, set_key, to_toml
 from crawler.config.overrides import Overrides
 from crawler.config.schema import (
+    AdminConfig,
     CacheConfig,
     Config,
     CrawlConfig,
@@ -26,6 +27,7 @@ from crawler.config.schema import (
     PagesConfig,
     PolitenessConfig,
     RobotsConfig,
+    ServeConfig,
     SitemapsConfig,
     SplitterConfig,
     StoreConfig,
@@ -35,6 +37,7 @@ from crawler.config.schema import (
 from crawler.config.units import ByteCount, Seconds
 
 __all__ = [
+    "AdminConfig",
     "ByteCount",
     "CacheConfig",
     "Config",
@@ -55,6 +58,7 @@ __all__ = [
     "RUN_KEYS",
     "RobotsConfig",
     "Seconds",
+    "ServeConfig",
     "SitemapsConfig",
     "SplitterConfig",
     "StoreConfig",

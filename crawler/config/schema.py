@@ -268,6 +268,38 @@ class SplitterConfig(_Section, frozen=True):
     tls_authority: str = ""
 
 
+class ServeConfig(_Section, frozen=True):
+    """The page server (`crawler serve`; `serve/README.md`)."""
+
+    address: str = ""  # ADDRESS:PORT; empty = no page server beside the crawl
+    names: tuple[str, ...] = ()  # host names it answers to, beside addresses and localhost
+    connections_max: Positive = 1000
+    header_bytes_max: Annotated[ByteCount, Meta(extra={"least": 1024})] = ByteCount(32 << 10)
+    idle_timeout: Seconds = Seconds(15)
+    write_timeout: Seconds = Seconds(30)
+    request_body_bytes_max: ByteCount = ByteCount(1 << 20)
+    held_bytes_max: ByteCount = ByteCount(1 << 20)
+    ready_bytes_max: ByteCount = ByteCount(32 << 20)
+    fresh_enough: Annotated[float, Meta(ge=0, le=1)] = 0.95
+    ahead_max: Count = 1000
+    request_half_life: Annotated[Seconds, Meta(extra={"least": 1})] = Seconds(604_800)
+    counted_pages_max: Annotated[int, Meta(ge=4)] = 100_000
+    count_bots: bool = False
+    signals_per_second: Number = 100.0
+    signal_urls_max: Positive = 10_000
+    key_files_max: Positive = 10_000
+
+
+class AdminConfig(_Section, frozen=True):
+    """The admin server: dashboard, metrics, state changes (`admin/README.md`)."""
+
+    address: str = "127.0.0.1:8081"  # ADDRESS:PORT or "off"
+    names: tuple[str, ...] = ()  # host names it answers to, beside addresses and localhost
+    connections_max: Positive = 64
+    history: Seconds = Seconds(86_400)
+    history_interval: Annotated[Seconds, Meta(extra={"least": 1})] = Seconds(10)
+
+
 class Override(_Section, frozen=True):
     """`[[override]]`: other values for a part of the web (a host, `*.domain`, or URL prefix)."""
 
@@ -305,4 +337,6 @@ class Config(_Section, frozen=True):
     pages: PagesConfig = PagesConfig()
     hooks: HooksConfig = HooksConfig()
     splitter: SplitterConfig = SplitterConfig()
+    serve: ServeConfig = ServeConfig()
+    admin: AdminConfig = AdminConfig()
     override: tuple[Override, ...] = ()

@@ -35,8 +35,9 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol
 
 import numpy as np
+from msgspec.structs import replace
 
-from crawler.config import Config, Overrides
+from crawler.config import Config, Overrides, PolitenessConfig
 from crawler.frontier.discovery import entries
 from crawler.frontier.discovery.intake import Intake
 from crawler.frontier.hosts.addresses import Address, Addresses
@@ -588,6 +589,12 @@ class Frontier:
     def set_rate(self, rate: float) -> None:
         """This process's share of the rate from now on, in starts per second; 0 = no limit."""
         self._rate.rate = rate
+
+    def configure(self, politeness: PolitenessConfig) -> None:
+        """Gaps and back-offs from now on; a gap that runs already ends as it was meant to."""
+        self._config = replace(self._config, politeness=politeness)
+        self._politeness.config = politeness
+        self._addresses.configure(politeness)
 
     def pause(self, reason: str = "user") -> None:
         """Give nothing out until `resume` for the same reason (the user; a disk that is nearly full)."""

@@ -23,6 +23,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from crawler.config import Config
 from crawler.due.plans import CompactionPlan, FlushPlan
 from crawler.errors import StoreError
 from crawler.fetcher.client import Client
@@ -71,6 +72,9 @@ class Process:
         self.stopped_by = ""
         self.failure: BaseException | None = None
         self.writing = False  # True at the end: a write has not ended, so the store must not be closed
+        self.observe: Callable[[str, float], None] = lambda name, seconds: (
+            None
+        )  # how long commits, flushes took
         self._tasks: set[asyncio.Task[None]] = set()
         self._background: set[asyncio.Task[None]] = set()
         self._news = asyncio.Event()
@@ -182,6 +186,20 @@ class Process:
             while (len(self.point) > 2 or self.due.full) and not self.stopped_by:
                 await asyncio.sleep(0.01)
         self._seeding = False
+        self._news.set()
+
+    def wake(self) -> None:
+        """Look again for what may be fetched."""
+        self._news.set()
+
+    def configure(self, config: Config) -> None:
+        """Politeness, rate and places from now on."""
+        self.config = config
+        self.frontier.configure(config.politeness)
+        if self.exchange is None:
+            self.frontier.set_rate(config.crawl.rate)
+        else:
+            self.exchange.crawlwide.rate = config.crawl.rate
         self._news.set()
 
     def stop(self, reason: str) -> None:
@@ -376,12 +394,13 @@ class Process:
 
     async def _commit_group(self) -> None:
         await self._make()
-        group = self.point.take()
+        group, began = self.point.take(), self.clock.now()
         if self._fetching() <= SIBLINGS and len(group) <= SMALL_GROUP:
             self._write_group(group)  # a thread would only be waited for, and cost two switches
         else:
             await self._in_writer(self._write_group, group)
         self.point.committed(group)
+        self.observe("commit", self.clock.now() - began)
         if self.exchange is not None:
             self.exchange.committed()
         self._news.set()
@@ -395,10 +414,12 @@ class Process:
 
     async def _flush(self) -> None:
         """Let the DUE find the new ones among its pending links."""
-        plan = self.due.begin_flush(self.clock.now())
+        began = self.clock.now()
+        plan = self.due.begin_flush(began)
         assert plan is not None, self.due
         try:
             await self._in_writer(plan.run)
+            self.observe("flush", self.clock.now() - began)
             if self._compacting:
                 reach("flush during compaction")
         except StoreError as error:  # nothing rests on the run yet: its links wait for another try

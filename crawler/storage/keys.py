@@ -14,6 +14,7 @@ big-endian) first, so that a range of buckets is a range of keys.
     p/      frontier  <host key><order>            parked entry
     h/      frontier  <host key>                   host record
     f/      frontier  <duplicate key>              refresh state of a page
+    q/      serve     <duplicate key>              faded count of requests to a page, and its instant
     r/      robots    <authority>                  robots.txt as it was fetched
     d/      due       runs, links, flushed         list of runs, committed ends of the links log
     i/      splitter  <peer>                       how far the entries of a peer are durable
@@ -55,6 +56,7 @@ class Family(msgspec.Struct, frozen=True):
 
 PAGE, CAPTURE, PAYLOAD, SEGMENT, ELSEWHERE = b"u/", b"c/", b"g/", b"w/", b"v/"
 TODO, PARKED, HOST, REFRESH = b"t/", b"p/", b"h/", b"f/"
+ASKED = b"q/"
 ROBOTS, DUE, INBOX, OUTBOX, META = b"r/", b"d/", b"i/", b"o/", b"m/"
 
 FAMILIES = (
@@ -67,6 +69,7 @@ FAMILIES = (
     Family(PARKED, "frontier", Travel.BUCKET),
     Family(HOST, "frontier", Travel.BUCKET),
     Family(REFRESH, "frontier", Travel.BUCKET),
+    Family(ASKED, "serve", Travel.BUCKET),
     Family(ROBOTS, "robots", Travel.OWNER),
     Family(DUE, "due", Travel.OWNER),
     Family(INBOX, "splitter", Travel.ANEW),

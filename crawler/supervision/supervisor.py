@@ -34,6 +34,7 @@ from crawler.clock import SystemClock, iso_time
 from crawler.config import Config
 from crawler.crawl.directory import CrawlDirectory
 from crawler.crawl.identity import Seeds, check_identity
+from crawler.crawl.settings import live_part
 from crawler.crawl.topology import check_processes, process_names, topology
 from crawler.errors import CrawlerError, NoSeedError, StoreError
 from crawler.process.forked import Forked, can_fork, fork_children
@@ -146,6 +147,7 @@ class Supervisor:
         splitter = self._config.splitter
         splitter = replace(splitter, listen="127.0.0.1:0", backoff_max=min(splitter.backoff_max, BACKOFF_MAX))
         config = replace(self._config, seeds=(), splitter=splitter)
+        config = live_part(config, self.directory.saved_config())
         return Start(
             config=msgspec.to_builtins(config, enc_hook=lambda value: value + 0),
             directory=str(self.directory.path),
@@ -189,6 +191,10 @@ class Supervisor:
     def _tell(self, message: dict[str, Any]) -> None:
         for child in self._children:
             child.tell(message)
+
+    def folders(self) -> dict[str, Path]:
+        """The folder of each process, in which it answers."""
+        return {child.name: self.directory.process(child.name) for child in self._children}
 
     @property
     def process_count(self) -> int:

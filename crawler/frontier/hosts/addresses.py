@@ -43,12 +43,17 @@ class Addresses:
     """The addresses in use and the latest others."""
 
     def __init__(self, config: PolitenessConfig, entries_max: int, processes: int) -> None:
-        self.gap = config.delay * config.address_delay_share * processes
+        self._processes = processes
+        self.configure(config)
         self._shared_domains = config.shared_address_domains
         self._shared_in_flight = max(1, config.shared_address_in_flight // processes)
         self._entries_max = entries_max
         self._addresses: dict[str, Address] = {}
         self._opened = 0.0
+
+    def configure(self, config: PolitenessConfig) -> None:
+        """Gaps between requests to an address from now on."""
+        self.gap = config.delay * config.address_delay_share * self._processes
 
     def open(self, now: float) -> None:
         """Requests before a restart are not known: every address waits its gap once."""

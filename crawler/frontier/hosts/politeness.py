@@ -28,7 +28,7 @@ class HostPoliteness:
     """The rules for hosts, applied to rows of the host table."""
 
     def __init__(self, config: PolitenessConfig, hosts: HostTable) -> None:
-        self._config = config
+        self.config = config
         self._hosts = hosts
 
     def finish(
@@ -55,7 +55,7 @@ class HostPoliteness:
     def hop(self, slot: int, took: float, retry_after: float, now: float) -> None:
         """The same for a request that is charged to no URL of the host's queue: it can only wait longer."""
         hosts = self._hosts
-        wait = max(self._gap(slot, took, 0.0, NO_OVERRIDE), min(retry_after, self._config.retry_after_max))
+        wait = max(self._gap(slot, took, 0.0, NO_OVERRIDE), min(retry_after, self.config.retry_after_max))
         hosts.ready[slot] = max(hosts.ready[slot], now + wait)
         hosts.gap[slot] = hosts.ready[slot] - now
 
@@ -66,21 +66,21 @@ class HostPoliteness:
 
     def gap_terms(self, slot: int, crawl_delay: float, override: Override) -> tuple[float, float]:
         """(least gap, gap per second of answer time) behind the host's next answer."""
-        factor = self._config.delay_factor if override.delay_factor is None else override.delay_factor
+        factor = self.config.delay_factor if override.delay_factor is None else override.delay_factor
         return self._gap(slot, 0.0, crawl_delay, override), factor * max(1.0, self._hosts.slowdown[slot])
 
     def _gap(self, slot: int, took: float, crawl_delay: float, override: Override) -> float:
-        length = gap(took, self._config, override)
+        length = gap(took, self.config, override)
         slowdown = self._hosts.slowdown[slot]
         if slowdown > 1.0:
-            length = max(length * slowdown, self._config.slowdown_gap * (slowdown - 1.0))
-        return max(length, min(crawl_delay, self._config.crawl_delay_max))
+            length = max(length * slowdown, self.config.slowdown_gap * (slowdown - 1.0))
+        return max(length, min(crawl_delay, self.config.crawl_delay_max))
 
     def _retry_after(self, fetch: Fetch) -> float:
-        return min(fetch.retry_after, self._config.retry_after_max)
+        return min(fetch.retry_after, self.config.retry_after_max)
 
     def _failed(self, slot: int, fetch: Fetch, now: float) -> float:
-        hosts, config = self._hosts, self._config
+        hosts, config = self._hosts, self.config
         hosts.failures[slot] = min(hosts.failures[slot] + 1, 255)
         if fetch.outcome is Outcome.HOST_BUSY:
             hosts.slowdown[slot] = min(max(hosts.slowdown[slot], 1.0) * 2.0, config.slowdown_max)
@@ -93,7 +93,7 @@ class HostPoliteness:
         return backoff(hosts.failures[slot], config)
 
     def _answered(self, slot: int, fetch: Fetch) -> None:
-        hosts, config = self._hosts, self._config
+        hosts, config = self._hosts, self.config
         hosts.failures[slot] = 0
         hosts.silent_since[slot] = 0.0
         if hosts.slowdown[slot] > 1.0:

@@ -55,7 +55,7 @@ from cython.cimports.libc.math import exp, isfinite, log, sqrt
 
 from crawler.freshness.params import Page
 from crawler.frontier.refresh.columns import Column
-from crawler.frontier.refresh.settings import HostView, PageView, Result, Settings
+from crawler.frontier.refresh.settings import HostView, PageView, Settings
 
 if cython.compiled:
     from cython.cimports.crawler.freshness.learning import Learning
@@ -708,7 +708,9 @@ class Schedule:
         more: cython.double = self._signals_of(host, after)
         key: cython.double = self._page_heaps.nodes[page].key
         if beta < INFINITY and key - (more - n) * beta > now:
-            key -= (more - n) * beta  # if offsets make it due already, its value tells when it comes to the top
+            key -= (
+                more - n
+            ) * beta  # if offsets make it due already, its value tells when it comes to the top
         else:
             offset: cython.double = self._offset(page, host, now)
             late: cython.bint = key - offset <= now and not state & JUMPED
@@ -1060,7 +1062,9 @@ class Schedule:
     def _directory_offset(self, directory: cython.int, now: cython.double) -> cython.double:
         if not self._clocked:
             return 0.0
-        return max(offset_of(self._learning.directories.excess(directory, now, self._scale), self._scale), 0.0)
+        return max(
+            offset_of(self._learning.directories.excess(directory, now, self._scale), self._scale), 0.0
+        )
 
     @cython.cfunc
     @cython.exceptval(check=False)

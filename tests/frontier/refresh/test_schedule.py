@@ -30,8 +30,26 @@ HOSTS, DIRECTORIES = 3, 6
 steps = st.lists(
     st.tuples(
         st.sampled_from(
-            "add add remove own signal signal signals take take best settle settle settle give_back block weigh "
-            "ages bulk".split()
+            [
+                "add",
+                "add",
+                "remove",
+                "own",
+                "signal",
+                "signal",
+                "signals",
+                "take",
+                "take",
+                "best",
+                "settle",
+                "settle",
+                "settle",
+                "give_back",
+                "block",
+                "weigh",
+                "ages",
+                "bulk",
+            ]
         ),
         st.integers(0, 9),
         st.integers(0, 8),

@@ -1,0 +1,100 @@
+"""State changes over HTTP: who may ask for them, and for which.
+
+A change needs the secret of `DIR/admin-token` in the field `X-Admin-Token`. A
+page of another origin cannot send that field without our consent (CORS), which
+we never give, and does not know the secret; where a browser says by Origin or
+Sec-Fetch-Site that the request comes from elsewhere it is refused before.
+"""
+
+import hmac
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from crawler.errors import DirectoryError
+from crawler.serve.refusal import Refusal
+
+TOKEN_FILE = "admin-token"
+TOKEN_FIELD = "X-Admin-Token"
+URLS_MAX = 10_000
+_TOKEN = re.compile(r"[0-9a-f]{32}")
+
+# command -> (its argument, the argument's type); all go to every process, seeds to one
+COMMANDS: dict[str, tuple[str, type]] = {
+    "pause": ("", str),
+    "resume": ("", str),
+    "stop": ("", str),
+    "block": ("host", str),
+    "unblock": ("host", str),
+    "retire": ("pattern", str),
+    "seed": ("urls", list),
+    "set": ("settings", dict),
+}
+TO_ONE = frozenset({"seed"})
+
+
+def token(directory: Path) -> str:
+    """The secret of a crawl directory, made if it is not there; readable for its owner only.
+
+    Raises:
+        DirectoryError: it cannot be made, read, or has been changed to something else.
+    """
+    path = directory / TOKEN_FILE
+    try:
+        try:
+            file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        except FileExistsError:
+            text = path.read_text("ascii", "replace").strip()
+        else:
+            text = os.urandom(16).hex()
+            os.write(file, text.encode() + b"\n")
+            os.close(file)
+    except OSError as error:
+        raise DirectoryError(f"{path}: {error.strerror}") from error
+    if not _TOKEN.fullmatch(text):
+        raise DirectoryError(f"{path}: is no token; remove it, and another one is made")
+    return text
+
+
+def check(fields: Mapping[str, str], token: str, host: str) -> None:
+    """Raises Refusal unless a change may be made: 403 with a wrong origin or token, 401 without a token, 415."""
+    origin = fields.get("Origin", "")
+    if origin and origin not in (f"http://{host}", f"https://{host}"):
+        raise Refusal(403, "refused", "a page of another origin may not change the crawl")
+    if fields.get("Sec-Fetch-Site", "same-origin") not in ("same-origin", "none"):
+        raise Refusal(403, "refused", "a page of another site may not change the crawl")
+    if fields.get("Content-Type", "").partition(";")[0].strip().lower() != "application/json":
+        raise Refusal(415, "refused", "a change is JSON")
+    given = fields.get(TOKEN_FIELD, "")
+    if not given:
+        raise Refusal(401, "refused", f"a change needs the secret of {TOKEN_FILE} in {TOKEN_FIELD}")
+    if not hmac.compare_digest(given.encode("utf-8", "replace"), token.encode()):
+        raise Refusal(403, "refused", f"{TOKEN_FIELD} is not the secret of {TOKEN_FILE}")
+
+
+def parse(body: bytes) -> dict[str, Any]:
+    """The command of a request's body, {"command": name, its argument: value}.
+
+    Raises:
+        Refusal: 400, it is none.
+    """
+    try:
+        request = msgspec.json.decode(body, type=dict[str, Any])
+    except (msgspec.MsgspecError, RecursionError):
+        raise Refusal(400, "bad_request", "the body is no JSON object") from None
+    name = request.get("command")
+    if not isinstance(name, str) or name not in COMMANDS:
+        raise Refusal(400, "bad_request", f"a command is one of {', '.join(COMMANDS)}")
+    argument, kind = COMMANDS[name]
+    if not argument:
+        return {"command": name}
+    value = request.get(argument)
+    if not isinstance(value, kind) or not value:
+        raise Refusal(400, "bad_request", f"{name} needs {argument}")
+    if isinstance(value, list) and (len(value) > URLS_MAX or not all(isinstance(url, str) for url in value)):
+        raise Refusal(400, "bad_request", f"{name} takes at most {URLS_MAX} texts")
+    return {"command": name, argument: value}

@@ -1,0 +1,92 @@
+"""The curves of the dashboard: some numbers at regular instants, the last day of them, in arrays.
+
+A point is made of two looks at the status: rates are differences of counters
+over the time between. A point costs 4 bytes a series; when the ring is full the
+oldest goes.
+"""
+
+from array import array
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+RATES = {  # series -> path of the counter it is the growth of
+    "pages": ("pages", "fetched"),
+    "bytes": ("bytes", "wire"),
+    "links": ("urls", "links"),
+    "new": ("due", "new"),
+    "failed": ("urls", "failed"),
+    "requests": ("serve", "requests"),
+}
+LEVELS = {  # series -> path of the number itself
+    "todo": ("frontier", "todo"),
+    "in_flight": ("frontier", "in_flight"),
+    "hosts": ("frontier", "hosts"),
+    "parked": ("frontier", "parked"),
+}
+SERIES = (*RATES, *LEVELS)
+
+
+def number_at(status: Mapping[str, Any], path: Sequence[str]) -> float:
+    """A number of the status tree, 0 where there is none."""
+    node: Any = status
+    for name in path:
+        node = node.get(name, 0) if isinstance(node, Mapping) else 0
+    return float(node) if isinstance(node, int | float) else 0.0
+
+
+class Pulse:
+    """What is going on, from one look to the next."""
+
+    def __init__(self) -> None:
+        self._before: dict[str, float] = {}
+        self._then = 0.0
+
+    @property
+    def begun(self) -> bool:
+        """Whether the next point will know its rates."""
+        return bool(self._before)
+
+    def take(self, status: Mapping[str, Any], now: float) -> dict[str, float]:
+        """The point for this instant; rates are 0 at the first look and never below 0 (a process began anew)."""
+        counters = {name: number_at(status, path) for name, path in RATES.items()}
+        elapsed = now - self._then
+        point = {name: 0.0 for name in RATES}
+        if self._before and elapsed > 0.0:
+            for name, value in counters.items():
+                point[name] = max(0.0, (value - self._before[name]) / elapsed)
+        self._before, self._then = counters, now
+        return point | {name: number_at(status, path) for name, path in LEVELS.items()}
+
+
+class History:
+    """The last `length` seconds of points, `interval` seconds apart."""
+
+    def __init__(self, length: float, interval: float) -> None:
+        self.interval = interval
+        self.points_max = max(2, int(length / interval))
+        self._times = array("d")
+        self._values = {name: array("f") for name in SERIES}
+
+    def __len__(self) -> int:
+        return len(self._times)
+
+    def add(self, point: Mapping[str, float], now: float) -> bool:
+        """Keep a point unless the latest one is younger than the interval; whether it was kept."""
+        if self._times and now - self._times[-1] < self.interval * 0.99:
+            return False
+        if len(self._times) >= self.points_max:
+            del self._times[: self.points_max // 8 + 1]
+            for values in self._values.values():
+                del values[: self.points_max // 8 + 1]
+        self._times.append(now)
+        for name, values in self._values.items():
+            values.append(point.get(name, 0.0))
+        return True
+
+    def plain(self, points_max: int = 720) -> dict[str, Any]:
+        """{"times": [...], series: [...]}, thinned evenly to about `points_max` points."""
+        step = max(1, -(-len(self._times) // points_max))
+        columns = {
+            name: [round(value, 3) for value in values[::step]] for name, values in self._values.items()
+        }
+        return {"times": [round(instant, 1) for instant in self._times[::step]], **columns}

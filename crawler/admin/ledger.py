@@ -1,0 +1,64 @@
+"""The politeness ledger: what was asked of a host, when and with which gaps, from the log of fetches.
+
+A webmaster who asks what the crawler did gets this. It is made from the end of
+`pages.jsonl`, `TAIL_BYTES` of it, so a question costs a bounded read.
+"""
+
+from collections import deque
+from collections.abc import Iterable
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from crawler.urls.canonical import canonical, hostname
+
+TAIL_BYTES = 64 << 20
+ROWS_MAX = 1000
+
+
+def tail_lines(path: Path, bytes_max: int = TAIL_BYTES) -> Iterable[bytes]:
+    """The whole lines in the last `bytes_max` bytes of a file; none if it is not there."""
+    try:
+        with path.open("rb") as file:
+            size = file.seek(0, 2)
+            file.seek(max(0, size - bytes_max))
+            if size > bytes_max:
+                file.readline()
+            yield from file
+    except FileNotFoundError:
+        return
+
+
+def of_host(lines: Iterable[bytes], host: str, rows_max: int = ROWS_MAX) -> dict[str, Any]:
+    """{"host", "requests", "least_gap", "rows": [...]}; `rows` are the latest, each with the gap before it.
+
+    A gap is the time in seconds from the end of one answer to the next request.
+    """
+    needle = host.encode("ascii", "replace")
+    rows: deque[dict[str, Any]] = deque(maxlen=rows_max)
+    count, least, ended = 0, None, None
+    for line in lines:
+        if needle not in line:
+            continue
+        try:
+            entry = msgspec.json.decode(line)
+            if hostname(entry["url"]) != host or not entry.get("status"):
+                continue
+            began = datetime.fromisoformat(entry["ts"]).timestamp()
+        except (msgspec.MsgspecError, KeyError, ValueError, TypeError):
+            continue
+        gap = None if ended is None else round(began - ended, 3)
+        ended = began + entry.get("took", 0.0)
+        least = gap if least is None or (gap is not None and gap < least) else least
+        count += 1
+        row = {name: entry.get(name) for name in ("ts", "url", "status", "outcome", "bytes", "took")}
+        rows.append(row | {"gap": gap})
+    return {"host": host, "requests": count, "least_gap": least, "rows": list(rows)}
+
+
+def host_name(text: str) -> str:
+    """The canonical name of a host, "" if it is none."""
+    url = canonical(text if "://" in text else f"http://{text}/")
+    return "" if url is None else hostname(url)

@@ -1,0 +1,313 @@
+"""The admin server: dashboard, metrics, health, explanations, the bot's page, and state changes with the token.
+
+    GET  / /static/*                     the dashboard
+    GET  /metrics /status /why?url=U /hosts/NAME /history
+    GET  /events                         server-sent events, one a second
+    GET  /healthz /readyz
+    GET  /bot /bot/ledger?host=H
+    POST /do                             {"command": ...}, with X-Admin-Token
+
+Reading needs no token: the listener is on loopback unless told otherwise. What
+it shows comes from a `Source`; nothing here knows a stage.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from importlib import resources
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, unquote
+
+import msgspec
+from aiohttp import web
+
+from crawler.admin import actions, bot, ledger, metrics, status
+from crawler.admin.history import History, Pulse
+from crawler.admin.source import Source
+from crawler.config import Config
+from crawler.crawl import settings
+from crawler.crawl.directory import CrawlDirectory
+from crawler.errors import ConfigError, CrawlerError
+from crawler.serve import listener
+from crawler.serve.fields import head
+from crawler.serve.listening import Answer, Listener, json_reply, read_body, refusal_reply
+from crawler.serve.refusal import Refusal
+from crawler.serve.reply import Reply
+
+log = logging.getLogger("crawler")
+
+INTERVAL = 1.0  # seconds between events
+WATCHERS_MAX = 16  # event streams at once
+HOSTS_SHOWN = 100
+BODY_BYTES_MAX = 1 << 20
+TIMEOUT = 15.0  # seconds; for a whole header, a body, and for what is buffered to be taken
+
+_TYPES = {".html": "text/html", ".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
+_PAGE_FIELDS = (
+    (b"Content-Security-Policy", b"default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
+     b"connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"),
+    (b"X-Content-Type-Options", b"nosniff"),
+    (b"Referrer-Policy", b"no-referrer"),
+    (b"Cross-Origin-Opener-Policy", b"same-origin"),
+    (b"Cross-Origin-Resource-Policy", b"same-origin"),
+    (b"Cache-Control", b"no-store"),
+)  # fmt: skip
+
+
+def _reply(content: bytes, kind: str, code: int = 200) -> Reply:
+    typed = (b"Content-Type", f"{kind}; charset=utf-8".encode() if "charset" not in kind else kind.encode())
+    return Reply(code, head(code, "OK", (typed, *_PAGE_FIELDS)), len(content), content)
+
+
+def _json(value: Any) -> Reply:
+    return _reply(msgspec.json.encode(value) + b"\n", "application/json")
+
+
+class AdminServer:
+    """Shows and steers a crawl; `directory` holds the token and the log of fetches."""
+
+    def __init__(self, source: Source, config: Config, directory: Path, now: Callable[[], float]) -> None:
+        self._source = source
+        self._config = config
+        self._directory = directory
+        self._now = now
+        self._names = frozenset(name.lower() for name in config.admin.names)
+        self.token = actions.token(directory)
+        self.history = History(config.admin.history, config.admin.history_interval)
+        self._pulse = Pulse()
+        self._parts: list[Any] = []
+        self._point: dict[str, float] = {}
+        self._looked = asyncio.Event()
+        self._watchers = 0
+        self._feeder: asyncio.Task[None] | None = None
+        self._files = _static_files()
+        self.listener = Listener(
+            self._answer,
+            now,
+            connections_max=config.admin.connections_max,
+            header_bytes_max=16 << 10,
+            idle_timeout=TIMEOUT,
+            write_timeout=TIMEOUT,
+        )
+
+    async def start(self, text: str) -> tuple[str, int]:
+        """Listen at "ADDRESS:PORT"; the address it is.
+
+        Raises:
+            ConfigError: nobody can listen there, or somebody does.
+        """
+        await self.listener.start(listener.parse_address(text, "admin.address"), "admin.address")
+        self._feeder = asyncio.get_running_loop().create_task(self._feed())
+        return self.listener.address
+
+    def link(self) -> str:
+        """The dashboard's address with the token, which its script takes out of it and sends as a header field."""
+        host, port = self.listener.address
+        return f"http://{host}:{port}/#token={self.token}"
+
+    async def close(self) -> None:
+        if self._feeder is not None:
+            self._feeder.cancel()
+            await asyncio.gather(self._feeder, return_exceptions=True)
+        self._looked.set()
+        await self.listener.close()
+
+    # -- looking
+
+    async def _feed(self) -> None:
+        """Look at the crawl: each second while somebody watches, else once a point of the history."""
+        while True:
+            try:
+                await self._look()
+            except (CrawlerError, OSError, TimeoutError) as error:
+                log.debug("admin: %s", error)
+            interval = INTERVAL if self._watchers else min(self._config.admin.history_interval, 5 * INTERVAL)
+            await asyncio.sleep(interval)
+
+    async def _look(self) -> None:
+        self._parts = await self._source.ask({"command": "status", "hosts": HOSTS_SHOWN})
+        now = self._now()
+        knows_rates = self._pulse.begun
+        self._point = self._pulse.take(status.merge(self._parts), now)
+        if knows_rates:
+            self.history.add(self._point, now)
+        looked, self._looked = self._looked, asyncio.Event()
+        looked.set()
+
+    async def _status(self) -> dict[str, Any]:
+        return status.merge(await self._source.ask({"command": "status", "hosts": HOSTS_SHOWN}))
+
+    def _event(self) -> bytes:
+        data = msgspec.json.encode(
+            {"now": self._now(), "point": self._point, "status": status.merge(self._parts)}
+        )
+        return b"data: " + data + b"\n\n"
+
+    # -- answering
+
+    async def _answer(self, request: web.BaseRequest) -> Answer:
+        try:
+            host = listener.check_host(request.headers.getall("Host", []), self._names)
+            path, _, query = request.raw_path.partition("?")
+            if request.method == "POST":
+                return Answer(await self._change(request, path, host))
+            if request.method not in ("GET", "HEAD"):
+                refusal = Refusal(405, "bad_request", "only GET, HEAD and POST")
+                refusal.fields = (("Allow", "GET, HEAD, POST"),)
+                raise refusal
+            if path == "/events":
+                return self._events()
+            return Answer(await self._get(path, _fields(query)))
+        except Refusal as refusal:
+            return Answer(refusal_reply(refusal))
+        except (CrawlerError, TimeoutError) as error:
+            return Answer(json_reply(503, msgspec.json.encode({"error": str(error)}) + b"\n"))
+
+    async def _get(self, path: str, fields: dict[str, str]) -> Reply:
+        if path in self._files:
+            return _reply(*self._files[path])
+        if path.startswith("/hosts/"):
+            return await self._host(unquote(path[len("/hosts/") :]))
+        if path not in _READS:
+            raise Refusal(404, "no_such_path", "see /, /metrics, /status, /why, /hosts/NAME, /bot, /healthz")
+        return await getattr(self, _READS[path])(fields)
+
+    async def _metrics(self, fields: dict[str, str]) -> Reply:
+        parts = await self._source.ask({"command": "status", "hosts": 0})
+        return _reply(metrics.text(parts), metrics.CONTENT_TYPE)
+
+    async def _show_status(self, fields: dict[str, str]) -> Reply:
+        return _json(await self._status())
+
+    async def _why(self, fields: dict[str, str]) -> Reply:
+        if not fields.get("url"):
+            raise Refusal(400, "bad_request", "say which URL: /why?url=URL")
+        answers = await self._source.ask({"command": "why", "url": fields["url"]})
+        owned = [each for each in answers if each.get("owner", each.get("process")) == each.get("process")]
+        return _json((owned or answers)[0])
+
+    async def _show_history(self, fields: dict[str, str]) -> Reply:
+        return _json(self.history.plain())
+
+    async def _healthz(self, fields: dict[str, str]) -> Reply:
+        return _json({"ok": True})
+
+    async def _readyz(self, fields: dict[str, str]) -> Reply:
+        await self._source.ask({"command": "status", "hosts": 0})
+        why = self._source.not_ready()
+        if why:
+            return json_reply(503, msgspec.json.encode({"ok": False, "why": why}) + b"\n")
+        return _json({"ok": True})
+
+    async def _bot(self, fields: dict[str, str]) -> Reply:
+        return _reply(bot.page(self._config), "text/html")
+
+    async def _ledger(self, fields: dict[str, str]) -> Reply:
+        host = ledger.host_name(fields.get("host", ""))
+        if not host:
+            raise Refusal(400, "bad_request", "say which host: /bot/ledger?host=NAME")
+        path = self._directory / "pages.jsonl"
+        made = await asyncio.to_thread(lambda: ledger.of_host(ledger.tail_lines(path), host))
+        known = await self._source.ask({"command": "host", "host": host})
+        return _json(made | {"robots": [each["robots"] for each in known if each.get("robots")]})
+
+    async def _host(self, text: str) -> Reply:
+        host = ledger.host_name(text)
+        if not host:
+            raise Refusal(400, "bad_request", "this is no host name")
+        answers = await self._source.ask({"command": "host", "host": host})
+        known = [each for each in answers if each.get("state") != "unknown"]
+        if not known:
+            raise Refusal(404, "unknown", "no URL of this host has been met", host=host)
+        path = self._directory / "pages.jsonl"
+        fetches = await asyncio.to_thread(lambda: ledger.of_host(ledger.tail_lines(path), host, 50))
+        return _json(known[0] | {"fetches": fetches["rows"][::-1]})
+
+    async def _change(self, request: web.BaseRequest, path: str, host: str) -> Reply:
+        if path != "/do":
+            raise Refusal(404, "no_such_path", "changes go to /do")
+        actions.check(request.headers, self.token, host)
+        command = actions.parse(await read_body(request, BODY_BYTES_MAX, TIMEOUT))
+        log.info("admin: %s", command)
+        answers = await self._source.ask(command, first=command["command"] in actions.TO_ONE)
+        if command["command"] == "set":
+            settings.record(CrawlDirectory(self._directory), command["settings"])
+        self._looked.set()
+        return _json({"done": command["command"], "answers": answers})
+
+    def _events(self) -> "Events":
+        if self._watchers >= WATCHERS_MAX:
+            raise Refusal(503, "full", f"{WATCHERS_MAX} watch already")
+        return Events(self)
+
+
+_READS = {
+    "/metrics": "_metrics",
+    "/status": "_show_status",
+    "/why": "_why",
+    "/history": "_show_history",
+    "/healthz": "_healthz",
+    "/readyz": "_readyz",
+    "/bot": "_bot",
+    "/bot/ledger": "_ledger",
+}
+
+
+class Events(Answer):
+    """A stream of server-sent events (HTML standard, section 9.2), until the client goes."""
+
+    def __init__(self, server: AdminServer) -> None:
+        fields = ((b"Content-Type", b"text/event-stream"), *_PAGE_FIELDS)
+        super().__init__(Reply(200, head(200, "OK", fields), -1), close=True)
+        self._server = server
+
+    async def write_eof(self) -> None:
+        connection = self._connection
+        assert connection is not None
+        server = self._server
+        server._watchers += 1
+        try:
+            while connection.transport is not None and not connection.transport.is_closing():
+                event = server._event()
+                connection.transport.write(b"%x\r\n%b\r\n" % (len(event), event))  # type: ignore[attr-defined]
+                await connection.room()
+                await server._looked.wait()
+        finally:
+            server._watchers -= 1
+
+
+def _fields(query: str) -> dict[str, str]:
+    try:
+        return {
+            name: values[0] for name, values in parse_qs(query, max_num_fields=16, errors="strict").items()
+        }
+    except ValueError:
+        raise Refusal(400, "bad_request", "the query cannot be read") from None
+
+
+def _static_files() -> dict[str, tuple[bytes, str]]:
+    """Path -> (content, media type) of the dashboard's files: there is no other file that a path can name."""
+    files = {}
+    for entry in resources.files("crawler.admin").joinpath("static").iterdir():
+        suffix = Path(entry.name).suffix
+        if suffix in _TYPES:
+            files[f"/static/{entry.name}"] = (entry.read_bytes(), _TYPES[suffix])
+    files["/"] = files["/static/dashboard.html"]
+    return files
+
+
+async def start_or_say(server: AdminServer, address: str, default: str) -> bool:
+    """Start at `address`; where the default one is taken only say so, since the crawl matters more.
+
+    Raises:
+        ConfigError: another address than the default cannot be listened on.
+    """
+    try:
+        await server.start(address)
+    except ConfigError as error:
+        if address != default:
+            raise
+        log.warning("no dashboard: %s (--admin ADDRESS:PORT names another, --admin off none)", error)
+        return False
+    return True

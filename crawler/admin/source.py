@@ -1,0 +1,74 @@
+"""Where the admin server's answers come from: this process, or the control sockets of several."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
+from typing import Any, Protocol
+
+import msgspec
+
+from crawler.admin.control import ANSWER_BYTES_MAX, _short_path
+from crawler.errors import CrawlerError
+
+Request = Mapping[str, Any]
+TIMEOUT = 10.0  # seconds; a process that does not answer meanwhile is left out
+
+
+class Source(Protocol):
+    """The processes of a crawl."""
+
+    async def ask(self, request: Request, *, first: bool = False) -> list[Any]:
+        """The answers of all processes that give one, or of one of them.
+
+        Raises:
+            CrawlerError: all refused; the reason of one.
+        """
+
+    def not_ready(self) -> str:
+        """Why the crawl is not ready, "" if it is."""
+
+
+class OwnProcess:
+    """The process that the server runs in."""
+
+    def __init__(self, run: Callable[[Request], Awaitable[Any]], not_ready: Callable[[], str]) -> None:
+        self._run = run
+        self.not_ready = not_ready
+
+    async def ask(self, request: Request, *, first: bool = False) -> list[Any]:
+        return [await self._run(request)]
+
+
+class Siblings:
+    """Processes that answer on the control sockets in `folders`."""
+
+    def __init__(self, folders: Mapping[str, Path]) -> None:
+        self._folders = folders
+        self._missing: set[str] = set(folders)
+
+    async def ask(self, request: Request, *, first: bool = False) -> list[Any]:
+        names = list(self._folders)[: 1 if first else None]
+        answers = await asyncio.gather(*(self._ask(name, request) for name in names), return_exceptions=True)
+        failures = [answer for answer in answers if isinstance(answer, BaseException)]
+        good = [answer for answer in answers if not isinstance(answer, BaseException)]
+        if failures and not good:
+            raise failures[0] if isinstance(failures[0], CrawlerError) else CrawlerError("no process answers")
+        return good
+
+    async def _ask(self, name: str, request: Request) -> Any:
+        self._missing.add(name)
+        async with asyncio.timeout(TIMEOUT):
+            with _short_path(self._folders[name]) as path:
+                reader, writer = await asyncio.open_unix_connection(path, limit=ANSWER_BYTES_MAX)
+            try:
+                writer.write(msgspec.json.encode(request) + b"\n")
+                answer = msgspec.json.decode(await reader.readline())
+            finally:
+                writer.close()
+        self._missing.discard(name)
+        if not answer["ok"]:
+            raise CrawlerError(answer["error"])
+        return answer["result"]
+
+    def not_ready(self) -> str:
+        return f"{', '.join(sorted(self._missing))} did not answer" if self._missing else ""

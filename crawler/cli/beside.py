@@ -1,0 +1,67 @@
+"""What runs beside a crawl that the command line started: the admin server, and word to systemd."""
+
+import asyncio
+import os
+import socket
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from crawler.clock import SystemClock
+from crawler.config import AdminConfig, Config
+
+OFF = "off"
+
+
+@asynccontextmanager
+async def beside(source: Any, config: Config, directory: Path, *, quiet: bool) -> AsyncIterator[None]:
+    """Admin server and systemd's notifications while the crawl runs; `source` answers the server's questions."""
+    server = await _admin(source, config, directory, quiet=quiet)
+    notify("READY=1")
+    beating = asyncio.create_task(_beat())
+    try:
+        yield
+    finally:
+        notify("STOPPING=1")
+        beating.cancel()
+        await asyncio.gather(beating, return_exceptions=True)
+        if server is not None:
+            await server.close()
+
+
+async def _admin(source: Any, config: Config, directory: Path, *, quiet: bool) -> Any:
+    if config.admin.address == OFF:
+        return None
+    from crawler.admin.server import AdminServer, start_or_say
+
+    server = AdminServer(source, config, directory, SystemClock().now)
+    if not await start_or_say(server, config.admin.address, AdminConfig().address):
+        return None
+    if not quiet:
+        print(f"dashboard: {server.link()}", file=sys.stderr, flush=True)
+    return server
+
+
+def notify(state: str) -> None:
+    """Tell systemd (sd_notify(3)): one datagram to $NOTIFY_SOCKET; nothing where there is none."""
+    address = os.environ.get("NOTIFY_SOCKET", "")
+    if address[:1] not in ("/", "@"):
+        return
+    with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as link:
+        link.connect(address.replace("@", "\0", 1) if address[0] == "@" else address)
+        link.send(state.encode())
+
+
+async def _beat() -> None:
+    """Show the watchdog that the loop turns, twice as often as it asks for ($WATCHDOG_USEC)."""
+    try:
+        interval = int(os.environ.get("WATCHDOG_USEC", "")) / 2e6
+    except ValueError:
+        return
+    if os.environ.get("WATCHDOG_PID", str(os.getpid())) != str(os.getpid()):
+        return
+    while interval > 0.0:
+        notify("WATCHDOG=1")
+        await asyncio.sleep(interval)

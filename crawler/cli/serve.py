@@ -1,0 +1,60 @@
+"""`crawler serve`: the page cache of a crawl that does not run, over HTTP."""
+
+import asyncio
+import contextlib
+import signal
+from typing import Any
+
+from crawler.cli import access, options
+from crawler.config import Config
+from crawler.crawl.directory import CrawlDirectory
+
+DEFAULT_ADDRESS = "127.0.0.1:8080"
+
+
+def main(command: str, argv: list[str]) -> int:
+    """Serve until a signal comes."""
+    parser = options.parser(
+        command,
+        "Serve the stored pages of a crawl over HTTP: /page?url=URL, Memento, and as a proxy (curl -x).",
+        "crawler serve --dir example &\n  curl 'http://127.0.0.1:8080/page?url=https://example.org/'\n"
+        "  curl -x 127.0.0.1:8080 http://example.org/",
+    )
+    parser.add_argument(
+        "address",
+        nargs="?",
+        default=DEFAULT_ADDRESS,
+        metavar="ADDRESS:PORT",
+        help=f"where to listen ({DEFAULT_ADDRESS})",
+    )
+    args = parser.parse_args(argv)
+    options.set_up_log(args)
+    directory = CrawlDirectory(args.dir)
+    config = options.load(args, directory)
+    with contextlib.ExitStack() as stack:
+        names = access.names(directory)
+        stages = {name: stack.enter_context(access.at_rest(directory, name)) for name in names}
+        import uvloop
+
+        uvloop.run(_serve(stages, config, args))
+    return 0
+
+
+async def _serve(stages: dict[str, Any], config: Config, args: Any) -> None:
+    from crawler.clock import SystemClock
+    from crawler.serve.behind import StoredCrawl
+    from crawler.serve.pages import PageDesk
+    from crawler.serve.rewriting import rewriter
+    from crawler.serve.server import PageServer
+
+    clock = SystemClock()
+    crawl = StoredCrawl(stages, clock.now)
+    server = PageServer(PageDesk(crawl, config.serve, rewriter()), config.serve, clock.now, ready=crawl.ready)
+    host, port = await server.start(args.address)
+    if not args.quiet:
+        print(f"serving {args.dir} on http://{host}:{port}/page?url=URL", flush=True)
+    stopped = asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, stopped.set)
+    await stopped.wait()
+    await server.close()

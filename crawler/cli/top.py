@@ -1,0 +1,61 @@
+"""`crawler top`: a crawl live on a terminal, from outside; hosts that are busy or fail first."""
+
+import sys
+import time
+from typing import Any
+
+from crawler.admin import status
+from crawler.cli import access, options
+from crawler.cli.progress import Rates, line, screen
+
+ORDERS = {
+    "busy": lambda host: (host["state"] != "in_flight", -host["todo"]),
+    "failing": lambda host: (-host["failures"], -host["refusals"], -host["todo"]),
+    "wait": lambda host: -host["wait"],
+    "size": lambda host: -host["known"],
+}
+
+
+def main(command: str, argv: list[str]) -> int:
+    """Show until Ctrl-C, or `--count` times."""
+    parser = options.parser(
+        command,
+        "A running crawl live on the terminal, like top(1).",
+        "crawler top --dir example --order failing",
+    )
+    parser.add_argument("--interval", type=float, default=1.0, metavar="S", help="seconds between looks (1)")
+    parser.add_argument("--count", type=int, default=0, metavar="N", help="looks before it ends (0 = no end)")
+    parser.add_argument(
+        "--order", choices=tuple(ORDERS), default="busy", help="which hosts come first (busy)"
+    )
+    args = parser.parse_args(argv)
+    looks = _looks(args)
+    if sys.stdout.isatty():
+        _live(looks)
+    else:
+        for state, rates, _ in looks:
+            print(line(state, rates), flush=True)
+    return 0
+
+
+def _looks(args: Any) -> Any:
+    """(status, rates, seconds since the start of the crawl), one each interval."""
+    rates = None
+    number = 0
+    while not args.count or number < args.count:
+        if number:
+            time.sleep(max(0.1, args.interval))
+        state = status.merge(access.ask(args.dir, {"command": "status", "hosts": 50}))
+        state["waiting"] = sorted(state["waiting"], key=ORDERS[args.order])
+        rates = rates or Rates(state)
+        started = min((each["started"] for each in state.get("processes", [])), default=state["now"])
+        yield state, rates.take(state), state["now"] - started
+        number += 1
+
+
+def _live(looks: Any) -> None:
+    from rich.live import Live
+
+    with Live(auto_refresh=False, screen=True) as live:
+        for state, rates, elapsed in looks:
+            live.update(screen(state, rates, elapsed), refresh=True)

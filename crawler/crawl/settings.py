@@ -1,0 +1,77 @@
+"""Settings that may change while a crawl runs: which, and how they are recorded.
+
+Safe are those that are looked at anew for each decision, and that no format on
+disk and no other process depends on.
+"""
+
+from collections.abc import Mapping
+
+import msgspec
+
+from crawler.config import Config, convert, set_key
+from crawler.crawl.directory import CrawlDirectory
+from crawler.errors import UsageError
+
+LIVE = (
+    "politeness.delay",
+    "politeness.delay_factor",
+    "politeness.delay_max",
+    "politeness.crawl_delay_max",
+    "politeness.backoff_first",
+    "politeness.backoff_max",
+    "crawl.rate",
+    "crawl.concurrency",
+)
+LOG_LEVEL = "log.level"  # of the processes that run; not part of the configuration
+LEVELS = ("debug", "info", "warning", "error")
+
+
+def parse(texts: list[str]) -> dict[str, str]:
+    """{"politeness.delay": "5"} of ["politeness.delay=5"].
+
+    Raises:
+        UsageError: one is no KEY=VALUE.
+    """
+    settings = {}
+    for text in texts:
+        key, equals, value = text.partition("=")
+        if not equals:
+            raise UsageError(f"{text!r}: expected section.key=value")
+        settings[key.strip()] = value.strip()
+    return settings
+
+
+def changed(config: Config, settings: Mapping[str, str]) -> Config:
+    """`config` with these settings.
+
+    Raises:
+        UsageError: one may not change while the crawl runs.
+        ConfigError: a value is none of its key.
+    """
+    tree = msgspec.to_builtins(config, enc_hook=lambda value: value + 0)
+    for key, value in settings.items():
+        if key == LOG_LEVEL:
+            if value not in LEVELS:
+                raise UsageError(f"{LOG_LEVEL}: one of {', '.join(LEVELS)}")
+            continue
+        if key not in LIVE:
+            known = ", ".join((*LIVE, LOG_LEVEL))
+            raise UsageError(f"{key}: cannot change while the crawl runs; these can: {known}")
+        set_key(tree, key, value)
+    return convert(tree)
+
+
+def record(directory: CrawlDirectory, settings: Mapping[str, str]) -> None:
+    """Keep the settings in crawl.toml, so that they hold when the crawl goes on."""
+    directory.save_config(changed(convert(directory.saved_config()), settings))
+
+
+def live_part(config: Config, saved: Mapping[str, object]) -> Config:
+    """`config` with the live settings of a saved configuration: what a process that starts again is to use."""
+    tree = msgspec.to_builtins(config, enc_hook=lambda value: value + 0)
+    for path in LIVE:
+        section, _, key = path.partition(".")
+        values = saved.get(section)
+        if isinstance(values, Mapping) and key in values:
+            tree[section][key] = values[key]
+    return convert(tree)

@@ -1,0 +1,314 @@
+"""What a running process shows and takes: page server, admin server, vitals, request counts, live settings.
+
+    page server    [serve] address, and DIR/<name>/serve.sock for siblings that do not own a page
+    admin server   of a crawl of one process; several have the supervisor's (`supervision/`)
+    commands       those of `commands.py`, and host, pause, resume, set
+
+The page server's seam (`serve/seam.py`) is made here from the stages. What the
+refresh frontier offers is given to `refresh_ahead` and `refresh_signal`.
+"""
+
+import asyncio
+import logging
+import resource
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from crawler.admin import vitals
+from crawler.clock import iso_time
+from crawler.config import Config
+from crawler.crawl import settings
+from crawler.errors import DamageError, UsageError
+from crawler.records import LinkFlag
+from crawler.serve.behind import StoredCrawl
+from crawler.serve.demand import Demand
+from crawler.serve.pages import PageDesk
+from crawler.serve.rewriting import rewriter
+from crawler.serve.seam import Signalled
+from crawler.serve.server import PageServer, forward_to_sibling
+from crawler.storage.commit import Change
+from crawler.storage.keys import ASKED
+from crawler.storage.kv import scan_prefix, seal, unseal
+from crawler.urls.canonical import authority, canonical
+
+log = logging.getLogger("crawler")
+
+LAG_INTERVAL = 0.25  # seconds between looks at how late the loop is
+_DESCRIPTORS = 65_536
+COUNTS_INTERVAL = 5.0  # seconds of request counts that a crash may lose
+
+Ahead = Callable[[str, int], bool]
+Noted = Callable[[Sequence[int], str], int]
+
+
+class Live:
+    """What is live about `process`; `errors` collects its warnings for the dashboard."""
+
+    def __init__(self, process: Any) -> None:
+        self._process = process
+        self._stages = stages = process.stages
+        self._config: Config = process.config
+        self._now = process.clock.now
+        self._lag = 0.0
+        self._tasks: list[asyncio.Task[None]] = []
+        self._ahead: set[int] = set()
+        self.errors = vitals.RecentErrors()
+        self.timings = {"commit": vitals.Histogram(), "flush": vitals.Histogram()}
+        self.refresh_ahead: Ahead | None = None  # set by the refresh frontier: fetch a known page soon
+        self.refresh_signal: Noted | None = (
+            None  # set by it: known pages are said to have changed; how many it took
+        )
+        serve = self._config.serve
+        self.demand = Demand(serve.request_half_life, serve.counted_pages_max, now=self._now())
+        self.crawl = StoredCrawl(
+            {stages.name: stages},
+            self._now,
+            ahead=self.fetch_ahead,
+            count=lambda fingerprint: self.demand.add(fingerprint, self._now()),
+            signal=self.signal,
+        )
+        self.server: PageServer | None = None
+
+    async def start(self) -> None:
+        """Listen if `serve.address` says so; begin to look at the loop.
+
+        Raises:
+            ConfigError: the address cannot be listened on.
+        """
+        logging.getLogger("crawler").addHandler(self.errors)
+        self._process.observe = lambda name, seconds: self.timings[name].observe(seconds)
+        self._tasks.append(asyncio.get_running_loop().create_task(self._watch_lag()))
+        config = self._config.serve
+        if not config.address:
+            return
+        _more_descriptors()
+        self._load_counts()
+        several = len(self._stages.topology.names) > 1
+        folder = self._stages.directory
+        server = PageServer(
+            PageDesk(self.crawl, config, rewriter()),
+            config,
+            self._now,
+            ready=self.crawl.ready,
+            forward=(lambda owner: forward_to_sibling(folder.parent / owner)) if several else None,
+        )
+        self.server = server
+        await server.start(config.address, shared=several)
+        if several:
+            await server.listener.start_unix(folder)
+        self._tasks.append(asyncio.get_running_loop().create_task(self._keep_counts()))
+
+    async def close(self) -> None:
+        """Stop listening. Counts of the last seconds have been queued by `last_counts`."""
+        logging.getLogger("crawler").removeHandler(self.errors)
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        if self.server is not None:
+            await self.server.close()
+
+    # -- requests are importance
+
+    def _load_counts(self) -> None:
+        """Take up the stored counts, those of most requests last so that they stay exact."""
+        found = []
+        with suppress(DamageError):
+            for key, value in scan_prefix(self._stages.store, ASKED):
+                count, then = msgspec.msgpack.decode(unseal(key, value))
+                found.append((int.from_bytes(key[2:], "big"), count, then))
+        self.demand.load(found)
+
+    async def _keep_counts(self) -> None:
+        while True:
+            await asyncio.sleep(COUNTS_INTERVAL)
+            self.put_counts()
+
+    def put_counts(self) -> None:
+        """Queue the counts that changed for the next commit."""
+        now = self._now()
+        change = Change()
+        for fingerprint, count in self.demand.changed(now):
+            key = ASKED + fingerprint.to_bytes(8, "big")
+            if count > 0.0:
+                change.put(key, seal(msgspec.msgpack.encode((count, now))))
+            else:
+                change.delete(key)
+        if change.operations:
+            self._process.queue(change)
+
+    # -- what clients may ask for
+
+    def fetch_ahead(self, url: str, fingerprint: int) -> bool:
+        """Let a page be fetched soon, politely: a known one by the refresh frontier, an unknown one as a link."""
+        if fingerprint in self._ahead:
+            return True
+        if len(self._ahead) >= self._config.serve.ahead_max or self._process.stopped_by:
+            return False
+        if self._stages.pages.record(fingerprint) is not None:
+            return self.refresh_ahead is not None and self.refresh_ahead(url, fingerprint)
+        if self._stages.intake.explain(url).rule or self._stages.due.contains(fingerprint):
+            return self._stages.due.contains(fingerprint)
+        self._admit([url])
+        self._ahead.add(fingerprint)
+        asyncio.get_running_loop().call_later(60.0, self._ahead.discard, fingerprint)
+        return True
+
+    def _admit(self, urls: Sequence[str]) -> int:
+        """Take URLs that somebody told us of as links, as deep as a seed but without widening the scope."""
+        change = Change()
+        taken = self._stages.harvest.links(change, urls[0], list(urls), "utf-8", 1, 0, int(LinkFlag.NONE))
+        self._process.queue(change)
+        return taken
+
+    def signal(self, urls: Sequence[str], source: str) -> Signalled:
+        """Note that pages changed; URLs that are new and in scope become links."""
+        said = Signalled()
+        known, unknown = [], []
+        for url in urls:
+            fingerprint = self._stages.fingerprinter.fingerprint(url)
+            if self._stages.pages.record(fingerprint) is not None:
+                known.append(fingerprint)
+            elif rule := self._stages.intake.explain(url).rule:
+                said.refuse(str(rule))
+            else:
+                unknown.append(url)
+        if known and self.refresh_signal is not None:
+            said.accepted = self.refresh_signal(known, source)
+        elif known:
+            said.refuse("not_refreshing", len(known))
+        if unknown:
+            said.links = self._admit(unknown)
+        return said
+
+    # -- commands
+
+    def run(self, request: Mapping[str, Any]) -> Any:
+        """Answer a command, of `Commands` or one of ours.
+
+        Raises:
+            UsageError: no such command, or wrong arguments.
+        """
+        own: dict[str, Callable[..., Any]] = {
+            "host": self._host,
+            "pause": self._pause,
+            "resume": self._resume,
+            "set": self._set,
+        }
+        name = request.get("command", "")
+        if name not in own:
+            answer = self._process.commands.run(request)
+            return self.enriched(answer) if name == "status" else answer
+        arguments = {key: value for key, value in request.items() if key != "command"}
+        try:
+            return own[name](**arguments)
+        except TypeError as error:
+            raise UsageError(f"{name}: {error}") from error
+
+    def _host(self, host: str) -> dict[str, Any]:
+        """A host's queue and politeness, and what is known of its robots.txt."""
+        url = canonical(f"http://{host}/")
+        if url is None:
+            raise UsageError(f"{host!r} is no host name")
+        facts = dict(self._stages.frontier.explain(url, self._now()))
+        if facts.get("state") != "unknown":
+            facts["robots"] = self._robots(url)
+        return facts
+
+    def _robots(self, url: str) -> dict[str, Any]:
+        for form in (url, url.replace("http://", "https://", 1)):
+            copy = self._stages.robots.copy(authority(form))
+            if copy.fetched_at:
+                return {"of": authority(form), "status": copy.status, "fetched_at": iso_time(copy.fetched_at)}
+        return {}
+
+    def _pause(self) -> dict[str, Any]:
+        """Start no fetch until `resume`."""
+        self._stages.frontier.pause()
+        return {"paused": list(self._stages.frontier.paused)}
+
+    def _resume(self) -> dict[str, Any]:
+        self._stages.frontier.resume()
+        self._process.wake()
+        return {"paused": list(self._stages.frontier.paused)}
+
+    def _set(self, settings: Mapping[str, str]) -> dict[str, Any]:
+        """Change settings that may change while the crawl runs."""
+        made = live_settings(self._process.config, settings, self._config.crawl.concurrency)
+        if level := settings.get("log.level"):
+            logging.getLogger("crawler").setLevel(level.upper())
+            for handler in logging.getLogger("crawler").handlers:
+                if handler is not self.errors:
+                    handler.setLevel(level.upper())
+        self._process.configure(made)
+        return {"set": dict(settings)}
+
+    # -- how it goes
+
+    def enriched(self, status: Any) -> dict[str, Any]:
+        """The status of the stages with what only the running process knows."""
+        plain = status if isinstance(status, dict) else msgspec.to_builtins(status)
+        frontier = self._stages.frontier
+        process = vitals.of_process() | {
+            "name": self._stages.name,
+            "started": self._process.started,
+            "loop_lag": round(self._lag, 4),
+        }
+        return plain | {
+            "processes": [process],
+            "timings": {name: histogram.plain() for name, histogram in self.timings.items()},
+            "waited": dict(frontier.why_slow()),
+            "paused": list(frontier.paused),
+            "errors": self.errors.plain(),
+            "log": dict(self.errors.counts),
+            "serve": self._served(),
+        }
+
+    def _served(self) -> dict[str, Any]:
+        if self.server is None:
+            return {}
+        places, shelf = self.server.listener.places, self.server.shelf
+        return {
+            "requests": self.server.listener.requests,
+            "answers": {str(status): n for status, n in sorted(self.server.answers.items())},
+            "connections": len(places),
+            "evicted": places.evicted,
+            "turned_away": places.turned_away,
+            "ready_bytes": shelf.bytes,
+            "ready_hits": shelf.hits,
+            "ready_misses": shelf.misses,
+            "counted_pages": len(self.demand),
+        }
+
+    async def _watch_lag(self) -> None:
+        """Measure by how much the loop is late: the largest of the last second, fading."""
+        loop = asyncio.get_running_loop()
+        while True:
+            due = loop.time() + LAG_INTERVAL
+            await asyncio.sleep(LAG_INTERVAL)
+            self._lag = max(loop.time() - due, self._lag * 0.75)
+
+
+def live_settings(config: Config, given: Mapping[str, str], concurrency_max: int) -> Config:
+    """`config` with settings that may change now.
+
+    Raises:
+        UsageError, ConfigError: one may not, or not to that.
+    """
+    made = settings.changed(config, given)
+    if made.crawl.concurrency > concurrency_max:
+        raise UsageError(
+            f"crawl.concurrency: at most {concurrency_max}, as it was at the start, while the crawl runs"
+        )
+    return replace(config, politeness=made.politeness, crawl=made.crawl)
+
+
+def _more_descriptors() -> None:
+    """Let this process open as many files as it may: clients must not take those of fetches."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, _DESCRIPTORS)
+    if soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))

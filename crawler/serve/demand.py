@@ -1,0 +1,140 @@
+"""How often pages are asked for: the served requests are the importance of the refresh model (mu).
+
+A request adds 1 to its page's count, and counts halve every `half_life`
+seconds. Nothing is touched to let them fade: request number k at instant t is
+stored as 2^((t - origin) / half_life), so all counts share one scale and fade
+together; the origin moves on before numbers grow large.
+
+Memory is bounded. At most `pages_max` pages are counted exactly. When one more
+is asked for, the quarter with the smallest counts moves into a sketch: a
+Count-Min of `ROWS` x `columns` cells (Cormode, Muthukrishnan 2005) updated
+conservatively (Estan, Varghese 2002), each of a page's cells being raised to its
+count at least. So it never reports less than was counted, and more only where
+another page has a larger count in the same cell of every row. A page that is
+asked for again leaves with the sketch's answer.
+
+`changed` gives what the next commit is to write; a crash loses what came since.
+"""
+
+import math
+from collections.abc import Iterable, Iterator
+
+import numpy as np
+
+ROWS = 4
+COLUMNS = 1 << 16  # 4 x 65,536 doubles: 2 MiB, made when the exact table first overflows
+_SCALE_MAX = 2.0**40  # weight of one request at which the origin moves on
+_FORGOTTEN = 2.0**-10  # a count below this is dropped: a request ten half-lives ago
+_ODD = (0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9, 0xD6E8FEB86659FD93)
+_ALL_64 = (1 << 64) - 1
+
+
+class Demand:
+    """Request counts of pages by fingerprint; `now` in seconds, `half_life` in seconds, larger than 0."""
+
+    def __init__(self, half_life: float, pages_max: int, *, now: float, columns: int = COLUMNS) -> None:
+        assert half_life > 0.0 and pages_max >= 4, (half_life, pages_max)
+        self.half_life = half_life
+        self.pages_max = pages_max
+        self._origin = now
+        self._counts: dict[int, float] = {}
+        self._dirty: set[int] = set()
+        self._columns = columns
+        self._sketch: np.ndarray | None = None
+        self.requests = 0
+
+    def __len__(self) -> int:
+        return len(self._counts)
+
+    def add(self, fingerprint: int, now: float) -> None:
+        """Count a request."""
+        weight = self._weight(now)
+        count = self._counts.get(fingerprint)
+        if count is None:
+            count = self._admit(fingerprint)
+        self._counts[fingerprint] = count + weight
+        self._dirty.add(fingerprint)
+        self.requests += 1
+
+    def count(self, fingerprint: int, now: float) -> float:
+        """The faded number of requests of a page; never below the true one."""
+        count = self._counts.get(fingerprint)
+        if count is None:
+            count = self._from_sketch(fingerprint)
+        return count / self._weight(now)
+
+    def rate(self, fingerprint: int, now: float) -> float:
+        """Requests a second: a steady rate r has the faded count r x half_life / ln 2."""
+        return self.count(fingerprint, now) * math.log(2.0) / self.half_life
+
+    def top(self, n: int, now: float) -> list[tuple[int, float]]:
+        """The `n` pages asked for most, with their counts, most first."""
+        weight = self._weight(now)
+        best = sorted(self._counts.items(), key=lambda item: (-item[1], item[0]))[:n]
+        return [(fingerprint, count / weight) for fingerprint, count in best]
+
+    def changed(self, now: float) -> Iterator[tuple[int, float]]:
+        """(fingerprint, count at `now`) of pages asked for since the last call; 0 for those now in the sketch."""
+        dirty, self._dirty = self._dirty, set()
+        weight = self._weight(now)
+        for fingerprint in dirty:
+            yield fingerprint, self._counts.get(fingerprint, 0.0) / weight
+
+    def load(self, counts: Iterable[tuple[int, float, float]]) -> None:
+        """Take up (fingerprint, count, instant of the count) as they were stored."""
+        for fingerprint, count, then in counts:
+            if len(self._counts) >= self.pages_max:
+                self._shrink()
+            self._counts[fingerprint] = count * self._weight_at(then)
+
+    def _weight(self, now: float) -> float:
+        """What one request at `now` adds; moves the origin on where that has become large."""
+        weight = self._weight_at(now)
+        if weight > _SCALE_MAX:
+            self._rebase(now, weight)
+            return 1.0
+        return weight
+
+    def _weight_at(self, instant: float) -> float:
+        return 2.0 ** min(1000.0, (instant - self._origin) / self.half_life)
+
+    def _rebase(self, now: float, weight: float) -> None:
+        self._origin = now
+        counts = ((fingerprint, count / weight) for fingerprint, count in self._counts.items())
+        self._counts = {fingerprint: count for fingerprint, count in counts if count >= _FORGOTTEN}
+        if self._sketch is not None:
+            self._sketch /= weight
+
+    def _admit(self, fingerprint: int) -> float:
+        """Make room for a page; the count it had in the sketch."""
+        if len(self._counts) >= self.pages_max:
+            self._shrink()
+        return self._from_sketch(fingerprint)
+
+    def _shrink(self) -> None:
+        """Move the quarter with the smallest counts into the sketch."""
+        if self._sketch is None:
+            self._sketch = np.zeros((ROWS, self._columns))
+        pages = sorted(self._counts, key=self._counts.__getitem__)
+        for fingerprint in pages[: max(1, len(pages) // 4)]:
+            count = self._counts.pop(fingerprint)
+            self._dirty.add(fingerprint)
+            for row, cell in enumerate(self._cells(fingerprint)):
+                self._sketch[row, cell] = max(self._sketch[row, cell], count)
+
+    def _from_sketch(self, fingerprint: int) -> float:
+        if self._sketch is None:
+            return 0.0
+        return float(min(self._sketch[row, cell] for row, cell in enumerate(self._cells(fingerprint))))
+
+    def _cells(self, fingerprint: int) -> list[int]:
+        """The page's column in each row (multiply-shift hashing of a keyed fingerprint)."""
+        return [((fingerprint * odd & _ALL_64) >> 32) % self._columns for odd in _ODD]
+
+    def _check(self) -> None:
+        """Assert what always holds."""
+        assert len(self._counts) <= self.pages_max, len(self._counts)
+        assert all(count > 0.0 for count in self._counts.values())
+
+    def __repr__(self) -> str:
+        return f"Demand({len(self._counts)} pages, {self.requests} requests)"

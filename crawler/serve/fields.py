@@ -1,0 +1,147 @@
+"""Header fields of an answer: which of the stored ones pass, which of ours stand beside them, and 304.
+
+The copies are other people's pages on our origin. So nothing passes that speaks
+for the whole origin (cookies, HSTS, pins, service workers, alternative
+services, CORS), that asks for a login, that opens connections to elsewhere
+(preload, reports), or that would contradict our own fields; and a
+Content-Security-Policy puts the page into a sandbox without scripts.
+"""
+
+import re
+from collections.abc import Iterable
+from email.utils import formatdate
+from functools import lru_cache
+
+Field = tuple[bytes, bytes]
+
+# RFC 9110, 7.6.1, and the older ones of RFC 2616, 13.5.1.
+_HOP_BY_HOP = (
+    b"connection keep-alive proxy-connection proxy-authenticate proxy-authorization te trailer "
+    b"transfer-encoding upgrade http2-settings"
+)
+_OF_THE_ORIGIN = (
+    b"set-cookie set-cookie2 strict-transport-security public-key-pins public-key-pins-report-only expect-ct "
+    b"alt-svc alt-used clear-site-data refresh origin-agent-cluster origin-isolation www-authenticate "
+    b"authentication-info x-frame-options timing-allow-origin nel report-to reporting-endpoints "
+    b"speculation-rules supports-loading-mode accept-ch critical-ch permissions-policy feature-policy "
+    b"document-policy sourcemap x-sourcemap x-dns-prefetch-control x-xss-protection x-permitted-cross-domain-policies"
+)
+_OURS = (
+    b"content-length content-encoding content-range accept-ranges content-location content-security-policy "
+    b"content-security-policy-report-only x-content-type-options referrer-policy cross-origin-resource-policy "
+    b"cross-origin-opener-policy cross-origin-embedder-policy etag last-modified date age link vary warning "
+    b"memento-datetime x-crawled-at x-changed-at x-fresh-probability x-refresh x-rewritten location server"
+)
+DROPPED = frozenset(b" ".join((_HOP_BY_HOP, _OF_THE_ORIGIN, _OURS)).split())
+_DROPPED_PREFIXES = (b"service-worker", b"access-control-", b"proxy-", b"sec-", b"x-crawler-")
+_NAME = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,256}")
+_BAD_VALUE = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f]")
+
+_POLICY = (
+    "default-src 'self' data: 'unsafe-inline'; script-src 'none'; object-src 'none'; connect-src 'none'; "
+    "worker-src 'none'; form-action 'none'; frame-ancestors 'self'"
+)
+SANDBOX: tuple[Field, ...] = (
+    (b"Content-Security-Policy", f"sandbox; {_POLICY}".encode()),
+    (b"X-Content-Type-Options", b"nosniff"),
+    (b"Referrer-Policy", b"no-referrer"),
+    (b"Cross-Origin-Resource-Policy", b"same-origin"),
+)
+# With rewritten links a page loads its pictures from /page. In an opaque origin they would be foreign and the
+# resource policy would refuse them, so the page keeps our origin; scripts stay off, and nothing else could use it.
+SANDBOX_REWRITTEN: tuple[Field, ...] = (
+    (b"Content-Security-Policy", f"sandbox allow-same-origin; {_POLICY}".encode()),
+    *SANDBOX[1:],
+)
+
+
+def passed_on(headers: Iterable[Field]) -> list[Field]:
+    """The stored fields that go to the client, in their order."""
+    headers = list(headers)
+    named: set[bytes] = set()
+    for name, value in headers:
+        if name.lower() == b"connection":
+            named.update(part.strip().lower() for part in value.split(b","))
+    return [
+        (name, value)
+        for name, value in headers
+        if (lowered := name.lower()) not in DROPPED
+        and lowered not in named
+        and not lowered.startswith(_DROPPED_PREFIXES)
+        and _NAME.fullmatch(name)
+        and not _BAD_VALUE.search(value)
+    ]
+
+
+def first(headers: Iterable[Field], name: bytes) -> bytes:
+    """The first value of a field (`name` in lower case), b"" if there is none."""
+    return next((value for field, value in headers if field.lower() == name), b"")
+
+
+def codings_of(headers: Iterable[Field]) -> list[bytes]:
+    """The content codings of a stored answer in the order they were applied, `identity` left out."""
+    names: list[bytes] = []
+    for field, value in headers:
+        if field.lower() == b"content-encoding":
+            names += [name.strip().lower() for name in value.split(b",")]
+    return [name for name in names if name not in (b"", b"identity")]
+
+
+@lru_cache(maxsize=256)
+def accepted(field: str) -> frozenset[bytes]:
+    """The content codings, of those there are in the wild, that an Accept-Encoding field takes.
+
+    One that says nothing takes none: many such clients cannot undo any,
+    whatever RFC 9110, 12.5.3 lets them be sent.
+    """
+    weights = {}
+    for part in field.lower().split(","):
+        name, _, parameters = part.partition(";")
+        weights[name.strip()] = _weight(parameters)
+    other = weights.get("*", 0.0)
+    taken = {name for name in _CODINGS if weights.get(name, other) > 0.0}
+    return frozenset(name.encode() for name in taken | ({"x-gzip"} if "gzip" in taken else set()))
+
+
+_CODINGS = ("gzip", "deflate", "br", "zstd", "compress")
+
+
+def _weight(parameters: str) -> float:
+    for parameter in parameters.split(";"):
+        name, _, value = parameter.partition("=")
+        if name.strip() == "q":
+            try:
+                return float(value)
+            except ValueError:
+                return 0.0
+    return 1.0
+
+
+@lru_cache(maxsize=64)
+def http_date(second: int) -> str:
+    """An instant, in whole seconds, as an HTTP date."""
+    return formatdate(second, usegmt=True)
+
+
+def not_modified(if_none_match: str, if_modified_since: float | None, etag: str, modified: float) -> bool:
+    """Whether the client's copy is this one: 304 (RFC 9110, 13.2.2).
+
+    If-None-Match, where it is sent, decides alone, by weak comparison.
+    """
+    if if_none_match:
+        if if_none_match.strip() == "*":
+            return True
+        tags = [tag.strip().removeprefix("W/") for tag in if_none_match.split(",")]
+        return etag.removeprefix("W/") in tags
+    return if_modified_since is not None and int(modified) <= if_modified_since
+
+
+def head(status: int, reason: str, fields: Iterable[Field]) -> bytes:
+    """Status line and fields as they go over the wire, the empty line not among them."""
+    lines = [b"HTTP/1.1 %d %s\r\n" % (status, _reason(reason))]
+    lines += [b"%s: %s\r\n" % field for field in fields]
+    return b"".join(lines)
+
+
+def _reason(text: str) -> bytes:
+    return _BAD_VALUE.sub(b"", text.encode("latin-1", "replace"))[:256]

@@ -1,0 +1,65 @@
+"""By which names a listener may be called, and which requests it counts.
+
+A page in a browser can have its own name point to our address (DNS rebinding)
+and then read what we answer. So the Host field must be an IP address,
+`localhost`, or one of the names that the configuration lists. Addresses are
+safe: a page that was loaded from an address is that address's own.
+"""
+
+import ipaddress
+import re
+from functools import lru_cache
+
+from crawler.errors import ConfigError
+from crawler.serve.refusal import Refusal
+
+_ADDRESS = re.compile(r"\[?([0-9A-Za-z.:_-]*)\]?:([0-9]{1,5})")
+_AUTHORITY = re.compile(r"(\[[0-9A-Fa-f:.]{2,45}\]|[0-9A-Za-z._-]{1,255})(?::[0-9]{1,5})?")
+_HOST_CHARS_MAX = 300
+_BOT = re.compile(r"bot\b|crawl|spider|slurp|archiver", re.IGNORECASE)
+
+
+def parse_address(text: str, key: str) -> tuple[str, int]:
+    """("127.0.0.1", 8080) of "127.0.0.1:8080"; a port alone means loopback.
+
+    Raises:
+        ConfigError: it is no ADDRESS:PORT.
+    """
+    match = _ADDRESS.fullmatch(text if ":" in text else f"127.0.0.1:{text}")
+    if match is None or int(match[2]) > 65535 or not match[1]:
+        raise ConfigError(f"{key}: {text!r} is no ADDRESS:PORT such as 127.0.0.1:8080")
+    return match[1], int(match[2])
+
+
+@lru_cache(maxsize=256)
+def is_ours(host: str, names: frozenset[str]) -> bool:
+    """Whether a Host field names this listener."""
+    match = _AUTHORITY.fullmatch(host)
+    if match is None:
+        return False
+    name = match[1].lower().rstrip(".")
+    if name == "localhost" or name in names:
+        return True
+    try:
+        ipaddress.ip_address(name.strip("[]"))
+    except ValueError:
+        return False
+    return True
+
+
+def check_host(hosts: list[str], names: frozenset[str]) -> str:
+    """The Host field of a request, found to be ours.
+
+    Raises:
+        Refusal: 400 without one or with two, 421 with a foreign one.
+    """
+    if len(hosts) != 1 or not hosts[0]:
+        raise Refusal(400, "bad_request", "one Host field is needed")
+    if len(hosts[0]) > _HOST_CHARS_MAX or not is_ours(hosts[0], names):
+        raise Refusal(421, "misdirected", "this listener has another name; serve.names lists those it knows")
+    return hosts[0]
+
+
+def is_bot(user_agent: str) -> bool:
+    """Whether a client says of itself that it is a robot."""
+    return _BOT.search(user_agent) is not None

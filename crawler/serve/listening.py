@@ -1,0 +1,382 @@
+"""The shell of our HTTP servers: connections, limits and bytes.
+
+aiohttp parses requests and keeps connections; the answer's bytes are ours,
+since a stored answer is sent as it was received. Limits, each a key of
+`[serve]`: connections (`places.py`), bytes of a request header, time without a
+whole header, time in which a client must take what is buffered for it.
+
+A listener is started with `start` and ended with `close`, which lets answers
+under way end for a moment.
+"""
+
+import asyncio
+import logging
+import os
+import socket
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from aiohttp import web
+from aiohttp.http_exceptions import LineTooLong
+from aiohttp.web_protocol import RequestHandler
+
+from crawler.errors import ConfigError, CrawlerError
+from crawler.serve.answers import UNKNOWN_LENGTH
+from crawler.serve.fields import SANDBOX, head, http_date
+from crawler.serve.places import Places
+from crawler.serve.refusal import Refusal
+from crawler.serve.reply import Reply
+
+log = logging.getLogger("crawler")
+
+SWEEP_INTERVAL = 1.0  # seconds between looks for clients that keep us waiting
+CLOSE_GRACE = 1.0  # seconds that answers under way are given at the end
+BACKLOG = 512
+PAUSE_PIECES = 4  # pieces of a streamed body after which other work gets a turn
+_FULL = (
+    b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+)
+_TOO_LARGE = b"HTTP/1.1 431 Request Header Fields Too Large\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+_REASONS = {
+    200: "OK", 202: "Accepted", 204: "No Content", 400: "Bad Request", 403: "Forbidden", 404: "Not Found",
+    405: "Method Not Allowed", 408: "Request Timeout", 409: "Conflict", 410: "Gone", 413: "Content Too Large",
+    414: "URI Too Long", 415: "Unsupported Media Type", 416: "Range Not Satisfiable", 421: "Misdirected Request",
+    422: "Unprocessable Content", 429: "Too Many Requests", 431: "Request Header Fields Too Large",
+    451: "Unavailable For Legal Reasons", 500: "Internal Server Error", 502: "Bad Gateway",
+    503: "Service Unavailable", 504: "Gateway Timeout",
+}  # fmt: skip
+_JSON = ((b"Content-Type", b"application/json"), *SANDBOX[1:])
+
+Handle = Callable[[web.BaseRequest], Awaitable["Answer"]]
+
+
+def json_reply(status: int, content: bytes, more: tuple[tuple[str, str], ...] = ()) -> Reply:
+    """A reply that holds JSON."""
+    fields = [*_JSON, *((name.encode(), value.encode("latin-1", "replace")) for name, value in more)]
+    return Reply(status, head(status, _REASONS.get(status, "Unknown"), fields), len(content), content)
+
+
+def plain_error(status: int, state: str, why: str) -> bytes:
+    """A whole response that says why there is no other, and ends the connection."""
+    reply = refusal_reply(Refusal(status, state, why))
+    assert reply.body is not None
+    return reply.head + b"Content-Length: %d\r\nConnection: close\r\n\r\n" % reply.length + reply.body
+
+
+@contextmanager
+def short_path(folder: Path, name: str) -> Iterator[str]:
+    """A path to a file of a folder that is short enough for a socket's name (107 bytes)."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        yield f"/proc/self/fd/{descriptor}/{name}"
+    finally:
+        os.close(descriptor)
+
+
+def refusal_reply(refusal: Refusal) -> Reply:
+    return json_reply(refusal.status, refusal.content(), refusal.fields)
+
+
+class Answer:
+    """A reply on its way: what aiohttp's server asks of a response."""
+
+    __slots__ = ("_connection", "_reply", "keep_alive")
+
+    def __init__(self, reply: Reply, *, close: bool = False) -> None:
+        self._reply = reply
+        self._connection: Connection | None = None
+        self.keep_alive = not close
+
+    @property
+    def status(self) -> int:
+        return self._reply.status
+
+    async def prepare(self, request: web.BaseRequest) -> None:
+        """Write the head, and the body if it is held."""
+        reply = self._reply
+        connection: Any = request.protocol
+        self._connection = connection
+        transport = request.transport
+        if transport is None or transport.is_closing():
+            raise ConnectionResetError("the client has gone")
+        bodiless = request.method == "HEAD" or reply.status in (204, 304)
+        old = request.version < (1, 1)
+        self.keep_alive = self.keep_alive and request.keep_alive
+        lines = [reply.head, b"Date: ", http_date(int(connection.wall_time())).encode()]
+        if reply.length != UNKNOWN_LENGTH and reply.status not in (204, 304):
+            lines.append(b"\r\nContent-Length: %d" % reply.length)
+        elif not old and reply.status not in (204, 304):
+            lines.append(b"\r\nTransfer-Encoding: chunked")
+        else:
+            self.keep_alive = self.keep_alive and reply.status in (204, 304)
+        if not self.keep_alive:
+            lines.append(b"\r\nConnection: close\r\n\r\n")
+        else:
+            lines.append(b"\r\nConnection: keep-alive\r\n\r\n" if old else b"\r\n\r\n")
+        if reply.body is not None and not bodiless:
+            lines.append(reply.body)
+        transport.write(b"".join(lines))
+        if reply.body is None and reply.pieces is not None and not bodiless:
+            await self._stream(transport, chunked=reply.length == UNKNOWN_LENGTH and not old)
+
+    async def _stream(self, transport: asyncio.Transport, *, chunked: bool) -> None:
+        """Write the pieces, each as soon as the client has taken those before it."""
+        assert self._reply.pieces is not None and self._connection is not None
+        pieces = self._reply.pieces()
+        try:
+            for number, piece in enumerate(pieces, 1):
+                transport.write(b"%x\r\n%b\r\n" % (len(piece), piece) if chunked else piece)
+                await self._connection.room()
+                if number % PAUSE_PIECES == 0:
+                    await asyncio.sleep(0)
+        except CrawlerError as error:  # too late for a status: the client sees a body cut short
+            log.error("serve: %s", error)
+            transport.abort()
+            raise ConnectionResetError(str(error)) from error
+        finally:
+            pieces.close()  # type: ignore[attr-defined]  # they are generators, or iterators without a file
+        if chunked:
+            transport.write(b"0\r\n\r\n")
+
+    async def write_eof(self) -> None:
+        """The end: wait until the client has taken what is buffered, so that pipelined requests pile up nothing."""
+        if self._connection is not None:
+            await self._connection.room()
+
+
+class Connection(RequestHandler):
+    """One client; tells its listener whose turn it is, and bounds its header and its slowness."""
+
+    __slots__ = ("_header_bytes", "_listener", "_requests_before", "_room", "_stuck")
+
+    def __init__(self, manager: web.Server, listener: "Listener", **options: Any) -> None:
+        super().__init__(manager, **options)
+        self._listener = listener
+        self._header_bytes = 0
+        self._requests_before = 0
+        self._room: asyncio.Future[None] | None = None
+        self._stuck: asyncio.TimerHandle | None = None
+
+    def wall_time(self) -> float:
+        return self._listener.now()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        self._listener.enter(self)
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        self._listener.places.leave(self)
+        self._let_write()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Parse; what belongs to no whole request may not exceed the header's limit."""
+        super().data_received(data)
+        if self._request_count != self._requests_before:  # a header came whole
+            self._requests_before, self._header_bytes = self._request_count, 0
+        elif self._current_request is None:
+            self._header_bytes += len(data)
+            if self._header_bytes > self._listener.header_bytes_max and self.transport is not None:
+                self.transport.write(_TOO_LARGE)  # type: ignore[attr-defined]
+                self.force_close()
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        loop = asyncio.get_running_loop()
+        self._room = loop.create_future()
+        self._stuck = loop.call_later(self._listener.write_timeout, self.drop)
+        self._listener.places.wait(self, loop.time())
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        self._listener.places.serve(self)
+        self._let_write()
+
+    def _let_write(self) -> None:
+        if self._stuck is not None:
+            self._stuck.cancel()
+            self._stuck = None
+        room, self._room = self._room, None
+        if room is not None and not room.done():
+            room.set_result(None)
+
+    async def room(self) -> None:
+        """Wait until the client has taken most of what is buffered for it."""
+        if self._room is not None:
+            await self._room
+        if self.transport is None or self.transport.is_closing():
+            raise ConnectionResetError("the client has gone")
+
+    def drop(self) -> None:
+        """Close at once, whatever is buffered."""
+        if self.transport is not None:
+            self.transport.abort()  # type: ignore[attr-defined]
+
+    def handle_error(
+        self,
+        request: web.BaseRequest,
+        status: int = 500,
+        exc: BaseException | None = None,
+        message: str | None = None,
+    ) -> Any:
+        """The answer to what is no HTTP, or to a bug of ours."""
+        if status == 500:
+            log.error("serve: a request failed", exc_info=exc)
+            return Answer(
+                refusal_reply(Refusal(500, "error", "an error of the server; its log has it")), close=True
+            )
+        if isinstance(exc, LineTooLong):
+            return Answer(refusal_reply(Refusal(431, "bad_request", "a header line is too long")), close=True)
+        return Answer(refusal_reply(Refusal(status, "bad_request", "this is no HTTP request")), close=True)
+
+
+class _Server(web.Server):
+    def __init__(self, listener: "Listener", handle: Handle) -> None:
+        super().__init__(handle, access_log=None)  # type: ignore[arg-type]
+        self._listener = listener
+
+    def __call__(self) -> Connection:
+        return Connection(
+            self,
+            self._listener,
+            loop=asyncio.get_running_loop(),
+            keepalive_timeout=86_400,  # the listener ends idle connections
+            max_line_size=self._listener.header_bytes_max,
+            max_field_size=self._listener.header_bytes_max,
+            max_headers=128,
+            lingering_time=2.0,
+            auto_decompress=False,
+            access_log=None,
+        )
+
+
+class Listener:
+    """An address on which `handle` answers; `now` gives the wall time."""
+
+    def __init__(
+        self,
+        handle: Handle,
+        now: Callable[[], float],
+        *,
+        connections_max: int,
+        header_bytes_max: int,
+        idle_timeout: float,
+        write_timeout: float,
+    ) -> None:
+        self.now = now
+        self.header_bytes_max = max(header_bytes_max, 1024)
+        self.write_timeout = write_timeout
+        self.places: Places[Connection] = Places(connections_max, idle_timeout)
+        self.address: tuple[str, int] = ("", 0)
+        self.requests = 0
+        self._handle = handle
+        self._made: _Server | None = None
+        self._sockets: list[asyncio.AbstractServer] = []
+        self._sweeper: asyncio.Task[None] | None = None
+
+    @property
+    def _server(self) -> _Server:
+        """aiohttp's server, made in the loop it is for."""
+        if self._made is None:
+            self._made = _Server(self, self._count)
+        return self._made
+
+    async def _count(self, request: web.BaseRequest) -> Answer:
+        connection: Any = request.protocol
+        self.places.serve(connection)
+        self.requests += 1
+        try:
+            return await self._handle(request)
+        finally:
+            self.places.wait(connection, asyncio.get_running_loop().time())
+
+    async def start(self, address: tuple[str, int], key: str, *, shared: bool = False) -> None:
+        """Listen; port 0 = any. With `shared` several processes may listen on one port.
+
+        Raises:
+            ConfigError: nobody can listen there, or somebody does.
+        """
+        loop = asyncio.get_running_loop()
+        try:
+            server = await loop.create_server(
+                self._server, *address, backlog=BACKLOG, reuse_port=True if shared else None
+            )
+        except OSError as error:
+            raise ConfigError(
+                f"{key}: cannot listen on {address[0]}:{address[1]}: {_cause(error)}"
+            ) from error
+        self._sockets.append(server)
+        self.address = server.sockets[0].getsockname()[:2]
+        self._sweep_from_now_on()
+
+    async def start_unix(self, folder: Path, name: str = "serve.sock") -> None:
+        """Listen on a Unix socket too, for siblings; a dead one's is taken over."""
+        loop = asyncio.get_running_loop()
+        (folder / name).unlink(missing_ok=True)
+        made = socket.socket(socket.AF_UNIX)
+        with short_path(folder, name) as path:
+            made.bind(path)
+        (folder / name).chmod(0o600)
+        self._sockets.append(await loop.create_unix_server(self._server, sock=made))
+        self._sweep_from_now_on()
+
+    def _sweep_from_now_on(self) -> None:
+        if self._sweeper is None:
+            self._sweeper = asyncio.get_running_loop().create_task(self._sweep())
+
+    def enter(self, connection: Connection) -> None:
+        """A client has connected: it stays, perhaps in the place of another, or goes."""
+        stays, victim = self.places.enter(connection, asyncio.get_running_loop().time())
+        if victim is not None:
+            victim.drop()
+        if not stays and connection.transport is not None:
+            connection.transport.write(_FULL)  # type: ignore[attr-defined]
+            connection.force_close()
+
+    async def _sweep(self) -> None:
+        while True:
+            await asyncio.sleep(SWEEP_INTERVAL)
+            for connection in self.places.overdue(asyncio.get_running_loop().time()):
+                self.places.leave(connection)
+                connection.drop()
+
+    async def close(self) -> None:
+        """Take no new clients, end the present ones."""
+        if self._sweeper is not None:
+            self._sweeper.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._sweeper
+        for server in self._sockets:
+            server.close()
+        if self._made is not None:
+            await self._made.shutdown(CLOSE_GRACE)
+
+
+def _cause(error: OSError) -> str:
+    return error.strerror or str(error)
+
+
+async def read_body(request: web.BaseRequest, bytes_max: int, timeout: float) -> bytes:
+    """The body of a request.
+
+    Raises:
+        Refusal: 408, 413 or 415: it is slow, large, or coded.
+    """
+    if request.headers.get("Content-Encoding", "identity").lower() != "identity":
+        raise Refusal(415, "bad_request", "send the body without a content coding")
+    if request.headers.get("Expect", "").lower() == "100-continue" and request.transport is not None:
+        request.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+    parts: list[bytes] = []
+    size = 0
+    try:
+        async with asyncio.timeout(timeout):
+            async for part in request.content.iter_any():
+                parts.append(part)
+                size += len(part)
+                if size > bytes_max:
+                    raise Refusal(413, "bad_request", f"a body has at most {bytes_max} bytes")
+    except TimeoutError:
+        raise Refusal(408, "bad_request", "the body did not come in time") from None
+    return b"".join(parts)

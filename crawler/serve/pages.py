@@ -1,0 +1,210 @@
+"""The answer to a request for a page: everything between the request and the bytes, without waiting.
+
+    Asked --> where its copies lie --> which copy --> may it be shown, is it fresh enough
+          --> representation (kept ready, or made) --> 304, 206, 416 or the whole
+
+`Reply` is what the shell writes. An answer that is kept ready costs one read
+of the store: the URL's record changes with every fetch of it, in the same batch
+as its captures, so as long as the stored record is the same, so is the answer.
+"""
+
+from collections.abc import Mapping
+
+from crawler.config import ServeConfig
+from crawler.pages.archive import Archive
+from crawler.pages.captures import record_key, unpack_record
+from crawler.records import Capture
+from crawler.serve import choice, fields, listener, memento, ranges
+from crawler.serve.answers import Ready, Rewriter, represent, rfc3339, whole_length
+from crawler.serve.asked import Asked, Door, accept_datetime, http_instant
+from crawler.serve.bodies import open_copy, part
+from crawler.serve.refusal import Refusal
+from crawler.serve.reply import Reply
+from crawler.serve.seam import Crawl, Located
+from crawler.serve.shelf import Shelf, Shown
+
+_NO_CODINGS: frozenset[bytes] = frozenset()
+
+
+class Elsewhere(Exception):
+    """The copies lie with another process of the crawl, `owner`."""
+
+    def __init__(self, owner: str) -> None:
+        super().__init__(owner)
+        self.owner = owner
+
+
+class PageDesk:
+    """Answers requests for pages of one crawl. `rewriter` makes links lead back to /page; None = not offered."""
+
+    def __init__(self, crawl: Crawl, config: ServeConfig, rewriter: Rewriter | None = None) -> None:
+        self._crawl = crawl
+        self._config = config
+        self._rewriter = rewriter
+        self.shelf = Shelf(config.ready_bytes_max)
+
+    def reply(self, asked: Asked, headers: Mapping[str, str], base: str, now: float) -> Reply:
+        """The reply to GET; that to HEAD is its head.
+
+        Raises:
+            Refusal: there is nothing to show, with its status and reason.
+            Elsewhere: another process has the page.
+            DamageError: the stored bytes cannot be read.
+        """
+        located = self._crawl.locate(asked.url)
+        archive = located.archive
+        if archive is None:
+            raise Elsewhere(located.owner)
+        if asked.door is Door.TIMEMAP:
+            return self._timemap(archive, located, asked.url, base)
+        if self._config.count_bots or not listener.is_bot(headers.get("User-Agent", "")):
+            self._crawl.asked_for(located.fingerprint)
+        at = asked.at
+        if asked.door is Door.TIMEGATE:
+            at = accept_datetime(headers.get("Accept-Datetime", ""))
+        taken = _NO_CODINGS
+        if (accept := headers.get("Accept-Encoding")) and "Range" not in headers:
+            taken = fields.accepted(accept)
+        proof = archive.store.get(record_key(located.fingerprint)) or b""
+        key = (located.fingerprint, at, taken, asked.rewrite, base)
+        shown = self.shelf.get(key, proof)
+        if shown is None:
+            shown = self._show(archive, located, asked, at, taken, base, proof, now)
+            self.shelf.put(key, shown)
+        return self._copy(asked, headers, now, shown, located)
+
+    def _show(
+        self,
+        archive: Archive,
+        located: Located,
+        asked: Asked,
+        at: float | None,
+        taken: frozenset[bytes],
+        base: str,
+        proof: bytes,
+        now: float,
+    ) -> Shown:
+        """Choose a copy and make its representation.
+
+        Raises:
+            Refusal: there is none, or it may not be shown.
+        """
+        fingerprint = located.fingerprint
+        record = unpack_record(record_key(fingerprint), proof) if proof else None
+        capture = choice.choose(archive.captures(fingerprint), at)
+        choice.check_shown(record, capture)
+        if capture is None:
+            queued = asked.refresh and self._crawl.ahead(asked.url, fingerprint)
+            raise self._missing(asked, located, queued, base)
+        ready = represent(
+            open_copy(archive, capture),
+            capture,
+            base=base,
+            url=capture.url,
+            taken=taken,
+            held_max=self._config.held_bytes_max,
+            rewriter=self._rewriter if asked.rewrite else None,
+        )
+        path = memento.page_path(asked.url, capture.fetched_at, rewrite=asked.rewrite)
+        ready.head += f"Content-Location: {path}\r\n".encode()
+        if at is None and record is not None:
+            ready.head += b"X-Changed-At: " + rfc3339(record.changed_at) + b"\r\n"
+        return Shown(proof, None if at is not None else record, capture, ready)
+
+    def _missing(self, asked: Asked, located: Located, queued: bool, base: str) -> Refusal:
+        state, why = self._crawl.missing(asked.url, located.fingerprint)
+        if queued:
+            return Refusal(202, "todo", "the page was queued; ask again later", queued=True)
+        refusal = Refusal(404, state, why, url=asked.url)
+        if asked.door is Door.TIMEGATE:
+            refusal.fields = (("Vary", "Accept-Datetime"), ("Link", memento.link_field(base, asked.url)))
+        return refusal
+
+    def _copy(
+        self, asked: Asked, headers: Mapping[str, str], now: float, shown: Shown, located: Located
+    ) -> Reply:
+        """The reply with a copy: what changes with time, then the conditions of the request."""
+        fingerprint, probability = located.fingerprint, None
+        if shown.record is not None:
+            probability = self._crawl.fresh_probability(fingerprint, shown.record, now)
+        age = max(0.0, now - shown.capture.fetched_at)
+        extra = b"Age: %d\r\n" % age
+        if probability is not None:
+            extra += b"X-Fresh-Probability: %.3f\r\n" % probability
+        if asked.refresh:
+            queued = self._crawl.ahead(asked.url, fingerprint)
+            extra += b"X-Refresh: queued\r\n" if queued else b"X-Refresh: not queued\r\n"
+        if asked.max_stale is not None:
+            self._check_fresh(asked, located, age, probability)
+        return _conditional(shown.ready, headers, extra, shown.capture)
+
+    def _check_fresh(self, asked: Asked, located: Located, age: float, probability: float | None) -> None:
+        """Raises Refusal (504), the page queued ahead, if the copy is too stale for the client."""
+        enough = self._config.fresh_enough
+        try:
+            choice.check_fresh(asked.max_stale, age, probability, enough, False)
+        except Refusal as refusal:
+            refusal.body["queued"] = asked.refresh or self._crawl.ahead(asked.url, located.fingerprint)
+            raise
+
+    def _timemap(self, archive: Archive, located: Located, url: str, base: str) -> Reply:
+        """The list of copies; 404 without any."""
+        captures = []
+        for capture in archive.captures(located.fingerprint):
+            captures.append(capture)
+            if len(captures) >= choice.CAPTURES_MAX:
+                break
+        choice.check_shown(Archive.record(archive, located.fingerprint), captures[0] if captures else None)
+        if not captures:
+            state, why = self._crawl.missing(url, located.fingerprint)
+            raise Refusal(404, state, why, url=url)
+        body = b"".join(memento.timemap(base, url, reversed(captures)))
+        head = fields.head(200, "OK", [(b"Content-Type", b"application/link-format"), *fields.SANDBOX[1:]])
+        return Reply(200, head, len(body), body)
+
+
+def _conditional(ready: Ready, headers: Mapping[str, str], extra: bytes, capture: Capture) -> Reply:
+    """304, 206, 416 or the whole representation."""
+    if ready.status == 200 and not _CONDITIONS.isdisjoint(headers):
+        range_field = headers.get("Range", "")
+        since = headers.get("If-Modified-Since", "")
+        seen = http_instant(since) if since else None
+        if fields.not_modified(headers.get("If-None-Match", ""), seen, ready.etag, capture.fetched_at):
+            kept = [field for field in ready.fields if field[0].lower() not in _OF_A_BODY]
+            return Reply(304, fields.head(304, "Not Modified", kept) + extra, 0, b"")
+        if _wants_range(ready, headers, range_field):
+            return _range(ready, range_field, extra)
+    head = ready.head + extra
+    return Reply(ready.status, head, ready.length, ready.body, ready.pieces)
+
+
+_CONDITIONS = frozenset({"If-None-Match", "If-Modified-Since", "Range"})
+
+
+def _wants_range(ready: Ready, headers: Mapping[str, str], field: str) -> bool:
+    if not field or not ranges.is_single(field):
+        return False
+    return ranges.allowed_by_if_range(headers.get("If-Range", ""), ready.etag, ready.modified)
+
+
+_OF_A_BODY = (b"content-type", b"content-encoding", b"content-disposition", b"content-language")
+
+
+def _range(ready: Ready, field: str, extra: bytes) -> Reply:
+    length = whole_length(ready)
+    try:
+        span = ranges.resolve(field, length)
+    except ranges.Unsatisfiable:
+        refusal = Refusal(416, "bad_request", f"the representation has {length} bytes")
+        refusal.fields = (("Content-Range", f"bytes */{length}"),)
+        raise refusal from None
+    if span is None:
+        head = ready.head + extra
+        return Reply(ready.status, head, ready.length, ready.body, ready.pieces)
+    first, end = span
+    content_range = (b"Content-Range", b"bytes %d-%d/%d" % (first, end - 1, length))
+    head = fields.head(206, "Partial Content", [*ready.fields, content_range]) + extra
+    if ready.body is not None:
+        return Reply(206, head, end - first, ready.body[first:end])
+    pieces = ready.pieces
+    return Reply(206, head, end - first, None, lambda: part(pieces(), first, end))

@@ -1,0 +1,52 @@
+"""Byte ranges (RFC 9110, section 14): a Range field against a representation's length.
+
+One range is served. A list of ranges is answered whole, as the RFC allows:
+what clients need is one range, and overlapping lists are a way to make servers
+work for nothing.
+"""
+
+import re
+
+_RANGE = re.compile(r"bytes=[ \t]*([0-9]{0,18})-([0-9]{0,18})[ \t]*", re.IGNORECASE)
+
+WHOLE = None
+
+
+class Unsatisfiable(Exception):
+    """No byte of the representation lies in the range: 416."""
+
+
+def is_single(field: str) -> bool:
+    """Whether the field asks for exactly one byte range."""
+    match = _RANGE.fullmatch(field)
+    return match is not None and bool(match[1] or match[2])
+
+
+def resolve(field: str, length: int) -> tuple[int, int] | None:
+    """(first byte, byte after the last) of a representation of `length` bytes; None = serve it whole.
+
+    Raises:
+        Unsatisfiable: the range lies behind the end, or is an empty suffix.
+    """
+    match = _RANGE.fullmatch(field)
+    if match is None or not (match[1] or match[2]):
+        return WHOLE
+    if not match[1]:
+        suffix = int(match[2])
+        if suffix == 0 or length == 0:
+            raise Unsatisfiable
+        return max(0, length - suffix), length
+    first = int(match[1])
+    last = int(match[2]) if match[2] else length - 1
+    if match[2] and last < first:
+        return WHOLE  # invalid, so ignored (RFC 9110, 14.1.1)
+    if first >= length:
+        raise Unsatisfiable
+    return first, min(last + 1, length)
+
+
+def allowed_by_if_range(field: str, etag: str, modified: str) -> bool:
+    """Whether an If-Range field lets the range be served: the same strong validator (RFC 9110, 13.1.5)."""
+    if not field:
+        return True
+    return field == etag if field.startswith(('"', "W/")) else field == modified

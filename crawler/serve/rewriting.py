@@ -1,0 +1,43 @@
+"""Links of a stored page led back into the cache: `rewrite=1`.
+
+Links and frames go to `/page?url=...&rewrite=1`, requisites (images, styles)
+too, so that a style sheet's own references are led back as well. What the
+cache lacks answers 404 with its reason.
+"""
+
+from typing import Any
+
+from crawler.serve.answers import Rewriter
+from crawler.serve.memento import page_path
+
+_HTML = ("text/html", "application/xhtml+xml")
+
+
+def rewriter() -> Rewriter | None:
+    """What rewrites HTML and CSS by their Content-Type."""
+    from crawler.extract.decode import to_utf8
+    from crawler.extract.rewrite import Kind, rewrite_css_bytes, rewrite_html
+
+    def mapped(url: str, kind: Any) -> str | None:
+        return "" if kind is Kind.BASE else page_path(url, rewrite=True)
+
+    def rewrite(content: bytes, content_type: bytes, url: str) -> bytes | None:
+        kind, charset = media_type(content_type)
+        if kind in _HTML or (not kind and content[:512].lstrip()[:1] == b"<"):
+            encoding = to_utf8(content, charset)[1]
+            return rewrite_html(content, encoding, url, mapped, xhtml=kind == _HTML[1])
+        if kind == "text/css":
+            return rewrite_css_bytes(content, charset, url, mapped)
+        return None
+
+    return rewrite
+
+
+def media_type(field: bytes) -> tuple[str, str]:
+    """("text/html", "utf-8") of a Content-Type; "" for what it does not say."""
+    kind, _, parameters = field.decode("latin-1").partition(";")
+    for parameter in parameters.split(";"):
+        name, _, value = parameter.partition("=")
+        if name.strip().lower() == "charset":
+            return kind.strip().lower(), value.strip().strip("\"'")
+    return kind.strip().lower(), ""

@@ -1,0 +1,163 @@
+"""The admin server over real sockets, before a source that answers as processes do."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from crawler.admin.server import AdminServer
+from crawler.config import Config
+from crawler.errors import UsageError
+from tests.admin.test_metrics import status
+from tests.serve.support import Response
+
+
+class Processes:
+    """Two processes that note what they are asked."""
+
+    def __init__(self) -> None:
+        self.asked: list[dict[str, Any]] = []
+        self.why = ""
+
+    async def ask(self, request: dict[str, Any], *, first: bool = False) -> list[Any]:
+        self.asked.append(dict(request))
+        if request["command"] == "status":
+            return [status("p0"), status("p1")]
+        if request["command"] == "host":
+            return [{"host": request["host"], "state": "unknown"}]
+        if request["command"] == "why":
+            return [{"process": name, "owner": "p1", "url": request["url"]} for name in ("p0", "p1")]
+        if request["command"] == "retire":
+            raise UsageError("no regular expression")
+        return [{}]
+
+    def not_ready(self) -> str:
+        return self.why
+
+
+class Watched:
+    def __init__(self, folder: Path) -> None:
+        self.source = Processes()
+        self.server = AdminServer(self.source, Config(), folder, lambda: 100.0)
+        self.port = 0
+
+    def run(self, talk: Callable[["Watched"], Awaitable[None]]) -> None:
+        async def whole() -> None:
+            _, self.port = await self.server.start("127.0.0.1:0")
+            try:
+                async with asyncio.timeout(20):
+                    await talk(self)
+            finally:
+                await self.server.close()
+
+        asyncio.run(whole())
+
+    async def ask(self, target: str, *lines: str, method: str = "GET", body: bytes = b"") -> Response:
+        host = [] if any(line.startswith("Host:") for line in lines) else [f"Host: 127.0.0.1:{self.port}"]
+        length = [f"Content-Length: {len(body)}"] if body else []
+        head = [f"{method} {target} HTTP/1.1", *host, *lines, *length, "Connection: close", "", ""]
+        reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
+        writer.write("\r\n".join(head).encode() + body)
+        data = await reader.read()
+        writer.close()
+        return Response(data)
+
+    async def do(self, command: dict[str, Any], *lines: str) -> Response:
+        return await self.ask(
+            "/do", "Content-Type: application/json", *lines, method="POST", body=msgspec.json.encode(command)
+        )
+
+
+@pytest.fixture
+def watched(tmp_path: Path) -> Watched:
+    return Watched(tmp_path)
+
+
+def test_reading(watched: Watched) -> None:
+    async def talk(watched: Watched) -> None:
+        page = await watched.ask("/")
+        assert page.status == 200 and b"<title>crawler</title>" in page.body
+        policy = page.fields["content-security-policy"]
+        assert "default-src 'none'" in policy and "unsafe" not in policy
+        for name, kind in (("js", "text/javascript"), ("css", "text/css")):
+            file = await watched.ask(f"/static/dashboard.{name}")
+            assert file.status == 200 and file.fields["content-type"].startswith(kind)
+        assert b'crawler_urls_todo{process="p1"} 7.0' in (await watched.ask("/metrics")).body
+        assert (await watched.ask("/status")).json["frontier"]["todo"] == 14
+        assert (await watched.ask("/why?url=http://a.example/")).json["process"] == "p1"
+        assert (await watched.ask("/healthz")).status == (await watched.ask("/readyz")).status == 200
+        watched.source.why = "p1 did not answer"
+        assert (await watched.ask("/readyz")).status == 503
+        assert b"User-agent: crawler" in (await watched.ask("/bot")).body
+        assert (await watched.ask("/bot/ledger?host=a.example")).json["requests"] == 0
+        assert (await watched.ask("/hosts/nowhere.example")).status == 404
+        assert set((await watched.ask("/history")).json) >= {"times", "pages", "todo"}
+
+    watched.run(talk)
+
+
+@pytest.mark.parametrize(
+    ("target", "code"),
+    [
+        ("/static/../admin-token", 404),
+        ("/static/%2e%2e/admin-token", 404),
+        ("/static/", 404),
+        ("/admin-token", 404),
+        ("/why", 400),
+        ("/why?url=%ff", 400),
+        ("/hosts/", 400),
+        ("/hosts/%00", 400),
+        ("/bot/ledger", 400),
+        ("/bot/ledger?host=../../etc/passwd", 400),
+        ("/do", 404),
+    ],
+)
+def test_what_is_not_there(watched: Watched, target: str, code: int) -> None:
+    async def talk(watched: Watched) -> None:
+        assert (await watched.ask(target)).status == code
+
+    watched.run(talk)
+
+
+def test_no_change_without_the_token(watched: Watched) -> None:
+    async def talk(watched: Watched) -> None:
+        token = f"X-Admin-Token: {watched.server.token}"
+        for command in ("pause", "resume", "stop"):
+            assert (await watched.do({"command": command})).status == 401
+            assert (await watched.do({"command": command}, "X-Admin-Token: 0")).status == 403
+            assert (
+                await watched.do({"command": command}, token, "Origin: http://evil.example")
+            ).status == 403
+            assert (await watched.do({"command": command}, token, "Host: evil.example")).status == 421
+            assert (await watched.ask(f"/do?command={command}&token={watched.server.token}")).status == 404
+        assert all(request["command"] == "status" for request in watched.source.asked)
+        assert (await watched.do({"command": "pause"}, token)).status == 200
+        assert watched.source.asked[-1] == {"command": "pause"}
+        assert (await watched.do({"command": "retire", "pattern": "("}, token)).status == 503
+        assert (await watched.ask("/", "Host: rebound.example")).status == 421
+        assert (await watched.ask("/", method="DELETE")).status == 405
+
+    watched.run(talk)
+
+
+def test_events_come_each_second(watched: Watched) -> None:
+    """The stream begins with an event at once and ends with the server; its clients are bounded."""
+
+    async def talk(watched: Watched) -> None:
+        streams = []
+        for _ in range(17):
+            reader, writer = await asyncio.open_connection("127.0.0.1", watched.port)
+            writer.write(f"GET /events HTTP/1.1\r\nHost: 127.0.0.1:{watched.port}\r\n\r\n".encode())
+            streams.append((await reader.readuntil(b"\r\n\r\n"), reader, writer))
+        codes = [Response(head).status for head, _, _ in streams]
+        assert codes.count(200) == 16 and codes[-1] == 503
+        data = await streams[0][1].readuntil(b"\n\n")
+        event = msgspec.json.decode(data.partition(b"data: ")[2])
+        assert set(event) == {"now", "point", "status"}
+        for _, _, writer in streams:
+            writer.close()
+
+    watched.run(talk)

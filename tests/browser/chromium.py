@@ -1,0 +1,146 @@
+"""A real Chromium, driven over the DevTools protocol: open, evaluate, press keys, take pictures."""
+
+import asyncio
+import base64
+import itertools
+import os
+import shutil
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+
+PROGRAM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+_FLAGS = (
+    "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
+    "--disable-background-networking", "--disable-component-update", "--disable-sync", "--disable-dev-shm-usage",
+    "--remote-debugging-port=0", "--hide-scrollbars", "--no-default-browser-check",
+)  # fmt: skip
+
+
+class Page:
+    """One tab. `requests` are the URLs it asked for, `messages` what its console said."""
+
+    def __init__(self, socket: aiohttp.ClientWebSocketResponse) -> None:
+        self._socket = socket
+        self._numbers = itertools.count(1)
+        self._waiting: dict[int, asyncio.Future[Any]] = {}
+        self.requests: list[str] = []
+        self.messages: list[str] = []
+        self.frames: list[str] = []
+        self._listener = asyncio.create_task(self._listen())
+
+    async def _listen(self) -> None:
+        async for message in self._socket:
+            data = message.json()
+            if (waiter := self._waiting.pop(data.get("id", 0), None)) is not None and not waiter.done():
+                waiter.set_result(data)
+            elif data.get("method") == "Network.requestWillBeSent":
+                self.requests.append(data["params"]["request"]["url"])
+            elif data.get("method") == "Log.entryAdded":
+                self.messages.append(data["params"]["entry"]["text"])
+            elif data.get("method") == "Runtime.consoleAPICalled":
+                self.messages.append(str(data["params"]["args"]))
+            elif data.get("method") == "Page.frameNavigated":
+                self.frames.append(data["params"]["frame"]["url"])
+
+    async def call(self, method: str, **parameters: Any) -> Any:
+        """One command of the protocol; its result."""
+        number = next(self._numbers)
+        waiter = self._waiting[number] = asyncio.get_running_loop().create_future()
+        await self._socket.send_json({"id": number, "method": method, "params": parameters})
+        answer = await asyncio.wait_for(waiter, 20)
+        if "error" in answer:
+            raise RuntimeError(f"{method}: {answer['error']}")
+        return answer["result"]
+
+    async def open(self, url: str) -> None:
+        """Go to an address and wait until the document is there."""
+        await self.call("Page.navigate", url=url)
+        await self.until("document.readyState === 'complete' || document.readyState === 'interactive'")
+
+    async def evaluate(self, expression: str) -> Any:
+        """The value of a JavaScript expression (of a promise, what it gives)."""
+        result = await self.call(
+            "Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True
+        )
+        if "exceptionDetails" in result:
+            raise RuntimeError(str(result["exceptionDetails"])[:2000])
+        return result["result"].get("value")
+
+    async def until(self, expression: str) -> Any:
+        """Wait, for 15 s at most, until an expression is true; its value."""
+        async with asyncio.timeout(15):
+            while True:
+                with suppress(RuntimeError):
+                    if value := await self.evaluate(expression):
+                        return value
+                await asyncio.sleep(0.05)
+
+    async def press(self, key: str, **more: Any) -> None:
+        """One key of the keyboard: Tab, Enter, or a character."""
+        codes = {"Tab": 9, "Enter": 13, " ": 32}
+        text = {"Enter": "\r", "Tab": ""}.get(key, key)
+        for kind in ("keyDown", "keyUp"):
+            await self.call(
+                "Input.dispatchKeyEvent", type=kind, key=key, windowsVirtualKeyCode=codes.get(key, 0),
+                **({"text": text} if kind == "keyDown" and text else {}), **more,
+            )  # fmt: skip
+
+    async def look(self, width: int, height: int, *, dark: bool = False) -> None:
+        """The size of the window and whether the user prefers dark colours."""
+        await self.call(
+            "Emulation.setDeviceMetricsOverride",
+            width=width,
+            height=height,
+            deviceScaleFactor=1,
+            mobile=False,
+        )
+        scheme = "dark" if dark else "light"
+        await self.call(
+            "Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}]
+        )
+
+    async def picture(self, path: Path, *, whole: bool = True) -> None:
+        """Save what is seen as PNG."""
+        data = await self.call("Page.captureScreenshot", captureBeyondViewport=whole)
+        path.write_bytes(base64.b64decode(data["data"]))
+
+
+@asynccontextmanager
+async def browser(folder: Path, *flags: str) -> AsyncIterator[Page]:
+    """A tab of a new browser, whose profile lies in `folder`."""
+    assert PROGRAM is not None
+    process = await asyncio.create_subprocess_exec(
+        PROGRAM, *_FLAGS, *flags, f"--user-data-dir={folder}", "about:blank",
+        stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.PIPE,
+        env={**os.environ, "HOME": str(folder)},
+    )  # fmt: skip
+    try:
+        port = await _port(process)
+        async with aiohttp.ClientSession() as session:
+            async with session.get(f"http://127.0.0.1:{port}/json/list") as answer:
+                target = next(tab for tab in await answer.json() if tab["type"] == "page")
+            async with session.ws_connect(target["webSocketDebuggerUrl"], max_msg_size=1 << 26) as socket:
+                page = Page(socket)
+                for domain in ("Page", "Runtime", "Network", "Log"):
+                    await page.call(f"{domain}.enable")
+                yield page
+                page._listener.cancel()
+                await asyncio.gather(page._listener, return_exceptions=True)
+    finally:
+        with suppress(ProcessLookupError):
+            process.kill()
+        await process.communicate()
+
+
+async def _port(process: asyncio.subprocess.Process) -> str:
+    """The port that the browser says it listens on."""
+    assert process.stderr is not None
+    async with asyncio.timeout(30):
+        while line := await process.stderr.readline():
+            if b"DevTools listening on" in line:
+                return line.decode().split("127.0.0.1:")[1].split("/")[0]
+    raise RuntimeError("Chromium does not start")

@@ -1,0 +1,134 @@
+"""A page cache behind a page server on loopback, and a client that sends what it is told to."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from crawler.config import ServeConfig
+from crawler.records import PageRecord
+from crawler.serve.pages import PageDesk
+from crawler.serve.rewriting import rewriter
+from crawler.serve.seam import Located, Signalled
+from crawler.serve.server import PageServer
+from crawler.urls.fingerprint import Fingerprinter
+from tests.pages.support import START, Site, fetch
+
+NAMES = Fingerprinter(bytes(16))
+
+
+class CrawlOfSite:
+    """The seam on a test's page cache; what is queued, counted and signalled is kept in lists."""
+
+    def __init__(self, site: Site) -> None:
+        self.site = site
+        self.asked: list[int] = []
+        self.queued: list[str] = []
+        self.signals: list[tuple[tuple[str, ...], str]] = []
+        self.probability: float | None = None
+        self.elsewhere = False
+        self.scope = "http://site.example/"
+
+    def locate(self, url: str) -> Located:
+        return Located(NAMES.fingerprint(url), None if self.elsewhere else self.site.cache, "p1")
+
+    def missing(self, url: str, fingerprint: int) -> tuple[str, str]:
+        return ("unknown", "no link to it") if url.startswith(self.scope) else ("filtered", "scope")
+
+    def fresh_probability(self, fingerprint: int, record: PageRecord, now: float) -> float | None:
+        return self.probability
+
+    def ahead(self, url: str, fingerprint: int) -> bool:
+        if not url.startswith(self.scope):
+            return False
+        self.queued.append(url)
+        return True
+
+    def asked_for(self, fingerprint: int) -> None:
+        self.asked.append(fingerprint)
+
+    def signal(self, urls: Sequence[str], source: str) -> Signalled:
+        self.signals.append((tuple(urls), source))
+        return Signalled(accepted=len(urls))
+
+    def ready(self) -> str:
+        return ""
+
+
+class Served:
+    """A site, its server, and an address to ask."""
+
+    def __init__(self, folder: Path, **config: Any) -> None:
+        self.site = Site(folder)
+        self.crawl = CrawlOfSite(self.site)
+        self.config = msgspec.structs.replace(ServeConfig(), **config)
+        self.now = START + 100.0
+        desk = PageDesk(self.crawl, self.config, rewriter())
+        self.desk = desk
+        self.server = PageServer(desk, self.config, lambda: self.now, ready=lambda: "")
+        self.port = 0
+
+    def store(
+        self, url: str = "http://site.example/", body: bytes = b"<p>page</p>", at: float = 0.0, **values: Any
+    ) -> None:
+        """Let an answer be in the cache; `extracted` says what its page asked for."""
+        extracted = values.pop("extracted", None)
+        answer = fetch(url, body, began=START + at, **values)
+        self.site.visit(answer, NAMES.fingerprint(url), extracted)
+
+    def run(self, talk: Callable[["Served"], Awaitable[None]]) -> None:
+        """Start the server, let `talk` use it, close."""
+
+        async def whole() -> None:
+            _, self.port = await self.server.start("127.0.0.1:0")
+            try:
+                async with asyncio.timeout(30):
+                    await talk(self)
+            finally:
+                await self.server.close()
+
+        asyncio.run(whole())
+
+    async def raw(self, data: bytes) -> bytes:
+        """All that comes back for these bytes until the server closes."""
+        reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
+        writer.write(data)
+        try:
+            return await reader.read()
+        except ConnectionError:
+            return b""
+        finally:
+            writer.close()
+
+    async def get(self, target: str, *lines: str, method: str = "GET", version: str = "1.1") -> "Response":
+        """One request on a connection of its own; `lines` are header fields."""
+        given = [line for line in lines if line.lower().startswith("host:")]
+        host = [] if given else [f"Host: 127.0.0.1:{self.port}"]
+        head = [f"{method} {target} HTTP/{version}", *host, *lines, "Connection: close", "", ""]
+        return Response(await self.raw("\r\n".join(head).encode("latin-1")))
+
+
+class Response:
+    """A response taken apart; chunked bodies are joined."""
+
+    def __init__(self, data: bytes) -> None:
+        head, _, body = data.partition(b"\r\n\r\n")
+        first, *lines = head.decode("latin-1").split("\r\n")
+        self.status = int(first.split(" ")[1]) if first.startswith("HTTP/") else 0
+        self.fields = {line.partition(":")[0].lower(): line.partition(":")[2].strip() for line in lines}
+        self.names = [line.partition(":")[0].lower() for line in lines]
+        if self.fields.get("transfer-encoding") == "chunked":
+            body, rest = b"", body
+            while rest:
+                size, _, rest = rest.partition(b"\r\n")
+                n = int(size, 16)
+                body, rest = body + rest[:n], rest[n + 2 :]
+                if n == 0:
+                    break
+        self.body = body
+
+    @property
+    def json(self) -> dict:
+        return msgspec.json.decode(self.body)

@@ -1,0 +1,91 @@
+"""Request targets and their fields."""
+
+import pytest
+
+from crawler.serve.asked import Asked, Door, accept_datetime, instant, parse
+from crawler.serve.refusal import Refusal
+
+PAGE = "http://site.example/"
+
+
+@pytest.mark.parametrize(
+    ("target", "asked"),
+    [
+        ("/page?url=http://site.example/", Asked(Door.PAGE, PAGE)),
+        ("/page?url=site.example", Asked(Door.PAGE, PAGE)),
+        ("/page?url=HTTP%3A%2F%2FSite.EXAMPLE%3A80%2Fa%2F..%2F", Asked(Door.PAGE, PAGE)),
+        ("/page?url=http://site.example/%3Fa=1%26b=2", Asked(Door.PAGE, "http://site.example/?a=1&b=2")),
+        ("/page?url=http://site.example/&rewrite=1", Asked(Door.PAGE, PAGE, rewrite=True)),
+        ("/page?url=http://site.example/&refresh=1&max-stale=30", Asked(Door.PAGE, PAGE, max_stale=30.0, refresh=True)),
+        ("/page?url=http://site.example/&at=20260131120000", Asked(Door.PAGE, PAGE, at=1769860800.0)),
+        ("/page?url=http://site.example/&url=http://other.example/", Asked(Door.PAGE, PAGE)),
+        ("http://site.example/", Asked(Door.PROXY, PAGE)),
+        ("http://site.example", Asked(Door.PROXY, PAGE)),
+        ("/timegate/http://site.example/?a=1&b=2", Asked(Door.TIMEGATE, "http://site.example/?a=1&b=2")),
+        ("/timegate/http%3A%2F%2Fsite.example%2F", Asked(Door.TIMEGATE, PAGE)),
+        ("/timemap/link/http://site.example/", Asked(Door.TIMEMAP, PAGE)),
+        ("/websub/abc", Asked(Door.WEBSUB, rest="abc")),
+        ("/indexnow?url=x", Asked(Door.INDEXNOW)),
+    ],
+)  # fmt: skip
+def test_targets(target: str, asked: Asked) -> None:
+    assert parse(target) == asked
+
+
+@pytest.mark.parametrize(
+    ("target", "status"),
+    [
+        ("/", 404),
+        ("/page", 400),
+        ("/page?url=", 400),
+        ("/page?url=javascript:alert(1)", 400),
+        ("/page?url=file:///etc/passwd", 400),
+        ("/page?url=http://[::1/", 400),
+        ("/page?url=http://a.example/%ff%fe&at=x", 400),
+        ("/page?url=http://a.example/&at=yesterday", 400),
+        ("/page?url=http://a.example/&at=20261399", 400),
+        ("/page?url=http://a.example/&max-stale=-1", 400),
+        ("/page?url=http://a.example/&max-stale=inf", 400),
+        ("/page?url=http://a.example/&rewrite=yes", 400),
+        ("/page?" + "&".join(f"a{i}=1" for i in range(50)), 400),
+        ("/page/../../etc/passwd?url=http://a.example/", 404),
+        ("/../../etc/passwd", 404),
+        ("//etc/passwd", 404),
+        ("/page%00", 404),
+        ("/static/..%2f..%2fetc/passwd", 404),
+        ("ftp://a.example/", 400),
+        ("*", 400),
+        ("a.example:443", 400),
+        ("/page?url=http://a.example/" + "a" * 20_000, 414),
+        ("/timegate/", 400),
+        ("/timemap/json/http://a.example/", 404),
+    ],
+)
+def test_targets_that_mean_nothing(target: str, status: int) -> None:
+    with pytest.raises(Refusal) as caught:
+        parse(target)
+    assert caught.value.status == status
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("1970", 0.0),
+        ("19700102", 86400.0),
+        ("19700101000001", 1.0),
+        ("1970-01-01T00:00:02Z", 2.0),
+        ("1970-01-01T01:00:00+01:00", 0.0),
+        ("1970-01-02", 86400.0),
+    ],
+)
+def test_times(text: str, seconds: float) -> None:
+    assert instant(text) == seconds
+
+
+def test_accept_datetime() -> None:
+    """The date of RFC 7089, section 2.1.1; what is none is refused (section 4.5.3)."""
+    assert accept_datetime("") is None
+    assert accept_datetime("Thu, 31 May 2007 20:35:00 GMT") == 1180643700.0
+    for text in ("yesterday", "2007-05-31", "Thu, 99 May 2007 20:35:00 GMT", "\x00"):
+        with pytest.raises(Refusal):
+            accept_datetime(text)

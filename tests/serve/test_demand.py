@@ -1,0 +1,88 @@
+"""Request counts: decay, bounds, and what the sketch promises."""
+
+import math
+import random
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from crawler.serve.demand import Demand
+
+WEEK = 604_800.0
+
+
+def test_a_count_halves() -> None:
+    demand = Demand(WEEK, 100, now=0.0)
+    for _ in range(8):
+        demand.add(1, 0.0)
+    assert demand.count(1, 0.0) == 8
+    assert math.isclose(demand.count(1, WEEK), 4)
+    assert math.isclose(demand.count(1, 3 * WEEK), 1)
+    assert demand.count(2, 0.0) == 0
+
+
+def test_a_steady_rate_is_found() -> None:
+    """Sum of 2^(-k d / h) over requests d apart tends to h / (d ln 2) as d / h falls."""
+    demand = Demand(100.0, 10, now=0.0)
+    now = 0.0
+    for _ in range(20_000):
+        now += 0.1
+        demand.add(7, now)
+    assert math.isclose(demand.rate(7, now), 10.0, rel_tol=0.01)
+
+
+def test_the_origin_moves_on() -> None:
+    """Counts are right after ten years, far beyond what 2^(t/h) could hold."""
+    demand = Demand(1000.0, 100, now=0.0)
+    demand.add(1, 0.0)
+    now = 0.0
+    for _ in range(300):
+        now += 1_000_000.0
+        demand.add(2, now)
+        demand._check()
+    assert math.isclose(demand.count(2, now), 1.0)
+    assert demand.count(1, now) < 1e-9
+    assert len(demand) == 1
+
+
+@settings(deadline=None)
+@given(st.lists(st.integers(0, 40), max_size=300), st.integers(4, 16))
+def test_never_below_the_true_count(pages: list[int], pages_max: int) -> None:
+    """Bounded, and a page's count is exact or too high, wherever it lies."""
+    demand = Demand(WEEK, pages_max, now=0.0, columns=64)
+    true: dict[int, int] = {}
+    for page in pages:
+        demand.add(page * 0x9E3779B97F4A7C15 & (1 << 64) - 1, 0.0)
+        true[page] = true.get(page, 0) + 1
+        demand._check()
+    for page, n in true.items():
+        assert demand.count(page * 0x9E3779B97F4A7C15 & (1 << 64) - 1, 0.0) >= n - 1e-9
+
+
+def test_heavy_hitters_stay_exact() -> None:
+    """Zipf over 10,000 pages with room for 1,000: the first hundred are counted within 1 %."""
+    rng = random.Random(5)
+    weights = [1.0 / (n + 1) for n in range(10_000)]
+    demand = Demand(WEEK, 1000, now=0.0)
+    true = [0] * 10_000
+    for page in rng.choices(range(10_000), weights, k=100_000):
+        true[page] += 1
+        demand.add(page * 0x9E3779B97F4A7C15 & (1 << 64) - 1, 0.0)
+    for page in range(100):
+        found = demand.count(page * 0x9E3779B97F4A7C15 & (1 << 64) - 1, 0.0)
+        assert true[page] <= found + 1e-9 and found <= true[page] * 1.01 + 1
+    assert len(demand) <= 1000
+
+
+def test_what_was_stored_is_taken_up() -> None:
+    demand = Demand(WEEK, 100, now=0.0)
+    demand.add(1, 0.0)
+    demand.add(1, 0.0)
+    demand.add(2, 0.0)
+    stored = [(page, count, 0.0) for page, count in demand.changed(0.0)]
+    assert sorted(stored) == [(1, 2.0, 0.0), (2, 1.0, 0.0)]
+    assert list(demand.changed(0.0)) == []
+    again = Demand(WEEK, 100, now=WEEK)
+    again.load(stored)
+    assert math.isclose(again.count(1, WEEK), 1.0)
+    assert again.top(1, WEEK)[0][0] == 1

@@ -1,0 +1,159 @@
+"""Clients that are slow, large, or lie: each is refused with the right status, and costs the others nothing."""
+
+import asyncio
+import gc
+import resource
+import socket
+from pathlib import Path
+
+import pytest
+
+from tests.serve.support import Response, Served
+
+PAGE = "http://site.example/"
+AT = "/page?url=" + PAGE
+
+
+@pytest.fixture
+def served(tmp_path: Path) -> Served:
+    made = Served(tmp_path)
+    made.store()
+    return made
+
+
+@pytest.mark.parametrize(
+    ("request_text", "statuses"),
+    [
+        ("GET / HTTP/1.1\r\nHost: evil.example\r\n\r\n", {421}),
+        (f"GET {AT} HTTP/1.1\r\nHost: evil.example\r\n\r\n", {421}),
+        (f"GET {AT} HTTP/1.1\r\n\r\n", {400}),
+        (f"GET {AT} HTTP/1.1\r\nHost: 127.0.0.1\r\nHost: evil.example\r\n\r\n", {400}),
+        ("CONNECT site.example:443 HTTP/1.1\r\nHost: site.example:443\r\n\r\n", {400, 405}),
+        ("CONNECT 127.0.0.1:22 HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n", {400, 405}),
+        ("GET http://169.254.169.254/latest/meta-data/ HTTP/1.1\r\nHost: 169.254.169.254\r\n\r\n", {404}),
+        ("GET http://127.0.0.1:22/ HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n", {404}),
+        ("GET file:///etc/passwd HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n", {400}),
+        ("GET /../../../../etc/passwd HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n", {400, 404}),
+        ("GET /page/%2e%2e/%2e%2e/etc/passwd HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n", {404}),
+        ("GET \\..\\x HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n", {400, 404}),
+        ("GET /page?url=file:///etc/passwd HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n", {400}),
+        ("GET /page?url=gopher://127.0.0.1:6379/_x HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n", {400}),
+        ("GET /page?url=http://localhost:1/%0d%0aX:y HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n", {400, 404}),
+        ("nonsense\r\n\r\n", {400}),
+        ("\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", {400}),
+        ("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", {400, 405}),
+        ("GET / HTTP/9.9\r\nHost: 127.0.0.1\r\n\r\n", {400, 404}),
+        (f"GET {AT} HTTP/1.1\r\nHost: 127.0.0.1\r\nX: a\r\n b\r\n\r\n", {400}),
+        (f"GET {AT} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n", {400}),
+        (f"GET {AT} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: -5\r\n\r\n", {400}),
+        (f"GET {AT} HTTP/1.1\r\nHost: 127.0.0.1\r\nX: " + "a" * 40_000 + "\r\n\r\n", {431}),
+        ("GET /page?url=" + "a" * 40_000 + " HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n", {414, 431}),
+        (f"GET {AT} HTTP/1.1\r\nHost: 127.0.0.1\r\n" + f"X: {'a' * 100}\r\n" * 1000 + "\r\n", {400, 431}),
+        (f"GET {AT} HTTP/1.1\r\nHost: 127.0.0.1\r\n" + "".join(f"X{i}: y\r\n" for i in range(200)) + "\r\n", {400, 431}),
+    ],
+)  # fmt: skip
+def test_a_request_that_is_refused(served: Served, request_text: str, statuses: set[int]) -> None:
+    async def talk(served: Served) -> None:
+        reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
+        writer.write(request_text.encode("latin-1"))
+        head = b""
+        while b"\r\n\r\n" not in head and (data := await reader.read(65536)):
+            head += data
+        writer.close()
+        assert Response(head).status in statuses, head[:200]
+        assert b"root:" not in head
+        assert (await served.get(AT)).status == 200
+
+    served.run(talk)
+
+
+def test_a_header_that_never_ends(served: Served) -> None:
+    """A client that keeps adding fields is cut off at the limit, not at what memory holds."""
+
+    async def talk(served: Served) -> None:
+        reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
+        writer.write(f"GET {AT} HTTP/1.1\r\nHost: 127.0.0.1\r\n".encode())
+        sent = 0
+        try:
+            while sent < 10_000_000:
+                writer.write(b"X-Field: " + b"a" * 900 + b"\r\n")
+                sent += 911
+                await writer.drain()
+                await asyncio.sleep(0)
+            pytest.fail("10 MB of header were taken")
+        except ConnectionError:
+            pass
+        writer.close()
+        assert (await served.get(AT)).status == 200
+
+    served.run(talk)
+
+
+def test_slow_clients_give_way(tmp_path: Path) -> None:
+    """500 half-open and half-asking clients against 50 places: an honest client is answered all the while.
+
+    Time moves by hand in `Places`; here the honest clients only wait until the
+    slow ones have been waited for as long as the configuration says.
+    """
+    served = Served(tmp_path, connections_max=50, idle_timeout=2.0)
+    served.store()
+
+    async def talk(served: Served) -> None:
+        slow = []
+        for number in range(500):
+            reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
+            if number % 2:
+                writer.write(b"GET /page?url=")
+            slow.append(writer)
+        answered = 0
+        while answered < 20:
+            response = await served.get(AT)
+            answered += response.status == 200
+            assert response.status in (0, 200, 503)
+            assert len(served.server.listener.places) <= 50
+        served.server.listener.places._check()
+        for writer in slow:
+            writer.close()
+
+    served.run(talk)
+
+
+def test_a_client_that_does_not_read(tmp_path: Path) -> None:
+    """It is dropped after the write time, and pipelined requests pile up no answers in memory."""
+    served = Served(tmp_path, write_timeout=0.5)
+    served.store(body=b"x" * 500_000)
+
+    async def talk(served: Served) -> None:
+        client = socket.socket()
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        client.setblocking(False)
+        loop = asyncio.get_running_loop()
+        await loop.sock_connect(client, ("127.0.0.1", served.port))
+        await loop.sock_sendall(client, f"GET {AT} HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n".encode() * 60)
+        while len(served.server.listener.places) == 0:
+            await asyncio.sleep(0.01)
+        while len(served.server.listener.places):
+            await asyncio.sleep(0.05)
+        assert served.server.listener.requests < 20
+        client.close()
+
+    served.run(talk)
+
+
+def test_many_connections_leave_nothing(served: Served) -> None:
+    """Memory is flat over thousands of requests, refused ones among them."""
+
+    async def some(n: int) -> None:
+        for number in range(n):
+            await served.get(AT if number % 2 else f"/page?url=http://x{number}.example/")
+
+    async def talk(served: Served) -> None:
+        await some(300)
+        gc.collect()
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        await some(1500)
+        gc.collect()
+        assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 8_000  # kB
+        assert len(served.server.listener.places) <= 2
+
+    served.run(talk)

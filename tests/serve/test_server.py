@@ -1,0 +1,305 @@
+"""The page server over real sockets: copies, conditions, ranges, Memento, what is refused."""
+
+import gzip
+import zlib
+from pathlib import Path
+
+import brotli
+import pytest
+
+from crawler.records import Extracted, Outcome
+from tests.pages.support import HTML, START, not_modified
+from tests.serve.support import NAMES, Served
+
+PAGE = "http://site.example/"
+AT = "/page?url=" + PAGE
+TYPE = (b"Content-Type", b"text/html; charset=utf-8")
+
+
+@pytest.fixture
+def served(tmp_path: Path) -> Served:
+    return Served(tmp_path)
+
+
+def test_a_copy_with_its_fields(served: Served) -> None:
+    served.store(headers=(*HTML, (b"X-Kept", b"1"), (b"Set-Cookie", b"a=b"), (b"ETag", b'"theirs"')))
+    served.crawl.probability = 0.8123
+
+    async def talk(served: Served) -> None:
+        response = await served.get(AT)
+        assert (response.status, response.body) == (200, b"<p>page</p>")
+        fields = response.fields
+        assert fields["content-type"] == "text/html; charset=utf-8" and fields["x-kept"] == "1"
+        assert fields["age"] == "100" and fields["x-fresh-probability"] == "0.812"
+        assert fields["x-crawled-at"] == fields["x-changed-at"] == "2023-11-14T22:13:20Z"
+        assert fields["memento-datetime"] == fields["last-modified"] == "Tue, 14 Nov 2023 22:13:20 GMT"
+        assert fields["content-security-policy"].startswith("sandbox; default-src 'self'")
+        assert fields["x-content-type-options"] == "nosniff" and fields["referrer-policy"] == "no-referrer"
+        assert fields["cross-origin-resource-policy"] == "same-origin"
+        assert "set-cookie" not in fields and fields["etag"] != '"theirs"'
+        assert len(response.names) == len(set(response.names)), response.names
+        head = await served.get(AT, method="HEAD")
+        assert head.body == b"" and head.fields["content-length"] == "11"
+        assert {**head.fields, "date": ""} == {**fields, "date": ""}
+        for target in (PAGE, "http://SITE.example:80/x/..", "/timegate/" + PAGE):
+            assert (await served.get(target)).body == b"<p>page</p>", target
+        assert len(served.crawl.asked) == 5 and set(served.crawl.asked) == {NAMES.fingerprint(PAGE)}
+        await served.get(AT, "User-Agent: examplebot/1")
+        assert len(served.crawl.asked) == 5, "a declared robot is no reader"
+
+    served.run(talk)
+
+
+def test_a_newer_copy_replaces_the_one_kept_ready(served: Served) -> None:
+    served.store(body=b"old")
+
+    async def talk(served: Served) -> None:
+        assert (await served.get(AT)).body == b"old"
+        served.store(body=b"new", at=10.0)
+        response = await served.get(AT)
+        assert response.body == b"new" and response.fields["age"] == "90"
+        assert (await served.get(AT + "&at=20231114221320")).body == b"old"
+        assert (await served.get(AT + "&at=2030")).body == b"new"
+        dated = await served.get("/timegate/" + PAGE, "Accept-Datetime: Tue, 14 Nov 2023 22:13:21 GMT")
+        assert dated.body == b"old" and dated.fields["content-location"] == AT + "&at=20231114221320"
+        assert "accept-datetime" in dated.fields["vary"].lower()
+        assert (await served.get("/timegate/" + PAGE, "Accept-Datetime: nonsense")).status == 400
+
+    served.run(talk)
+
+
+def test_conditions(served: Served) -> None:
+    served.store()
+
+    async def talk(served: Served) -> None:
+        first = await served.get(AT)
+        etag, modified = first.fields["etag"], first.fields["last-modified"]
+        for line in (
+            f"If-None-Match: {etag}",
+            f"If-None-Match: W/{etag}",
+            f"If-Modified-Since: {modified}",
+            "If-None-Match: *",
+        ):
+            response = await served.get(AT, line)
+            assert (response.status, response.body) == (304, b""), line
+            assert response.fields["etag"] == etag and "age" in response.fields
+            assert "content-length" not in response.fields and "content-type" not in response.fields
+        for line in (
+            'If-None-Match: "other"',
+            "If-Modified-Since: Tue, 14 Nov 2023 22:13:19 GMT",
+            "If-Modified-Since: junk",
+        ):
+            assert (await served.get(AT, line)).status == 200, line
+
+    served.run(talk)
+
+
+def test_ranges(served: Served) -> None:
+    served.store(body=b"0123456789")
+
+    async def talk(served: Served) -> None:
+        part = await served.get(AT, "Range: bytes=2-4")
+        assert (part.status, part.body) == (206, b"234") and part.fields["content-range"] == "bytes 2-4/10"
+        assert (await served.get(AT, "Range: bytes=-3")).body == b"789"
+        past = await served.get(AT, "Range: bytes=10-")
+        assert past.status == 416 and past.fields["content-range"] == "bytes */10"
+        several = await served.get(AT, "Range: bytes=0-1,3-4")
+        assert (several.status, several.body) == (200, b"0123456789")
+        other = await served.get(AT, "Range: bytes=0-1", 'If-Range: "other"')
+        assert other.status == 200
+
+    served.run(talk)
+
+
+CODINGS = {
+    b"gzip": gzip.compress(b"coded " * 1000),
+    b"deflate": zlib.compress(b"coded " * 1000),
+    b"br": brotli.compress(b"coded " * 1000),
+}
+
+
+@pytest.mark.parametrize("coding", CODINGS)
+def test_content_codings(served: Served, coding: bytes) -> None:
+    """As received for a client that takes the coding, undone for others and for ranges; two entity tags."""
+    content, wire = b"coded " * 1000, CODINGS[coding]
+    served.store(body=wire, content=content, headers=(TYPE, (b"Content-Encoding", coding)))
+
+    async def talk(served: Served) -> None:
+        coded = await served.get(AT, f"Accept-Encoding: {coding.decode()}")
+        plain = await served.get(AT)
+        assert coded.body == wire and coded.fields["content-encoding"] == coding.decode()
+        assert plain.body == content and "content-encoding" not in plain.fields
+        assert coded.fields["etag"] != plain.fields["etag"]
+        assert "Accept-Encoding" in plain.fields["vary"]
+        part = await served.get(AT, "Range: bytes=6-10", f"Accept-Encoding: {coding.decode()}")
+        assert part.body == content[6:11] and part.fields["content-range"] == "bytes 6-10/6000"
+        assert (await served.get(AT, "Accept-Encoding: identity")).body == content
+
+    served.run(talk)
+
+
+def test_a_large_body_is_streamed(tmp_path: Path) -> None:
+    served = Served(tmp_path, held_bytes_max=1000)
+    content = bytes(range(256)) * 4000  # 1 MB
+    wire = gzip.compress(content)
+    served.store(PAGE, content)
+    served.store(PAGE + "coded", wire, content=content, headers=(TYPE, (b"Content-Encoding", b"gzip")))
+
+    async def talk(served: Served) -> None:
+        whole = await served.get(AT)
+        assert whole.body == content and whole.fields["content-length"] == str(len(content))
+        coded = await served.get(AT + "coded")
+        assert coded.body == content and coded.fields["transfer-encoding"] == "chunked"
+        old = await served.get(AT + "coded", version="1.0")
+        assert old.body == content and "transfer-encoding" not in old.fields
+        for suffix in ("", "coded"):
+            part = await served.get(AT + suffix, "Range: bytes=-300000")
+            assert part.body == content[-300000:]
+            assert (
+                part.fields["content-range"]
+                == f"bytes {len(content) - 300000}-{len(content) - 1}/{len(content)}"
+            )
+        assert len(served.desk.shelf) == 0
+
+    served.run(talk)
+
+
+def test_revisits_show_what_they_repeat(served: Served) -> None:
+    served.store(body=b"same")
+    served.store(body=b"same", at=10.0)
+    served.site.visit(not_modified(PAGE, began=START + 20.0), NAMES.fingerprint(PAGE))
+
+    async def talk(served: Served) -> None:
+        response = await served.get(AT)
+        assert (response.status, response.body) == (200, b"same")
+        assert response.fields["age"] == "80" and response.fields["x-changed-at"] == "2023-11-14T22:13:20Z"
+        assert response.fields["content-type"].startswith("text/html")
+        listed = (await served.get("/timemap/link/" + PAGE)).body.decode().split(",\n")
+        base = f"http://127.0.0.1:{served.port}"
+        assert listed[0].startswith(
+            f'<{base}/timemap/link/{PAGE}>; rel="self"; type="application/link-format"; from='
+        )
+        assert (
+            listed[1] == f'<{PAGE}>; rel="original"'
+            and listed[2] == f'<{base}/timegate/{PAGE}>; rel="timegate"'
+        )
+        assert [line.partition("rel=")[2].split(";")[0] for line in listed[3:]] == [
+            '"first memento"',
+            '"memento"',
+            '"last memento"',
+        ]
+
+    served.run(talk)
+
+
+def test_other_statuses_pass(served: Served) -> None:
+    served.store(PAGE + "gone", b"no", status=404, reason="Not Found", outcome=Outcome.GONE)
+    served.store(
+        PAGE + "moved",
+        b"",
+        status=301,
+        reason="Moved",
+        outcome=Outcome.REDIRECT,
+        location=PAGE,
+        headers=((b"Location", b"http://site.example/"),),
+    )
+    served.store(PAGE + "odd", b"x", status=206, reason="", outcome=Outcome.UNEXPECTED_STATUS)
+
+    async def talk(served: Served) -> None:
+        gone = await served.get(AT + "gone")
+        assert (gone.status, gone.body) == (404, b"no") and "memento-datetime" in gone.fields
+        moved = await served.get(AT + "moved")
+        assert moved.status == 301 and moved.fields["location"] == PAGE
+        assert (await served.get(AT + "odd")).status == 502
+
+    served.run(talk)
+
+
+def test_what_is_missing_withheld_or_stale(served: Served) -> None:
+    served.store()
+    served.store(PAGE + "private", extracted=Extracted(PAGE, noarchive=True))
+
+    async def talk(served: Served) -> None:
+        unknown = await served.get(AT + "unknown")
+        assert unknown.status == 404 and unknown.json["state"] == "unknown" and unknown.json["why"]
+        assert (await served.get("/page?url=http://else.example/")).json["state"] == "filtered"
+        for target in (
+            AT + "private",
+            AT + "private&at=2023",
+            "/timemap/link/" + PAGE + "private",
+            PAGE + "private",
+        ):
+            private = await served.get(target)
+            assert private.status == 451 and "noarchive" in private.json["state"], target
+        assert (await served.get(AT + "&max-stale=100")).status == 200
+        stale = await served.get(AT + "&max-stale=99")
+        assert stale.status == 504 and stale.json["age"] == 100 and stale.json["queued"]
+        assert served.crawl.queued == [PAGE]
+        served.crawl.probability = 0.99
+        assert (await served.get(AT + "&max-stale=99")).status == 200
+        again = await served.get(AT + "&refresh=1")
+        assert again.status == 200 and again.fields["x-refresh"] == "queued"
+        later = await served.get(AT + "later&refresh=1")
+        assert later.status == 202 and served.crawl.queued == [PAGE, PAGE, PAGE + "later"]
+        assert (await served.get("/page?url=http://169.254.169.254/&refresh=1")).status == 404
+        served.crawl.elsewhere = True
+        other = await served.get(AT)
+        assert other.status == 421 and other.json["owner"] == "p1"
+
+    served.run(talk)
+
+
+def test_links_lead_back_into_the_cache(served: Served) -> None:
+    page = b'<base href="/d/"><a href="x?a=1&amp;b=2">x</a><img src=//other.example/i.png><a href="#f">f</a>'
+    served.store(body=page)
+    served.store(
+        PAGE + "s.css",
+        b"body{background:url(i.png)}",
+        headers=((b"Content-Type", b"text/css"),),
+        content_type="text/css",
+    )
+
+    async def talk(served: Served) -> None:
+        response = await served.get(AT + "&rewrite=1")
+        text = response.body.decode()
+        assert "/page?url=http://site.example/d/x%3Fa%3D1%26b%3D2&amp;rewrite=1" in text
+        assert "/page?url=http://other.example/i.png&amp;rewrite=1" in text
+        assert response.fields["content-length"] == str(len(response.body))
+        assert "sandbox allow-same-origin;" in response.fields["content-security-policy"]
+        assert "script-src 'none'" in response.fields["content-security-policy"]
+        assert response.fields["etag"].endswith('-r"')
+        style = await served.get(AT + "s.css&rewrite=1")
+        assert b"url(/page?url=http://site.example/i.png&rewrite=1)" in style.body.replace(b'"', b"").replace(
+            b"'", b""
+        )
+        assert (await served.get(AT)).body == page
+
+    served.run(talk)
+
+
+def test_a_damaged_copy(served: Served) -> None:
+    """Broken bytes are a 502 with the reason in the log; the server goes on."""
+    served.store()
+    served.store(PAGE + "whole", b"whole")
+    for segment in served.site.segments():
+        data = bytearray(segment.read_bytes())
+        start = data.index(b"\x1f\x8b", 20) + 30
+        data[start : start + 40] = bytes(40)
+        segment.write_bytes(data)
+
+    async def talk(served: Served) -> None:
+        statuses = {(await served.get(AT)).status, (await served.get(AT + "whole")).status}
+        assert statuses <= {200, 502} and 502 in statuses
+
+    served.run(talk)
+
+
+def test_health_and_methods(served: Served) -> None:
+    async def talk(served: Served) -> None:
+        assert (await served.get("/healthz")).status == 200
+        assert (await served.get("/readyz")).status == 200
+        for method in ("POST", "PUT", "DELETE", "OPTIONS", "TRACE", "PATCH"):
+            assert (await served.get(AT, method=method)).status == 405, method
+        assert (await served.get("/signal")).status == 503
+
+    served.run(talk)

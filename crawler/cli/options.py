@@ -29,7 +29,12 @@ FLAGS: tuple[tuple[str, str, str | None, str], ...] = (
     ("--pages-per-domain", "crawl.pages_per_domain", "N", "URLs of one registrable domain"),
     ("--patience", "crawl.patience", "T", "end when all that is left waits longer than this (5 min)"),
     ("--requisites", "crawl.requisites", None, "also fetch images, styles, scripts and frames of pages"),
-    ("--header", "*identity.headers", "'K: V'", "a header of every request"),
+    (
+        "--header",
+        "*identity.headers",
+        "'K: V'",
+        "a header of every request; one with credentials goes to the hosts of the seeds only",
+    ),
     ("--proxy", "fetch.proxy", "URL", "HTTP proxy for all requests"),
     ("--processes", "crawl.processes", "N", "processes on this machine"),
     ("--rate", "crawl.rate", "R", "pages per second over all processes, constant"),

@@ -2,7 +2,10 @@
 
 request.py     what is asked, and its bytes
 client.py   S  `Client.fetch(Request) -> Fetch`: connections, time-outs, the resend rule
-connection.py S  one connection: bytes out, bytes in, deadlines
+connection.py S  one connection: bytes out, bytes in, deadlines, how long the exchange took
+connector.py S  opens connections past the guard, straight or through a proxy
+tls_transport.py S  TLS on one connection, small while idle
+idle.py        kept connections, one a host
 answer.py      one answer out of arriving bytes: limits, framing, decoding (no I/O)
 framing.py     header block, where a body ends, chunks (RFC 9112)
 coding.py      content codings within limits

@@ -15,6 +15,7 @@ One timer watches the time limits of all connections.
 """
 
 import asyncio
+import resource
 import time
 from typing import Any
 
@@ -35,6 +36,7 @@ from crawler.records import Fetch, Outcome
 
 _TICK_MAX = 0.25  # seconds between looks at the time limits
 _TICK_MIN = 0.005
+_DESCRIPTORS = 1024  # files, sockets of peers and requests beside the idle connections
 _BROKEN_MAX = 10_000  # hosts remembered whose certificates do not verify
 
 
@@ -74,6 +76,8 @@ class Client:
     async def start(self) -> None:
         """Make ready; must run in the loop that fetches."""
         self._connector = Connector(self._guard, self._config.proxy)
+        allowed = _allow_descriptors(_DESCRIPTORS + 2 * self._config.idle_connections_max)
+        self._idle = IdlePool(min(self._config.idle_connections_max, allowed // 2))
 
     async def close(self) -> None:
         """Close all connections; fetches under way end."""
@@ -274,6 +278,15 @@ class Client:
 
     def __repr__(self) -> str:
         return f"Client(active={len(self._active)}, {self._idle!r})"
+
+
+def _allow_descriptors(wanted: int) -> int:
+    """How many descriptors this process may have, after asking for as many as are `wanted`."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft < wanted:
+        soft = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    return soft
 
 
 def _tick(limits: Limits) -> float:

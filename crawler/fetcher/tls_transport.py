@@ -177,7 +177,7 @@ class TlsTransport(asyncio.BufferedProtocol):
         except ssl.SSLZeroReturnError:
             pass
         except ssl.SSLError as bad_record:
-            error = bad_record
+            error = bad_record.with_traceback(None)  # its frame refers to `error`: a cycle
         if self._protocol is not None:
             self._end(self._protocol, error)
 

@@ -254,4 +254,4 @@ def test_a_robots_txt_in_an_unknown_coding_forbids_all_for_now(tmp_path: Path) -
     with Web({"/": page("/in")}) as web:
         web.routes["/robots.txt"] = (200, {"Content-Encoding": "zstd"}, b"(\xb5/\xfd whatever")
         crawl(tmp_path, web.url(), "--set", "crawl.patience=1", code=4)
-        assert web.paths() == ["/robots.txt"]
+        assert web.paths() == [] and {asked.path for asked in web.asked} == {"/robots.txt"}

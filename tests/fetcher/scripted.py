@@ -54,6 +54,7 @@ class Server:
         self.scripts = list(scripts)
         self.requests: list[bytes] = []
         self.connections = 0
+        self.writers: list[asyncio.StreamWriter] = []
         self.sent = 0
         self.port = 0
         self._context = context
@@ -71,6 +72,7 @@ class Server:
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.connections += 1
+        self.writers.append(writer)
         try:
             while True:
                 self.requests.append(await reader.readuntil(b"\r\n\r\n"))

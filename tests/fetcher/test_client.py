@@ -3,13 +3,14 @@
 import asyncio
 import gzip
 import socket
+import time
 
 import pytest
 
 from crawler.config import ByteCount, IdentityConfig, NetworkConfig, Seconds
 from crawler.fetcher.request import Request
 from crawler.records import Blame, Fetch, Outcome
-from tests.fetcher.scripted import HASTY, OK, Do, Server, fetch, make_client, run, small
+from tests.fetcher.scripted import HASTY, OK, PATIENT, Do, Server, fetch, make_client, run, small
 
 
 def head(*lines: str, status: str = "HTTP/1.1 200 OK") -> bytes:
@@ -464,6 +465,73 @@ def test_bytes_that_come_while_idle_close_the_connection() -> None:
                     break
             assert not len(client._idle)
             assert (await client.fetch(request)).content == b"next"
+        await client.close()
+
+    run(play())
+
+
+def test_bytes_that_the_loop_has_not_read_yet_close_the_connection() -> None:
+    """They lie in the socket when the next request is about to be written: they are no answer to it."""
+
+    async def play() -> None:
+        client = make_client()
+        await client.start()
+        for late in (OK, b""):
+            async with Server([OK], [head("Content-Length: 4") + b"next"]) as server:
+                request = Request(server.url(), ("127.0.0.1",), keep_alive=5.0)
+                await client.fetch(request)
+                await _behind_the_loops_back(server, late)
+                got = await client.fetch(request)
+                assert (got.content, got.connection, server.connections) == (b"next", "plain", 2)
+        await client.close()
+
+    run(play())
+
+
+async def _behind_the_loops_back(server: Server, late: bytes) -> None:
+    """Send `late`, or close, on the server's one connection, in this turn of the loop."""
+    (writer,) = server.writers
+    sock = writer.get_extra_info("socket").dup()
+    sock.setblocking(True)
+    sock.sendall(late) if late else sock.shutdown(socket.SHUT_WR)
+    sock.close()
+
+
+def test_what_an_exchange_took_is_neither_connecting_nor_our_own_lag() -> None:
+    """The server answers at once; our loop is busy for 0.3 s before it looks."""
+
+    async def play() -> None:
+        client = make_client()
+        await client.start()
+        async with Server([0.05, OK]) as server:
+            fetching = asyncio.create_task(
+                client.fetch(Request(server.url(), ("127.0.0.1",), keep_alive=5.0))
+            )
+            while not server.requests:
+                await asyncio.sleep(0.001)
+            await asyncio.sleep(0.06)  # the answer is under way, or here
+            if fetching.done():
+                pytest.skip("it was read already")
+            time.sleep(0.3)
+            assert (await fetching).took < 0.2
+        await client.close()
+
+    run(play())
+
+
+def test_the_connection_is_kept_for_the_gap_that_follows() -> None:
+    """Ten times what this answer took, and the extra; not the gap of the time before."""
+
+    async def play() -> None:
+        client = make_client()
+        await client.start()
+        async with Server([0.2, OK]) as server:
+            request = Request(server.url(), ("127.0.0.1",), keep_alive=1.0, keep_alive_factor=10.0)
+            before = time.monotonic()
+            got = await client.fetch(request)
+            (connection,) = client._idle._by_hostname.values()
+            expected = 10.0 * got.took + PATIENT.keep_alive_extra
+            assert got.took >= 0.15 and connection.idle_until >= before + expected
         await client.close()
 
     run(play())

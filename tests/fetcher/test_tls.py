@@ -1,13 +1,17 @@
 """TLS: verifying, recording, resuming, and its own time limit (`fetch-behaviour.md`, sections 1, 8, 13)."""
 
 import asyncio
+import gc
 import ssl
 from pathlib import Path
 
 import pytest
 
-from crawler.config import Seconds
+from crawler.config import ByteCount, Seconds
+from crawler.fetcher.connection import Connection
 from crawler.fetcher.request import Request
+from crawler.fetcher.tls import ResumingContext
+from crawler.fetcher.tls_transport import TlsTransport
 from crawler.records import Blame, Fetch, Outcome
 from tests.fetcher.scripted import OK, Do, Server, make_client, run, small
 
@@ -59,6 +63,100 @@ def test_kept_alive_over_tls() -> None:
         async with Server([OK], context=server_context()) as server:
             await _get(server, times=3, keep_alive=5.0)
             assert server.connections == 1
+
+    run(play())
+
+
+@pytest.mark.usefixtures("trusted")
+def test_nothing_of_a_connection_is_left_for_the_garbage_collector() -> None:
+    """Closed by us, by the server, refused in the handshake, cancelled in it: all is freed at once."""
+
+    async def play() -> None:
+        client = make_client(small(tls_timeout=Seconds(0.2)))
+        await client.start()
+        async with Server([OK], context=server_context()) as server:
+            request = Request(server.url(scheme="https"), ("127.0.0.1",), keep_alive=5.0)
+            for keep_alive in (5.0, 0.0):
+                request.keep_alive = keep_alive
+                assert (await client.fetch(request)).outcome is Outcome.FETCHED
+            request.url = server.url(host="other.test", scheme="https")
+            assert (await client.fetch(request)).outcome is Outcome.TLS_ERROR
+        async with Server([OK], [Do.CLOSE], context=server_context()) as server:
+            request.url = server.url(scheme="https")
+            await client.fetch(request)
+            await client.fetch(request)
+
+        async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await reader.read()
+            writer.close()
+
+        raw = await asyncio.start_server(silent, "127.0.0.1", 0)
+        request.url = f"https://host.test:{raw.sockets[0].getsockname()[1]}/"
+        assert (await client.fetch(request)).outcome is Outcome.TLS_ERROR
+        raw.close()
+        await asyncio.sleep(0.05)
+
+        assert left() == before
+        await client.close()
+
+    def left() -> int:
+        return sum(isinstance(thing, TlsTransport | Connection) for thing in gc.get_objects())
+
+    gc.collect()
+    before = left()
+    gc.disable()
+    try:
+        run(play())
+    finally:
+        gc.enable()
+
+
+@pytest.mark.usefixtures("trusted")
+def test_a_session_is_copied_once_a_full_handshake() -> None:
+    """Not for each answer, and not again while the session that was resumed is young."""
+    copies = 0
+
+    class Counting(ResumingContext):
+        def keep(self, hostname: str, ssl_object: ssl.SSLObject, now: float) -> None:
+            nonlocal copies
+            before = self._sessions.get(hostname)
+            super().keep(hostname, ssl_object, now)
+            copies += self._sessions.get(hostname) is not before
+
+    async def play() -> None:
+        async with Server([OK], context=server_context()) as server:
+            client = make_client()
+            await client.start()
+            client._connector._context(True).__class__ = Counting
+            carried = []
+            for keep_alive in (5.0, 5.0, 0.0, 5.0, 0.0, 0.0):
+                request = Request(server.url(scheme="https"), ("127.0.0.1",), keep_alive=keep_alive)
+                carried.append((await client.fetch(request)).connection)
+            assert carried == ["full", "reused", "reused", "resumed", "reused", "resumed"]
+            assert copies == 1
+            await client.close()
+
+    run(play())
+
+
+@pytest.mark.usefixtures("trusted")
+def test_a_large_body_over_tls_pauses_and_comes_whole() -> None:
+    """Many records in one read, and a pause in the middle of them."""
+    body = bytes(range(256)) * 4000
+
+    async def play() -> None:
+        answer = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(body) + body
+        client = make_client(small(held_bytes_max=ByteCount(50_000), tls="record"))
+        await client.start()
+        async with Server([answer], context=server_context()) as server:
+            requests = [
+                Request(server.url(host=f"h{number}.test", scheme="https"), ("127.0.0.1",))
+                for number in range(4)
+            ]
+            fetches = await asyncio.gather(*map(client.fetch, requests))
+            assert all(got.body == body for got in fetches)
+            client.account._check()
+        await client.close()
 
     run(play())
 

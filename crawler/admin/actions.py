@@ -17,6 +17,7 @@ import msgspec
 
 from crawler.errors import DirectoryError
 from crawler.serve.refusal import Refusal
+from crawler.storage.files import atomic_write
 
 TOKEN_FILE = "admin-token"
 TOKEN_FIELD = "X-Admin-Token"
@@ -45,14 +46,10 @@ def token(directory: Path) -> str:
     """
     path = directory / TOKEN_FILE
     try:
-        try:
-            file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        except FileExistsError:
-            text = path.read_text("ascii", "replace").strip()
-        else:
+        text = path.read_text("ascii", "replace").strip() if path.exists() else ""
+        if not text:  # none yet, or a power cut took it
             text = os.urandom(16).hex()
-            os.write(file, text.encode() + b"\n")
-            os.close(file)
+            atomic_write(path, text.encode() + b"\n", mode=0o600)
     except OSError as error:
         raise DirectoryError(f"{path}: {error.strerror}") from error
     if not _TOKEN.fullmatch(text):

@@ -12,7 +12,7 @@ from datetime import datetime
 from itertools import pairwise
 from pathlib import Path
 
-from tests.faults.harness import TreeWeb, crawl, finish, judge, settings, start
+from tests.faults.harness import TreeWeb, crawl, end, finish, judge, settings, start
 
 # The server notes the beginning of a request after it came, and the end before the answer left, so a gap
 # can only look longer than the crawler's own; clocks read in two processes are allowed a millisecond.
@@ -47,7 +47,7 @@ def test_gaps_of_fifty_hosts_over_a_kill(tmp_path: Path) -> None:
             assert process.poll() is None
             time.sleep(0.02)
         process.kill()
-        process.wait()
+        end(process)
         finish(web, tmp_path / "crawl", *slow)
         hosts = by_host(web)
         found = judge(web, tmp_path / "crawl")

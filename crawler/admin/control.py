@@ -9,9 +9,10 @@ more than 107 bytes.
 
 import asyncio
 import contextlib
+import logging
 import os
 import socket
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,13 +24,15 @@ REQUEST_BYTES_MAX = 1 << 20
 ANSWER_BYTES_MAX = 64 << 20
 TIMEOUT = 30.0  # seconds; every answer is made from memory or a few reads
 
+log = logging.getLogger("crawler")
+
 NOBODY = object()  # the answer where no process runs
 
 Handler = Callable[[dict[str, Any]], Awaitable[Any]]
 
 
 @contextlib.contextmanager
-def _short_path(folder: Path):
+def _short_path(folder: Path) -> Iterator[str]:
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         yield f"/proc/self/fd/{descriptor}/control.sock"
@@ -77,6 +80,10 @@ class ControlServer:
         except (CrawlerError, msgspec.MsgspecError) as error:
             code = error.exit_code if isinstance(error, CrawlerError) else 2
             return msgspec.json.encode({"ok": False, "error": str(error), "code": code})
+        except Exception as error:  # a bug of ours must not leave the asker waiting
+            log.exception("control socket: %.200r", line)
+            text = f"internal error: {type(error).__name__}: {error}; see the log"
+            return msgspec.json.encode({"ok": False, "error": text, "code": 1})
 
 
 def ask(folder: Path, command: str, **arguments: Any) -> Any:

@@ -1,9 +1,136 @@
-"""What `crawler status` and the live screen show: one plain mapping, made from a process's stages."""
+"""What a process says of itself while it runs, and the sum over several processes.
 
-from collections.abc import Mapping
-from typing import Any
+`Status` is what `crawler status`, the live screen and the control socket show;
+`merge` is the one rule by which statuses and reports (`report.py`) add up.
+"""
 
-from crawler.admin.report import nested
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Self, TypeVar
+
+import msgspec
+
+from crawler.records import DueCounts, FrontierCounts, HostStatus, PeerStatus, SplitterCounts
+
+T = TypeVar("T")
+
+
+class Status(msgspec.Struct, kw_only=True):
+    """What is going on in a process, or in several together.
+
+    `counters` are the durable ones, by their dotted names; `splitter` is None in
+    a crawl of one process; `peers` says by process how it reaches the others;
+    `waiting` are some hosts with what they wait for. The sections from `processes` on
+    are those of running processes (`process/live.py`): vitals, histograms, what
+    places waited for, latest warnings, the page server.
+    """
+
+    name: str = ""
+    now: float = 0.0
+    counters: dict[str, int] = {}
+    frontier: FrontierCounts = msgspec.field(default_factory=FrontierCounts)
+    due: DueCounts = msgspec.field(default_factory=DueCounts)
+    splitter: SplitterCounts | None = None
+    peers: dict[str, dict[str, PeerStatus]] = {}
+    waiting: list[HostStatus] = []
+    processes: list[dict[str, Any]] = []
+    timings: dict[str, dict[str, Any]] = {}
+    waited: dict[str, float] = {}
+    paused: list[str] = []
+    errors: list[dict[str, Any]] = []
+    log: dict[str, int] = {}
+    serve: dict[str, Any] = {}
+
+    def plain(self) -> dict[str, Any]:
+        """As one tree for JSON: groups of counters beside the sections of the stages."""
+        sections = msgspec.to_builtins(self)
+        sections["splitter"] = sections["splitter"] or {}
+        return nested(sections.pop("counters")) | sections
+
+    @classmethod
+    def of(cls, plain: Mapping[str, Any]) -> Self:
+        """The status that `plain` says.
+
+        Raises:
+            msgspec.ValidationError: it is none.
+        """
+        sections = {name: plain[name] for name in cls.__struct_fields__ if name in plain}
+        counters = {name: value for name, value in plain.items() if name not in sections}
+        sections["splitter"] = sections.get("splitter") or None
+        return msgspec.convert({**sections, "counters": dict(_flat(counters))}, cls)
+
+
+def nested(counters: Mapping[str, int]) -> dict[str, Any]:
+    """{"pages.fetched": 3} as {"pages": {"fetched": 3}}, names in order."""
+    tree: dict[str, Any] = {}
+    for name in sorted(counters):
+        *folders, leaf = name.split(".")
+        node = tree
+        for folder in folders:
+            node = node.setdefault(folder, {})
+        node[leaf] = counters[name]
+    return tree
+
+
+def _flat(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, int]]:
+    for name, value in tree.items():
+        if isinstance(value, Mapping):
+            yield from _flat(value, f"{prefix}{name}.")
+        elif isinstance(value, int):
+            yield prefix + name, value
+
+
+def group(counters: Mapping[str, int], name: str) -> dict[str, int]:
+    """The counters of one group by the rest of their names: "pages" of {"pages.fetched": 3} is {"fetched": 3}."""
+    prefix = f"{name}."
+    return {key.removeprefix(prefix): n for key, n in counters.items() if key.startswith(prefix)}
+
+
+# -- the sum over processes ----------------------------------------------------------
+
+
+def _mean(values: Sequence[dict[str, float]]) -> dict[str, float]:
+    values = [value for value in values if value]
+    names = dict.fromkeys(name for value in values for name in value)
+    return {name: sum(value.get(name, 0.0) for value in values) / len(values) for name in names}
+
+
+_BY_NAME: dict[str, Callable[[Sequence[Any]], Any]] = {
+    "now": max,
+    "started": min,
+    "ended": max,
+    "why_slow": _mean,  # shares of the time
+}
+
+
+def merge(parts: Sequence[T]) -> T:
+    """One struct, or mapping, of several of the same kind.
+
+    Numbers add up, lists are joined, instants span all, anything else is that of
+    the first part that has it. What is None or missing in a part is left out.
+    """
+    return _merged("", parts)
+
+
+def _merged(name: str, values: Sequence[Any]) -> Any:
+    values = [value for value in values if value is not None]
+    if not values:
+        return None
+    first = values[0]
+    if name in _BY_NAME:
+        return _BY_NAME[name](values)
+    if isinstance(first, msgspec.Struct):
+        fields = first.__struct_fields__
+        return type(first)(
+            **{field: _merged(field, [getattr(value, field) for value in values]) for field in fields}
+        )
+    if isinstance(first, Mapping):
+        keys = dict.fromkeys(key for value in values for key in value)
+        return {key: _merged(key, [value[key] for value in values if key in value]) for key in keys}
+    if isinstance(first, list):
+        return [item for value in values for item in value]
+    if isinstance(first, int | float) and not isinstance(first, bool):
+        return sum(values)
+    return next(filter(None, values), first)
 
 
 def rates(before: Mapping[str, int], after: Mapping[str, int], seconds: float) -> dict[str, float]:
@@ -15,29 +142,3 @@ def rates(before: Mapping[str, int], after: Mapping[str, int], seconds: float) -
         return (after.get(name, 0) - before.get(name, 0)) / seconds
 
     return {"pages": grown("pages.fetched"), "bytes": grown("bytes.wire")}
-
-
-def merge(parts: list[Mapping[str, Any]]) -> dict[str, Any]:
-    """Add up mappings of the same shape: numbers are summed, lists joined, other values taken from the first.
-
-    Of the instant `now` the latest counts.
-    """
-    merged: dict[str, Any] = {}
-    for part in parts:
-        for name, value in part.items():
-            if isinstance(value, Mapping):
-                merged[name] = merge([merged.get(name, {}), value])
-            elif name == "now":
-                merged[name] = max(merged.get(name, value), value)
-            elif isinstance(value, int | float) and not isinstance(value, bool):
-                merged[name] = merged.get(name, 0) + value
-            elif isinstance(value, list):
-                merged[name] = [*merged.get(name, []), *value]
-            else:
-                merged.setdefault(name, value)
-    return merged
-
-
-def build(counters: Mapping[str, int], **sections: Any) -> dict[str, Any]:
-    """Counters as a tree, with the stages' own sections beside them."""
-    return {**nested(counters), **sections}

@@ -3,7 +3,10 @@
 import sys
 from typing import Any
 
+import msgspec
+
 from crawler.admin import report
+from crawler.admin.status import Status, group, merge
 from crawler.cli import access, options
 from crawler.errors import CrawlerError
 
@@ -14,8 +17,6 @@ def main(command: str, argv: list[str]) -> int:
 
 
 def _print_json(value: Any) -> None:
-    import msgspec
-
     print(msgspec.json.format(msgspec.json.encode(value), indent=2).decode())
 
 
@@ -28,36 +29,38 @@ def _status(argv: list[str]) -> int:
     parser.add_argument("--json", action="store_true", help="everything, as JSON")
     parser.add_argument("--hosts", type=int, default=5, metavar="N", help="hosts to list (5)")
     args = parser.parse_args(argv)
-    from crawler.admin.status import merge
-
-    parts = access.ask(args.dir, {"command": "status", "hosts": args.hosts})
+    parts = [Status.of(part) for part in access.ask(args.dir, {"command": "status", "hosts": args.hosts})]
     status = merge(parts)
     if args.json:
-        _print_json(status)
+        _print_json(status.plain())
     else:
         lines = _every_number(status) if args.verbose else _summary(status)
-        lines += [_process_text(part) for part in parts if part.get("peers")]
+        lines += [_process_text(part) for part in parts if part.peers]
         print("\n".join(lines + _host_lines(status, args.hosts)))
     return 0
 
 
-def _summary(status: dict[str, Any]) -> list[str]:
+def _summary(status: Status) -> list[str]:
     """What most people ask, in half a dozen lines; what is zero is left out."""
-    frontier, due, urls = status["frontier"], status["due"], status.get("urls", {})
-    filtered = sum(urls.get("filtered", {}).values())
-    received = status.get("bytes", {}).get("wire", 0)
-    hosts = {name.removeprefix("hosts_"): n for name, n in frontier.items() if name.startswith("hosts_")}
-    parked = {name.removeprefix("parked_"): n for name, n in frontier.items() if name.startswith("parked_")}
+    frontier, count = status.frontier, status.counters.get
+    filtered = sum(group(status.counters, "urls.filtered").values())
+    received = count("bytes.wire", 0)
+    known = (
+        f"{_count(status.due.new, 'URL')} of {_count(count('urls.links', 0), 'link')}, {filtered:,} filtered"
+    )
+    numbers = msgspec.structs.asdict(frontier)
+    hosts = {name.removeprefix("hosts_"): n for name, n in numbers.items() if name.startswith("hosts_")}
+    parked = {name.removeprefix("parked_"): n for name, n in numbers.items() if name.startswith("parked_")}
     rows = {
-        "pages": _numbers(status.get("pages", {})) or "none yet",
-        "to do": f"{_count(frontier['todo'], 'URL')}, {frontier['in_flight']:,} of them in flight",
-        "known": f"{_count(due['new'], 'URL')} of {_count(urls.get('links', 0), 'link')}, {filtered:,} filtered",
+        "pages": _numbers(group(status.counters, "pages")) or "none yet",
+        "to do": f"{_count(frontier.todo, 'URL')}, {frontier.in_flight:,} of them in flight",
+        "known": known,
         "received": f"{received / 1e6:,.1f} MB" if received >= 1e6 else f"{received / 1e3:.1f} kB",
-        "hosts": f"{frontier['hosts']:,}" + (f" ({_numbers(hosts)})" if any(hosts.values()) else ""),
+        "hosts": f"{frontier.hosts:,}" + (f" ({_numbers(hosts)})" if any(hosts.values()) else ""),
         "parked": _numbers(parked),
     }
-    if splitter := status.get("splitter"):
-        rows["splitter"] = f"{splitter['sent']:,} links sent, {splitter['waiting']:,} waiting"
+    if status.splitter is not None:
+        rows["splitter"] = f"{status.splitter.sent:,} links sent, {status.splitter.waiting:,} waiting"
     return [f"{name + ':':<10}{text}" for name, text in rows.items() if text]
 
 
@@ -71,39 +74,37 @@ def _numbers(values: dict[str, int]) -> str:
     return ", ".join(f"{name} {n:,}" for name, n in ranked if n)
 
 
-def _every_number(status: dict[str, Any]) -> list[str]:
+def _every_number(status: Status) -> list[str]:
+    tree = status.plain()
+    tree["splitter"] = {} if status.splitter is None else report.with_share(status.splitter)
     lines = []
     for section in ("pages", "urls", "bytes", "frontier", "due", "splitter"):
-        values = status.get(section) or {}
-        if section == "splitter":
-            if not values:
-                continue
-            values = report.with_share(values)
+        values = tree.get(section) or {}
         shown = ", ".join(f"{name} {_number(value)}" for name, value in values.items())
-        lines.append(f"{section + ':':<10}{shown or 'nothing yet'}")
+        if shown or section != "splitter":
+            lines.append(f"{section + ':':<10}{shown or 'nothing yet'}")
     return lines
 
 
-def _host_lines(status: dict[str, Any], hosts: int) -> list[str]:
+def _host_lines(status: Status, hosts: int) -> list[str]:
     lines = []
-    for host in status.get("waiting", [])[:hosts]:
-        wait = f", ready in {host['wait']:.1f} s" if host["wait"] > 0 else ""
-        lines.append(f"  {host['host']}: {host['todo']:,} to do, {host['state']}{wait}")
+    for host in status.waiting[:hosts]:
+        wait = f", ready in {host.wait:.1f} s" if host.wait > 0 else ""
+        lines.append(f"  {host.host}: {host.todo:,} to do, {host.state}{wait}")
     return lines
 
 
-def _process_text(part: dict[str, Any]) -> str:
+def _process_text(part: Status) -> str:
     """One process: its share of the work, and the peers it cannot reach or has links for."""
-    name, frontier = part["name"], part["frontier"]
-    fetched = part.get("pages", {}).get("fetched", 0)
+    fetched, frontier = part.counters.get("pages.fetched", 0), part.frontier
     line = (
-        f"{name + ':':<10}fetched {fetched:,}, todo {frontier['todo']:,}, in_flight {frontier['in_flight']:,}"
+        f"{part.name + ':':<10}fetched {fetched:,}, todo {frontier.todo:,}, in_flight {frontier.in_flight:,}"
     )
-    for peer, state in part["peers"][name].items():
-        if state.get("connected") is False:
-            line += f"; {peer} is not connected ({state['last_ending'] or 'not tried yet'})"
-        if state["outbox_links"]:
-            line += f"; {state['outbox_links']:,} links wait for {peer}"
+    for peer, state in part.peers[part.name].items():
+        if state.connected is False:
+            line += f"; {peer} is not connected ({state.last_ending or 'not tried yet'})"
+        if state.outbox_links:
+            line += f"; {state.outbox_links:,} links wait for {peer}"
     return line
 
 

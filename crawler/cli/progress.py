@@ -5,7 +5,8 @@ import sys
 import time
 from typing import Any, Protocol
 
-from crawler.admin.status import rates
+from crawler.admin.status import Status, group, rates
+from crawler.records import HostStatus
 
 LIVE_INTERVAL = 0.5
 PLAIN_INTERVAL = 5.0
@@ -15,7 +16,7 @@ HOSTS_SHOWN = 12
 class Shown(Protocol):
     """A crawl, or the supervisor of one."""
 
-    def status(self) -> dict[str, Any]: ...
+    def status(self) -> Status: ...
 
 
 async def show(crawl: Shown, mode: str) -> None:
@@ -31,22 +32,15 @@ async def show(crawl: Shown, mode: str) -> None:
 class Rates:
     """Pages and bytes per second since the last look."""
 
-    def __init__(self, status: dict[str, Any]) -> None:
+    def __init__(self, status: Status) -> None:
         self._at = time.monotonic()
-        self._counters = _counters(status)
+        self._counters = status.counters
 
-    def take(self, status: dict[str, Any]) -> dict[str, float]:
-        now, counters = time.monotonic(), _counters(status)
+    def take(self, status: Status) -> dict[str, float]:
+        now, counters = time.monotonic(), status.counters
         made = rates(self._counters, counters, now - self._at)
         self._at, self._counters = now, counters
         return made
-
-
-def _counters(status: dict[str, Any]) -> dict[str, int]:
-    return {
-        "pages.fetched": status.get("pages", {}).get("fetched", 0),
-        "bytes.wire": status.get("bytes", {}).get("wire", 0),
-    }
 
 
 async def _plain(crawl: Shown) -> None:
@@ -57,14 +51,14 @@ async def _plain(crawl: Shown) -> None:
         print(line(status, rates.take(status)), file=sys.stderr, flush=True)
 
 
-def line(status: dict[str, Any], rates: dict[str, float]) -> str:
+def line(status: Status, rates: dict[str, float]) -> str:
     """One line of progress."""
-    pages, frontier = status.get("pages", {}), status["frontier"]
+    count, frontier = status.counters.get, status.frontier
     return (
-        f"{pages.get('fetched', 0):,} pages ({rates['pages']:.1f}/s), "
-        f"{status.get('bytes', {}).get('wire', 0) / 1e6:,.1f} MB ({rates['bytes'] / 1e6:.2f} MB/s), "
-        f"{frontier['todo']:,} to do on {frontier['hosts']:,} hosts, "
-        f"{frontier['in_flight']:,} in flight, {status.get('urls', {}).get('failed', 0):,} failed"
+        f"{count('pages.fetched', 0):,} pages ({rates['pages']:.1f}/s), "
+        f"{count('bytes.wire', 0) / 1e6:,.1f} MB ({rates['bytes'] / 1e6:.2f} MB/s), "
+        f"{frontier.todo:,} to do on {frontier.hosts:,} hosts, "
+        f"{frontier.in_flight:,} in flight, {count('urls.failed', 0):,} failed"
     )
 
 
@@ -81,7 +75,7 @@ async def _live(crawl: Shown) -> None:
             await asyncio.sleep(LIVE_INTERVAL)
 
 
-def screen(status: dict[str, Any], rates: dict[str, float], elapsed: float) -> Any:
+def screen(status: Status, rates: dict[str, float], elapsed: float) -> Any:
     """The live screen: totals above, hosts with what they wait for below; 20 lines of 80 columns at most."""
     from rich.console import Group
     from rich.text import Text
@@ -90,7 +84,7 @@ def screen(status: dict[str, Any], rates: dict[str, float], elapsed: float) -> A
     head.append(
         f"{_clock(elapsed)}  {rates['pages']:,.1f} pages/s  {rates['bytes'] / 1e6:.2f} MB/s", style="bold"
     )
-    return Group(head, _totals(status), Text(), _hosts(status["waiting"]))
+    return Group(head, _totals(status), Text(), _hosts(status.waiting))
 
 
 def _clock(elapsed: float) -> str:
@@ -99,17 +93,18 @@ def _clock(elapsed: float) -> str:
     return f"{hours}:{minutes:02d}:{seconds:02d}" if hours else f"{minutes}:{seconds:02d}"
 
 
-def _totals(status: dict[str, Any]) -> Any:
+def _totals(status: Status) -> Any:
     from rich.table import Table
 
-    pages, urls, frontier = status.get("pages", {}), status.get("urls", {}), status["frontier"]
-    others = sorted(((n, name) for name, n in pages.items() if name != "fetched" and n), reverse=True)
+    count, frontier = status.counters.get, status.frontier
+    outcomes = group(status.counters, "pages").items()
+    others = sorted(((n, name) for name, n in outcomes if name != "fetched" and n), reverse=True)
     rows = {
-        "fetched": f"{pages.get('fetched', 0):,} pages, {status.get('bytes', {}).get('wire', 0) / 1e6:,.1f} MB",
+        "fetched": f"{count('pages.fetched', 0):,} pages, {count('bytes.wire', 0) / 1e6:,.1f} MB",
         "others": ", ".join(f"{name.replace('_', ' ')} {n:,}" for n, name in others) or "none",
-        "links": f"{urls.get('links', 0):,} found, {status['due']['new']:,} new URLs",
-        "to do": f"{frontier['todo']:,} on {frontier['hosts']:,} hosts, "
-        f"{frontier['in_flight']:,} in flight, {frontier['parked']:,} parked",
+        "links": f"{count('urls.links', 0):,} found, {status.due.new:,} new URLs",
+        "to do": f"{frontier.todo:,} on {frontier.hosts:,} hosts, "
+        f"{frontier.in_flight:,} in flight, {frontier.parked:,} parked",
     }
     table = Table.grid(padding=(0, 2))
     table.add_column(style="dim", no_wrap=True)
@@ -119,14 +114,14 @@ def _totals(status: dict[str, Any]) -> Any:
     return table
 
 
-def _hosts(hosts: list[dict[str, Any]]) -> Any:
+def _hosts(hosts: list[HostStatus]) -> Any:
     """The hosts with most to do."""
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False, header_style="dim")
     for title, justify in (("host", "left"), ("to do", "right"), ("state", "left"), ("ready in", "right")):
         table.add_column(title, justify=justify, no_wrap=True, overflow="ellipsis")  # type: ignore[arg-type]
-    for host in sorted(hosts, key=lambda host: -host["todo"])[:HOSTS_SHOWN]:
-        ready = f"{host['wait']:.1f} s" if host["todo"] and host["wait"] > 0 else ""
-        table.add_row(host["host"], f"{host['todo']:,}", host["state"].replace("_", " "), ready)
+    for host in sorted(hosts, key=lambda host: -host.todo)[:HOSTS_SHOWN]:
+        ready = f"{host.wait:.1f} s" if host.todo and host.wait > 0 else ""
+        table.add_row(host.host, f"{host.todo:,}", host.state.replace("_", " "), ready)
     return table

@@ -51,24 +51,20 @@ from crawler.frontier.hosts.visits import ASK_AGAIN, Visits
 from crawler.frontier.hosts.workbench import Workbench
 from crawler.frontier.report import Report, Waited
 from crawler.frontier.settlement import Decision, End, Settlement, stage
-from crawler.records import Errand, Fetch, Link, Task
+from crawler.records import Errand, Fetch, HostStatus, Link, Task
+from crawler.robots.cache import Answer, Verdict
 from crawler.storage.keys import PARKED, TODO
 from crawler.storage.kv import Batch, KeyValue
 
 EXPLAINED_MAX = 100_000  # entries of a queue that are read for one explanation
 
-# Kinds of a verdict of robots.txt.
-ALLOWED, DENIED, FETCH, WAIT = "allowed", "denied", "fetch", "wait"
+_TASK_OF = {Answer.ALLOWED: Task.PAGE, Answer.DENIED: Task.DENIED, Answer.FETCH: Task.ROBOTS}
 
 
 class Robots(Protocol):
-    """What the frontier asks of the robots cache.
+    """What the frontier asks of the robots cache."""
 
-    A verdict has `kind` (ALLOWED, DENIED, FETCH: robots.txt must be fetched
-    first, WAIT: it is unreachable) and `until`, the instant a WAIT ends.
-    """
-
-    def verdict(self, authority: str, target: str, now: float) -> Any: ...
+    def verdict(self, authority: str, target: str, now: float) -> Verdict: ...
 
     def crawl_delay(self, authority: str) -> float | None: ...
 
@@ -279,16 +275,16 @@ class Frontier:
         while self._has_entry(host, now):
             url = entries.join_url(host.name, host.queue[0][1].tail)
             authority, target = entries.split_authority(url)
-            kind, until = ALLOWED, 0.0
+            kind, until = Answer.ALLOWED, 0.0
             if self._asks_robots(url, host.name):
                 verdict = self._robots.verdict(authority, target, now)
                 kind, until = verdict.kind, verdict.until
-            if kind == WAIT:
+            if kind is Answer.WAIT:
                 host.postpone_first(max(until, now + 1.0))
-            elif kind != DENIED and self._starts_too_soon(host, url, authority, now):
+            elif kind is not Answer.DENIED and self._starts_too_soon(host, url, authority, now):
                 return None, authority
             else:
-                return {ALLOWED: Task.PAGE, DENIED: Task.DENIED, FETCH: Task.ROBOTS}[kind], authority
+                return _TASK_OF[kind], authority
         return None, ""
 
     def _asks_robots(self, url: str, name: str) -> bool:
@@ -527,7 +523,7 @@ class Frontier:
         authority, target = entries.split_authority(url)
         if not self._asks_robots(url, entries.split_url(url)[0]):
             return True
-        return self._robots.verdict(authority, target, now).kind == ALLOWED
+        return self._robots.verdict(authority, target, now).kind is Answer.ALLOWED
 
     def gap_terms(self, errand: Errand) -> tuple[float, float]:
         """(seconds that the errand's host waits behind it at least, and per second that the answer takes)."""
@@ -656,7 +652,7 @@ class Frontier:
                     }
         return {}
 
-    def hosts(self, now: float, limit: int) -> Iterator[dict[str, Any]]:
+    def hosts(self, now: float, limit: int) -> Iterator[HostStatus]:
         """Up to `limit` hosts for the status, those of the front first."""
         return self._report.hosts(now, limit)
 

@@ -3,12 +3,15 @@
 from collections.abc import Iterator
 from typing import Any
 
+import msgspec
+
 from crawler.frontier.discovery import entries
 from crawler.frontier.hosts.budget import RULES
 from crawler.frontier.hosts.politeness import CAUSES
 from crawler.frontier.hosts.registry import Registry
 from crawler.frontier.hosts.table import NOWHERE, HostFlag, Place
 from crawler.frontier.hosts.workbench import Workbench
+from crawler.records import HostStatus
 
 _SILENT_STATES = (
     (HostFlag.BLOCKED, "blocked"),
@@ -64,9 +67,11 @@ class Report:
         """What a URL's host waits for, as `describe` has it; state "unknown" for a host never met."""
         name, _ = entries.split_url(url)
         slot = self._registry.find(name)
-        return {"host": name, "state": "unknown"} if slot == NOWHERE else self.describe(slot, name, now)
+        if slot == NOWHERE:
+            return {"host": name, "state": "unknown"}
+        return msgspec.structs.asdict(self.describe(slot, name, now))
 
-    def hosts(self, now: float, limit: int) -> Iterator[dict[str, Any]]:
+    def hosts(self, now: float, limit: int) -> Iterator[HostStatus]:
         """Up to `limit` hosts, those of the front first."""
         for host in list(self._bench.front.values())[:limit]:
             yield self.describe(host.slot, host.name, now)
@@ -75,25 +80,26 @@ class Report:
             if self._registry.is_stored(slot):
                 yield self.describe(slot, self._registry.stored_name(slot), now)
 
-    def describe(self, slot: int, name: str, now: float) -> dict[str, Any]:
-        """State of a host, the instant from which it may be asked and why, and its counts."""
+    def describe(self, slot: int, name: str, now: float) -> HostStatus:
+        """How a host stands."""
         hosts = self._registry.hosts
         front = self._bench.front.get(slot)
-        return {
-            "host": name,
-            "state": self._state(slot, now),
-            "cause": CAUSES[hosts.cause[slot]],
-            "ready_at": hosts.ready[slot],
-            "wait": max(0.0, hosts.ready[slot] - now),
-            "next_retry_at": front.later[0][0] if front is not None and front.later else 0.0,
-            "gap": hosts.gap[slot],
-            "failures": hosts.failures[slot],
-            "refusals": hosts.refusals[slot],
-            "slowdown": max(1.0, hosts.slowdown[slot]),
-            "todo": hosts.todo[slot],
-            "parked": hosts.parked[slot],
-            "known": hosts.known[slot],
-        }
+        ready = float(hosts.ready[slot])
+        return HostStatus(
+            host=name,
+            state=self._state(slot, now),
+            cause=CAUSES[hosts.cause[slot]],
+            ready_at=ready,
+            wait=max(0.0, ready - now),
+            next_retry_at=front.later[0][0] if front is not None and front.later else 0.0,
+            gap=hosts.gap[slot],
+            failures=hosts.failures[slot],
+            refusals=hosts.refusals[slot],
+            slowdown=max(1.0, hosts.slowdown[slot]),
+            todo=hosts.todo[slot],
+            parked=hosts.parked[slot],
+            known=hosts.known[slot],
+        )
 
     def _state(self, slot: int, now: float) -> str:
         hosts = self._registry.hosts

@@ -18,8 +18,10 @@ point carries its counts, so the laws hold after a crash too.
 
 from collections.abc import Mapping
 
+from crawler.records import DueCounts, FrontierCounts, SplitterCounts
 
-def conservation(counters: Mapping[str, int], due: Mapping[str, int], todo: int, parked: int) -> list[str]:
+
+def conservation(counters: Mapping[str, int], due: DueCounts, frontier: FrontierCounts) -> list[str]:
     """The laws that do not hold, a line each; [] if all do."""
     c = counters.get
     laws = {
@@ -29,26 +31,26 @@ def conservation(counters: Mapping[str, int], due: Mapping[str, int], todo: int,
         ),
         "to_due = pending + known + new": (
             c("urls.to_due", 0),
-            due["pending"] + due["known"] + due["new"],
+            due.pending + due.known + due.new,
         ),
-        "new = done + todo + parked": (due["new"], c("urls.done", 0) + todo + parked),
+        "new = done + todo + parked": (due.new, c("urls.done", 0) + frontier.todo + frontier.parked),
     }
     return [f"{law}: {left} != {right}" for law, (left, right) in laws.items() if left != right]
 
 
-def splitter_conservation(counters: Mapping[str, int], splitter: Mapping[str, int]) -> list[str]:
-    """The laws of the links between processes that do not hold; `splitter` is empty in a crawl of one process."""
-    if not splitter:
+def splitter_conservation(counters: Mapping[str, int], splitter: SplitterCounts | None) -> list[str]:
+    """The laws of the links between processes that do not hold; `splitter` is None in a crawl of one process."""
+    if splitter is None:
         return []
     c = counters.get
     laws = {
         "to_outbox + scope_told = sent + waiting + repeated": (
-            c("urls.to_outbox", 0) + splitter["scope_told"],
-            splitter["sent"] + splitter["waiting"] + splitter["repeated"],
+            c("urls.to_outbox", 0) + splitter.scope_told,
+            splitter.sent + splitter.waiting + splitter.repeated,
         ),
         "received + scope_heard = applied": (
-            c("urls.received", 0) + splitter["scope_heard"],
-            splitter["applied"],
+            c("urls.received", 0) + splitter.scope_heard,
+            splitter.applied,
         ),
     }
     return [f"{law}: {left} != {right}" for law, (left, right) in laws.items() if left != right]

@@ -4,14 +4,18 @@ The control socket of a running process and the commands on a directory both
 end here. Every answer is plain data.
 """
 
+import inspect
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from crawler.admin import status
+import msgspec
+
+from crawler.admin.status import Status
 from crawler.clock import iso_time
 from crawler.errors import UsageError
 from crawler.process.stages import Stages
-from crawler.records import Capture, LinkFlag, PageRecord
+from crawler.records import Capture, LinkFlag, PageRecord, PeerStatus
 from crawler.storage.commit import Change
 from crawler.urls.canonical import canonical, hostname
 
@@ -29,20 +33,15 @@ class Commands:
         self,
         stages: Stages,
         commit: Commit,
-        peers: Callable[[], Mapping[str, Mapping[str, Any]]] | None = None,
+        peers: Callable[[], dict[str, PeerStatus]] | None = None,
     ) -> None:
         self._stages = stages
         self._commit = commit
         self._peers = peers or stages.waiting_for_peers
-        self._commands: Mapping[str, Callable[..., Any]] = {
-            "status": self.status,
-            "why": self.why,
-            "get": self.get,
-            "seed": self.seed,
-            "block": self.block,
-            "unblock": self.unblock,
-            "retire": self.retire,
-        }
+        commands = (
+            self.status, self.why, self.get, self.seed, self.block, self.unblock, self.retire,
+        )  # fmt: skip
+        self._commands = {command.__name__: _checked(command) for command in commands}
 
     def run(self, request: Mapping[str, Any]) -> Any:
         """Answer {"command": name, argument: value, ...}.
@@ -52,26 +51,24 @@ class Commands:
         """
         arguments = dict(request)
         name = arguments.pop("command", "")
-        command = self._commands.get(name)
+        command = self._commands.get(name) if isinstance(name, str) else None
         if command is None:
             raise UsageError(f"no command {name!r} here")
-        try:
-            return command(**arguments)
-        except TypeError as error:
-            raise UsageError(f"{name}: {error}") from error
+        answer = command(arguments)
+        return answer.plain() if isinstance(answer, Status) else answer
 
-    def status(self, hosts: int = 20) -> dict[str, Any]:
+    def status(self, hosts: int = 20) -> Status:
         """Counters, queues, the DUE, and some hosts with what they wait for."""
         stages = self._stages
         now = stages.clock.now()
-        return status.build(
-            stages.point.counters,
+        return Status(
             name=stages.name,
             now=now,
+            counters=dict(stages.point.counters),
             frontier=stages.frontier_counts(),
             due=stages.due_counts(),
             splitter=stages.splitter_counts(),
-            peers={stages.name: dict(self._peers())} if stages.topology.peers else {},
+            peers={stages.name: self._peers()} if stages.topology.peers else {},
             waiting=list(stages.frontier.hosts(now, hosts)),
         )
 
@@ -143,11 +140,34 @@ class Commands:
 
     def retire(self, pattern: str) -> dict[str, Any]:
         """Drop the to-do URLs that match a regular expression."""
+        try:
+            re.compile(pattern)
+        except (re.error, OverflowError, RecursionError) as error:
+            raise UsageError(f"{pattern!r} is no regular expression: {error}") from error
         change = Change()
         self._stages.point.make()
         retired = self._stages.harvest.retire(pattern, change)
         self._commit(change)
         return {"retired": retired}
+
+
+def _checked(command: Callable[..., Any]) -> Callable[[Mapping[str, Any]], Any]:
+    """`command` with its arguments as a mapping; a UsageError where they are not those of its signature."""
+    name = command.__name__
+    fields = [
+        (each.name, each.annotation, msgspec.NODEFAULT if each.default is each.empty else each.default)
+        for each in inspect.signature(command).parameters.values()
+    ]
+    arguments_of = msgspec.defstruct(name, fields, forbid_unknown_fields=True)
+
+    def run(arguments: Mapping[str, Any]) -> Any:
+        try:
+            checked = msgspec.convert(arguments, arguments_of)
+        except msgspec.ValidationError as error:
+            raise UsageError(f"{name}: {error}") from error
+        return command(**msgspec.structs.asdict(checked))
+
+    return run
 
 
 def _host_name(text: str) -> str:

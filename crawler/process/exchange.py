@@ -1,13 +1,15 @@
-"""The splitter's part in the loops of a process: what the other processes send, need and know.
+"""The crawl as a whole, as one of its processes sees it: limits, the end, and what others send, need and know.
 
-    received    inbox -> one change an entry, in order; also while nothing is fetched
-    committed   acknowledgements and outbox leave; a long queue is rewritten
-    each beat   the share of the rate, the limits and the end of the crawl as a whole
+    Exchange        a crawl of one process: the limits and the end, by the same rules as among many
+    PeerExchange    with peers, besides:
+        received    inbox -> one change an entry, in order; also while nothing is fetched
+        committed   acknowledgements and outbox leave; a long queue is rewritten
+        each beat   the share of the rate, the end of the crawl
 
-The rest of a process asks `room` before it begins a fetch, `ended` instead of
-its own frontier whether a finite crawl is over, and calls `committed` after
-every group. A process that is done stays until all others know, since none of
-them can tell silence from death.
+The rest of a process asks `room` before it begins a fetch, `limit_reached` and
+`ended` whether the crawl is over, calls `advance` when it is idle and
+`committed` after every group. With peers, a process that is done stays until
+all others know, since none of them can tell silence from death.
 """
 
 import asyncio
@@ -22,7 +24,7 @@ from typing import Any
 import msgspec
 
 from crawler.process.stages import Stages
-from crawler.records import Outcome
+from crawler.records import Outcome, PeerStatus
 from crawler.splitter.compaction import Compaction
 from crawler.splitter.crawlwide import CrawlWide, Progress
 from crawler.splitter.peers import Address, Peers
@@ -38,17 +40,17 @@ _WORK_AGE_MAX = 0.5  # seconds for which the number of hosts with work is rememb
 
 
 class Member(msgspec.Struct, frozen=True):
-    """The place of the process `name` in a crawl of several.
+    """The place of the process `name` in a crawl, of one process or of several.
 
     `addresses` are those of the peers; `run` names the run whose limits count
     over restarts of this process ("" = each start is a run of its own);
     `ended` says that the crawl is known to be over already. `supervised`: a
-    supervisor keeps configuration and report of the whole.
+    supervisor keeps configuration, seeds and report of the whole.
     """
 
     name: str
-    crawl: str
-    addresses: dict[str, Address]
+    crawl: str = ""
+    addresses: dict[str, Address] = {}
     secret: bytes = b""
     run: str = ""
     ended: bool = False
@@ -69,45 +71,31 @@ class Loops(msgspec.Struct, frozen=True):
 
 
 class Exchange:
-    """Connections, shares and limits of a process with peers."""
+    """Limits and end of a crawl; that of a process without peers as it stands."""
+
+    address: Address = ("", 0)  # where peers reach this process
 
     def __init__(self, stages: Stages, member: Member, loops: Loops) -> None:
-        assert stages.outbox is not None and stages.inbox is not None, stages.topology
         self._stages = stages
         self._loops = loops
         self._outbox, self._inbox, self._clock = stages.outbox, stages.inbox, stages.clock
-        self._config = stages.config.splitter
         self._before = Counter(_run_before(stages, member.run))
         self._pages_before = pages_of(stages.counters_before) - pages_of(self._before)
         self._work, self._work_at = 0, float("-inf")
-        self._supervised = member.supervised
-        self._urgent = False
-        self._taking = True
-        self._has_share = True
-        self._beating: asyncio.Task[None] | None = None
-        crawl, rng = stages.config.crawl, random.SystemRandom()
-        identity = Identity(
-            member.crawl, stages.name, bytes.fromhex(stages.lock.boot_id), SESSION_IDS_VERSION, _check(stages)
-        )
+        crawl = stages.config.crawl
         self.crawlwide = CrawlWide(
             stages.name,
             stages.topology.names,
-            identity.boot,
+            bytes.fromhex(stages.lock.boot_id),
             self._progress,
             rate=crawl.rate,
             pages_max=crawl.max_pages,
             bytes_max=crawl.max_bytes,
-            silence_max=self._config.silence_max,
+            silence_max=stages.config.splitter.silence_max,
         )
         self.crawlwide.ended = member.ended
-        partition = stages.topology.partition
-        common = Common(
-            identity, partition, self._outbox, self._inbox, self.crawlwide, self._config, rng, member.secret
-        )
-        self.peers = Peers(common, member.addresses, self._clock, on_news=self._take, on_failure=loops.fail)
-        self.address: Address = ("", 0)
 
-    # -- life ------------------------------------------------------------------
+    # -- life: without peers there is nobody to reach ----------------------------
 
     async def start(self) -> Address:
         """Listen, dial the peers; return the address in use.
@@ -115,100 +103,43 @@ class Exchange:
         Raises:
             ConfigError: the address cannot be listened on, or it needs a secret.
         """
-        self.address = await self.peers.start()
-        self._beating = asyncio.create_task(self._beat())
-        self._take()
         return self.address
 
     async def close(self) -> None:
         """End all connections; what was not confirmed will be sent again."""
-        if self._beating is not None:
-            self._beating.cancel()
-            await asyncio.gather(self._beating, return_exceptions=True)
-        self.peers.flush()
-        await self.peers.close()
+
+    def set_address(self, name: str, address: Address) -> None:
+        """A peer listens at `address` from now on."""
 
     def close_doors(self) -> None:
         """Take nothing more: what peers still send stays theirs, unconfirmed."""
-        self._taking = False
-
-    async def part(self, stopped_by: str) -> None:
-        """Stay as long as others rest on this process: until all know of the end, or heard of a limit."""
-        heartbeat = self._config.heartbeat
-        if self._supervised:
-            return  # the supervisor tells all, and knows it when one has died
-        if self.crawlwide.ended:
-            patience = self._clock.now() + self._config.silence_max
-            while not self.crawlwide.all_know and self._clock.now() < patience:
-                await asyncio.sleep(heartbeat / 4)
-            await asyncio.sleep(LAST_WORDS * heartbeat)  # the last one has still to hear from us
-        elif stopped_by.startswith("max_"):
-            await asyncio.sleep(LAST_WORDS * heartbeat)
-
-    # -- what peers send ---------------------------------------------------------
-
-    def _take(self) -> None:
-        """Queue what was accepted, in order; let an epoch be committed that a peer waits for."""
-        if not self._taking:
-            return
-        if not self._stages.due.full:  # else it waits in the inbox, and soon the sender does
-            for received in self._inbox.take():
-                self._loops.queue(partial(self._stages.harvest.received, received))
-        if self._outbox.urgent and not self._urgent:
-            self._urgent = True
-            change = Change(sync=True)
-            change.after.append(self._epoch_committed)
-            self._loops.queue(change)
-        if self._outbox.take_lost_peers():
-            self._stages.harvest.forget_sent()
-
-    def _epoch_committed(self) -> None:
-        self._urgent = False
 
     def committed(self) -> None:
         """A group is durable: confirm and send what rests on it, if anything does."""
-        if self._inbox.waiting:
-            self._take()
-        if not (self._outbox.has_news or self._inbox.has_news):
-            return
-        self._outbox.has_news = self._inbox.has_news = False
-        self.peers.flush()
-        if (plan := self._outbox.compaction()) is not None:
-            self._loops.in_background(self._compact(plan))
 
-    async def _compact(self, plan: Compaction) -> None:
-        """Rewrite the queue of a peer that has been away for long."""
-        loop = asyncio.get_running_loop()
-        await loop.run_in_executor(self._loops.worker, plan.run)
-        if self._outbox.adopt(plan):
-            written = loop.create_future()
-            change = Change(sync=True)
-            change.after.append(lambda: written.set_result(None))
-            self._loops.queue(change)
-            await written
-        await loop.run_in_executor(self._loops.worker, plan.sweep)
+    async def part(self, stopped_by: str) -> None:
+        """Stay as long as others rest on this process: until all know of the end, or heard of a limit."""
+
+    def status(self) -> dict[str, PeerStatus]:
+        """How the peers are reached, and what waits for them."""
+        return {}
 
     # -- the crawl as a whole -------------------------------------------------------
 
-    async def _beat(self) -> None:
-        """See to the share of the rate and to the end of the crawl, once a heartbeat."""
-        while True:
-            self._share_rate()
-            self.crawlwide.advance()
-            self._loops.wake()
-            await asyncio.sleep(self._config.heartbeat)
-
-    def _share_rate(self) -> None:
-        share = self.crawlwide.rate_share(self._clock.now())
-        self._stages.frontier.set_rate(0.0 if share == float("inf") else share)
-        self._has_share = share > 0.0
-
     def room(self, places: int) -> int:
         """How many of `places` may begin a fetch now."""
-        if self._outbox.full or not self._has_share:
-            return 0
         left = self.crawlwide.pages_left(self._clock.now())
         return places if left is None else min(places, left)
+
+    def advance(self) -> None:
+        """Look whether the crawl has ended; to be called when this process is idle."""
+        self.crawlwide.advance()
+
+    def set_rate(self, rate: float) -> None:
+        """The rate of the whole crawl from now on; with peers, a heartbeat shares it out."""
+        self.crawlwide.rate = rate
+        if len(self._stages.topology.names) == 1:
+            self._stages.frontier.set_rate(rate)
 
     def learn_end(self) -> None:
         """Somebody has found out that nothing is left to do anywhere."""
@@ -245,6 +176,132 @@ class Exchange:
         return self._work
 
 
+class PeerExchange(Exchange):
+    """The same, with peers: connections, shares of the rate."""
+
+    def __init__(self, stages: Stages, member: Member, loops: Loops) -> None:
+        super().__init__(stages, member, loops)
+        self._config = stages.config.splitter
+        self._supervised = member.supervised
+        self._urgent = False
+        self._taking = True
+        self._has_share = True
+        self._beating: asyncio.Task[None] | None = None
+        boot = self.crawlwide.boot
+        common = Common(
+            Identity(member.crawl, stages.name, boot, SESSION_IDS_VERSION, _check(stages)),
+            stages.topology.partition,
+            self._outbox,
+            self._inbox,
+            self.crawlwide,
+            self._config,
+            random.SystemRandom(),
+            member.secret,
+        )
+        self.peers = Peers(common, member.addresses, self._clock, on_news=self._take, on_failure=loops.fail)
+
+    # -- life ------------------------------------------------------------------
+
+    async def start(self) -> Address:
+        self.address = await self.peers.start()
+        self._beating = asyncio.create_task(self._beat())
+        self._take()
+        return self.address
+
+    async def close(self) -> None:
+        if self._beating is not None:
+            self._beating.cancel()
+            await asyncio.gather(self._beating, return_exceptions=True)
+        self.peers.flush()
+        await self.peers.close()
+
+    def set_address(self, name: str, address: Address) -> None:
+        self.peers.set_address(name, address)
+
+    def status(self) -> dict[str, PeerStatus]:
+        return self.peers.status()
+
+    def close_doors(self) -> None:
+        self._taking = False
+
+    async def part(self, stopped_by: str) -> None:
+        heartbeat = self._config.heartbeat
+        if self._supervised:
+            return  # the supervisor tells all, and knows it when one has died
+        if self.crawlwide.ended:
+            patience = self._clock.now() + self._config.silence_max
+            while not self.crawlwide.all_know and self._clock.now() < patience:
+                await asyncio.sleep(heartbeat / 4)
+            await asyncio.sleep(LAST_WORDS * heartbeat)  # the last one has still to hear from us
+        elif stopped_by.startswith("max_"):
+            await asyncio.sleep(LAST_WORDS * heartbeat)
+
+    # -- what peers send ---------------------------------------------------------
+
+    def _take(self) -> None:
+        """Queue what was accepted, in order; let an epoch be committed that a peer waits for."""
+        if not self._taking:
+            return
+        if not self._stages.due.full:  # else it waits in the inbox, and soon the sender does
+            for received in self._inbox.take():
+                self._loops.queue(partial(self._stages.harvest.received, received))
+        if self._outbox.urgent and not self._urgent:
+            self._urgent = True
+            change = Change(sync=True)
+            change.after.append(self._epoch_committed)
+            self._loops.queue(change)
+        if self._outbox.take_lost_peers():
+            self._stages.harvest.forget_sent()
+
+    def _epoch_committed(self) -> None:
+        self._urgent = False
+
+    def committed(self) -> None:
+        if self._inbox.waiting:
+            self._take()
+        if not (self._outbox.has_news or self._inbox.has_news):
+            return
+        self._outbox.has_news = self._inbox.has_news = False
+        self.peers.flush()
+        if (plan := self._outbox.compaction()) is not None:
+            self._loops.in_background(self._compact(plan))
+
+    async def _compact(self, plan: Compaction) -> None:
+        """Rewrite the queue of a peer that has been away for long."""
+        loop = asyncio.get_running_loop()
+        await loop.run_in_executor(self._loops.worker, plan.run)
+        if self._outbox.adopt(plan):
+            written = loop.create_future()
+            change = Change(sync=True)
+            change.after.append(lambda: written.set_result(None))
+            self._loops.queue(change)
+            await written
+        await loop.run_in_executor(self._loops.worker, plan.sweep)
+
+    # -- each beat -----------------------------------------------------------------
+
+    async def _beat(self) -> None:
+        """See to the share of the rate and to the end of the crawl, once a heartbeat."""
+        while True:
+            self._share_rate()
+            self.crawlwide.advance()
+            self._loops.wake()
+            await asyncio.sleep(self._config.heartbeat)
+
+    def _share_rate(self) -> None:
+        share = self.crawlwide.rate_share(self._clock.now())
+        self._stages.frontier.set_rate(0.0 if share == float("inf") else share)
+        self._has_share = share > 0.0
+
+    def room(self, places: int) -> int:
+        return 0 if self._outbox.full or not self._has_share else super().room(places)
+
+
+def exchange_of(stages: Stages, member: Member, loops: Loops) -> Exchange:
+    """The exchange of a process with its peers, if it has any."""
+    return (PeerExchange if stages.topology.peers else Exchange)(stages, member, loops)
+
+
 def pages_of(counters: Mapping[str, int]) -> int:
     """Fetches that have ended, by the counters of their outcomes."""
     return sum(counters.get(f"pages.{outcome}", 0) for outcome in Outcome)
@@ -259,8 +316,10 @@ def _check(stages: Stages) -> bytes:
 
 def _run_before(stages: Stages, run: str) -> dict[str, int]:
     """The counters at the start of `run`, kept so that its limits hold over restarts of this process."""
+    if not run:
+        return dict(stages.counters_before)
     value = stages.store.get(RUN)
-    if run and value is not None:
+    if value is not None:
         kept, counters = msgspec.msgpack.decode(unseal(RUN, value), type=tuple[str, dict[str, int]])
         if kept == run:
             return counters

@@ -51,8 +51,8 @@ class Live:
     def __init__(self, process: Any) -> None:
         self._process = process
         self._stages = stages = process.stages
-        self._config: Config = process.config
-        self._now = process.clock.now
+        self._config: Config = stages.config
+        self._now = stages.clock.now
         self._lag = 0.0
         self._tasks: list[asyncio.Task[None]] = []
         self._ahead: set[int] = set()
@@ -80,7 +80,7 @@ class Live:
             ConfigError: the address cannot be listened on.
         """
         logging.getLogger("crawler").addHandler(self.errors)
-        self._process.observe = lambda name, seconds: self.timings[name].observe(seconds)
+        self._process.commits.observe = lambda name, seconds: self.timings[name].observe(seconds)
         self._tasks.append(asyncio.get_running_loop().create_task(self._watch_lag()))
         config = self._config.serve
         if not config.address:
@@ -201,7 +201,7 @@ class Live:
         name = request.get("command", "")
         if name not in own:
             answer = self._process.commands.run(request)
-            return self.enriched(answer) if name == "status" else answer
+            return answer | self.sections() if name == "status" else answer
         arguments = {key: value for key, value in request.items() if key != "command"}
         try:
             return own[name](**arguments)
@@ -237,7 +237,7 @@ class Live:
 
     def _set(self, settings: Mapping[str, str]) -> dict[str, Any]:
         """Change settings that may change while the crawl runs."""
-        made = live_settings(self._process.config, settings, self._config.crawl.concurrency)
+        made = live_settings(self._stages.config, settings, self._config.crawl.concurrency)
         if level := settings.get("log.level"):
             logging.getLogger("crawler").setLevel(level.upper())
             for handler in logging.getLogger("crawler").handlers:
@@ -248,16 +248,15 @@ class Live:
 
     # -- how it goes
 
-    def enriched(self, status: Any) -> dict[str, Any]:
-        """The status of the stages with what only the running process knows."""
-        plain = status if isinstance(status, dict) else msgspec.to_builtins(status)
+    def sections(self) -> dict[str, Any]:
+        """The sections of a status that only the running process knows."""
         frontier = self._stages.frontier
         process = vitals.of_process() | {
             "name": self._stages.name,
             "started": self._process.started,
             "loop_lag": round(self._lag, 4),
         }
-        return plain | {
+        return {
             "processes": [process],
             "timings": {name: histogram.plain() for name, histogram in self.timings.items()},
             "waited": dict(frontier.why_slow()),

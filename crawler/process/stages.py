@@ -10,7 +10,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 from msgspec.structs import replace
 
@@ -28,7 +27,7 @@ from crawler.pages.captures import record_key
 from crawler.pages.page_cache import PageCache
 from crawler.process.books import conservation, splitter_conservation
 from crawler.process.harvest import Harvest
-from crawler.records import Link
+from crawler.records import DueCounts, FrontierCounts, Link, PeerStatus, SplitterCounts
 from crawler.robots.cache import RobotsCache
 from crawler.splitter.inbox import Inbox
 from crawler.splitter.outbox import Outbox
@@ -82,96 +81,123 @@ class Stages:
         directory.mkdir(parents=True, exist_ok=True)
         self.lock = Lock(directory / "node.lock", name)
         try:
-            self._open(seed, url_filter, restore)
+            self._open(seed, url_filter)
+            self.restored = self._restore_lost() if restore else 0
+            self.counters_before = Counter(self.point.counters)
         except BaseException:
             self.lock.release()
             raise
 
-    def _open(self, seed: bytes, url_filter: Callable[[str], bool] | None, restore: bool) -> None:
-        config, clock = self.config, self.clock
-        self.store = store = LevelStore(
+    def _open(self, seed: bytes, url_filter: Callable[[str], bool] | None) -> None:
+        """Open the stages, those first on which others rest; below they stand in the order URLs flow."""
+        self.store = self._open_store()
+        keep_table(self.store, self.topology.partition)
+        self.equivalences = Equivalences(load_json(self.store, EQUIVALENCES))
+        self.fingerprinter = self._fingerprinter(seed)
+        self.robots = self._robots()
+        self.pages = self._page_cache()
+        self.due = self._eliminator()
+        self.frontier = self._frontier()
+        self._sync_names()
+        clean = self._note_opening()
+        self.frontier.open(self.clock.now(), clean=clean)
+        self.outbox, self.inbox = self._splitter(whole=clean or self._outlasts_power_cut)
+        self.point = self._commit_point()
+        self.intake = self._intake(url_filter)
+        self.trace = self._trace() if self.config.crawl.trace else None
+        self.harvest = self._harvest()
+
+    @property
+    def _outlasts_power_cut(self) -> bool:
+        return self.config.store.durability == "power"
+
+    # -- what all rest on -------------------------------------------------------
+
+    def _open_store(self) -> LevelStore:
+        config = self.config.store
+        store = LevelStore(
             self.directory / "store",
-            write_buffer_bytes=config.store.write_buffer_bytes,
-            block_cache_bytes=config.store.block_cache_bytes,
-            table_bytes=config.store.table_bytes,
-            tables_max=config.store.tables_max,
+            write_buffer_bytes=config.write_buffer_bytes,
+            block_cache_bytes=config.block_cache_bytes,
+            table_bytes=config.table_bytes,
+            tables_max=config.tables_max,
         )
         if store.mended:
             log.error("store: %s", store.mended)
-        keep_table(store, self.topology.partition)
-        urls = config.urls
-        self.equivalences = Equivalences(load_json(store, EQUIVALENCES))
-        self.fingerprinter = Fingerprinter(
+        return store
+
+    def _fingerprinter(self, seed: bytes) -> Fingerprinter:
+        config = self.config.urls
+        return Fingerprinter(
             seed,
-            method=urls.fingerprint,
-            partition=urls.partition,
-            strip_session_ids=urls.strip_session_ids,
+            method=config.fingerprint,
+            partition=config.partition,
+            strip_session_ids=config.strip_session_ids,
             equivalences=self.equivalences,
         )
-        self.robots = RobotsCache(store, config.robots, config.identity.token, 4 * config.crawl.concurrency)
-        self.pages = PageCache(
+
+    def _sync_names(self) -> None:
+        """Let the names of what was made outlast a power cut."""
+        sync_directory(self.directory)
+        sync_directory(self.directory.absolute().parent)
+
+    def _note_opening(self) -> bool:
+        """True if the last run ended cleanly; from now on it counts as unclean until `close`."""
+        clean = self.store.get(CLEAN) is not None
+        if clean:
+            batch = self.store.batch(sync=True)
+            batch.delete(CLEAN)
+            self.store.write(batch)
+        return clean
+
+    def _commit_point(self) -> CommitPoint:
+        return CommitPoint(
+            self.store,
+            pages=self.pages,
+            due=self.due,
+            outbox=self.outbox,
+            inbox=self.inbox,
+            group_entries_max=self.config.store.group_entries_max,
+            sync=self._outlasts_power_cut,
+        )
+
+    # -- the stages, in the order URLs flow -------------------------------------
+
+    def _frontier(self) -> Frontier:
+        return Frontier(
+            self.store,
+            self.config,
+            robots=self.robots,
+            fingerprinter=self.fingerprinter,
+            registrable_domain=registrable_domain,
+            concurrency=self.config.crawl.concurrency,
+            rng=random.Random(),
+            processes=len(self.topology.names),
+        )
+
+    def _robots(self) -> RobotsCache:
+        config = self.config
+        return RobotsCache(self.store, config.robots, config.identity.token, 4 * config.crawl.concurrency)
+
+    def _page_cache(self) -> PageCache:
+        config = self.config
+        return PageCache(
             self.directory,
-            store,
+            self.store,
             config.pages,
             process=self.name,
             software=f"crawler/{__version__}",
             operator=config.identity.contact,
             robots_policy=config.robots.policy,
             fingerprint=self.fingerprinter.fingerprint,
-            sync=config.store.durability == "power",
+            sync=self._outlasts_power_cut,
         )
-        self.due = Eliminator(
-            self.directory,
-            store,
-            config.due,
-            check_value=self.fingerprinter.check_value,
-            method=urls.fingerprint,
-            known=self._handed_out() if config.due.method == "memory" else (),
-            fault=reach,
-        )
-        self.frontier = Frontier(
-            store,
+
+    def _harvest(self) -> Harvest:
+        config, peers = self.config, self.topology.peers
+        return Harvest(
             config,
-            robots=self.robots,
-            fingerprinter=self.fingerprinter,
-            registrable_domain=registrable_domain,
-            concurrency=config.crawl.concurrency,
-            rng=random.Random(),
-            processes=len(self.topology.names),
-        )
-        sync_directory(self.directory)
-        sync_directory(
-            self.directory.absolute().parent
-        )  # the names of what was made must outlast a power cut
-        clean = self._note_opening()
-        self.frontier.open(clock.now(), clean=clean)
-        self._open_splitter(clean or config.store.durability == "power")
-        self.point = CommitPoint(
-            store,
-            pages=self.pages,
-            due=self.due,
-            outbox=self.outbox,
-            inbox=self.inbox,
-            group_entries_max=config.store.group_entries_max,
-            sync=config.store.durability == "power",
-        )
-        self.restored = self._restore_lost() if restore else 0
-        self.counters_before = Counter(self.point.counters)
-        self.intake = Intake(
-            UrlFilter(
-                self._scope(),
-                config.filter,
-                config.traps,
-                requisites=config.crawl.requisites,
-                hook=url_filter,
-            ),
-            self.fingerprinter,
-            length_max=urls.length_max,
-        )
-        self.trace = self._open_trace() if config.crawl.trace else None
-        self.harvest = Harvest(
-            config,
-            clock=clock,
+            clock=self.clock,
             fingerprinter=self.fingerprinter,
             equivalences=self.equivalences,
             intake=self.intake,
@@ -180,32 +206,47 @@ class Stages:
             frontier=self.frontier,
             pages=self.pages,
             robots=self.robots,
-            partition=self.topology.partition if self.topology.peers else None,
-            outbox_cache=ClockCache(config.cache.bits) if self.topology.peers else None,
+            partition=self.topology.partition if peers else None,
+            outbox_cache=ClockCache(config.cache.bits) if peers else None,
             me=self.name,
             trace=self.trace,
         )
 
-    def _open_splitter(self, whole: bool) -> None:
-        """Open the queues to and from other processes. `whole` is False if the tail of the outbox may be lost."""
-        topology, splitter = self.topology, self.config.splitter
-        self.outbox: Outbox | None = None
-        self.inbox: Inbox | None = None
-        if topology.peers:
-            self.outbox = Outbox(self.store, topology.peers, splitter, random.SystemRandom(), clean=whole)
-            self.inbox = Inbox(self.store, topology.partition, topology.me, topology.peers, splitter)
-
-    def _open_trace(self) -> TraceWriter:
+    def _trace(self) -> TraceWriter:
         """A new trace in the process's folder: links as they enter the host splitter."""
         return TraceWriter.next_in(
             self.directory / "trace", {"source": "crawl", "tags": list(TAGS), "process": self.name}
         )
+
+    def _intake(self, hook: Callable[[str], bool] | None) -> Intake:
+        config = self.config
+        requisites = config.crawl.requisites
+        url_filter = UrlFilter(self._scope(), config.filter, config.traps, requisites=requisites, hook=hook)
+        return Intake(url_filter, self.fingerprinter, length_max=config.urls.length_max)
 
     def _scope(self) -> Scope:
         """The scope as seeds and their redirects have spanned it so far."""
         state = load_json(self.store, SCOPE_STATE)
         kind = self.config.crawl.scope
         return Scope(kind) if state is None else Scope.from_state(kind, state)
+
+    def _splitter(self, *, whole: bool) -> tuple[Outbox, Inbox]:
+        """The queues to and from other processes; without `whole`, the tail of the outbox may be lost."""
+        topology, config = self.topology, self.config.splitter
+        outbox = Outbox(self.store, topology.peers, config, random.SystemRandom(), clean=whole)
+        return outbox, Inbox(self.store, topology.partition, topology.me, topology.peers, config)
+
+    def _eliminator(self) -> Eliminator:
+        config = self.config
+        return Eliminator(
+            self.directory,
+            self.store,
+            config.due,
+            check_value=self.fingerprinter.check_value,
+            method=config.urls.fingerprint,
+            known=self._handed_out() if config.due.method == "memory" else (),
+            fault=reach,
+        )
 
     def _handed_out(self) -> Iterator[int]:
         """The fingerprints that the frontier has received: tried, to do or parked (the in-memory DUE keeps none)."""
@@ -247,15 +288,6 @@ class Stages:
         segments = ", ".join(self.pages.recovery.damaged)
         log.error("%s missing or short: %d pages are to be fetched again", segments, len(links))
         return len(links)
-
-    def _note_opening(self) -> bool:
-        """True if the last run ended cleanly; from now on it counts as unclean until `close`."""
-        clean = self.store.get(CLEAN) is not None
-        if clean:
-            batch = self.store.batch(sync=True)
-            batch.delete(CLEAN)
-            self.store.write(batch)
-        return clean
 
     # -- the DUE's flush, phase by phase -------------------------------------
 
@@ -312,60 +344,56 @@ class Stages:
         self.point.write(group)
         self.point.committed(group)
 
+    # -- what is counted --------------------------------------------------------
+
     def problems(self) -> list[str]:
         """Laws of counting that do not hold, [] if all do. Only when nothing is in flight."""
-        frontier = self.frontier_counts()
-        counters = self.point.counters
-        problems = conservation(counters, self.due_counts(), frontier["todo"], frontier["parked"])
-        return problems + splitter_conservation(counters, self.splitter_counts())
+        counters, frontier = self.point.counters, self.frontier_counts()
+        return conservation(counters, self.due_counts(), frontier) + splitter_conservation(
+            counters, self.splitter_counts()
+        )
 
-    def frontier_counts(self) -> dict[str, int]:
+    def frontier_counts(self) -> FrontierCounts:
         """URLs to do (those in flight among them), parked in all and by rule, hosts by state."""
         counts = self.frontier.counters()
         parked = sum(n for name, n in counts.items() if name.startswith("parked_"))
-        return counts | {"todo": counts["todo"] + counts["in_flight"], "parked": parked}
+        todo = counts.pop("todo") + counts["in_flight"]
+        return FrontierCounts(todo=todo, parked=parked, **counts)
 
-    def splitter_counts(self) -> dict[str, Any]:
-        """What crossed between processes since the crawl began; empty for a crawl of one process.
-
-        `sent`, `waiting` and `repeated` (left out of a long queue) add up to all
-        links ever put into the outbox; `batches` and `bytes` were confirmed.
-        """
-        if self.outbox is None or self.inbox is None:
-            return {}
+    def splitter_counts(self) -> SplitterCounts | None:
+        """What crossed between processes since the crawl began; None for a crawl of one process."""
+        if not self.topology.peers:
+            return None
         outbox, count = self.outbox, self.point.counters
-        foreign, accepted = count["splitter.foreign"], count["urls.accepted"]
-        return {
-            "sent": outbox.sent,
-            "waiting": outbox.links,
-            "repeated": outbox.repeated,
-            "batches": outbox.sent_entries,
-            "bytes": outbox.sent_bytes,
-            "applied": self.inbox.applied,
-            "local": accepted - foreign,
-            "foreign": foreign,
-            "cache_hits": count["splitter.cache_hits"],
-            "scope_told": count["splitter.scope_told"],
-            "scope_heard": count["splitter.scope_heard"],
-        }
+        foreign = count["splitter.foreign"]
+        return SplitterCounts(
+            sent=outbox.sent,
+            waiting=outbox.links,
+            repeated=outbox.repeated,
+            batches=outbox.sent_entries,
+            bytes=outbox.sent_bytes,
+            applied=self.inbox.applied,
+            local=count["urls.accepted"] - foreign,
+            foreign=foreign,
+            cache_hits=count["splitter.cache_hits"],
+            scope_told=count["splitter.scope_told"],
+            scope_heard=count["splitter.scope_heard"],
+        )
 
-    def waiting_for_peers(self) -> dict[str, dict[str, Any]]:
+    def waiting_for_peers(self) -> dict[str, PeerStatus]:
         """What waits in the outbox, by peer."""
-        spools = {} if self.outbox is None else self.outbox.spools
-        return {
-            peer: {"outbox_links": spool.links, "outbox_bytes": spool.bytes} for peer, spool in spools.items()
-        }
+        return {peer: PeerStatus(spool.links, spool.bytes) for peer, spool in self.outbox.spools.items()}
 
-    def due_counts(self) -> dict[str, Any]:
+    def due_counts(self) -> DueCounts:
         """What the DUE has seen since the crawl began, and its estimate of URLs lost to collisions."""
         due = self.due
-        return {
-            "pending": due.pending,
-            "known": due.known,
-            "new": due.new,
-            "runs": due.run_count,
-            "expected_collisions": due.expected_collisions(),
-        }
+        return DueCounts(
+            pending=due.pending,
+            known=due.known,
+            new=due.new,
+            runs=due.run_count,
+            expected_collisions=due.expected_collisions(),
+        )
 
     def close(self, *, clean: bool = True) -> None:
         """Leave the folder. `clean` is False after a failed write: then nothing more is written."""

@@ -32,8 +32,7 @@ A missing peer writes nothing, so it holds up the end, not the crawl.
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
@@ -244,30 +243,3 @@ class CrawlWide:
     def __repr__(self) -> str:
         heard = sum(peer.heard is not None for peer in self._peers.values())
         return f"CrawlWide({self.me}: heard {heard} of {len(self._peers)}, ended {self.ended})"
-
-
-def merge_reports(reports: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """One report of several processes' reports: sums of counts, the span of times, means of shares.
-
-    Anything else is kept if all agree, else listed.
-    """
-    merged: dict[str, Any] = {}
-    for key in dict.fromkeys(key for report in reports for key in report):
-        merged[key] = _merge_values(key, [report[key] for report in reports if key in report])
-    return merged
-
-
-def _merge_values(key: str, values: Sequence[Any]) -> Any:
-    if all(isinstance(value, Mapping) for value in values):
-        merged = merge_reports(values)
-        return {name: value / len(values) for name, value in merged.items()} if key == "why_slow" else merged
-    if key in _EXTREMES:
-        return _EXTREMES[key](values)
-    if all(isinstance(value, int | float) and not isinstance(value, bool) for value in values):
-        return sum(values)
-    if all(isinstance(value, list) for value in values):
-        return [item for value in values for item in value]
-    return values[0] if all(value == values[0] for value in values) else list(dict.fromkeys(map(str, values)))
-
-
-_EXTREMES = {"started": min, "ended": max}

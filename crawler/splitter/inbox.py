@@ -37,7 +37,7 @@ from crawler.storage.kv import Batch, KeyValue, seal, unseal
 NO_EPOCH = bytes(8)
 
 
-class Verdict(Enum):
+class Arrival(Enum):
     """What became of an entry."""
 
     QUEUED = "queued"
@@ -120,7 +120,7 @@ class Inbox:
     def accepted(self, peer: str) -> int:
         return self._sources[peer].accepted
 
-    def accept(self, peer: str, sequence: int, entry: bytes) -> Verdict:
+    def accept(self, peer: str, sequence: int, entry: bytes) -> Arrival:
         """Take an entry that a peer sent.
 
         Raises:
@@ -129,9 +129,9 @@ class Inbox:
         """
         source = self._sources[peer]
         if sequence <= source.accepted:
-            return Verdict.REPEATED
+            return Arrival.REPEATED
         if sequence != source.accepted + 1:
-            return Verdict.GAP
+            return Arrival.GAP
         if source.queued_bytes + len(entry) > self._queue_bytes_max:
             raise ProtocolError(f"splitter: {peer} sends more than {self._queue_bytes_max} unconfirmed bytes")
         links = decode_entry(entry)
@@ -140,7 +140,7 @@ class Inbox:
         source.queued += 1
         source.queued_bytes += len(entry)
         self._queue.append(Received(peer, source.epoch, sequence, links, len(entry)))
-        return Verdict.QUEUED
+        return Arrival.QUEUED
 
     def _refuse_foreign(self, peer: str, links: list[Link]) -> None:
         fingerprints = np.array([link.fingerprint for link in links], dtype=np.uint64)

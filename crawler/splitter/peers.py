@@ -28,6 +28,7 @@ from pathlib import Path
 from crawler.clock import Clock
 from crawler.config import SplitterConfig
 from crawler.errors import ConfigError, CrawlerError
+from crawler.records import PeerStatus
 from crawler.splitter.partition import check_name
 from crawler.splitter.session import Backoff, Common, Dialler, Doorkeeper, Listener, State
 from crawler.storage.faults import reach
@@ -334,22 +335,23 @@ class Peers:
             connection.abort()
         await asyncio.gather(*(connection.closed.wait() for connection in connections))
 
-    def status(self) -> dict[str, dict[str, object]]:
-        """What a person wants to know of each peer, by name."""
+    def status(self) -> dict[str, PeerStatus]:
+        """How each peer is reached, by name, and what waits for it."""
+        spools = self._common.outbox.spools
         up = {
             connection.session.peer: connection
             for connection in self._connections
             if connection.was_streaming
         }
         return {
-            peer: {
-                "address": f"{address[0]}:{address[1]}",
-                "connected": peer in up,
-                "last_ending": self.last_ending.get(peer, ""),
-                "outbox_links": self._common.outbox.spools[peer].links,
-                "outbox_bytes": self._common.outbox.spools[peer].bytes,
-                "in_flight_bytes": self._common.outbox.spools[peer].in_flight_bytes,
-            }
+            peer: PeerStatus(
+                address=f"{address[0]}:{address[1]}",
+                connected=peer in up,
+                last_ending=self.last_ending.get(peer, ""),
+                outbox_links=spools[peer].links,
+                outbox_bytes=spools[peer].bytes,
+                in_flight_bytes=spools[peer].in_flight_bytes,
+            )
             for peer, address in self._addresses.items()
         }
 

@@ -29,7 +29,7 @@ import msgspec
 
 from crawler.config import SplitterConfig
 from crawler.splitter.crawlwide import CrawlWide
-from crawler.splitter.inbox import Inbox, Verdict
+from crawler.splitter.inbox import Arrival, Inbox
 from crawler.splitter.outbox import Outbox
 from crawler.splitter.partition import Partition
 from crawler.splitter.secret import connection_keys
@@ -417,11 +417,11 @@ class Listener(_Session):
 
     def _on_entries(self, message: Entries, now: float) -> None:
         for sequence, entry in enumerate(message.entries, message.first):
-            verdict = self.common.inbox.accept(self.peer, sequence, entry)
-            if verdict is Verdict.GAP:
+            arrival = self.common.inbox.accept(self.peer, sequence, entry)
+            if arrival is Arrival.GAP:
                 self._ask_again()
                 return
-            if verdict is Verdict.QUEUED:
+            if arrival is Arrival.QUEUED:
                 self._resyncing = False
                 reach("entries accepted")
 

@@ -5,43 +5,46 @@
 FD is one end of a socket pair. The supervisor writes one JSON object a line:
 first `Start`, then {"addresses": {name: port}} whenever ports become known,
 {"ended": true} when one process has found out that the crawl has ended, {"stop":
-reason}; the end of the stream means that the supervisor is gone. The child
-writes {"port": n}, {"status": ...} as often as it was asked to, and at last
-{"report": ...}.
+reason}. The child writes {"port": n}, {"status": ...} as often as it was asked
+to, and at last {"report": ...}. The end of the stream, in whatever form, means
+that the supervisor is gone, and so does its own end (`parent.py`).
 """
 
 import asyncio
-import itertools
+import contextlib
 import logging
 import signal
 import socket
 import sys
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from crawler.config import convert
-from crawler.crawl.identity import SEEDS_AT_ONCE
+from crawler.crawl.seeds import SeedFile
 from crawler.errors import CrawlerError
 from crawler.process import ending
 from crawler.process.collector import collect_rarely
 from crawler.process.exchange import Member
 from crawler.process.forked import Forked
 from crawler.process.reader import fork_parser
-from crawler.storage.commit import Change
+from crawler.supervision.parent import watch_parent
 from crawler.supervision.turns import take_long_turns
+
+if TYPE_CHECKING:
+    from crawler.api import Crawl
 
 MESSAGE_BYTES_MAX = 64 << 20
 LOOPBACK = "127.0.0.1"
+ORPHAN_GRACE = 1.0  # seconds that an orphan's fetches in flight are given
 CLEAR_LIMIT = 10.0  # seconds for what a child leaves behind in its loop
 
 
 class Start(msgspec.Struct):
     """What a child is told first.
 
-    `seeds_file` holds canonical seeds of this run, one a line; "" = none.
+    `supervisor` is the number of the process that says it. `seeds_file` holds the seeds of this run.
     `status_interval` is in seconds; 0 = nobody looks.
     """
 
@@ -51,7 +54,8 @@ class Start(msgspec.Struct):
     crawl: str
     run: str
     ports: dict[str, int]
-    seeds_file: str = ""
+    supervisor: int
+    seeds_file: str
     ended: bool = False
     status_interval: float = 0.0
     level: int = logging.WARNING
@@ -94,7 +98,9 @@ def work(link: socket.socket) -> int:
 
 async def _work(link: socket.socket, parser: Forked | None) -> int:
     reader, writer = await asyncio.open_connection(sock=link, limit=MESSAGE_BYTES_MAX)
-    line = await reader.readline()
+    line = b""
+    with contextlib.suppress(ConnectionError):
+        line = await reader.readline()
     if not line:  # the supervisor has ended before it had anything to do
         return 0
     start = msgspec.json.decode(line, type=Start)
@@ -126,46 +132,50 @@ class _Child:
             ended=start.ended,
             supervised=True,
         )
-        seeds = OwnSeeds(Path(start.seeds_file)) if start.seeds_file else None
+        seeds = SeedFile(Path(start.seeds_file))
         async with Crawl(
-            self._config, directory=start.directory, seeds=seeds or (), member=member, parser=parser
+            self._config, directory=start.directory, seeds=seeds, member=member, parser=parser
         ) as crawl:
-            if seeds is not None:
-                seeds.enter(crawl)
-            asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, crawl.stop, "signal")
-            asyncio.get_running_loop().add_signal_handler(signal.SIGINT, crawl.stop, "signal")
-            assert crawl.process.exchange is not None
+            loop = asyncio.get_running_loop()
+            loop.add_signal_handler(signal.SIGTERM, crawl.stop, "signal")
+            loop.add_signal_handler(signal.SIGINT, crawl.stop, "signal")
+            watch_parent(start.supervisor, lambda: loop.call_soon_threadsafe(self._orphaned, crawl))
             self._exchange = crawl.process.exchange
             self._say({"port": self._exchange.address[1]})
             tasks = [asyncio.create_task(self._listen(crawl)), asyncio.create_task(self._tell(crawl))]
             try:
-                report = await crawl.run()
+                await crawl.run()
             finally:
                 for task in tasks:
                     task.cancel()
                 await asyncio.gather(*tasks, return_exceptions=True)
-        self._say({"report": report})
+        self._say({"report": crawl.final})
         self._writer.close()
         await ending.within(CLEAR_LIMIT, "supervisor's pipe", self._writer.wait_closed())
 
     def _say(self, message: dict[str, Any]) -> None:
         self._writer.write(msgspec.json.encode(message) + b"\n")
 
-    async def _listen(self, crawl: Any) -> None:
+    async def _listen(self, crawl: "Crawl") -> None:
         """Do what the supervisor says until it is gone."""
-        assert self._exchange is not None
-        while line := await self._reader.readline():
-            message = msgspec.json.decode(line)
-            for name, port in message.get("addresses", {}).items():
-                if name != self._start.name:
-                    self._exchange.peers.set_address(name, (LOOPBACK, port))
-            if "ended" in message:
-                self._exchange.learn_end()
-            if reason := message.get("stop"):
-                crawl.stop(reason)
-        crawl.stop("supervisor gone")
+        with contextlib.suppress(ConnectionError):  # it ended with words of ours unread
+            while line := await self._reader.readline():
+                self._heed(crawl, msgspec.json.decode(line))
+        self._orphaned(crawl)
 
-    async def _tell(self, crawl: Any) -> None:
+    def _heed(self, crawl: "Crawl", message: dict[str, Any]) -> None:
+        for name, port in message.get("addresses", {}).items():
+            if name != self._start.name:
+                self._exchange.set_address(name, (LOOPBACK, port))
+        if "ended" in message:
+            self._exchange.learn_end()
+        if reason := message.get("stop"):
+            crawl.stop(reason)
+
+    def _orphaned(self, crawl: "Crawl") -> None:
+        crawl.stop("supervisor gone", grace=ORPHAN_GRACE)
+
+    async def _tell(self, crawl: "Crawl") -> None:
         """Say how it goes, if anybody looks."""
         while interval := self._start.status_interval:
             self._say({"status": crawl.status()})
@@ -178,37 +188,6 @@ class _Child:
 
         me, ports = self._start.name, self._start.ports
         return {name: (LOOPBACK, ports.get(name, 0)) for name in process_names(self._config) if name != me}
-
-
-class OwnSeeds:
-    """The seeds of a run that this process owns, in pieces; the scope learns all of them, as it is one for all."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._crawl: Any = None
-
-    def enter(self, crawl: Any) -> None:
-        """Let the scope of `crawl` span all seeds before anything is fetched, else links would be dropped."""
-        self._crawl = crawl
-        if crawl.config.crawl.scope == "any":
-            return
-        for urls in self._pieces():
-            change = Change()
-            crawl.stages.harvest.widen(change, urls)
-            crawl.process.queue(change)
-
-    def __iter__(self) -> Iterator[list[str]]:
-        stages = self._crawl.stages
-        for urls in self._pieces():
-            own = stages.topology.partition.split(stages.fingerprinter.fingerprints(urls)).get(
-                stages.name, []
-            )
-            yield [urls[place] for place in own]
-
-    def _pieces(self) -> Iterator[list[str]]:
-        with self._path.open(encoding="ascii") as file:
-            while piece := list(itertools.islice(file, SEEDS_AT_ONCE)):
-                yield [line.rstrip("\n") for line in piece]
 
 
 if __name__ == "__main__":

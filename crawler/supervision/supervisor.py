@@ -1,18 +1,18 @@
 """`crawler crawl --processes N`: N children of this program on loopback, as one crawl.
 
-    supervisor --socket pair--> p0 ... pN-1 (`worker.py`), each with its own folder in DIR
+    supervisor --socket pair--> p0 ... pN-1 (`child.py`), each with its own folder in DIR
         seeds      checked here, written to DIR/seeds.run, read by every child (each queues its own)
         ports      each child listens on a port of its own and says which; all are told
         progress   the children's status, added up; at the end their reports, as one
         stop       a first signal asks all children to stop, a second kills them
 
 Children begin as forks (`forked.py`), so that what they import is imported once.
-One that dies is started again, as a program of its own, waiting longer each time
-it did not last; the links of its hosts wait meanwhile in the outboxes of the
-others. Exit codes 2 and 3 (usage, directory) would only come again: then all stop. A child that
+One that dies is started again as a program of its own (`restarts.py` says when);
+the links of its hosts wait meanwhile in the outboxes of the others. A child that
 stopped by itself for a limit or the disk stops all; one that knows of the end
 of the crawl lets the others find it out. The parent reaps its children, so
-their CPU time counts, and children whose parent is gone stop by themselves.
+their CPU time counts, and children whose parent is gone stop by themselves
+(`parent.py`). A child that does not stop when asked is killed.
 """
 
 import asyncio
@@ -29,27 +29,31 @@ from typing import Any
 
 import msgspec
 
-from crawler.admin import report, status
-from crawler.clock import SystemClock, iso_time
+from crawler.admin import report
+from crawler.admin.report import Report
+from crawler.admin.status import Status, merge
+from crawler.clock import SystemClock
 from crawler.config import Config
 from crawler.crawl.directory import CrawlDirectory
-from crawler.crawl.identity import Seeds, check_identity
+from crawler.crawl.identity import check_identity
+from crawler.crawl.seeds import SeedFile, Seeds
 from crawler.crawl.settings import live_part
 from crawler.crawl.topology import check_processes, process_names, topology
 from crawler.errors import CrawlerError, NoSeedError, StoreError
+from crawler.process.ending import within
 from crawler.process.forked import Forked, can_fork, fork_children
-from crawler.splitter.crawlwide import merge_reports
+from crawler.process.limits import STOP_GRACE
+from crawler.records import DueCounts, FrontierCounts, SplitterCounts
 from crawler.storage.files import Lock
 from crawler.supervision.child import MESSAGE_BYTES_MAX, Start, warm_up, work
+from crawler.supervision.restarts import RESTART_DELAY, Next, Restarts
 
 log = logging.getLogger("crawler")
 
 PROGRAM = ("-m", "crawler.supervision.child")  # what a child runs that is started again
-RESTARTS_MAX = 10  # of a child that never lasted `LASTED`; then the crawl ends with its exit code
-LASTED = 60.0  # seconds after which a start counts as a success
-RESTART_DELAY, RESTART_DELAY_MAX = 0.2, 30.0
 BACKOFF_MAX = 1.0  # seconds between attempts to connect to a sibling that is being started again
-_HOPELESS = (2, 3)  # exit codes that another start would end with again
+SHUTDOWN_STEPS = 10  # of a child, each of `crawl.shutdown_step_max` at most
+FINISHED = ("done", "patience")  # nothing is left to do anywhere
 _LIMITS = ("max_pages", "max_time", "max_bytes", "disk", "signal", "stopped")
 
 
@@ -78,12 +82,14 @@ class Supervisor:
         self.failure: CrawlerError | None = None
         self.ports: dict[str, int] = {}
         self._config = config
-        self._seeds = seeds
-        self._seeds_file = directory / "seeds.run"
-        self._refused = 0
+        self._seeds = Seeds(config, seeds)
+        self._seed_file = SeedFile(directory / "seeds.run")
         self._run = os.urandom(8).hex()
         self._status_interval = status_interval
         self._level, self._json_log = level, json_log
+        crawl = config.crawl
+        self._stop_limit = STOP_GRACE + crawl.drain_max + SHUTDOWN_STEPS * crawl.shutdown_step_max
+        self._stopping: asyncio.TimerHandle | None = None
         self._children = [_Child(self, name) for name in process_names(config)]
 
     def fork(self) -> None:
@@ -107,35 +113,46 @@ class Supervisor:
         self.directory.create()
         with Lock(self.directory.path / "supervisor.lock", "supervisor"):
             self.directory.save_config(self._config)
-            self._write_seeds()
+            self._seed_file.write(self._seeds)
             try:
-                await asyncio.gather(*(child.run() for child in self._children))
+                await self._run_children()
             finally:
                 await self._reap()
             return self._finish()
 
-    def _write_seeds(self) -> None:
-        """Put the seeds of this run, canonical, where every child reads them."""
-        pieces = Seeds(self._config, [*self._config.seeds, *self._seeds])
-        with self._seeds_file.open("w", encoding="ascii") as file:
-            for urls in pieces:
-                file.writelines(f"{url}\n" for url in urls)
-        self._refused = pieces.refused
+    async def _run_children(self) -> None:
+        """Until all have ended for good; those that a kill does not end are left alone."""
+        self._given_up = asyncio.Event()
+        running = asyncio.ensure_future(self._all_ended())
+        given_up = asyncio.ensure_future(self._given_up.wait())
+        await asyncio.wait((running, given_up), return_when=asyncio.FIRST_COMPLETED)
+        given_up.cancel()
+        if self._stopping is not None:
+            self._stopping.cancel()
+        if not running.done():
+            running.cancel()
+            self.failure = self.failure or CrawlerError("processes do not end; see the log")
+        with contextlib.suppress(asyncio.CancelledError):
+            await running
+
+    async def _all_ended(self) -> None:
+        await asyncio.gather(*(child.run() for child in self._children))
 
     async def _reap(self) -> None:
         """Leave no child behind, whatever happened here."""
-        for child in self._children:
-            await child.end()
+        limit = self._config.crawl.shutdown_step_max
+        await asyncio.gather(*(within(limit, child.name, child.end()) for child in self._children))
 
     def _finish(self) -> dict[str, Any]:
         reports = [child.report for child in self._children if child.report]
-        self.report = merged_report(reports, self)
+        final = merged_report(reports, self)
+        self.report = final.plain()
         self.directory.save_report(self.report)
-        self._seeds_file.unlink(missing_ok=True)
+        self._seed_file.remove()
         if self.failure is not None:
             raise self.failure
-        if self.stopped_by in ("", "done", "patience") and not report.any_success(self.report):
-            reasons = report.why_nothing(self.report, self._refused)
+        if self.stopped_by in ("", *FINISHED) and not final.any_success:
+            reasons = final.why_nothing(self._seeds.refused)
             raise NoSeedError(f"not one page could be fetched: {reasons}")
         return self.report
 
@@ -155,7 +172,8 @@ class Supervisor:
             crawl=self.directory.crawl_id(),
             run=self._run,
             ports=self.ports,
-            seeds_file=str(self._seeds_file) if self._seeds_file.stat().st_size else "",
+            supervisor=os.getpid(),
+            seeds_file=str(self._seed_file.path),
             ended=self.ended,
             status_interval=self._status_interval,
             level=self._level,
@@ -174,9 +192,19 @@ class Supervisor:
             self._tell({"ended": True})
 
     def stop(self, reason: str = "stopped") -> None:
-        """Let all children take no new work, commit and end."""
+        """Let all children take no new work, commit and end, within their time."""
         self.stopped_by = self.stopped_by or reason
         self._tell({"stop": reason})
+        if self._stopping is None:
+            self._stopping = asyncio.get_running_loop().call_later(self._stop_limit, self._kill_stubborn)
+
+    def _kill_stubborn(self) -> None:
+        """End those that have not stopped: nothing that they committed is lost."""
+        names = [child.name for child in self._children if child.runs]
+        log.error("%s: not stopped within %g s; killed", ", ".join(names), self._stop_limit)
+        self.kill()
+        limit = self._config.crawl.shutdown_step_max
+        self._stopping = asyncio.get_running_loop().call_later(limit, self._given_up.set)
 
     def kill(self) -> None:
         """End all children at once; nothing is lost."""
@@ -200,10 +228,9 @@ class Supervisor:
     def process_count(self) -> int:
         return len(self._children)
 
-    def status(self) -> dict[str, Any]:
+    def status(self) -> Status:
         """What is going on in all processes together."""
-        nothing = {"frontier": {"todo": 0, "hosts": 0, "in_flight": 0}, "waiting": []}
-        return status.merge([nothing, *(child.status for child in self._children)])
+        return merge([child.status for child in self._children])
 
 
 class _Child:
@@ -212,12 +239,12 @@ class _Child:
     def __init__(self, supervisor: Supervisor, name: str) -> None:
         self._supervisor = supervisor
         self.name = name
-        self.status: dict[str, Any] = {}
-        self.report: dict[str, Any] = {}
+        self.status = Status()
+        self.report: Report | None = None
         self._process: asyncio.subprocess.Process | Forked | None = None
         self._waiting: Forked | None = None  # started, not yet told what to do
         self._writer: asyncio.StreamWriter | None = None
-        self._failures = 0
+        self._restarts = Restarts()
 
     def adopt(self, forked: Forked) -> None:
         """Take a process that has been started already."""
@@ -228,12 +255,13 @@ class _Child:
         while True:
             begun = time.monotonic()
             code = await self._run_once()
-            if code == 0 or self._supervisor.stopped_by:
-                return self._ended(code)
-            self._failures = 0 if time.monotonic() - begun >= LASTED else self._failures + 1
-            if code in _HOPELESS or self._failures > RESTARTS_MAX:
-                return self._supervisor.fail(_failure(self.name, code))
-            delay = min(RESTART_DELAY * 2 ** max(0, self._failures - 1), RESTART_DELAY_MAX)
+            lasted = time.monotonic() - begun
+            match self._restarts.ended(code, lasted, stopping=bool(self._supervisor.stopped_by)):
+                case Next.NOTHING:
+                    return self._ended(code)
+                case Next.FAIL:
+                    return self._supervisor.fail(_failure(self.name, code))
+            delay = self._restarts.delay
             log.error("%s: ended with %s; starting it again in %.1f s", self.name, _cause(code), delay)
             await self._wait(delay)
 
@@ -247,9 +275,8 @@ class _Child:
         """The process has ended for good: for its own reason it takes the others with it."""
         if code != 0 and self._supervisor.failure is None and code != -signal.SIGKILL:
             self._supervisor.fail(_failure(self.name, code))
-        stopped_by = self.report.get("stopped_by", "")
-        if stopped_by in _LIMITS:
-            self._supervisor.stop(stopped_by)
+        if self.report is not None and self.report.stopped_by in _LIMITS:
+            self._supervisor.stop(self.report.stopped_by)
 
     async def _run_once(self) -> int:
         """Start the process and wait for its end; its exit code."""
@@ -292,18 +319,24 @@ class _Child:
             message = msgspec.json.decode(line)
             if "port" in message:
                 self._supervisor.listening(self.name, message["port"])
-            self.status = message.get("status", self.status)
-            self.report = message.get("report", self.report)
-            if self.report.get("stopped_by") == "done":
-                self._supervisor.learn_end()
+            if "status" in message:
+                self.status = msgspec.convert(message["status"], Status)
+            if "report" in message:
+                self.report = msgspec.convert(message["report"], Report)
+                if self.report.stopped_by in FINISHED:
+                    self._supervisor.learn_end()
 
     def tell(self, message: dict[str, Any]) -> None:
         """Say something to the process if it runs."""
         if self._writer is not None and not self._writer.is_closing():
             self._writer.write(msgspec.json.encode(message) + b"\n")
 
+    @property
+    def runs(self) -> bool:
+        return self._process is not None and self._process.returncode is None
+
     def kill(self) -> None:
-        if self._process is not None and self._process.returncode is None:
+        if self._process is not None and self.runs:
             self._process.kill()
 
     async def end(self) -> None:
@@ -326,26 +359,39 @@ def _failure(name: str, code: int) -> CrawlerError:
     return failure
 
 
-def merged_report(reports: list[dict[str, Any]], supervisor: Supervisor) -> dict[str, Any]:
+def merged_report(reports: list[Report], supervisor: Supervisor) -> Report:
     """The report of the whole crawl from those of its processes."""
-    merged = merge_reports(reports)
-    problems = [line for each in reports if each["conservation"] != "holds" for line in each["conservation"]]
-    stopped_by = supervisor.stopped_by or merged.get("stopped_by", "")
-    if supervisor.ended and not problems and len(reports) == supervisor.process_count:
-        problems += _on_the_way(merged.get("splitter", {}))
-    ended = supervisor.clock.now()
-    return merged | {
-        "started": iso_time(supervisor.started),
-        "ended": iso_time(ended),
-        "seconds": round(ended - supervisor.started, 3),
-        "stopped_by": stopped_by if isinstance(stopped_by, str) else stopped_by[0],
-        "cpu_seconds": round(report.cpu_seconds(), 3),
-        "splitter": report.with_share(merged.get("splitter", {})),
-        "conservation": problems or "holds",
-    }
+    merged = merge([_nothing(supervisor), *reports])
+    if supervisor.ended and not merged.problems and len(reports) == supervisor.process_count:
+        merged.problems = _on_the_way(merged.splitter)
+    merged.stopped_by = supervisor.stopped_by or merged.stopped_by
+    merged.cpu_seconds = report.cpu_seconds()
+    return merged
 
 
-def _on_the_way(splitter: dict[str, Any]) -> list[str]:
+def _nothing(supervisor: Supervisor) -> Report:
+    """The supervisor's own part of the report: the time of the run."""
+    return Report(
+        crawl_id=supervisor.directory.crawl_id(),
+        started=supervisor.started,
+        ended=supervisor.clock.now(),
+        stopped_by="",
+        processes=0,
+        counters={},
+        run_counters={},
+        frontier=FrontierCounts(),
+        hosts=[],
+        due=DueCounts(),
+        splitter=SplitterCounts(),
+        why_slow={},
+        cpu_seconds=0.0,
+        peak_rss_bytes=0,
+        problems=[],
+    )
+
+
+def _on_the_way(splitter: SplitterCounts | None) -> list[str]:
     """The law that holds once a crawl has ended: what was sent has been applied, and nothing waits."""
-    sent, applied = splitter.get("sent", 0), splitter.get("applied", 0)
-    return [] if sent == applied else [f"sent = applied: {sent} != {applied}"]
+    if splitter is None or splitter.sent == splitter.applied:
+        return []
+    return [f"sent = applied: {splitter.sent} != {splitter.applied}"]

@@ -1,21 +1,90 @@
-"""One status of several processes: what is added up and what is not."""
+"""One status, one report of several processes: what is added up and what is not."""
 
-from crawler.admin import status
+from typing import Any
+
+import pytest
+
+from crawler.admin.report import Report
+from crawler.admin.status import Status, group, merge, nested
+from crawler.records import DueCounts, FrontierCounts, PeerStatus, SplitterCounts
+
+
+def status(name: str, now: float, **more: Any) -> Status:
+    return Status(name=name, now=now, **more)
 
 
 def test_counts_add_up_and_instants_and_peers_do_not() -> None:
-    parts = [
-        {"name": "p0", "now": 7.0, "urls": {"done": 1}, "peers": {"p0": {"p1": {"outbox_links": 4}}}},
-        {
-            "name": "p1",
-            "now": 5.0,
-            "urls": {"done": 2, "new": 3},
-            "peers": {"p1": {"p0": {"outbox_links": 2}}},
-        },
-    ]
-    assert status.merge(parts) == {
-        "name": "p0",
-        "now": 7.0,
-        "urls": {"done": 3, "new": 3},
-        "peers": {"p0": {"p1": {"outbox_links": 4}}, "p1": {"p0": {"outbox_links": 2}}},
-    }
+    one = status(
+        "p0", 7.0, counters={"urls.done": 1}, frontier=FrontierCounts(todo=3), splitter=SplitterCounts(sent=4),
+        peers={"p0": {"p1": PeerStatus(4, 40, connected=True)}},
+    )  # fmt: skip
+    other = status(
+        "p1", 5.0, counters={"urls.done": 2, "urls.new": 3}, frontier=FrontierCounts(todo=4), due=DueCounts(known=2),
+        splitter=SplitterCounts(sent=1), peers={"p1": {"p0": PeerStatus(2, 20)}},
+    )  # fmt: skip
+    both = merge([one, other])
+    assert (both.name, both.now, both.counters) == ("p0", 7.0, {"urls.done": 3, "urls.new": 3})
+    assert both.frontier.todo == 7 and both.due.known == 2
+    assert both.splitter == SplitterCounts(sent=5)
+    assert both.peers == one.peers | other.peers
+    assert merge([one]) == one
+
+
+def test_a_process_that_has_said_nothing_yet_adds_nothing() -> None:
+    told = status("p1", 5.0, counters={"pages.fetched": 2}, splitter=SplitterCounts(sent=1))
+    assert merge([Status(), told]) == told == merge([told, Status()])
+
+
+def test_plain_trees_add_up_by_the_same_rules() -> None:
+    parts = [status("p0", 7.0, counters={"a.b": 1}), status("p1", 5.0, counters={"a.b": 2, "a.c": 3})]
+    assert merge([part.plain() for part in parts]) == merge(parts).plain()
+
+
+@pytest.mark.parametrize("splitter", [None, SplitterCounts(sent=1)])
+def test_a_status_survives_its_way_through_json(splitter: SplitterCounts | None) -> None:
+    whole = status("p0", 1.0, counters={"urls.filtered.scope": 2, "urls.done": 1}, splitter=splitter)
+    whole.peers = {"p0": {"p1": PeerStatus(1, 10, connected=False, last_ending="reset", address="a:1")}}
+    assert Status.of(whole.plain()) == whole
+
+
+def test_groups_of_counters() -> None:
+    counters = {"pages.fetched": 1, "urls.filtered.scope": 2, "urls.done": 3}
+    assert nested(counters) == {"pages": {"fetched": 1}, "urls": {"done": 3, "filtered": {"scope": 2}}}
+    assert group(counters, "urls") == {"filtered.scope": 2, "done": 3}
+    assert group(counters, "url") == {}
+
+
+def report(**more: Any) -> Report:
+    nothing: dict[str, Any] = {
+        "crawl_id": "c", "started": 0.0, "ended": 1.0, "stopped_by": "done", "counters": {}, "run_counters": {},
+        "frontier": FrontierCounts(), "hosts": [], "due": DueCounts(), "splitter": None, "why_slow": {},
+        "cpu_seconds": 1.0, "peak_rss_bytes": 1, "problems": [],
+    }  # fmt: skip
+    return Report(**(nothing | more))
+
+
+def test_reports_span_all_times_and_average_shares() -> None:
+    one = report(
+        started=5.0, ended=9.0, counters={"pages.fetched": 3}, why_slow={"host": 0.5}, problems=["a"]
+    )
+    other = report(started=4.0, ended=8.0, counters={"pages.gone": 1}, why_slow={"host": 1.0, "rate": 1.0})
+    both = merge([one, other])
+    assert (both.started, both.ended, both.processes) == (4.0, 9.0, 2)
+    assert both.counters == {"pages.fetched": 3, "pages.gone": 1}
+    assert both.why_slow == {"host": 0.75, "rate": 0.5}
+    assert both.problems == ["a"] and both.cpu_seconds == 2.0
+
+
+def test_a_report_says_whether_all_holds_and_which_links_stayed() -> None:
+    plain = report(splitter=SplitterCounts(local=3, foreign=1)).plain()
+    assert plain["conservation"] == "holds" and plain["splitter"]["local_share"] == 0.75
+    assert plain["pages"] == {} and plain["run"]["urls"] == {} and plain["seconds"] == 1.0
+    alone = report(problems=["x"]).plain()
+    assert alone["conservation"] == ["x"] and "splitter" not in alone
+
+
+def test_a_crawl_without_a_page_gives_its_reasons() -> None:
+    nothing = report(run_counters={"pages.dns_error": 2, "pages.retried": 4})
+    assert not nothing.any_success and nothing.why_nothing(1) == "1 seeds are no http(s) URLs; dns error 2"
+    assert "nothing is left" in report().why_nothing(0)
+    assert report(counters={"pages.empty": 1}).any_success

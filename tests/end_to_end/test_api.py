@@ -135,7 +135,7 @@ def test_pages_of_one_host_share_their_commits(tmp_path: Path, sink: Any) -> Non
         async with crawler.Crawl(settings, directory=tmp_path, seeds=seeds, page_sink=sink) as crawling:
             report = await crawling.run()
             assert report["pages"]["fetched"] == 40 and report["stopped_by"] == "done"
-            return crawling.process.point.groups
+            return crawling.stages.point.groups
 
     site = {f"/{n}": page(text=str(n)) for n in range(40)}
     with Web(site) as web:

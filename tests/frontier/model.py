@@ -12,13 +12,12 @@ import zlib
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
-import msgspec
-
 from crawler.clock import VirtualClock
 from crawler.config import Config, convert
 from crawler.frontier.frontier import Frontier
 from crawler.frontier.settlement import Decision
 from crawler.records import Blame, Errand, Fetch, Link, Outcome, Task
+from crawler.robots.cache import ALLOWED, Verdict
 from crawler.storage.kv import MemoryStore
 
 
@@ -42,16 +41,11 @@ def domain_of(hostname: str) -> str:
     return ".".join(hostname.split(".")[-2:])
 
 
-class Answer(msgspec.Struct):
-    kind: str
-    until: float = 0.0
-
-
 class OpenRobots:
     """Everything is allowed, at once."""
 
-    def verdict(self, authority: str, target: str, now: float) -> Answer:
-        return Answer("allowed")
+    def verdict(self, authority: str, target: str, now: float) -> Verdict:
+        return ALLOWED
 
     def crawl_delay(self, authority: str) -> float | None:
         return None

@@ -9,9 +9,10 @@ import pytest
 
 from crawler.errors import DamageError
 from crawler.records import Blame, Errand, Fetch, Link, Outcome, Task
+from crawler.robots.cache import ALLOWED, DENIED, FETCH, Answer, Verdict
 from crawler.storage.keys import FRONTIER
 from crawler.storage.kv import MemoryStore
-from tests.frontier.model import Answer, Crawl, OpenRobots, Request, config, domain_of, failed, fetched, link
+from tests.frontier.model import Crawl, OpenRobots, Request, config, domain_of, failed, fetched, link
 
 DAY = 86_400.0
 
@@ -276,12 +277,12 @@ class Robots(OpenRobots):
         self.known: set[str] = set()
         self.until = unreachable_until
 
-    def verdict(self, authority: str, target: str, now: float) -> Answer:
+    def verdict(self, authority: str, target: str, now: float) -> Verdict:
         if now < self.until and authority in self.known:
-            return Answer("wait", self.until)
+            return Verdict(Answer.WAIT, self.until)
         if authority not in self.known:
-            return Answer("fetch")
-        return Answer("denied" if target.startswith("/no") else "allowed")
+            return FETCH
+        return DENIED if target.startswith("/no") else ALLOWED
 
     def crawl_delay(self, authority: str) -> float | None:
         return 5.0

@@ -17,8 +17,9 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from crawler.frontier.frontier import Frontier
 from crawler.records import Blame, Errand, Fetch, Outcome, Task
+from crawler.robots.cache import ALLOWED, DENIED, FETCH, Answer, Verdict
 from crawler.storage.kv import MemoryStore
-from tests.frontier.model import Answer, Hash, config, domain_of, link
+from tests.frontier.model import Hash, config, domain_of, link
 
 HOSTS = [f"{sub}.{domain}.org" for domain in "ab" for sub in "wxyz"] + ["[::1]", "10.1.1.1"]
 ADDRESSES = {name: (f"10.0.0.{index // 3}",) for index, name in enumerate(HOSTS)}
@@ -57,12 +58,12 @@ class PickyRobots:
         self.known: set[str] = set()
         self.reachable_at = 0.0
 
-    def verdict(self, authority: str, target: str, now: float) -> Answer:
+    def verdict(self, authority: str, target: str, now: float) -> Verdict:
         if authority.endswith(":81") and now < self.reachable_at:
-            return Answer("wait", self.reachable_at)
+            return Verdict(Answer.WAIT, self.reachable_at)
         if authority not in self.known:
-            return Answer("fetch")
-        return Answer("denied" if target.startswith("/private") else "allowed")
+            return FETCH
+        return DENIED if target.startswith("/private") else ALLOWED
 
     def crawl_delay(self, authority: str) -> float | None:
         return 3.0 if "z.b.org" in authority else None

@@ -113,7 +113,7 @@ class Load:
         self.stages = Stages(convert(tree), folder / "p0", bytes(16), clock=self.clock)
         self.process = Process(self.stages, pages_file=folder / "pages.jsonl")
         self.process._seeding = False
-        self.process._fetching = lambda: BUSY  # type: ignore[method-assign]  # so the writer thread writes
+        self.process.fetching = lambda: BUSY  # type: ignore[method-assign]  # so the writer thread writes
         self.due = self.stages.due
         self.groups: list[int] = []  # sizes
         self.flushes: list[float] = []  # instants
@@ -122,7 +122,7 @@ class Load:
         self._watch()
 
     def _watch(self) -> None:
-        take, begin = self.process.point.take, self.due.begin_flush
+        take, begin = self.stages.point.take, self.due.begin_flush
 
         def taken() -> list[Change]:
             group = take()
@@ -133,7 +133,7 @@ class Load:
             self.flushes.append(now)
             return begin(now)
 
-        self.process.point.take = taken  # type: ignore[method-assign]
+        self.stages.point.take = taken  # type: ignore[method-assign]
         self.due.begin_flush = begun  # type: ignore[method-assign]
 
     def result(self, links: int) -> Callable[[], Change]:
@@ -155,25 +155,25 @@ class Load:
 
         With `heed`, a result comes only where a fetch could have begun.
         """
-        self.process.frontier.pause("test")  # not dry: only the bounds make a flush
-        loop = asyncio.create_task(self.process._commit_loop())
+        self.stages.frontier.pause("test")  # not dry: only the bounds make a flush
+        loop = asyncio.create_task(self.process.commits.run())
         while results:
-            while results and len(self.process.point) < 12 and (not heed or self.process._room() > 0):
+            while results and len(self.stages.point) < 12 and (not heed or self.process.places.room() > 0):
                 results -= 1  # more than a group: the queue is never empty
                 self.process.queue(self.result(links))
                 self.clock.advance(apart)
             await asyncio.sleep(0)
             self.pending_max = max(self.pending_max, self.due.pending)
             assert self.process.failure is None
-        while len(self.process.point) or self.process._committing:
+        while len(self.stages.point) or self.process.commits.busy:
             await asyncio.sleep(0)
         loop.cancel()
         await asyncio.gather(loop, return_exceptions=True)
 
     def close(self) -> None:
         self.process.close()
-        self.process._writer.shutdown()
-        self.process._merger.shutdown()
+        self.process.commits._writer.shutdown()
+        self.process.commits.merger.shutdown()
         self.stages.close()
 
 
@@ -224,10 +224,10 @@ def test_a_full_due_closes_the_places(tmp_path: Path, step: str) -> None:
     change = load.result(250 if step == "full" else 150)()
     load.stages.commit(change)
     process, frontier = load.process, load.stages.frontier
-    assert process._room() == (0 if step == "full" else load.stages.config.crawl.concurrency)
+    assert process.places.room() == (0 if step == "full" else load.stages.config.crawl.concurrency)
     add(frontier, load.stages, ["http://a.org/"])
     load.clock.advance(2.0)
-    frontier.allow(frontier.requests + process._room())
+    frontier.allow(frontier.requests + process.places.room())
     wakeup = frontier.next_wakeup(load.clock.now())
     assert (wakeup is None) == (frontier.take(load.clock.now()) is None) == (step == "full")
     load.process.close()
@@ -257,7 +257,7 @@ def test_a_flush_that_fails_is_not_tried_in_a_loop(tmp_path: Path) -> None:
 
         load.process._start_errands = counted  # type: ignore[method-assign]
         loops = [
-            asyncio.create_task(load.process._commit_loop()),
+            asyncio.create_task(load.process.commits.run()),
             asyncio.create_task(load.process._schedule()),
         ]
         while not tries:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crawler.splitter.crawlwide import CrawlWide, Progress, merge_reports
+from crawler.splitter.crawlwide import CrawlWide, Progress
 from crawler.splitter.wire import Counters
 
 
@@ -272,35 +272,3 @@ def test_an_old_message_of_a_process_is_dropped() -> None:
     views.progress["p1"].pages = 10
     view.heard("p1", views.views["p1"].counters_for("p0"), 0.0)
     assert view.total().pages == 10, "a new boot numbers its messages from one"
-
-
-def test_reports_are_merged() -> None:
-    one = {
-        "version": "1",
-        "started": 5.0,
-        "ended": 9.0,
-        "stopped_by": "end",
-        "pages": {"fetched": 3, "gone": 1},
-        "why_slow": {"cpu": 0.5, "disk": 0.5},
-        "names": ["p0"],
-    }
-    other = {
-        "version": "1",
-        "started": 4.0,
-        "ended": 8.0,
-        "stopped_by": "signal",
-        "pages": {"fetched": 4, "failed": 2},
-        "why_slow": {"cpu": 1.0, "disk": 0.0},
-        "names": ["p1"],
-    }
-    assert merge_reports([one, other]) == {
-        "version": "1",
-        "started": 4.0,
-        "ended": 9.0,
-        "stopped_by": ["end", "signal"],
-        "pages": {"fetched": 7, "gone": 1, "failed": 2},
-        "why_slow": {"cpu": 0.75, "disk": 0.25},
-        "names": ["p0", "p1"],
-    }
-    assert merge_reports([one]) == one
-    assert merge_reports([]) == {}

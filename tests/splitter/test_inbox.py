@@ -6,7 +6,7 @@ import pytest
 
 from crawler.config import SplitterConfig
 from crawler.errors import DamageError
-from crawler.splitter.inbox import Inbox, Verdict
+from crawler.splitter.inbox import Arrival, Inbox
 from crawler.splitter.partition import Partition
 from crawler.splitter.wire import NotOwnedError, ProtocolError, encode_entries
 from crawler.storage.kv import MemoryStore
@@ -37,10 +37,10 @@ def commit(store: MemoryStore, inbox: Inbox, received: list) -> None:
 def test_order_and_durability() -> None:
     store, inbox = make()
     assert inbox.greet("p1", ONE) == 0
-    assert inbox.accept("p1", 2, entry()) is Verdict.GAP
-    assert inbox.accept("p1", 1, entry()) is Verdict.QUEUED
-    assert inbox.accept("p1", 1, entry()) is Verdict.REPEATED
-    assert inbox.accept("p1", 2, entry(4)) is Verdict.QUEUED
+    assert inbox.accept("p1", 2, entry()) is Arrival.GAP
+    assert inbox.accept("p1", 1, entry()) is Arrival.QUEUED
+    assert inbox.accept("p1", 1, entry()) is Arrival.REPEATED
+    assert inbox.accept("p1", 2, entry(4)) is Arrival.QUEUED
     assert (inbox.accepted("p1"), inbox.durable("p1")) == (2, 0)
     received = inbox.take()
     assert [len(each.links) for each in received] == [3, 4]
@@ -73,7 +73,7 @@ def test_a_new_epoch_begins_at_one_and_the_old_one_is_forgotten_only_then() -> N
     assert inbox.greet("p1", TWO) == 0
     _, again = make(MemoryStore(store.durable))
     assert again.greet("p1", ONE) == 1, "nothing of the new epoch was durable"
-    assert inbox.accept("p1", 1, entry(5)) is Verdict.QUEUED
+    assert inbox.accept("p1", 1, entry(5)) is Arrival.QUEUED
     commit(store, inbox, inbox.take())
     assert inbox.durable("p1") == 1
     _, again = make(MemoryStore(store.durable))

@@ -1,0 +1,80 @@
+"""Where a crawl begins: the seeds of a run, checked, canonical, in pieces.
+
+command line, configuration, file --> Seeds --(one process, a node)----------------> process/seeding.py
+                                        |                                                ^
+                                        +--> SeedFile, DIR/seeds.run --(each of several)-+
+"""
+
+import itertools
+import logging
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from crawler.config import Config
+from crawler.crawl.identity import Contact
+from crawler.urls.canonical import canonical, hostname
+
+log = logging.getLogger("crawler")
+
+SEEDS_AT_ONCE = 1000  # seeds queued for one commit
+REFUSED_SHOWN = 10  # a file that is no list of URLs must not fill screen and log
+
+
+class Seeds:
+    """Those of the configuration and of `raw_urls`, read once; what is no URL is logged and counted.
+
+    Raises:
+        UsageError: while they are read, a host whose owner could not reach who asks.
+    """
+
+    def __init__(self, config: Config, raw_urls: Iterable[str]) -> None:
+        self._raw_urls = itertools.chain(config.seeds, raw_urls)
+        self._contact = Contact(config)
+        self.refused = 0
+
+    def __iter__(self) -> Iterator[list[str]]:
+        while piece := list(itertools.islice(self._raw_urls, SEEDS_AT_ONCE)):
+            yield [url for raw_url in piece if (url := self._accept(raw_url))]
+
+    def _accept(self, raw_url: str) -> str:
+        url = canonical(raw_url) or ""
+        if url:
+            self._contact.check(hostname(url))
+        else:
+            self._refuse(raw_url)
+        return url
+
+    def _refuse(self, raw_url: str) -> None:
+        self.refused += 1
+        if self.refused <= REFUSED_SHOWN:
+            log.error("seed %r is no http(s) URL", raw_url[:200])
+        if self.refused == REFUSED_SHOWN:
+            log.error("further seeds of this kind are only counted")
+
+
+class SeedFile:
+    """Canonical seeds, one a line, for all processes of a run; a file that is not there holds none."""
+
+    refused = 0  # whoever wrote the file has counted them
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def write(self, pieces: Iterable[Iterable[str]]) -> None:
+        """Put the seeds there in place of others; no file if there are none."""
+        with self.path.open("w", encoding="ascii") as file:
+            for urls in pieces:
+                file.writelines(f"{url}\n" for url in urls)
+            empty = file.tell() == 0
+        if empty:
+            self.remove()
+
+    def remove(self) -> None:
+        self.path.unlink(missing_ok=True)
+
+    def __iter__(self) -> Iterator[list[str]]:
+        if not self.path.exists():
+            return
+        with self.path.open(encoding="ascii") as file:
+            while piece := list(itertools.islice(file, SEEDS_AT_ONCE)):
+                yield [line.rstrip("\n") for line in piece]

@@ -1,0 +1,247 @@
+"""The commit loop: asks the committer for its next step, takes it, and asks again.
+
+    loop thread     decisions, the adoption of what was written
+    writer thread   groups (those of a few results in the loop, when it would only wait), runs of the DUE
+    merger thread   merges of runs, beside everything else; one at a time
+
+All steps are `committer.py`'s choice. A flush and a merge end in a change of
+their own, which goes through the queue like that of any result.
+"""
+
+import asyncio
+import logging
+import math
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+from typing import Protocol
+
+from crawler.due.plans import CompactionPlan, FlushPlan
+from crawler.errors import StoreError
+from crawler.process.committer import SIBLINGS, Committer, State, Step
+from crawler.process.ending import in_thread, within
+from crawler.process.stages import Stages
+from crawler.process.tasks import Tasks, wait_for
+from crawler.storage.commit import Change, Maker
+from crawler.storage.faults import reach
+from crawler.storage.files import write_all
+
+log = logging.getLogger("crawler")
+
+TURN = 0.02  # seconds for which decisions hold the loop; then others have their turn
+SMALL_GROUP = 16  # results that are committed in the loop while no more than `SIBLINGS` are in flight
+
+
+class Run(Protocol):
+    """What the commit loop asks and tells its process."""
+
+    def fetching(self) -> int:
+        """Errands under way, those left out that only wait for their commit."""
+
+    def seeding(self) -> bool:
+        """Whether seeds are still to come."""
+
+    def stopping(self) -> bool:
+        """Whether nothing new is begun any more."""
+
+    def decided(self) -> None:
+        """Hosts are free again that results kept."""
+
+    def committed(self) -> None:
+        """A group is durable."""
+
+    def wake(self) -> None:
+        """Something has changed that the end of the run may rest on."""
+
+    def fail(self, error: BaseException) -> None:
+        """Nothing more may be acknowledged."""
+
+
+def _unobserved(_name: str, _seconds: float) -> None:
+    """Nobody wants to know how long commits and flushes take."""
+
+
+class CommitLoop:
+    """Makes durable what is queued, and lets the DUE flush and merge; `pages_file` gets a line a fetch."""
+
+    def __init__(self, stages: Stages, pages_file: Path, run: Run) -> None:
+        self._stages = stages
+        self._clock = stages.clock
+        self._due, self._frontier, self._point = stages.due, stages.frontier, stages.point
+        self._run = run
+        self._committer = Committer(stages.config.store, stages.config.crawl.concurrency)
+        self._steps = {
+            Step.WAIT: self._wait,
+            Step.GATHER: self._gather,
+            Step.DECIDE: self._decide,
+            Step.FLUSH: self._flush,
+            Step.COMMIT: self._commit,
+        }
+        self.observe: Callable[[str, float], None] = _unobserved
+        self.busy = False  # a step is under way that is no wait for news
+        self.writing = False  # a write did not end in its time: the store must not be closed
+        self._compacting = False
+        self._news = asyncio.Event()
+        self._few_in_flight = asyncio.Event()
+        self._background = Tasks(run.fail)
+        self._writer = ThreadPoolExecutor(1, "writer")
+        self.merger = ThreadPoolExecutor(1, "merger")
+        self._lines = pages_file.open("ab", buffering=0)
+
+    # -- from outside ----------------------------------------------------------
+
+    def queue(self, change: Change | Maker) -> None:
+        """Hand a change, or what makes it, to the commit point."""
+        self._point.add(change)
+        self._news.set()
+        self.look_at_flight()
+
+    def wake(self) -> None:
+        """Let the loop look again whether there is something to commit or to flush."""
+        self._news.set()
+
+    def look_at_flight(self) -> None:
+        """End a gathering once it waits for few results; to be called when an errand ends, and at a stop."""
+        if self._run.fetching() <= SIBLINGS or self._run.stopping():
+            self._few_in_flight.set()
+
+    async def run(self) -> None:
+        """Commit until cancelled, or until a write fails."""
+        try:
+            while True:
+                self._news.clear()
+                now = self._clock.now()
+                step = self._committer.next_step(self._state(now), now)
+                ended = self.busy and step is Step.WAIT
+                self.busy = step is not Step.WAIT
+                if ended:
+                    self._run.wake()
+                await self._steps[step]()
+        except Exception as error:  # a failed write
+            self._run.fail(error)
+
+    async def close(self, limit: float) -> None:
+        """End merges and threads, each within `limit` seconds; `writing` says whether the writer did."""
+        self._background.cancel()
+        await within(limit, "merges", self._background.wait())
+        for executor in (self._writer, self.merger):
+            executor.shutdown(wait=False, cancel_futures=True)
+        self.writing = not await within(limit, "writer", in_thread(self._writer.shutdown))
+        await within(limit, "merger", in_thread(self.merger.shutdown))
+        if not self.writing:
+            self.close_file()
+
+    def close_file(self) -> None:
+        """Close the log of fetches; harmless if it is closed."""
+        self._lines.close()
+
+    # -- one step each ----------------------------------------------------------
+
+    def _state(self, now: float) -> State:
+        stopping = self._run.stopping()
+        dry = stopping or self._frontier.dry(now)
+        return State(
+            queued=len(self._point),
+            undecided=self._point.unmade,
+            fetching=self._run.fetching(),
+            flush=bool(self._due.pending) and self._due.wants_flush(now, dry=dry),
+            hurry=stopping or self._run.seeding() or self._due.full,
+        )
+
+    async def _wait(self) -> None:
+        """Until something is queued, or the DUE wants to flush."""
+        at = self._due.next_wakeup()
+        await wait_for(self._news, None if at == math.inf else max(0.0, at - self._clock.now()))
+
+    async def _gather(self) -> None:
+        """Until few are in flight, or the group need not wait any more."""
+        self._few_in_flight.clear()
+        await wait_for(self._few_in_flight, self._committer.pause(self._clock.now()))
+
+    async def _decide(self) -> None:
+        """Decide upon the results, so that their hosts may be asked again."""
+        await self._make()
+        self._run.decided()
+
+    async def _make(self) -> None:
+        """Decide upon the results that are queued now, in turns of the loop."""
+        time = asyncio.get_running_loop().time
+        end, queued = time() + TURN, len(self._point)
+        while self._point.made < queued and self._point.step():
+            if time() >= end:
+                await asyncio.sleep(0)
+                end = time() + TURN
+
+    async def _commit(self) -> None:
+        """Write the next group."""
+        await self._make()
+        group, began = self._point.take(), self._clock.now()
+        if self._run.fetching() <= SIBLINGS and len(group) <= SMALL_GROUP:
+            self._write(group)  # a thread would only be waited for, and cost two switches
+        else:
+            await self._in(self._writer, partial(self._write, group))
+        self._point.committed(group)
+        self.observe("commit", self._clock.now() - began)
+        self._run.committed()
+
+    def _write(self, group: Sequence[Change]) -> None:
+        self._point.write(group)
+        try:
+            write_all(self._lines.fileno(), b"".join([change.line for change in group]))
+        except OSError as error:
+            raise StoreError(f"{self._lines.name}: cannot write: {error.strerror or error}") from error
+
+    def _in(self, executor: ThreadPoolExecutor, function: Callable[[], None]) -> "asyncio.Future[None]":
+        return asyncio.get_running_loop().run_in_executor(executor, function)
+
+    # -- the DUE ----------------------------------------------------------------
+
+    async def _flush(self) -> None:
+        """Let the DUE find the new ones among its pending links."""
+        began = self._clock.now()
+        plan = self._due.begin_flush(began)
+        assert plan is not None, self._due
+        try:
+            await self._in(self._writer, plan.run)
+            self.observe("flush", self._clock.now() - began)
+            if self._compacting:
+                reach("flush during compaction")
+        except StoreError as error:  # nothing rests on the run yet: its links wait for another try
+            log.error("DUE: %s; trying again later", error)
+            self._due.flush_failed(plan, self._clock.now())
+        else:
+            self._point.add(partial(self._flushed, plan))
+
+    def _flushed(self, plan: FlushPlan) -> Change:
+        change = self._stages.flush_change(plan)
+        change.after.append(self._compact)
+        return change
+
+    def _compact(self) -> None:
+        """Begin merging runs in the merger thread unless a merge is under way."""
+        if self._compacting or (plan := self._due.begin_compaction()) is None:
+            return
+        self._compacting = True
+        self._background.start(self._merge(plan))
+
+    async def _merge(self, plan: CompactionPlan) -> None:
+        try:
+            await self._in(self.merger, plan.run)
+            if self._due.flushing:
+                reach("compaction during flush")
+        except StoreError as error:  # the inputs stay as they are
+            log.error("DUE: %s; runs stay unmerged", error)
+            self._due.compaction_failed(plan)
+            self._compacting = False
+            return
+        self.queue(partial(self._compacted, plan))
+
+    def _compacted(self, plan: CompactionPlan) -> Change:
+        change = self._stages.compaction_change(plan)
+        change.after.append(self._merged)
+        return change
+
+    def _merged(self) -> None:
+        self._compacting = False
+        self._compact()

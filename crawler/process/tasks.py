@@ -1,0 +1,55 @@
+"""Tasks of a process: what one of them raises is the process's failure."""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Iterator
+from typing import Any
+
+Fail = Callable[[BaseException], None]
+
+
+class Tasks:
+    """Those that run now; `ended` is called whenever one has ended."""
+
+    def __init__(self, fail: Fail, ended: Callable[[], None] = lambda: None) -> None:
+        self._fail = fail
+        self._ended = ended
+        self._running: set[asyncio.Task[None]] = set()
+
+    def __len__(self) -> int:
+        return len(self._running)
+
+    def __iter__(self) -> Iterator["asyncio.Task[None]"]:
+        return iter(list(self._running))
+
+    def start(self, work: Coroutine[Any, Any, None]) -> None:
+        """Run `work` beside everything else."""
+        task = asyncio.get_running_loop().create_task(work)
+        self._running.add(task)
+        task.add_done_callback(self._done)
+
+    def cancel(self) -> None:
+        for task in self._running:
+            task.cancel()
+
+    async def wait(self, limit: float | None = None) -> None:
+        """Until all have ended that run now, for at most `limit` seconds."""
+        if self._running:
+            await asyncio.wait(self._running, timeout=limit)
+
+    def _done(self, task: "asyncio.Task[None]") -> None:
+        self._running.discard(task)
+        self._ended()
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._fail(error)
+
+
+async def wait_for(event: asyncio.Event, delay: float | None) -> None:
+    """Wait for the event; it is set after `delay` seconds anyway, None = never."""
+    if event.is_set():
+        return
+    timer = None if delay is None else asyncio.get_running_loop().call_later(delay, event.set)
+    try:
+        await event.wait()
+    finally:
+        if timer is not None:
+            timer.cancel()

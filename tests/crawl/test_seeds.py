@@ -1,0 +1,56 @@
+"""Seeds: canonical, in pieces, refused in words; and the file in which several processes read them."""
+
+import logging
+from pathlib import Path
+
+import pytest
+
+from crawler.config import convert
+from crawler.crawl.seeds import REFUSED_SHOWN, SEEDS_AT_ONCE, SeedFile, Seeds
+from crawler.errors import UsageError
+
+CONTACT = {"identity": {"contact": "x@example.org"}}
+
+
+def test_seeds_of_the_configuration_come_first_and_all_are_canonical() -> None:
+    config = convert({**CONTACT, "seeds": ["http://A.org"]})
+    assert list(Seeds(config, ["http://b.org:80/x#y"])) == [["http://a.org/", "http://b.org/x"]]
+
+
+def test_pieces_are_bounded_and_read_as_they_are_needed() -> None:
+    read = 0
+
+    def endless():  # type: ignore[no-untyped-def]
+        nonlocal read
+        while True:
+            read += 1
+            yield f"http://h{read}.org/"
+
+    pieces = iter(Seeds(convert(CONTACT), endless()))
+    assert len(next(pieces)) == SEEDS_AT_ONCE == read
+
+
+def test_what_is_no_url_is_counted_and_the_first_are_named(caplog: pytest.LogCaptureFixture) -> None:
+    logging.getLogger("crawler").propagate = True
+    seeds = Seeds(convert(CONTACT), [f"x:{n}" for n in range(50)])
+    assert list(seeds) == [[]] and seeds.refused == 50
+    assert len(caplog.messages) == REFUSED_SHOWN + 1
+
+
+def test_the_whole_web_is_not_for_who_cannot_be_reached() -> None:
+    config = convert({"crawl": {"scope": "any"}})
+    assert list(Seeds(config, ["http://127.0.0.1/"])) == [["http://127.0.0.1/"]]
+    with pytest.raises(UsageError, match="--contact"):
+        list(Seeds(config, ["http://example.org/"]))
+
+
+def test_the_file_gives_back_what_was_written_as_often_as_asked(tmp_path: Path) -> None:
+    file = SeedFile(tmp_path / "seeds.run")
+    urls = [f"http://h{n}.org/" for n in range(SEEDS_AT_ONCE + 1)]
+    file.write([urls[:10], [], urls[10:]])
+    for _ in range(2):
+        assert [len(piece) for piece in file] == [SEEDS_AT_ONCE, 1]
+        assert sum(file, []) == urls
+    file.write([[]])
+    assert list(file) == [] and not file.path.exists()
+    file.remove()

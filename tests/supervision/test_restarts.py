@@ -1,0 +1,38 @@
+"""A child that ends: when it is started again, and when not."""
+
+import itertools
+
+import pytest
+
+from crawler.supervision.restarts import HOPELESS, LASTED, RESTART_DELAY_MAX, RESTARTS_MAX, Next, Restarts
+
+
+@pytest.mark.parametrize(("code", "stopping"), [(0, False), (0, True), (1, True), (-9, True), (2, True)])
+def test_an_end_as_wanted_is_final(code: int, stopping: bool) -> None:
+    assert Restarts().ended(code, 1.0, stopping=stopping) is Next.NOTHING
+
+
+@pytest.mark.parametrize("code", HOPELESS)
+def test_what_would_only_come_again_fails_at_once(code: int) -> None:
+    assert Restarts().ended(code, 10 * LASTED, stopping=False) is Next.FAIL
+
+
+@pytest.mark.parametrize("code", [1, 5, -9, -11])
+def test_each_start_that_does_not_last_waits_longer_until_the_last(code: int) -> None:
+    restarts, delays = Restarts(), []
+    for _ in range(RESTARTS_MAX):
+        assert restarts.ended(code, LASTED - 0.1, stopping=False) is Next.START
+        delays.append(restarts.delay)
+    assert restarts.ended(code, 0.0, stopping=False) is Next.FAIL
+    assert delays[:3] == [0.2, 0.4, 0.8] and delays[-1] == RESTART_DELAY_MAX
+    assert all(two == min(2 * one, RESTART_DELAY_MAX) for one, two in itertools.pairwise(delays))
+
+
+def test_a_start_that_lasted_begins_a_new_count() -> None:
+    restarts = Restarts()
+    for _ in range(5):
+        restarts.ended(-9, 0.0, stopping=False)
+    assert restarts.ended(-9, LASTED, stopping=False) is Next.START and restarts.delay == 0.2
+    for _ in range(RESTARTS_MAX):
+        assert restarts.ended(-9, 0.0, stopping=False) is Next.START
+    assert restarts.ended(-9, 0.0, stopping=False) is Next.FAIL

@@ -175,7 +175,7 @@ class Process:
             if self.stopped_by:
                 break
             if urls:
-                self.queue(partial(self.stages.harvest.seeds, urls))
+                self.queue(partial(self.stages.admission.seeds, urls))
                 reach("seeds loading")
             while (len(self.point) > 2 or self.due.full) and not self.stopped_by:
                 await asyncio.sleep(0.01)

@@ -26,8 +26,11 @@ from crawler.frontier.discovery.entries import decode
 from crawler.frontier.frontier import Frontier
 from crawler.pages.captures import record_key
 from crawler.pages.page_cache import PageCache
+from crawler.process.admission import Admission, Owners, Seen
 from crawler.process.books import conservation, splitter_conservation
+from crawler.process.following import Following
 from crawler.process.harvest import Harvest
+from crawler.process.learned import Learned
 from crawler.records import Link
 from crawler.robots.cache import RobotsCache
 from crawler.splitter.inbox import Inbox
@@ -169,22 +172,23 @@ class Stages:
             length_max=urls.length_max,
         )
         self.trace = self._open_trace() if config.crawl.trace else None
-        self.harvest = Harvest(
-            config,
-            clock=clock,
-            fingerprinter=self.fingerprinter,
-            equivalences=self.equivalences,
-            intake=self.intake,
-            cache=ClockCache(config.cache.bits),
-            due=self.due,
-            frontier=self.frontier,
-            pages=self.pages,
-            robots=self.robots,
-            partition=self.topology.partition if self.topology.peers else None,
-            outbox_cache=ClockCache(config.cache.bits) if self.topology.peers else None,
-            me=self.name,
-            trace=self.trace,
+        self._open_harvest()
+
+    def _open_harvest(self) -> None:
+        """What the end of a fetch means, and what happens to links."""
+        config, peers = self.config, self.topology.peers
+        bits = config.cache.bits
+        sent = ClockCache(bits if peers else 1)  # of a process without peers nothing is ever asked there
+        self.learned = Learned(self.intake.filter, self.equivalences, self.fingerprinter, peers)
+        self.admission = Admission(
+            self.intake,
+            self.learned,
+            Seen(ClockCache(bits), self.due),
+            Owners(self.topology.partition, self.name, sent),
+            self.trace,
         )
+        following = Following(config, self.robots, self.admission, self.learned)
+        self.harvest = Harvest(self.clock, self.frontier, self.pages, self.robots, following)
 
     def _open_splitter(self, whole: bool) -> None:
         """Open the queues to and from other processes. `whole` is False if the tail of the outbox may be lost."""

@@ -194,7 +194,7 @@ class OwnSeeds:
             return
         for urls in self._pieces():
             change = Change()
-            crawl.stages.harvest.widen(change, urls)
+            crawl.stages.learned.widen(change, urls)
             crawl.process.queue(change)
 
     def __iter__(self) -> Iterator[list[str]]:

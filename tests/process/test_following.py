@@ -84,6 +84,8 @@ def test_a_page_beyond_the_parsers_bound_is_counted(home: Joint) -> None:
 def test_a_page_that_was_not_read_has_no_links(home: Joint) -> None:
     change = home.follow(HOME + "p", fetch(HOME + "p"))
     assert "urls.links" not in change.counts and "pages.links_not_taken" not in change.counts
+    record = home.stages.pages.record(home.fingerprint(HOME + "p"))
+    assert record is not None and record.links == 0
 
 
 def test_one_copy_too_many_on_a_host(open_joint: OpenJoint) -> None:
@@ -144,6 +146,8 @@ def test_the_end_of_a_chain(open_joint: OpenJoint) -> None:
     over = joint.follow(HOME + "r", redirect(HOME + "r", "/s"), redirects=3)
     assert not over.links and over.counts["urls.filtered.redirect_chain"] == 1
     assert "urls.links" not in over.counts
+    record = joint.stages.pages.record(joint.fingerprint(HOME + "r"))
+    assert record is not None and record.links == 0
 
 
 def test_the_target_of_a_seed_is_a_seed_and_widens_the_scope(joint: Joint) -> None:

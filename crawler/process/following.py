@@ -4,7 +4,7 @@
     redirect, meta refresh       its target, one hop further      the page's  the page's, and REDIRECT
     page                         its links                        one more
                                  images, styles, scripts          one more    REQUISITE
-    page, nofollow               none
+    page, nofollow               none, unless robots.policy is "ignore" (the extractor sees to it)
     one copy too many of a host  none (a trap: same_digest_pages_max)
     sitemap                      the pages it may name            1
                                  the sitemaps of an index         one more    SITEMAP
@@ -54,7 +54,8 @@ class Following:
             return 0
         self._learned.answered(fetch.url)
         change.count("pages.parse_limit", extracted.parse_limit)
-        if extracted.nofollow or self._is_copy(errand, digest):
+        withheld = extracted.nofollow and not (extracted.hrefs or extracted.requisites or extracted.refresh)
+        if withheld or self._is_copy(errand, digest):
             change.count("pages.links_not_taken")
             return 0
         if errand.flags & _SITEMAP:

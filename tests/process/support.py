@@ -66,6 +66,7 @@ class Joint:
             self.stages.admission,
         )
         self.frontier.allow(1 << 40)
+        self._names: dict[str, str] = {}
 
     def fingerprint(self, url: str) -> int:
         return self.stages.fingerprinter.fingerprint(url)
@@ -95,7 +96,8 @@ class Joint:
             elif errand.task is task:
                 return errand
             elif errand.task is Task.RESOLVE:
-                self.frontier.resolved(errand, ["127.0.0.1"], now + 1e6, now)
+                self._names.setdefault(errand.hostname, f"127.0.0.{len(self._names) + 1}")
+                self.frontier.resolved(errand, [self._names[errand.hostname]], now + 1e6, now)
             else:
                 assert errand.task is Task.ROBOTS, errand
                 missing = fetch(errand.url, b"", outcome=Outcome.GONE, status=404)

@@ -67,11 +67,22 @@ def test_a_meta_refresh_is_a_redirect_relative_to_the_base(home: Joint) -> None:
 
 
 def test_links_of_a_page_that_says_nofollow_are_not_taken(home: Joint) -> None:
-    change = home.follow(HOME + "p", fetch(HOME + "p"), extracted("/x", refresh="/y", nofollow=True))
+    change = home.follow(HOME + "p", fetch(HOME + "p"), extracted(nofollow=True))
     assert not change.links and "urls.links" not in change.counts
     assert change.counts["pages.links_not_taken"] == 1
     record = home.stages.pages.record(home.fingerprint(HOME + "p"))
     assert record is not None and record.links == 0
+
+
+@pytest.mark.parametrize("values", [{"hrefs": ["/x"]}, {"requisites": ["/x"]}, {"refresh": "/x"}])
+def test_links_that_the_extractor_gives_are_taken_whatever_the_page_says(
+    open_joint: OpenJoint, values: dict[str, Any]
+) -> None:
+    """`nofollow` is reported even where robots.policy is "ignore", and dropped the links there."""
+    joint = open_joint(crawl={"requisites": True})
+    joint.seeds(HOME)
+    change = joint.page(joint.errand(), fetch(HOME), Extracted(HOME, nofollow=True, **values))
+    assert change.counts["urls.accepted"] == 1 and "pages.links_not_taken" not in change.counts
 
 
 def test_a_page_beyond_the_parsers_bound_is_counted(home: Joint) -> None:

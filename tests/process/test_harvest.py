@@ -10,6 +10,8 @@ from crawler.errors import StoreError
 from crawler.process.books import conservation
 from crawler.records import Blame, Extracted, Fetch, LinkFlag, Outcome, PageState, Task
 from crawler.storage.commit import Change
+from crawler.storage.keys import TODO
+from crawler.storage.kv import scan_prefix
 from tests.process.support import Joint, fetch, links_of, made, redirect
 
 HOME = "http://a.org/"
@@ -47,6 +49,10 @@ def test_a_page_is_recorded_captured_counted_and_done(joint: Joint) -> None:
     assert {link.via for link in change.links} == {errand.fingerprint}
     assert not joint.stages.problems()
     assert joint.frontier.counters()["todo"] == joint.frontier.counters()["in_flight"] == 0
+    todo = [key for key, _ in scan_prefix(joint.stages.store, TODO)]
+    assert errand.host.to_bytes(8, "big") not in {key[len(TODO) :][:8] for key in todo}, (
+        "what was decided is stored"
+    )
 
 
 def test_the_line_of_a_page(joint: Joint) -> None:
@@ -204,6 +210,7 @@ def test_links_that_bring_out_a_bug_are_lost_and_counted(
     change = joint.page(errand, fetch(HOME), extracted(*[f"/{n}" for n in range(300)]))
     assert len(change.links) == change.counts["urls.to_due"] == 256
     assert change.counts["pages.links_lost"] == change.counts["urls.done"] == 1
+    assert len(joint.harvest.unexpected.counts) == 1
     record = joint.stages.pages.record(errand.fingerprint)
     assert record is not None and record.links == 0
     assert not [problem for problem in joint.stages.problems() if "accepted" in problem]
@@ -230,7 +237,10 @@ def test_a_robots_txt_that_brings_out_a_bug_counts_as_out_of_reach(
     change = joint.commit(joint.harvest.robots(errand, answer, joint.clock.now()))
     assert change.counts == {"robots.internal_error": 1}
     assert not change.captures
-    assert joint.stages.robots.verdict("http://a.org", "/", joint.clock.now()).kind != "allowed"
+    assert joint.stages.robots.verdict("http://a.org", "/", joint.clock.now()).kind not in (
+        "allowed",
+        "fetch",
+    )
 
 
 @pytest.mark.parametrize("where", ["settle", "capture", "take", "record"])

@@ -149,7 +149,10 @@ def next_record(
     if fetch.outcome in SUCCESSES:
         _note_success(record, previous, fetch, unchanged)
     if fetch.outcome in SUCCESSES and fetch.outcome is not Outcome.UNCHANGED:
-        _note_content(record, fetch, extracted, payload_digest, digest)
+        record.content_type = content_type(fetch)
+        record.digest, record.content_digest = payload_digest, digest
+        if extracted is not None or not unchanged:  # known content need not be read again
+            _note_extracted(record, extracted)
     return record
 
 
@@ -186,11 +189,7 @@ def _note_success(record: PageRecord, previous: PageRecord | None, fetch: Fetch,
         record.last_modified = _text(fetch, b"last-modified")
 
 
-def _note_content(
-    record: PageRecord, fetch: Fetch, extracted: Extracted | None, payload_digest: bytes, digest: bytes
-) -> None:
-    record.content_type = content_type(fetch)
-    record.digest, record.content_digest = payload_digest, digest
+def _note_extracted(record: PageRecord, extracted: Extracted | None) -> None:
     record.links, record.noindex, record.noarchive = 0, False, False
     if extracted is not None:
         record.links = len(extracted.hrefs)

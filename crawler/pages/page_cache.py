@@ -160,6 +160,18 @@ class PageCache(Archive):
             self._choose_kind(capturing, previous)
         return capturing
 
+    def shows_known(self, fetch: Fetch, errand: Errand) -> bool:
+        """Whether an answer shows the content that is known of its URL; asked before it is read."""
+        return change.is_unchanged(
+            self.record(errand.fingerprint), fetch.outcome, self._content_digest(fetch)
+        )
+
+    def _content_digest(self, fetch: Fetch) -> bytes:
+        """The digest of what counts as a change; b"" of an answer without content of its own."""
+        if fetch.outcome not in change.SUCCESSES or fetch.outcome is Outcome.UNCHANGED:
+            return b""
+        return change.content_digest(fetch.content or fetch.body, self._ignored(fetch.url))
+
     def _payload(self, fetch: Fetch) -> bytes:
         return (fetch.content or fetch.body) if self._decoded else fetch.body
 
@@ -167,9 +179,7 @@ class PageCache(Archive):
         self, capturing: Capturing, previous: PageRecord | None, extracted: Extracted | None
     ) -> None:
         fetch = capturing.fetch
-        if fetch.outcome in change.SUCCESSES and fetch.outcome is not Outcome.UNCHANGED:
-            content = fetch.content or fetch.body
-            capturing.digest = change.content_digest(content, self._ignored(fetch.url))
+        capturing.digest = self._content_digest(fetch)
         capturing.unchanged = change.is_unchanged(previous, fetch.outcome, capturing.digest)
         capturing.record = change.next_record(
             previous,

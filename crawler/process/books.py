@@ -18,7 +18,53 @@ point carries its counts, so the laws hold after a crash too.
 
 from collections.abc import Mapping
 
-from crawler.records import DueCounts, FrontierCounts, SplitterCounts
+from crawler.frontier.frontier import End
+from crawler.records import DueCounts, Fetch, FrontierCounts, Outcome, SplitterCounts
+from crawler.storage.commit import Change
+
+_NO_FAILURE = frozenset(
+    {
+        Outcome.FETCHED,
+        Outcome.EMPTY,
+        Outcome.TRUNCATED,
+        Outcome.UNCHANGED,
+        Outcome.REDIRECT,
+        Outcome.GONE,
+        Outcome.ROBOTS_DENIED,
+    }
+)
+_SHOWS_CONTENT = (Outcome.FETCHED, Outcome.EMPTY)
+
+
+def count_page(change: Change, fetch: Fetch, end: End) -> None:
+    """Count a fetch of the discovery: `pages.<outcome>`, and the URL if it is done."""
+    _count_fetch(change, "pages", fetch, end)
+    if end is End.DONE:
+        change.count("urls.done")
+        change.count("urls.failed", fetch.outcome not in _NO_FAILURE)
+
+
+def count_refresh(change: Change, fetch: Fetch, end: End, *, unchanged: bool) -> None:
+    """Count a fetch of a known page: `refresh.<outcome>`, and what its content says if it shows any."""
+    _count_fetch(change, "refresh", fetch, end)
+    if end is End.DONE:
+        change.count("refresh.done")
+        if fetch.outcome in _SHOWS_CONTENT:
+            change.count("refresh.content_same" if unchanged else "refresh.content_changed")
+
+
+def count_connection(change: Change, fetch: Fetch) -> None:
+    """Count how a request was carried: on a connection reused, opened plain, or by a full or resumed handshake."""
+    if fetch.connection:
+        change.count(f"connections.{fetch.connection}")
+
+
+def _count_fetch(change: Change, source: str, fetch: Fetch, end: End) -> None:
+    change.count(f"{source}.{fetch.outcome}")
+    change.count(f"{source}.retried", end is not End.DONE)
+    count_connection(change, fetch)
+    change.count("bytes.wire", fetch.wire_bytes)
+    change.count("bytes.decoded", len(fetch.content))
 
 
 def conservation(counters: Mapping[str, int], due: DueCounts, frontier: FrontierCounts) -> list[str]:
@@ -34,6 +80,10 @@ def conservation(counters: Mapping[str, int], due: DueCounts, frontier: Frontier
             due.pending + due.known + due.new,
         ),
         "new = done + todo + parked": (due.new, c("urls.done", 0) + frontier.todo + frontier.parked),
+        "refreshes by outcome = done + retried": (
+            sum(c(f"refresh.{outcome}", 0) for outcome in Outcome),
+            c("refresh.done", 0) + c("refresh.retried", 0),
+        ),
     }
     return [f"{law}: {left} != {right}" for law, (left, right) in laws.items() if left != right]
 

@@ -119,7 +119,7 @@ class Commands:
         bad = [url for url in urls if canonical(url) is None]
         if good:
             self._stages.point.make()
-            self._commit(self._stages.harvest.seeds(good))
+            self._commit(self._stages.admission.seeds(good))
         return {"queued": len(good), "refused": bad}
 
     def block(self, host: str) -> dict[str, Any]:

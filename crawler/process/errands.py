@@ -64,6 +64,7 @@ class Errands:
         reader: Reader,
         harvest: Harvest,
         key: Callable[[str], bytes],
+        trusts: Callable[[str], bool],
         queue: Callable[[Change | Maker], None],
         wake: Callable[[], None],
         unexpected: Unexpected,
@@ -77,6 +78,7 @@ class Errands:
         self._reader = reader
         self._harvest = harvest
         self._key = key
+        self._trusts = trusts
         self._queue = queue
         self._wake = wake
         self._unexpected = unexpected
@@ -142,13 +144,13 @@ class Errands:
         self._queue(lambda: self._harvest.denied(errand, now))
 
     async def _robots_txt(self, errand: Errand) -> None:
-        fetch, hops = await self._ended(
-            errand, self._fetch_robots(errand), lambda text: (self._internal_error(errand.url, text), 0)
+        fetch = await self._ended(
+            errand, self._fetch_robots(errand), lambda text: self._internal_error(errand.url, text)
         )
         now = self._clock.now()
-        self._queue(lambda: self._harvest.robots(errand, fetch, hops, now))
+        self._queue(lambda: self._harvest.robots(errand, fetch, now))
 
-    async def _fetch_robots(self, errand: Errand) -> tuple[Fetch, int]:
+    async def _fetch_robots(self, errand: Errand) -> Fetch:
         return await self._follow(errand, self._request(errand, robots=True), self._robots_hop)
 
     async def _page(self, errand: Errand) -> None:
@@ -171,7 +173,7 @@ class Errands:
             self.in_sink -= 1
 
     async def _fetch_page(self, errand: Errand) -> tuple[Fetch, Extracted | None]:
-        fetch, _ = await self._follow(errand, self._request(errand), self._own_key_hop)
+        fetch = await self._follow(errand, self._request(errand), self._own_key_hop)
         return fetch, await self._read(errand, fetch)
 
     async def _commit(self, make: Maker) -> None:
@@ -192,17 +194,17 @@ class Errands:
         await committed
 
     async def _read(self, errand: Errand, fetch: Fetch) -> Extracted | None:
-        """What the answer holds; None for a page that brings out a bug: its links are lost, not the page."""
+        """What the answer holds; None if nothing new, or if it brings out a bug: its links are lost, not the page."""
         try:
-            return await self._reader.read(errand, fetch)
+            return await self._reader.read(errand, fetch) if self._harvest.shows_news(errand, fetch) else None
         except Exception as error:
             self._unexpected.note(error, f"reading {errand.url}, whose links are lost")
             return None
 
     # -- hops -----------------------------------------------------------------
 
-    async def _follow(self, errand: Errand, request: Request, next_hop: NextHop) -> tuple[Fetch, int]:
-        """Fetch, and follow redirects as long as `next_hop` names a URL; (last answer, hops)."""
+    async def _follow(self, errand: Errand, request: Request, next_hop: NextHop) -> Fetch:
+        """Fetch, and follow redirects as long as `next_hop` names a URL; return the last answer."""
         fetch = await self._client.fetch(request)
         chain = [(errand.url, "")]
         while fetch.outcome is Outcome.REDIRECT:
@@ -212,7 +214,7 @@ class Errands:
                 break
             chain.append((url, self._cookies(request, url)))
             fetch = await self._hop(errand, request, url, fetch)
-        return fetch, len(chain) - 1
+        return fetch
 
     def _begin_jar(self, request: Request, fetch: Fetch) -> None:
         """Keep cookies for the length of this chain: many sites set one and redirect to the same page."""
@@ -299,7 +301,7 @@ class Errands:
 
     def _allow_secrets(self, request: Request, name: str) -> None:
         """Let only those headers go along that were configured for this URL, wherever a redirect leads."""
-        request.credentials = self._harvest.trusts(request.url)
+        request.credentials = self._trusts(request.url)
         if self._overrides:
             request.headers = self._overrides.for_url(request.url, name).headers or ()
 

@@ -244,14 +244,14 @@ class PeerExchange(Exchange):
             return
         if not self._stages.due.full:  # else it waits in the inbox, and soon the sender does
             for received in self._inbox.take():
-                self._loops.queue(partial(self._stages.harvest.received, received))
+                self._loops.queue(partial(self._stages.admission.received, received))
         if self._outbox.urgent and not self._urgent:
             self._urgent = True
             change = Change(sync=True)
             change.after.append(self._epoch_committed)
             self._loops.queue(change)
         if self._outbox.take_lost_peers():
-            self._stages.harvest.forget_sent()
+            self._stages.admission.forget_sent()
 
     def _epoch_committed(self) -> None:
         self._urgent = False

@@ -23,7 +23,7 @@ from crawler.clock import iso_time
 from crawler.config import Config
 from crawler.crawl import settings
 from crawler.errors import DamageError, UsageError
-from crawler.records import LinkFlag
+from crawler.process.admission import Beside
 from crawler.serve.behind import StoredCrawl
 from crawler.serve.demand import Demand
 from crawler.serve.pages import PageDesk
@@ -160,7 +160,7 @@ class Live:
     def _admit(self, urls: Sequence[str]) -> int:
         """Take URLs that somebody told us of as links, as deep as a seed but without widening the scope."""
         change = Change()
-        taken = self._stages.harvest.links(change, urls[0], list(urls), "utf-8", 1, 0, int(LinkFlag.NONE))
+        taken = self._stages.admission.links(change, urls[0], list(urls), Beside(depth=1))
         self._process.queue(change)
         return taken
 

@@ -99,6 +99,7 @@ class Process:
             reader=reader,
             harvest=stages.harvest,
             key=stages.fingerprinter.key,
+            trusts=stages.learned.trusts,
             queue=self.queue,
             wake=self.wake,
             unexpected=unexpected,

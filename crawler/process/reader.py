@@ -91,7 +91,7 @@ class Reader:
             extracted.repeats = links_with_repeats(fetch.content, context, self._config.extract)
         if errand.flags & _REQUISITE:
             extracted.hrefs, extracted.refresh = [], ""
-        elif self._extractor is not None:
+        elif self._extractor is not None and not (extracted.nofollow and context.obey_robots):
             extracted.hrefs = list(dict.fromkeys(self._extractor(errand, fetch)))
         return extracted
 

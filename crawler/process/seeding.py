@@ -25,13 +25,13 @@ def seed_changes(stages: Stages, pieces: Pieces, *, shared: bool) -> Iterator[Ma
     for urls in pieces:
         own = _own(stages, urls) if shared else urls
         if own:
-            yield partial(stages.harvest.seeds, own)
+            yield partial(stages.admission.seeds, own)
 
 
 def _widen(stages: Stages, pieces: Pieces) -> Generator[None, None, Change]:
     change = Change()
     for urls in pieces:
-        stages.harvest.widen(change, urls)
+        stages.learned.widen(change, urls)
         yield
     return change
 

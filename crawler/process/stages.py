@@ -16,6 +16,7 @@ from msgspec.structs import replace
 from crawler import __version__
 from crawler.clock import Clock
 from crawler.config import Config
+from crawler.config.credentials import has_credentials
 from crawler.crawl.directory import CrawlDirectory
 from crawler.crawl.topology import Topology, keep_table, topology
 from crawler.due.eliminator import Eliminator
@@ -25,8 +26,11 @@ from crawler.frontier.discovery.entries import decode
 from crawler.frontier.frontier import Frontier
 from crawler.pages.captures import record_key
 from crawler.pages.page_cache import PageCache
+from crawler.process.admission import Admission, Owners, Seen
 from crawler.process.books import conservation, splitter_conservation
+from crawler.process.following import Following
 from crawler.process.harvest import Harvest
+from crawler.process.learned import Learned
 from crawler.records import DueCounts, FrontierCounts, Link, PeerStatus, SplitterCounts
 from crawler.robots.cache import RobotsCache
 from crawler.splitter.inbox import Inbox
@@ -105,6 +109,8 @@ class Stages:
         self.point = self._commit_point()
         self.intake = self._intake(url_filter)
         self.trace = self._trace() if self.config.crawl.trace else None
+        self.learned = self._learned()
+        self.admission = self._admission()
         self.harvest = self._harvest()
 
     @property
@@ -193,24 +199,31 @@ class Stages:
             sync=self._outlasts_power_cut,
         )
 
-    def _harvest(self) -> Harvest:
-        config, peers = self.config, self.topology.peers
-        return Harvest(
-            config,
-            clock=self.clock,
-            fingerprinter=self.fingerprinter,
-            equivalences=self.equivalences,
-            intake=self.intake,
-            cache=ClockCache(config.cache.bits),
-            due=self.due,
-            frontier=self.frontier,
-            pages=self.pages,
-            robots=self.robots,
-            partition=self.topology.partition if peers else None,
-            outbox_cache=ClockCache(config.cache.bits) if peers else None,
-            me=self.name,
-            trace=self.trace,
+    def _learned(self) -> Learned:
+        return Learned(
+            self.intake.filter,
+            self.equivalences,
+            self.fingerprinter,
+            self.topology.peers,
+            credentials=has_credentials(self.config.identity.headers),
         )
+
+    def _admission(self) -> Admission:
+        """What happens to links."""
+        bits, topology = self.config.cache.bits, self.topology
+        sent = ClockCache(bits if topology.peers else 1)  # without peers nothing is ever asked there
+        return Admission(
+            self.intake,
+            self.learned,
+            Seen(ClockCache(bits), self.due),
+            Owners(topology.partition, self.name, sent),
+            self.trace,
+        )
+
+    def _harvest(self) -> Harvest:
+        """What the end of a fetch means."""
+        following = Following(self.config, self.robots, self.admission, self.learned)
+        return Harvest(self.clock, self.frontier, self.pages, self.robots, following)
 
     def _trace(self) -> TraceWriter:
         """A new trace in the process's folder: links as they enter the host splitter."""

@@ -61,7 +61,7 @@ class Recovery:
 
     def _take(self, base: str, urls: list[str], via: int, depth: int, flags: int) -> None:
         """Note the accepted ones among some URLs that the lost process owned."""
-        accepted = self._stages.intake.take(base, urls, "utf-8", depth=depth, flags=flags)
+        accepted = self._stages.intake.take(base, urls, flags=flags)
         partition = self._stages.topology.partition
         for place in partition.split(accepted.fingerprints).get(self._lost, []):
             fingerprint = int(accepted.fingerprints[place])
@@ -77,7 +77,7 @@ class Recovery:
         change = Change(sync=True)
         if not self._told:
             self._told = True
-            self._stages.harvest.tell_scope(change, [self._lost])
+            self._stages.learned.tell(change, [self._lost])
         if links:
             change.foreign.append((self._lost, links))
             change.count("urls.to_outbox", len(links))

@@ -32,7 +32,6 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from crawler.records import LinkFlag
 from crawler.urlfilter.rules import RULES, UrlFilter
 from crawler.urls.canonical import (
     LENGTH_MAX,
@@ -61,14 +60,12 @@ class Accepted(NamedTuple):
     """The accepted links of a page in order of appearance, unique by fingerprint.
 
     `urls` are request forms, `fingerprints` theirs, shape (n,). `rejected`
-    counts the other links by rule; `depth` and `flags` are those given.
+    counts the other links by rule.
     """
 
     urls: list[str]
     fingerprints: NDArray[np.uint64]
     rejected: dict[str, int]
-    depth: int = 0
-    flags: int = 0
 
 
 class Judged(NamedTuple):
@@ -127,13 +124,11 @@ class Intake:
         self.links = 0  # distinct hrefs taken, and how many of them were not remembered
         self.misses = 0
 
-    def take(
-        self, base_url: str, hrefs: Iterable[str], encoding: str = "utf-8", depth: int = 0, flags: int = 0
-    ) -> Accepted:
+    def take(self, base_url: str, hrefs: Iterable[str], encoding: str = "utf-8", flags: int = 0) -> Accepted:
         """The accepted links among the raw `hrefs` of a page whose links are relative to `base_url`.
 
-        `encoding` is the page's; `depth` is that of the links (hops from a
-        seed), and `flags` are theirs. Never raises for what stands on a page.
+        `encoding` is the page's, `flags` are the links'. Never raises for what
+        stands on a page.
         """
         raw = _without_fragments(hrefs)
         base: str | None = base_url
@@ -145,7 +140,7 @@ class Intake:
             self._fill(results, raw, table, base, encoding, flags)
         self._shrink()
         self.links += len(results)
-        return _sort_out(results, depth, flags)
+        return _sort_out(results)
 
     def one(
         self, raw_url: str, flags: int = 0, *, base: str | None = None, encoding: str = "utf-8"
@@ -155,13 +150,6 @@ class Intake:
         if rule:
             return Judged("", 0, rule)
         return Judged(url, self._fingerprint(url), self.filter.verdict(url, flags))
-
-    def seed(self, raw_url: str, flags: int = 0, *, base: str | None = None) -> Judged:
-        """Judge a seed, or the redirect of one, and widen the scope by it if it is accepted."""
-        judged = self.one(raw_url, flags | LinkFlag.SEED, base=base)
-        if not judged.rule:
-            self.filter.widen(judged.url)
-        return judged
 
     def explain(self, raw_url: str, flags: int = 0) -> Explanation:
         """Why an absolute URL is accepted or not."""
@@ -251,7 +239,7 @@ def _without_fragments(hrefs: Iterable[str]) -> dict[str, None]:
     )
 
 
-def _sort_out(results: list, depth: int, flags: int) -> Accepted:
+def _sort_out(results: list) -> Accepted:
     """Accepted links, unique by fingerprint, in their first spelling; the rules of the others, counted."""
     links = [entry for entry in results if entry.__class__ is tuple]
     unique: dict[int, str] = dict(links)
@@ -261,4 +249,4 @@ def _sort_out(results: list, depth: int, flags: int) -> Accepted:
     if len(links) < len(results):
         rejected = dict(Counter([entry for entry in results if entry.__class__ is str]))
     fingerprints = np.frombuffer(array("Q", unique), np.uint64)
-    return Accepted(list(unique.values()), fingerprints, rejected, depth, flags)
+    return Accepted(list(unique.values()), fingerprints, rejected)

@@ -29,7 +29,7 @@ def test_a_page() -> None:
         "b.html", "#top", "b.html#y", "http://other.example/", "?q", "../c%7e", "../c~", "mailto:x", "http://[",
         "a.html", "z/z/z/", "z/z/z/#f", "//example.com/d", "no/logout", "http://h/" + "a" * LENGTH_MAX,
     ]  # fmt: skip
-    accepted = intake(exclude=("logout",)).take(SEED, hrefs, "utf-8", 3, LinkFlag.REFRESH)
+    accepted = intake(exclude=("logout",)).take(SEED, hrefs)
     assert accepted.urls == [
         "http://www.example.com/docs/b.html",
         "http://www.example.com/docs/a.html?q",
@@ -42,7 +42,6 @@ def test_a_page() -> None:
     assert accepted.rejected == {
         "scope": 1, "scheme": 1, "unparsable": 1, "repeated_segments": 1, "exclude": 1, "too_long": 1,
     }  # fmt: skip
-    assert (accepted.depth, accepted.flags) == (3, LinkFlag.REFRESH)
 
 
 def test_a_page_without_links() -> None:
@@ -104,11 +103,7 @@ def test_widening_empties_the_memo() -> None:
     links = intake()
     hrefs = ["http://new.example/x"]
     assert links.take(SEED, hrefs).rejected == {"scope": 1}
-    assert links.seed("http://u:p@NEW.example:80/#f") == (
-        "http://new.example/",
-        FINGERPRINTER.fingerprint("http://new.example/"),
-        "",
-    )
+    assert links.filter.widen("http://new.example/")
     assert links.take(SEED, hrefs).urls == hrefs
 
 
@@ -142,13 +137,6 @@ def test_one_and_explain() -> None:
         explained = links.explain(raw_url)
         assert explained.rule == name
         assert explained.reason == RULES[name]
-
-
-def test_a_rejected_seed_widens_nothing() -> None:
-    links = intake(exclude=("secret",))
-    assert links.seed("http://new.example/secret").rule == "exclude"
-    assert links.seed("gopher://new.example/").rule == "scheme"
-    assert links.take(SEED, ["http://new.example/"]).rejected == {"scope": 1}
 
 
 BASES = (
@@ -185,9 +173,9 @@ class MemoEqualsNoMemo(RuleBasedStateMachine):
         flags=st.sampled_from([0, 0, int(LinkFlag.REQUISITE), int(LinkFlag.SITEMAP)]),
     )
     def take(self, base: str, page: list[str], encoding: str, flags: int) -> None:
-        wanted = self.bare.take(base, page, encoding, 1, flags)
+        wanted = self.bare.take(base, page, encoding, flags)
         for other in self.others:
-            got = other.take(base, page, encoding, 1, flags)
+            got = other.take(base, page, encoding, flags)
             assert got.urls == wanted.urls
             assert got.fingerprints.tolist() == wanted.fingerprints.tolist()
             assert got.rejected == wanted.rejected
@@ -195,7 +183,7 @@ class MemoEqualsNoMemo(RuleBasedStateMachine):
     @rule(url=st.sampled_from(["http://o.example/", "http://example.com/", "https://o.example/a"]))
     def widen(self, url: str) -> None:
         for one in (self.bare, *self.others):
-            one.seed(url)
+            one.filter.widen(url)
 
     @invariant()
     def within_bounds(self) -> None:

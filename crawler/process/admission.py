@@ -1,0 +1,211 @@
+"""What happens to links: from raw URLs to the DUE of the process that owns them.
+
+    raw URLs --filter--> accepted --partition--own------> CLOCK cache -> pending set -> change.links   (to the DUE)
+                                       |
+                                       +-----foreign----> CLOCK cache of what was sent -> change.foreign (to the outbox)
+
+    received ------------------------------------------> CLOCK cache -> pending set -> change.links
+
+The caches are volatile and note what they are asked, so links are admitted in
+the order of the commit queue: the caches never get ahead of what is queued for
+the commit. Long lists come in portions (`portions.py`), by a generator that
+pauses behind each. Every link is counted as `books.py` says.
+"""
+
+from collections.abc import Generator, Sequence
+from itertools import compress, count
+
+import msgspec
+import numpy as np
+
+from crawler.due.eliminator import Eliminator
+from crawler.process.learned import Learned
+from crawler.process.portions import PORTION_LINKS, portions
+from crawler.records import Errand, Extracted, Link, LinkFlag
+from crawler.splitter.inbox import Received
+from crawler.splitter.partition import Partition
+from crawler.storage.commit import Change, Making
+from crawler.urlfilter.intake import Intake
+from crawler.urlfilter.rules import SCOPE
+from crawler.urls.clock_cache import ClockCache
+from crawler.urls.fingerprint import cache_keys
+from crawler.urls.trace import TraceWriter
+
+_SEED = int(LinkFlag.SEED)
+Counted = Generator[None, None, int]  # pauses, and returns how many links were accepted
+
+
+class Beside(msgspec.Struct, frozen=True, gc=False):
+    """What travels with a link beside its URL; the fields are those of `records.Link`."""
+
+    depth: int = 0
+    via: int = 0
+    redirects: int = 0
+    flags: int = 0
+
+
+class Seen:
+    """Which of our own links were met lately: in the CLOCK cache, or waiting in the DUE. Both note what is asked."""
+
+    def __init__(self, cache: ClockCache, due: Eliminator) -> None:
+        self._cache = cache
+        self._due = due
+
+    def misses(self, fingerprints: np.ndarray) -> list[int]:
+        """The places of those in neither, of fingerprints uint64 (n,)."""
+        missed = list(compress(count(), self._cache.add_many(cache_keys(fingerprints))))
+        return list(compress(missed, self._due.admit(fingerprints[missed]).tolist())) if missed else missed
+
+
+class Owners:
+    """Whose a link is, as the process `me` sees it, and which links of others were sent lately (`sent`)."""
+
+    def __init__(self, partition: Partition, me: str, sent: ClockCache) -> None:
+        self.me = me
+        self._partition = partition
+        self._index = partition.index(me)
+        self._sent = sent
+
+    def split(self, fingerprints: np.ndarray) -> dict[str, list[int]]:
+        """The places of each owner's, of fingerprints uint64 (n,)."""
+        return self._partition.split(fingerprints)
+
+    def foreign(self, fingerprints: np.ndarray) -> np.ndarray:
+        """Which belong to other processes: bool (n,)."""
+        return self._partition.owners(fingerprints) != self._index
+
+    def unsent(self, fingerprints: np.ndarray) -> list[int]:
+        """The places of those that were not sent lately; all count as sent from now on."""
+        return list(compress(count(), self._sent.add_many(cache_keys(fingerprints))))
+
+    def forget_sent(self) -> None:
+        """Hold nothing for sent."""
+        self._sent.clear()
+
+
+class Admission:
+    """Admits the links of one process; see the module's picture."""
+
+    def __init__(
+        self,
+        intake: Intake,
+        learned: Learned,
+        seen: Seen,
+        owners: Owners,
+        trace: TraceWriter | None = None,
+    ) -> None:
+        self._intake = intake
+        self._learned = learned
+        self._seen = seen
+        self._owners = owners
+        self._trace = trace
+
+    # -- links found here ------------------------------------------------------
+
+    def portions(
+        self, change: Change, base: str, hrefs: Sequence[str], beside: Beside, encoding: str = "utf-8"
+    ) -> Counted:
+        """`links` portion by portion, with a pause behind each."""
+        found = 0
+        for portion in portions(hrefs):
+            found += self.links(change, base, portion, beside, encoding)
+            yield
+        return found
+
+    def links(
+        self, change: Change, base: str, hrefs: Sequence[str], beside: Beside, encoding: str = "utf-8"
+    ) -> int:
+        """Filter raw links and queue those not met lately; return how many were accepted."""
+        change.count("urls.links", len(hrefs))
+        accepted = self._intake.take(base, hrefs, encoding, beside.flags)
+        for rule, n in accepted.rejected.items():
+            change.count(f"urls.filtered.{rule}", n)
+        urls, fingerprints = accepted.urls, accepted.fingerprints
+        change.count("urls.accepted", len(urls))
+        for owner, places in self._owners.split(fingerprints).items():
+            if len(places) == len(urls):
+                self._admit(change, owner, urls, fingerprints, beside)
+            else:
+                self._admit(change, owner, [urls[i] for i in places], fingerprints[places], beside)
+        return len(urls)
+
+    def _admit(
+        self, change: Change, owner: str, urls: Sequence[str], fingerprints: np.ndarray, beside: Beside
+    ) -> None:
+        """Queue the accepted links of one owner that were not met lately."""
+        own = owner == self._owners.me
+        missed = self._seen.misses(fingerprints) if own else self._owners.unsent(fingerprints)
+        links = _links(urls, fingerprints, missed, beside)
+        change.count("urls.cache_hits", len(urls) - len(links))
+        if own:
+            change.count("urls.to_due", len(links))
+            change.links += links
+            return
+        change.count("urls.to_outbox", len(links))
+        change.count("splitter.foreign", len(urls))
+        change.count("splitter.cache_hits", len(urls) - len(links))
+        if links:
+            change.foreign.append((owner, links))
+
+    def log(self, errand: Errand, extracted: Extracted) -> None:
+        """Log every mention of an accepted link, as it enters the host splitter; nothing without a trace."""
+        if self._trace is None:
+            return
+        judged = (
+            self._intake.one(raw_url, base=extracted.base, encoding=extracted.encoding)
+            for raw_url in extracted.repeats or extracted.hrefs
+        )
+        fingerprints = np.array([link.fingerprint for link in judged if not link.rule], np.uint64)
+        self._trace.write_page(errand.host, fingerprints, self._owners.foreign(fingerprints))
+
+    # -- seeds -----------------------------------------------------------------
+
+    def seeds(self, urls: Sequence[str]) -> Change:
+        """The change for URLs given by the user (request forms, at least one)."""
+        change = Change()
+        self._learned.given(change, urls)
+        change.count("urls.seeds", len(urls))
+        self.links(change, urls[0], urls, Beside(flags=_SEED))
+        return change
+
+    def spread(self, change: Change, base: str, raw_url: str, flags: int) -> None:
+        """Widen the scope by the target of a seed's redirect, if the filter accepts it as a seed."""
+        judged = self._intake.one(raw_url, flags | _SEED, base=base)
+        if not judged.rule:
+            self._learned.spread(change, [judged.url])
+
+    def in_scope(self, url: str) -> bool:
+        """Whether links to a URL (request form) lie where the crawl is at home."""
+        return self._intake.one(url).rule != SCOPE
+
+    # -- links of other processes ------------------------------------------------
+
+    def received(self, received: Received) -> Making:
+        """Make the change for an entry of links that another process found on our hosts."""
+        change = Change()
+        change.received = received
+        links = self._learned.heard(change, received.links)
+        for begin in range(0, len(links), PORTION_LINKS):
+            self._take_received(change, self._learned.own_keys(links[begin : begin + PORTION_LINKS]))
+            yield
+        return change
+
+    def _take_received(self, change: Change, links: list[Link]) -> None:
+        change.count("urls.received", len(links))
+        missed = self._seen.misses(np.array([link.fingerprint for link in links], np.uint64))
+        change.count("urls.cache_hits", len(links) - len(missed))
+        change.count("urls.to_due", len(missed))
+        change.links += [links[i] for i in missed]
+
+    def forget_sent(self) -> None:
+        """A peer has lost what it had: links that were sent to it are sent again when they are met."""
+        self._owners.forget_sent()
+
+
+def _links(urls: Sequence[str], fingerprints: np.ndarray, places: list[int], beside: Beside) -> list[Link]:
+    """The links at some places."""
+    if not places:
+        return []
+    depth, via, redirects, flags = beside.depth, beside.via, beside.redirects, beside.flags
+    values = fingerprints.tolist()
+    return [Link(values[i], urls[i], depth, via, redirects, flags) for i in places]

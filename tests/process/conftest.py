@@ -1,0 +1,29 @@
+"""A process's stages for the tests of its joints."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.process.support import Joint
+
+
+@pytest.fixture
+def open_joint(tmp_path: Path) -> Iterator[Callable[..., Joint]]:
+    """Opens `Joint`s, and closes them cleanly at the end."""
+    opened: list[Joint] = []
+
+    def open_one(**options: Any) -> Joint:
+        opened.append(Joint(tmp_path / str(len(opened)), **options))
+        return opened[-1]
+
+    yield open_one
+    for joint in opened:
+        joint.close()
+
+
+@pytest.fixture
+def joint(open_joint: Callable[..., Joint]) -> Joint:
+    """One process, alone, with the default configuration."""
+    return open_joint()

@@ -1,0 +1,130 @@
+"""Real stages in a folder, on a virtual clock; canned fetches stand in for the network."""
+
+from pathlib import Path
+from typing import Any
+
+from crawler.clock import VirtualClock
+from crawler.config import convert
+from crawler.crawl.topology import Topology
+from crawler.process.stages import Stages
+from crawler.records import Errand, Extracted, Fetch, Link, Outcome, Task
+from crawler.splitter.partition import Partition
+from crawler.storage.commit import Change, Making, steps
+
+SEED = bytes(range(16))
+HTML = ((b"Content-Type", b"text/html; charset=utf-8"),)
+
+
+def fetch(url: str, body: bytes = b"<p>page</p>", **values: Any) -> Fetch:
+    """A successful answer, or whatever `values` make of it."""
+    values = {
+        "outcome": Outcome.FETCHED,
+        "status": 200,
+        "reason": "OK",
+        "headers": HTML,
+        "content_type": "text/html",
+        "body": body,
+        "content": body,
+        "address": "127.0.0.1",
+        "began": 1_000_000.0,
+        "took": 0.25,
+        "wire_bytes": len(body) + 100,
+    } | values
+    return Fetch(url=url, **values)
+
+
+def redirect(url: str, location: str, **values: Any) -> Fetch:
+    return fetch(url, b"", outcome=Outcome.REDIRECT, status=301, location=location, **values)
+
+
+def made(making: Change | Making) -> tuple[Change, int]:
+    """The change, and how often it paused."""
+    pauses, making = 0, steps(making)
+    while True:
+        try:
+            next(making)
+        except StopIteration as end:
+            return end.value, pauses
+        pauses += 1
+
+
+class Joint:
+    """The stages of one process of a crawl, in `folder/p0`; `names` are those of all its processes.
+
+    `tree` are the sections of the configuration.
+    """
+
+    def __init__(self, folder: Path, *, names: tuple[str, ...] = ("p0",), **tree: Any) -> None:
+        config = convert({"cache": {"bits": 8}, "store": {"durability": "process"}} | tree)
+        self.clock = VirtualClock()
+        topology = Topology("p0", Partition.equal_ranges(list(names)))
+        self.stages = Stages(config, folder / "p0", SEED, clock=self.clock, topology=topology)
+        self.clock.advance(5.0)  # behind the delay of a directory that was not closed
+        self.frontier, self.harvest, self.admission = (
+            self.stages.frontier,
+            self.stages.harvest,
+            self.stages.admission,
+        )
+        self.frontier.allow(1 << 40)
+        self._names: dict[str, str] = {}
+
+    def fingerprint(self, url: str) -> int:
+        return self.stages.fingerprinter.fingerprint(url)
+
+    def seeds(self, *urls: str) -> Change:
+        """Enter the crawl's seeds, and let the DUE hand them out."""
+        change = self.admission.seeds(list(urls))
+        self.stages.commit_now(change)
+        return change
+
+    def add(self, url: str, **values: Any) -> None:
+        """Give the frontier a URL to do, as the DUE would."""
+        change = Change()
+        self.frontier.add([Link(self.fingerprint(url), url, **values)], change, self.clock.now())
+        change.after.append(lambda: self.frontier.committed(change, self.clock.now()))
+        self.stages.commit(change)
+
+    def errand(self, task: Task = Task.PAGE) -> Errand:
+        """The next errand of a kind; look-ups and robots.txt before it end well."""
+        for _ in range(50):
+            now = self.clock.now()
+            errand = self.frontier.take(now)
+            if errand is None:
+                wakeup = self.frontier.next_wakeup(now)
+                assert wakeup is not None, self.frontier
+                self.clock.advance(max(0.0, wakeup - now))
+            elif errand.task is task:
+                return errand
+            elif errand.task is Task.RESOLVE:
+                self._names.setdefault(errand.hostname, f"127.0.0.{len(self._names) + 1}")
+                self.frontier.resolved(errand, [self._names[errand.hostname]], now + 1e6, now)
+            else:
+                assert errand.task is Task.ROBOTS, errand
+                missing = fetch(errand.url, b"", outcome=Outcome.GONE, status=404)
+                self.commit(self.harvest.robots(errand, missing, now))
+        raise AssertionError("no such errand")
+
+    def page(self, errand: Errand, answer: Fetch, extracted: Extracted | None = None) -> Change:
+        """Harvest a page and commit it."""
+        return self.commit(self.harvest.page(errand, answer, extracted, self.clock.now()))
+
+    def commit(self, making: Change | Making) -> Change:
+        change = made(making)[0]
+        counts = dict(change.counts)
+        self.stages.commit(change)
+        assert change.counts == counts
+        return change
+
+    def follow(self, url: str, answer: Fetch, extracted: Extracted | None = None, **values: Any) -> Change:
+        """Fetch a URL of these `values` and return the change that it becomes."""
+        self.add(url, **values)
+        return self.page(self.errand(), answer, extracted)
+
+    def close(self) -> None:
+        self.frontier._check()
+        self.stages.close()
+
+
+def links_of(change: Change) -> list[tuple[str, int, int, int]]:
+    """URL, depth, redirects, flags of what the change gives to the DUE."""
+    return [(link.url, link.depth, link.redirects, link.flags) for link in change.links]

@@ -1,0 +1,355 @@
+"""The errands of a process: hops, turns, bugs, the sink; a canned client and resolver, real stages."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from crawler.errors import StoreError
+from crawler.fetcher.dns_cache import Resolution
+from crawler.fetcher.request import Request, split
+from crawler.process.errands import HOP_WAIT_MAX, Errands
+from crawler.process.reader import Reader
+from crawler.records import Blame, Errand, Extracted, Fetch, LinkFlag, Outcome, Task
+from crawler.storage.commit import Change, Maker, steps
+from tests.process.support import Joint, fetch, links_of, made, redirect
+
+HOME = "http://a.org/"
+REFRESH, SITEMAP = int(LinkFlag.REFRESH), int(LinkFlag.SITEMAP)
+NOT_FOUND = Resolution((), 0.0, Outcome.DNS_NOT_FOUND, "no such name")
+
+
+class Canned:
+    """Client and resolver: answers by URL, addresses by name; what is no answer is raised."""
+
+    def __init__(self, joint: Joint) -> None:
+        self._joint = joint
+        self.answers: dict[str, list[Fetch | Exception]] = {}
+        self.names: dict[str, Resolution | Exception] = {}
+        self.requests: list[Request] = []
+        self.asked_at: list[float] = []
+        self.ended: list[str] = []
+
+    async def fetch(self, request: Request) -> Fetch:
+        self.requests.append(request)
+        self.asked_at.append(self._joint.clock.now())
+        answer = self.answers[request.url].pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        if request.jar is not None:
+            lines = [value for name, value in answer.headers if name == b"Set-Cookie"]
+            request.jar.store(split(request.url), lines, self._joint.clock.now())
+        return answer
+
+    async def resolve(self, name: str) -> Resolution:
+        found = self.names[name]
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+    async def start(self) -> None:
+        self.ended.append("started")
+
+    async def close(self) -> None:
+        self.ended.append("closed")
+
+
+class Run:
+    """The errands of a joint, and the changes they end with."""
+
+    def __init__(self, joint: Joint, **options: Any) -> None:
+        self.joint = joint
+        self.canned = Canned(joint)
+        self.makers: list[Change | Maker] = []
+        self.woken = 0
+        self.errands = Errands(
+            joint.stages.config,
+            clock=joint.clock,
+            frontier=joint.frontier,
+            client=self.canned,  # type: ignore[arg-type]
+            resolver=self.canned,  # type: ignore[arg-type]
+            reader=Reader(joint.stages.config),
+            harvest=joint.harvest,
+            key=joint.stages.fingerprinter.key,
+            trusts=joint.stages.learned.trusts,
+            queue=self.makers.append,
+            wake=self._wake,
+            unexpected=joint.harvest.unexpected,
+            **options,
+        )
+
+    def _wake(self) -> None:
+        self.woken += 1
+
+    def answer(self, *answers: Fetch) -> None:
+        for each in answers:
+            self.canned.answers.setdefault(each.url, []).append(each)
+
+    def see_through(self, errand: Errand) -> Change:
+        """Run an errand and commit the one change it ends with."""
+        asyncio.run(self.errands.run(errand))
+        (maker,) = self.makers
+        self.makers.clear()
+        return self.joint.commit(maker if isinstance(maker, Change) else made(maker())[0])
+
+    def fetched(self, errand: Errand) -> Fetch:
+        return self.see_through(errand).captures[0].fetch
+
+
+@pytest.fixture
+def run(joint: Joint) -> Run:
+    joint.seeds(HOME)
+    return Run(joint)
+
+
+@pytest.fixture(autouse=True)
+def _no_waiting(monkeypatch: pytest.MonkeyPatch, joint: Joint) -> None:
+    """To sleep moves the virtual clock on."""
+
+    async def sleep(seconds: float) -> None:
+        assert seconds > 0.0
+        joint.clock.advance(seconds)
+
+    monkeypatch.setattr("crawler.process.errands.asyncio.sleep", sleep)
+
+
+# ---- pages ----
+
+
+def test_a_page_is_fetched_read_and_harvested(run: Run) -> None:
+    run.answer(fetch(HOME, b'<a href="/x">x</a>'))
+    change = run.see_through(run.joint.errand())
+    assert links_of(change) == [("http://a.org/x", 1, 0, 0)]
+    (request,) = run.canned.requests
+    assert (request.url, request.addresses) == (HOME, ("127.0.0.1",))
+    assert request.keep_alive == 2.5 + 5.0, "the gap of a host that takes 0.25 s, and keep_alive_extra"
+    assert run.errands.pages_ended == 1
+
+
+def test_a_refresh_without_news_is_not_read(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    run.answer(fetch(HOME, b"same"))
+    run.see_through(run.joint.errand())
+    run.joint.add(HOME, flags=REFRESH)
+    errand = run.joint.errand()
+    run.answer(fetch(HOME, b"same"))
+    read: list[Errand] = []
+    monkeypatch.setattr(run.errands._reader, "read", read.append)
+    assert run.see_through(errand).counts["refresh.content_same"] == 1 and not read
+
+
+@pytest.mark.parametrize("part", ["client", "reader"])
+def test_a_bug_ends_one_errand(run: Run, monkeypatch: pytest.MonkeyPatch, part: str) -> None:
+    errand = run.joint.errand()
+    if part == "client":
+        run.canned.answers[HOME] = [ValueError("odd bytes")]
+        change = run.see_through(errand)
+        answer = change.captures[0].fetch
+        assert (answer.outcome, answer.blame) == (Outcome.INTERNAL_ERROR, Blame.URL)
+        assert answer.error == "ValueError: odd bytes" and answer.url == HOME
+        assert answer.began == run.joint.clock.now()
+    else:
+        run.answer(fetch(HOME, b'<a href="/x">'))
+
+        async def read(*_: Any) -> None:
+            raise ValueError("odd page")
+
+        monkeypatch.setattr(run.errands._reader, "read", read)
+        change = run.see_through(errand)
+        assert change.counts["pages.fetched"] == 1 and not change.links
+    assert len(run.joint.harvest.unexpected.counts) == 1 and run.joint.frontier.requests == 0
+
+
+def test_a_failed_disk_ends_the_process(run: Run) -> None:
+    run.canned.answers[HOME] = [StoreError("disk full")]
+    with pytest.raises(StoreError):
+        asyncio.run(run.errands.run(run.joint.errand()))
+
+
+def test_sitemaps_have_a_bound_of_their_own(run: Run) -> None:
+    run.joint.add(HOME + "map.xml", flags=SITEMAP)
+    while (errand := run.joint.errand()).flags != SITEMAP:
+        run.answer(fetch(errand.url))
+        run.see_through(errand)
+    run.answer(fetch(errand.url, b"<urlset/>"))
+    run.see_through(errand)
+    request, most = run.canned.requests[-1], run.joint.stages.config.sitemaps.bytes_max
+    assert request.body_bytes_max == request.wire_bytes_max == most
+
+
+# ---- hops ----
+
+
+def test_a_hop_to_the_same_key_is_followed_in_the_hosts_turn(run: Run) -> None:
+    """The duplicate check would eat a target with the key of its source; the hop waits for the gap."""
+    run.joint.clock.advance(100.0)
+    run.answer(redirect(HOME + "~x", HOME + "%7Ex"), fetch(HOME + "%7Ex", b"page"))
+    run.joint.page(run.joint.errand(), fetch(HOME))
+    run.joint.add(HOME + "~x")
+    answer = run.fetched(run.joint.errand())
+    assert (answer.outcome, answer.url) == (Outcome.FETCHED, HOME + "%7Ex")
+    first, second = run.canned.asked_at
+    assert second - first >= run.joint.stages.config.politeness.delay
+
+
+def test_a_redirect_to_another_key_is_a_link(run: Run) -> None:
+    run.answer(redirect(HOME, HOME + "x"))
+    change = run.see_through(run.joint.errand())
+    assert change.counts["pages.redirect"] == 1 and len(run.canned.requests) == 1
+
+
+def test_a_circle_that_changes_no_cookie_ends(run: Run) -> None:
+    run.answer(redirect(HOME, HOME))
+    answer = run.fetched(run.joint.errand())
+    assert (answer.outcome, answer.error) == (Outcome.BAD_REDIRECT, "redirects in a circle")
+    assert len(run.canned.requests) == 1
+
+
+def test_a_page_that_sets_a_cookie_first_is_asked_again_with_it(run: Run) -> None:
+    run.answer(redirect(HOME, HOME, headers=((b"Set-Cookie", b"a=1"),)), fetch(HOME, b"page"))
+    assert run.fetched(run.joint.errand()).outcome is Outcome.FETCHED
+    jar = run.canned.requests[1].jar
+    assert jar is not None and len(run.canned.requests) == 2
+
+
+@pytest.mark.parametrize("most", [0, 2])
+def test_a_chain_with_ever_new_cookies_ends(open_joint: Callable[..., Joint], most: int) -> None:
+    joint = open_joint(fetch={"redirects_max": most}, crawl={"scope": "any"})
+    joint.seeds(HOME)
+    run = Run(joint)
+    run.answer(*[redirect(HOME, HOME, headers=((b"Set-Cookie", b"a=%d" % n),)) for n in range(9)])
+
+    async def sleep(seconds: float) -> None:
+        joint.clock.advance(seconds)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("crawler.process.errands.asyncio.sleep", sleep)
+        assert run.fetched(joint.errand()).outcome is Outcome.BAD_REDIRECT
+    assert len(run.canned.requests) == most + 1
+
+
+# ---- robots.txt ----
+
+
+@pytest.mark.parametrize(("hops", "outcome"), [(5, Outcome.FETCHED), (6, Outcome.REDIRECT)])
+def test_a_robots_txt_is_followed_for_five_hops(run: Run, hops: int, outcome: Outcome) -> None:
+    errand = run.joint.errand(Task.ROBOTS)
+    urls = [errand.url, *[f"http://r{n}.org/robots.txt" for n in range(hops)]]
+    for url, target in zip(urls, urls[1:], strict=False):
+        run.answer(redirect(url, target))
+    run.answer(fetch(urls[-1], b"User-agent: *\nDisallow: /x"))
+    run.canned.names = {f"r{n}.org": Resolution((f"127.0.0.{n + 2}", "127.0.9.9"), 1e12) for n in range(hops)}
+    change = run.see_through(errand)
+    assert change.counts[f"robots.{outcome}"] == 1 and len(run.canned.requests) == 6
+    assert run.canned.requests[0].body_bytes_max == run.joint.stages.config.robots.bytes_max
+    assert [request.addresses for request in run.canned.requests[1:]] == [
+        (f"127.0.0.{n + 2}",) for n in range(5)
+    ]
+    assert not len(run.joint.frontier._visits), "each borrowed host was given back"
+
+
+def test_a_hop_to_a_host_without_an_address(run: Run) -> None:
+    errand = run.joint.errand(Task.ROBOTS)
+    run.answer(redirect(errand.url, "http://b.org/robots.txt"))
+    run.canned.names["b.org"] = NOT_FOUND
+    assert run.see_through(errand).counts["robots.dns_not_found"] == 1
+
+
+def test_a_hop_gives_up_a_host_that_is_never_free(run: Run) -> None:
+    """b.org is held by a fetch of its own."""
+    run.joint.seeds("http://b.org/")
+    tasks = {
+        errand.hostname: errand for errand in (run.joint.errand(Task.ROBOTS), run.joint.errand(Task.ROBOTS))
+    }
+    errand = tasks["a.org"]
+    run.answer(redirect(errand.url, "http://b.org/robots.txt"))
+    run.canned.names["b.org"] = Resolution(("127.0.0.2",), 1e12)
+    before = run.joint.clock.now()
+    assert run.see_through(errand).counts["robots.connect_error"] == 1
+    assert HOP_WAIT_MAX - 5.0 <= run.joint.clock.now() - before <= HOP_WAIT_MAX + 5.0
+
+
+# ---- look-ups, refusals ----
+
+
+def test_addresses_are_handed_to_the_frontier_at_once(run: Run) -> None:
+    errand = run.joint.errand(Task.RESOLVE)
+    run.canned.names["a.org"] = Resolution(("127.0.0.5",), run.joint.clock.now() + 1e6)
+    asyncio.run(run.errands.run(errand))
+    assert run.woken == 1 and not run.makers
+    assert run.joint.errand(Task.ROBOTS).address == "127.0.0.5"
+
+
+@pytest.mark.parametrize(
+    ("found", "outcome"),
+    [(NOT_FOUND, "dns_not_found"), (ValueError("odd answer"), "internal_error")],
+)
+def test_a_look_up_that_fails(run: Run, found: Resolution | Exception, outcome: str) -> None:
+    run.canned.names["a.org"] = found
+    change = run.see_through(run.joint.errand(Task.RESOLVE))
+    assert change.counts == {f"hosts.{outcome}": 1} and not run.woken
+
+
+def test_a_denied_url(run: Run) -> None:
+    errand = run.joint.errand()
+    errand.task = Task.PAGE
+    denied = Errand(
+        **{name: getattr(errand, name) for name in errand.__struct_fields__} | {"task": Task.DENIED}
+    )
+    asyncio.run(run.errands.run(denied))
+    assert len(run.makers) == 1 and not run.canned.requests
+
+
+# ---- the sink ----
+
+
+def test_a_page_goes_to_the_sink_once_it_is_durable(joint: Joint) -> None:
+    joint.seeds(HOME)
+    seen: list[tuple[str, int, int]] = []
+
+    async def sink(errand: Errand, answer: Fetch, _: Extracted | None) -> None:
+        seen.append((answer.url, run.errands.awaiting_commit, run.errands.in_sink))
+
+    run = Run(joint, sink=sink)
+    run.answer(fetch(HOME, b"page"))
+
+    async def crawl() -> None:
+        task = asyncio.ensure_future(run.errands.run(joint.errand()))
+        while not run.makers:
+            await asyncio.get_running_loop().run_in_executor(None, lambda: None)
+        assert (run.errands.awaiting_commit, seen) == (1, [])
+        maker = run.makers[0]
+        assert callable(maker)
+        joint.commit(made(steps(maker()))[0])
+        await task
+
+    asyncio.run(crawl())
+    assert seen == [(HOME, 0, 1)]
+    assert (run.errands.awaiting_commit, run.errands.in_sink) == (0, 0)
+
+
+# ---- life, overrides ----
+
+
+def test_all_parts_are_started_and_closed(run: Run) -> None:
+    async def live() -> None:
+        await run.errands.start()
+        await run.errands.close()
+
+    asyncio.run(live())
+    assert run.canned.ended == ["started", "closed", "closed"]
+
+
+def test_overrides_bind_the_request(open_joint: Callable[..., Joint]) -> None:
+    joint = open_joint(
+        override=[
+            {"match": "a.org", "headers": ["X-Key: 1"], "total_timeout": 3.0, "body_bytes_max": 999_999_999}
+        ]
+    )
+    joint.seeds(HOME)
+    run = Run(joint)
+    run.answer(fetch(HOME))
+    run.see_through(joint.errand())
+    (request,) = run.canned.requests
+    assert request.headers == ("X-Key: 1",) and request.total_timeout == 3.0
+    assert request.body_bytes_max == request.wire_bytes_max == 999_999_999

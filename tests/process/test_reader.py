@@ -1,0 +1,147 @@
+"""From an answer to its links: which extractor, what it is told; real extractors, no network."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from crawler.config import convert
+from crawler.process.reader import XML_INLINE_BYTES_MAX, Reader
+from crawler.records import Errand, Extracted, Fetch, LinkFlag, Outcome, Task
+from tests.process.support import fetch
+
+HOME = "http://a.org/"
+PAGE = b'<title>T</title><a href="/x">x</a><img src="/i.png">'
+SITEMAP, REQUISITE = int(LinkFlag.SITEMAP), int(LinkFlag.REQUISITE)
+MAP = b"<urlset><url><loc>http://a.org/1</loc></url></urlset>"
+INDEX = b"<sitemapindex><sitemap><loc>http://a.org/1.xml</loc></sitemap></sitemapindex>"
+FEED = b"<rss><channel><link>http://a.org/blog</link><item><link>http://a.org/1</link></item></channel></rss>"
+
+
+def read(answer: Fetch, *, flags: int = 0, extractor: Any = None, **tree: Any) -> Extracted | None:
+    errand = Errand(Task.PAGE, 1, "a.org", answer.url, flags=flags)
+
+    async def once() -> Extracted | None:
+        reader = Reader(convert(tree), extractor)
+        try:
+            return await reader.read(errand, answer)
+        finally:
+            await reader.close()
+
+    return asyncio.run(once())
+
+
+@pytest.mark.parametrize(
+    ("kind", "body", "is_read"),
+    [
+        ("text/html", PAGE, True),
+        ("application/xhtml+xml", PAGE, True),
+        ("", b"<!doctype html>" + PAGE, True),
+        ("", b"plain", False),
+        ("text/plain", b"<!doctype html>" + PAGE, False),
+        ("image/png", PAGE, False),
+    ],
+)
+def test_what_is_read_as_html(kind: str, body: bytes, is_read: bool) -> None:
+    found = read(fetch(HOME, body, content_type=kind))
+    assert (found is not None) == is_read
+    if found is not None:
+        assert found.hrefs == ["/x"] and not found.requisites
+
+
+@pytest.mark.parametrize("outcome", list(Outcome))
+def test_only_answers_with_content_are_read(outcome: Outcome) -> None:
+    found = read(fetch(HOME, PAGE, outcome=outcome))
+    assert (found is not None) == (outcome in (Outcome.FETCHED, Outcome.TRUNCATED))
+
+
+def test_a_sitemap_is_read_as_one_if_it_was_asked_for_as_one() -> None:
+    page = read(fetch(HOME, MAP, content_type="text/html"), flags=SITEMAP)
+    assert page is not None and (page.hrefs, page.maps, page.base) == (["http://a.org/1"], [], HOME)
+    index = read(fetch(HOME, INDEX, content_type="application/xml"), flags=SITEMAP)
+    assert index is not None and (index.hrefs, index.maps) == ([], ["http://a.org/1.xml"])
+    assert read(fetch(HOME, MAP, content_type="application/xml")) is None
+
+
+def test_feeds_are_read_by_setting() -> None:
+    answer = fetch(HOME, FEED, content_type="application/rss+xml")
+    assert read(answer, sitemaps={"feeds": False}) is None
+    found = read(answer)
+    assert found is not None and (found.hrefs, found.base) == (["http://a.org/1", "http://a.org/blog"], HOME)
+
+
+@pytest.mark.parametrize("more", [0, 1])
+def test_large_xml_is_read_in_a_thread(monkeypatch: pytest.MonkeyPatch, more: int) -> None:
+    in_threads: list[Any] = []
+    whole = asyncio.to_thread
+
+    async def to_thread(*arguments: Any) -> Any:
+        in_threads.append(arguments)
+        return await whole(*arguments)
+
+    monkeypatch.setattr(asyncio, "to_thread", to_thread)
+    body = MAP + b" " * (XML_INLINE_BYTES_MAX - len(MAP) + more)
+    found = read(fetch(HOME, body), flags=SITEMAP)
+    assert found is not None and found.hrefs == ["http://a.org/1"] and len(in_threads) == more
+
+
+def test_requisites_are_taken_by_setting_and_have_no_links_of_their_own() -> None:
+    found = read(fetch(HOME, PAGE), crawl={"requisites": True})
+    assert found is not None and (found.hrefs, found.requisites) == (["/x"], ["/i.png"])
+    frame = read(fetch(HOME, PAGE), flags=REQUISITE, crawl={"requisites": True})
+    assert frame is not None and (frame.hrefs, frame.requisites, frame.title) == ([], [], "T")
+
+
+def test_a_users_extractor_stands_in_for_the_links_alone() -> None:
+    seen: list[str] = []
+
+    def extractor(errand: Errand, answer: Fetch) -> list[str]:
+        seen.append(errand.url + answer.url)
+        return ["/1", "/2", "/1"]
+
+    found = read(fetch(HOME, PAGE), extractor=extractor)
+    assert found is not None and (found.hrefs, found.title) == (["/1", "/2"], "T") and seen == [HOME + HOME]
+    assert read(fetch(HOME, MAP), flags=SITEMAP, extractor=extractor) is not None and len(seen) == 1
+
+
+def test_a_trace_keeps_every_mention() -> None:
+    body = b'<a href="/x">1</a><a href="/x">2</a>'
+    plain, traced = read(fetch(HOME, body)), read(fetch(HOME, body), crawl={"trace": True})
+    assert plain is not None and plain.repeats == []
+    assert traced is not None and (traced.hrefs, traced.repeats) == (["/x"], ["/x", "/x"])
+
+
+def with_fields(*fields: tuple[bytes, bytes]) -> Fetch:
+    return fetch(HOME, PAGE, headers=((b"Content-Type", b"text/html"), *fields))
+
+
+def test_header_fields_that_say_what_to_follow() -> None:
+    refreshed = read(with_fields((b"Refresh", b"0; url=/r"), (b"REFRESH", b"0; url=/s")))
+    assert refreshed is not None and refreshed.refresh == "/r", "the first one counts"
+    for name in (b"X-Robots-Tag", b"x-robots-tag"):
+        found = read(with_fields((name, b"nofollow")))
+        assert found is not None and found.nofollow
+    linked = read(with_fields((b"Link", b"</c>; rel=canonical")))
+    assert linked is not None and linked.canonical == "/c"
+
+
+def test_directives_do_not_bind_where_robots_are_ignored() -> None:
+    """They are reported all the same."""
+    answer = with_fields((b"X-Robots-Tag", b"nofollow"))
+    elsewhere = [{"match": "b.org", "robots": "ignore"}]
+    here = [{"match": "a.org", "robots": "ignore"}]
+    for tree, hrefs in (
+        ({}, []),
+        ({"override": elsewhere}, []),
+        ({"override": here}, ["/x"]),
+        ({"robots": {"policy": "ignore"}}, ["/x"]),
+    ):
+        found = read(answer, **tree)
+        assert found is not None and (found.hrefs, found.nofollow) == (hrefs, True)
+
+
+@pytest.mark.parametrize(("policy", "hrefs"), [("obey", []), ("ignore", ["/1"])])
+def test_directives_bind_a_users_extractor_too(policy: str, hrefs: list[str]) -> None:
+    answer = with_fields((b"X-Robots-Tag", b"nofollow"))
+    found = read(answer, extractor=lambda *_: ["/1"], robots={"policy": policy})
+    assert found is not None and found.hrefs == hrefs

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from crawler.errors import StoreError
-from crawler.process.books import conservation
+from crawler.process.books import conservation, splitter_conservation
 from crawler.records import Blame, Extracted, Fetch, LinkFlag, Outcome, PageState, Task
 from crawler.storage.commit import Change
 from crawler.storage.keys import TODO
@@ -483,3 +483,9 @@ def test_the_books_are_wrong_if_a_counter_is(counter: str) -> None:
     assert conservation(counters, due, 1, 1) == []
     counters[counter] += 1
     assert len(conservation(counters, due, 1, 1)) in (1, 2)
+
+
+def test_the_books_of_a_crawl_that_has_not_begun_hold() -> None:
+    assert conservation({}, {"pending": 0, "known": 0, "new": 0}, 0, 0) == []
+    names = ("scope_told", "sent", "waiting", "repeated", "scope_heard", "applied")
+    assert splitter_conservation({}, dict.fromkeys(names, 0)) == []

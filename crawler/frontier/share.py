@@ -16,7 +16,7 @@ class Side(Enum):
 
 
 class Share:
-    """Divides fetches: `refresh` (0 .. 1) of them to refresh, the rest to discovery; either takes what the other leaves."""
+    """`refresh` (0 .. 1) of the fetches go to refresh, the rest to discovery; either takes what the other leaves."""
 
     def __init__(self, refresh: float) -> None:
         if not 0.0 <= refresh <= 1.0:

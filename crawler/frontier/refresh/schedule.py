@@ -55,7 +55,7 @@ from cython.cimports.libc.math import exp, isfinite, log, sqrt
 
 from crawler.freshness.params import Page
 from crawler.frontier.refresh.columns import Column
-from crawler.frontier.refresh.settings import HostView, PageView, Result, Settings
+from crawler.frontier.refresh.settings import HostView, PageView, Settings
 
 if cython.compiled:
     from cython.cimports.crawler.freshness.learning import Learning
@@ -94,7 +94,9 @@ TOLERANCE = cython.declare(cython.double, 1e-3)  # of V^-1, relative
 RATIO_MAX = cython.declare(cython.double, 1e4)  # values further above the level are all alike
 QUIET_SHARE = cython.declare(cython.double, 0.25)  # of Ts: looked at again, where the neighbourhood is quiet
 HOST_GAIN_MAX = cython.declare(cython.double, 0.05)  # step of a small host's own level
-STEP_OF_ONE = cython.declare(cython.double, 0.25)  # step of a level over the number of its pages, for few pages
+STEP_OF_ONE = cython.declare(
+    cython.double, 0.25
+)  # step of a level over the number of its pages, for few pages
 SMALL_STEP_MAX = cython.declare(cython.double, 0.01)
 STEP_MAX = cython.declare(cython.double, 0.05)
 FAR = cython.declare(cython.double, 20.0)  # steps for a page whose value is e times the level, or 1/e
@@ -152,6 +154,9 @@ OWN_KIND = np.dtype([(name, "f8") for name in (
     "importance", "change_rate", "silent_rate", "signal_rate", "false_rate", "signal_weight")])  # fmt: skip
 
 
+DEFAULTS = Settings()
+
+
 def _empty(kind: np.dtype) -> Any:
     return np.zeros(0, kind).view(np.recarray) if kind.names else np.zeros(0, kind)
 
@@ -191,8 +196,8 @@ class Schedule:
     _page: Parameters
     _counts: cython.double[::1]
     _held: dict
-    _touched: set
-    _backlog: object
+    _touched: Any
+    _backlog: Any
     _ages: list
     _min_ages: cython.double[::1]
     _max_ages: cython.double[::1]
@@ -234,7 +239,8 @@ class Schedule:
     explored = cython.declare(cython.Py_ssize_t, visibility="readonly")
     waiting_signals = cython.declare(cython.Py_ssize_t, visibility="readonly")
 
-    def __init__(self, settings: Settings = Settings(), *, level: float = 0.0, seed: int = 1, track: bool = False
+    def __init__(
+        self, settings: Settings = DEFAULTS, *, level: float = 0.0, seed: int = 1, track: bool = False
     ) -> None:
         if not 0.0 <= level < INFINITY:
             raise ValueError(f"level {level}")
@@ -730,7 +736,9 @@ class Schedule:
         more: cython.double = self._signals_of(host, after)
         key: cython.double = self._page_heaps.nodes[page].key
         if beta < INFINITY and key - (more - n) * beta > now:
-            key -= (more - n) * beta  # if offsets make it due already, its value tells when it comes to the top
+            key -= (
+                more - n
+            ) * beta  # if offsets make it due already, its value tells when it comes to the top
         else:
             offset: cython.double = self._offset(page, host, now)
             if key - offset > now:
@@ -759,12 +767,12 @@ class Schedule:
     @cython.ccall
     def best(self, host: cython.int, now: cython.double) -> cython.int:
         """The best page of this host, whether or not it may be asked now; -1 if it has none. Decides nothing."""
-        step: cython.Py_ssize_t
+        _step: cython.Py_ssize_t
         page: cython.int
         self._instant(now)
         self._require_host(host)
         self._release(now)
-        for step in range(CHECKS_MAX):
+        for _step in range(CHECKS_MAX):
             if self._host_rows[host].root < 0:
                 return -1
             page = self._stand(host, now)
@@ -994,13 +1002,13 @@ class Schedule:
         """The level at which SAMPLE pages, with no signals, would take their share of the rate."""
         low: cython.double = 1e-9 * self._level
         high: cython.double = 1e9 * self._level
-        step: cython.Py_ssize_t
+        _step: cython.Py_ssize_t
         k: cython.Py_ssize_t
         page: cython.int
         rows: cython.Py_ssize_t = self._pages.rows
         size: cython.Py_ssize_t = min(SAMPLE, rows)
         wanted: cython.double = self._rate * size / max(self._pages.size, 1)
-        for step in range(SAMPLE_STEPS):
+        for _step in range(SAMPLE_STEPS):
             self._level = sqrt(low * high)
             total: cython.double = 0.0
             for k in range(size):
@@ -1107,7 +1115,9 @@ class Schedule:
     def _directory_offset(self, directory: cython.int, now: cython.double) -> cython.double:
         if not self._clocked:
             return 0.0
-        return max(offset_of(self._learning.directories.excess(directory, now, self._scale), self._scale), 0.0)
+        return max(
+            offset_of(self._learning.directories.excess(directory, now, self._scale), self._scale), 0.0
+        )
 
     @cython.cfunc
     @cython.exceptval(check=False)
@@ -1251,8 +1261,17 @@ class Schedule:
                 return min(now - 0.5 * self._revisit * (min(ratio, RATIO_MAX) - 1.0) + offset, latest)
         wait: cython.double = self._wait(page, host, n)
         if wait == INFINITY:  # not worth a crawl: looked at again, as the level may have sunk
-            return min(now + self._revisit + offset, latest)
+            return min(self._again(crawled, host, now) + offset, latest)
         return min(crawled + wait, latest)
+
+    @cython.cfunc
+    @cython.exceptval(check=False)
+    def _again(self, crawled: cython.double, host: cython.int, now: cython.double) -> cython.double:
+        """When to look again at `_page`, which is not worth a crawl at this level: the old and nearly worth it first."""
+        above: cython.double = RATIO_MAX
+        if self._page.ceiling > 0.0:
+            above = min(self._level * self._host_rows[host].boost / self._page.ceiling, RATIO_MAX)
+        return max(crawled + 2.0 * self._revisit * above, now + 0.25 * self._revisit)
 
     @cython.cfunc
     @cython.exceptval(check=False)
@@ -1264,7 +1283,7 @@ class Schedule:
         wait: cython.double = self._wait(page, host, n)
         due: cython.double = crawled + wait
         if wait == INFINITY:
-            due = now + self._revisit
+            due = self._again(crawled, host, now)
         elif self._clocked:
             excess: cython.double = self._learning.excess(host, self._page_heaps.nodes[page].owner, now)
             due = crawled + elapsed_of(wait, excess, self._scale)
@@ -1383,13 +1402,13 @@ class Schedule:
     @cython.cfunc
     def _release(self, now: cython.double) -> cython.void:
         """Let hosts and pages go whose wait is over."""
-        step: cython.Py_ssize_t
+        _step: cython.Py_ssize_t
         page: cython.int
-        for step in range(RELEASES_MAX):
+        for _step in range(RELEASES_MAX):
             if self._waiting < 0 or self._host_heaps.nodes[self._waiting].key > now:
                 break
             self._place_host(self._waiting, now)
-        for step in range(RELEASES_MAX):
+        for _step in range(RELEASES_MAX):
             page = self._withheld
             if page < 0 or self._page_heaps.nodes[page].key > now:
                 break
@@ -1403,10 +1422,10 @@ class Schedule:
     @cython.exceptval(-2, check=True)
     def _first(self, now: cython.double) -> cython.int:
         """The first page of the first host, after keys at the top were made anew."""
-        step: cython.Py_ssize_t
+        _step: cython.Py_ssize_t
         host: cython.int
         page: cython.int
-        for step in range(CHECKS_MAX):
+        for _step in range(CHECKS_MAX):
             host = self._eligible
             if host < 0:
                 return -1
@@ -1459,7 +1478,7 @@ class Schedule:
     @cython.cfunc
     def _sweep(self, rows: cython.Py_ssize_t, now: cython.double) -> cython.void:
         """Make keys anew, row by row, after the level has moved far from that of most keys."""
-        step: cython.Py_ssize_t
+        _step: cython.Py_ssize_t
         if self._swept >= self._pages.rows:
             if self._swept_level <= 0.0:
                 self._swept_level = self._level
@@ -1467,19 +1486,19 @@ class Schedule:
                 self._swept = 0
                 self._swept_level = self._level
             return
-        for step in range(min(rows, self._pages.rows - self._swept)):
+        for _step in range(min(rows, self._pages.rows - self._swept)):
             self._reschedule(cython.cast(cython.int, self._swept), now)
             self._swept += 1
 
     @cython.cfunc
     def _turn_hand(self, now: cython.double) -> cython.void:
         """Make the page longest unvisited due: the oldest of the next HAND_ROWS."""
-        step: cython.Py_ssize_t
+        _step: cython.Py_ssize_t
         page: cython.int
         oldest: cython.int = -1
         host: cython.int
         rows: cython.Py_ssize_t = self._pages.rows
-        for step in range(min(HAND_ROWS, rows)):
+        for _step in range(min(HAND_ROWS, rows)):
             self._hand = self._hand + 1 if self._hand + 1 < rows else 0
             page = cython.cast(cython.int, self._hand)
             if self._states[page] & LOW_BITS:

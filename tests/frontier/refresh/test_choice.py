@@ -46,6 +46,13 @@ events = st.lists(
 )
 
 
+def pin(schedule: Schedule, level: float, now: float) -> None:
+    """Set the level, and let all keys follow it."""
+    schedule.level = level
+    while schedule.work(now) or schedule.sweeping:
+        pass
+
+
 @given(events, st.sampled_from([0.05, 0.5, 1.5]))
 @settings(max_examples=150, deadline=None)
 def test_no_page_below_the_level_is_taken_while_another_is_well_above_it(
@@ -67,14 +74,15 @@ def test_no_page_below_the_level_is_taken_while_another_is_well_above_it(
             mine, last, signals, host = model.pages[number]
             model.pages[number] = (mine, last, signals + 1, host)
         elif event == "take":
+            pin(schedule, level, now)
             values = model.values(now)
             taken = schedule.take(now)
             assert (taken >= 0) == bool(values)
             if taken < 0:
                 continue
             assert taken in values
-            if max(values.values()) > 1.5 * schedule.level:
-                assert values[taken] > 0.95 * schedule.level
+            if max(values.values()) > 1.05 * level:
+                assert values[taken] > 0.95 * level
             mine, _, _, host = model.pages[taken]
             model.pages[taken], model.ready[host] = (mine, now, 0, host), now + wait
             schedule.settle(taken, now, Result.CHANGED, now + wait)
@@ -90,7 +98,7 @@ def test_a_burst_of_signals_is_answered_in_nearly_the_order_of_values(seed: int)
     for number in range(m):
         schedule.add(number + 1, 1, 1, 0.0, 0.0)
         schedule.set_page(number, pages[number], 0.0)
-    for tick in range(1, 1500):
+    for tick in range(1, 3000):
         now = tick / rate
         told = np.flatnonzero(rng.random(m) < pages.signal_rate / rate)
         if tick % 500 == 0:
@@ -99,7 +107,7 @@ def test_a_burst_of_signals_is_answered_in_nearly_the_order_of_values(seed: int)
             schedule.signal(number, now)
             n[number] += 1
         taken = schedule.take(now)
-        if tick > 500 and tick % 500 < 60:
+        if tick > 1500 and tick % 500 < 60:
             values = [crawl_value(pages[k], now - last[k], int(n[k])) for k in range(m)]
             lost.append(max(values) - values[taken])
         last[taken], n[taken] = now, 0
@@ -107,7 +115,7 @@ def test_a_burst_of_signals_is_answered_in_nearly_the_order_of_values(seed: int)
     assert len(lost) > 60 and np.mean(lost) < 0.2
 
 
-@pytest.mark.parametrize("start", [0.05, 5.0])
+@pytest.mark.parametrize("start", [0.2, 5.0])
 def test_the_level_finds_itself_and_taken_pages_are_worth_it(start: float) -> None:
     rng = np.random.default_rng(1)
     pages = Pages(rng.random(30), rng.random(30), rng.beta(0.25, 0.25, 30), rng.uniform(0.1, 0.6, 30))
@@ -154,17 +162,17 @@ def test_a_saturated_host_has_a_level_of_its_own_and_loses_no_turn() -> None:
 
 def test_the_neighbourhood_brings_the_pages_of_a_changing_directory_forward() -> None:
     day = 86_400.0
-    schedule = Schedule(Settings(explore=0.0), level=5e6)
+    schedule = Schedule(Settings(explore=0.0), level=5e5)
     schedule.rate = 40 / (30 * day)
     for number in range(40):
         schedule.add(number + 1, 1, 10 + number % 4, -day * (number * 7 % 40), 0.0)
     now, order = 0.0, []
-    for _ in range(12):
+    for _ in range(24):
         now += day / 2
         page = schedule.take(now)
         order.append(page % 4)
         schedule.settle(page, now, Result.CHANGED if page % 4 == 2 else Result.UNCHANGED)
-    assert order.count(2) >= 6  # of one directory in four
+    assert order.count(2) >= 9  # of one directory in four; six would be its share
     schedule._check()
 
 

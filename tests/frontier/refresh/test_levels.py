@@ -51,8 +51,6 @@ def test_processes_with_unequal_hosts_find_one_level(sizes: tuple[int, ...]) -> 
         schedule = Schedule(Settings(neighbourhood=False, pooling=False, explore=0.0), level=1e6)
         rates = rng.gamma(1.0, 1.0, size) * (0.05 + 0.1 * number) / DAY + 1e-9
         for page in range(size):
-            from crawler.freshness.params import Page
-
             host = page % (3 + number)
             schedule.add(page + 1, host, host, -rng.random() * 5 * DAY, 0.0)
             schedule.set_page(page, Page(1.0, float(rates[page])), 0.0)
@@ -74,7 +72,6 @@ def test_processes_with_unequal_hosts_find_one_level(sizes: tuple[int, ...]) -> 
         for exchange in exchanges:
             exchange.renew(told, every, revisit)
         assert sum(exchange.share for exchange in exchanges) == pytest.approx(1.0)
-        if int(now/DAY)%15==0 and now%DAY<every: print(now/DAY,[(round(e.share,3),round(t.level)) for e,t in zip(exchanges,told.values())],[str(p) for p in processes])
         if now > 100 * DAY:
             logs.append([report.level for report in told.values()])
     levels = np.mean(logs, axis=0)

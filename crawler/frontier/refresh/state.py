@@ -40,13 +40,18 @@ _CHUNK = 4096  # pages put in at once on opening
 def stage(schedule: Schedule, page: int, batch: Batch) -> None:
     """Put the records of a page, of its site and its directory into a change or a batch."""
     stage_page(schedule, page, batch)
-    host = schedule.host_of(page)
-    host_key, numbers = schedule.site_state(host)
-    batch.put(keys.REFRESH_SITE + _key.pack(host_key), seal(_SITE.pack(*numbers)))
+    host_key = stage_site(schedule, schedule.host_of(page), batch)
     directory_key, counts = schedule.directory_state(page)
     record = _DIRECTORY.pack(host_key, *counts)
     batch.put(keys.REFRESH_DIRECTORY + _key.pack(directory_key), seal(record))
     batch.put(keys.REFRESH_LEVEL, seal(_LEVEL.pack(schedule.level)))
+
+
+def stage_site(schedule: Schedule, host: int, batch: Batch) -> int:
+    """The record of a site; return its key."""
+    host_key, numbers = schedule.site_state(host)
+    batch.put(keys.REFRESH_SITE + _key.pack(host_key), seal(_SITE.pack(*numbers)))
+    return host_key
 
 
 def stage_page(schedule: Schedule, page: int, batch: Batch) -> None:
@@ -96,6 +101,10 @@ def _records(store: KeyValue, prefix: bytes, size: int) -> Iterator[tuple[int, b
 
 
 def stage_signalled(schedule: Schedule, pages: Iterable[int], batch: Batch) -> None:
-    """The records of pages that signals have touched since the last group."""
+    """The records of pages that signals have touched since the last group, and of their sites."""
+    hosts = set()
     for page in pages:
         stage_page(schedule, page, batch)
+        hosts.add(schedule.host_of(page))
+    for host in hosts:
+        stage_site(schedule, host, batch)

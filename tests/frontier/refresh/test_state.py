@@ -27,7 +27,7 @@ def crawled(store: MemoryStore, steps: int = 400) -> tuple[Schedule, float]:
     for _ in range(steps):
         now += DAY / 6
         page = schedule.take(now)
-        result = Result(int(rng.choice([0, 1, 1, 0, 3], p=[0.4, 0.2, 0.1, 0.2, 0.1])))
+        result = Result(int(rng.random() < 0.3))
         schedule.settle(page, now, result)
         state.stage(schedule, page, batch)
         schedule.signal(int(rng.integers(60)), now, int(rng.integers(3)))

@@ -6,7 +6,8 @@ PAGES (default 1,000,000; try 1e7) in directories of 33 and hosts of 1,000, put 
 thousand at a time as on opening. PICKS (200,000) are timed, each with two signals
 (found by fingerprint), the crawl's own learning on; a heapq of (deadline, page)
 that only pops and pushes, with the same look-ups, is the reference of the same run. Then the
-longest calls, also while a signal to all pages is worked off (CPU time of the call). Then 10,000 hosts with a gap of 5 s on a virtual clock: picks in the worst
+longest calls, also while a signal to all pages is worked off (CPU time of the call).
+Then 10,000 hosts with a gap of 5 s on a virtual clock: picks in the worst
 second against the mean.
 """
 
@@ -58,7 +59,7 @@ def picks(schedule: Schedule, keys: np.ndarray, count: int, now: float, rng: np.
     """Time `count` picks with their signals; return the instant reached."""
     told = keys[rng.integers(0, len(keys), 2 * count)].tolist()
     results = (rng.random(count) < 0.3).astype(int).tolist()
-    heap = [(k / len(keys), k) for k in range(len(keys))]
+    heap = [(float(k), k) for k in range(min(len(keys), 1_000_000))]
     find, signal, take, settle = schedule.find, schedule.signal, schedule.take, schedule.settle
     tick, checks = 1.0 / schedule.rate, schedule.checks
     started = time.process_time()

@@ -80,7 +80,7 @@ INFINITY = cython.declare(cython.double, float("inf"))
 CHECKS_MAX = cython.declare(cython.Py_ssize_t, 64)  # keys made anew by one look; each costs about 2 us
 RELEASES_MAX = cython.declare(cython.Py_ssize_t, 64)  # hosts or pages whose wait is over
 SLICE = cython.declare(cython.Py_ssize_t, 64)  # bulk signals worked off beside another call
-WORK_SLICE = cython.declare(cython.Py_ssize_t, 512)  # and by `work`
+WORK_SLICE = cython.declare(cython.Py_ssize_t, 256)  # and by `work`
 HAND_ROWS = cython.declare(cython.Py_ssize_t, 256)  # pages of which exploration takes the oldest
 
 SAMPLE = cython.declare(cython.Py_ssize_t, 64)  # pages a first level is found from

@@ -72,7 +72,7 @@ else:
     from crawler.frontier.refresh.heaps import Heaps
     from crawler.frontier.refresh.numbering import Numbering
 
-    PageRow = DirectoryRow = HostRow = OwnRow = None
+    PageRow = DirectoryRow = HostRow = OwnRow = cython.double  # C structs, declared in `schedule.pxd`
 
 INFINITY = cython.declare(cython.double, float("inf"))
 

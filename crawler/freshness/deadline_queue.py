@@ -41,6 +41,7 @@ from typing import Any
 
 import cython
 import numpy as np
+from cython.cimports.libc.math import exp, isfinite
 
 from crawler.freshness.crawl_value import parameters_of
 from crawler.freshness.params import Page, Pages
@@ -174,6 +175,14 @@ class DeadlineQueue:
         if not 0 <= number < len(self._rows) or (self._rows[number, PRESENT] > 0.0) != present:
             raise RuntimeError(f"page {number} is {'not ' if present else ''}in {self!r}")
 
+    @cython.cfunc
+    def _require_row(self, number: cython.Py_ssize_t, now: cython.double) -> cython.void:
+        """Raise unless there is such a row, and such an instant."""
+        if not 0 <= number < self._rows.shape[0]:
+            raise RuntimeError(f"page {number} is not in {self!r}")
+        if not isfinite(now):
+            raise ValueError(f"instant {now}")
+
     def _set_page(self, number: int, page: Page) -> None:
         row = self._rows[number]
         row[IMPORTANCE], row[CHANGE_RATE] = page.importance, page.change_rate
@@ -188,6 +197,7 @@ class DeadlineQueue:
     @cython.ccall
     def signal(self, number: cython.Py_ssize_t, now: cython.double) -> cython.void:
         """A change-indicating signal for the page came; ignored if the page is not in."""
+        self._require_row(number, now)
         row: cython.double[::1] = self._rows[number]
         if row[PRESENT] == 0.0:
             return
@@ -214,6 +224,8 @@ class DeadlineQueue:
         Work conserving: if nothing is due, it is the page due next. The page is
         out until `settle` or `give_back`.
         """
+        if not isfinite(now):
+            raise ValueError(f"instant {now}")
         number: cython.Py_ssize_t = self._first(now)
         if number < 0:
             return -1
@@ -227,6 +239,7 @@ class DeadlineQueue:
     @cython.ccall
     def settle(self, number: cython.Py_ssize_t, now: cython.double) -> cython.void:
         """The page taken was crawled at `now`; signals that came since `take` still count."""
+        self._require_row(number, now)
         row: cython.double[::1] = self._rows[number]
         if row[PRESENT] == 0.0:
             return
@@ -238,6 +251,7 @@ class DeadlineQueue:
     @cython.ccall
     def give_back(self, number: cython.Py_ssize_t, now: cython.double) -> cython.void:
         """The page taken was not crawled; it keeps its last crawl and is due as before."""
+        self._require_row(number, now)
         row: cython.double[::1] = self._rows[number]
         if row[PRESENT] == 0.0:
             return

@@ -11,7 +11,7 @@ import pytest
 from crawler.process.admission import Beside
 from crawler.process.books import splitter_conservation
 from crawler.process.portions import PORTION_LINKS
-from crawler.records import Extracted, Link, LinkFlag
+from crawler.records import SplitterCounts, Extracted, Link, LinkFlag
 from crawler.splitter.inbox import Received
 from crawler.storage.commit import Change
 from crawler.storage.keys import EQUIVALENCES, SCOPE_STATE
@@ -372,8 +372,8 @@ def test_the_books_hold_whatever_comes(open_joint: OpenJoint) -> None:
 @pytest.mark.parametrize("counter", ["urls.to_outbox", "urls.received"])
 def test_the_books_of_the_splitter_are_wrong_if_a_counter_is(counter: str) -> None:
     counters = {"urls.to_outbox": 5, "urls.received": 4}
-    splitter = {"scope_told": 1, "sent": 3, "waiting": 2, "repeated": 1, "scope_heard": 2, "applied": 6}
-    assert splitter_conservation(counters, splitter) == [] == splitter_conservation({}, {})
+    splitter = SplitterCounts(scope_told=1, sent=3, waiting=2, repeated=1, scope_heard=2, applied=6)
+    assert splitter_conservation(counters, splitter) == [] == splitter_conservation({}, None)
     counters[counter] += 1
     assert len(splitter_conservation(counters, splitter)) == 1
 

@@ -46,7 +46,6 @@ def ask(stages: Stages, command: Any, **arguments: Any) -> Any:
         ({"command": "block", "host": "a b"}, "no host name"),
         ({"command": "unblock", "host": ""}, "no host name"),
         ({"command": "retire", "pattern": "("}, "no regular expression"),
-        ({"command": "export", "format": 1, "path": "x"}, "export: Expected `str`"),
     ],
 )
 def test_a_request_that_is_none_is_refused_in_one_line(

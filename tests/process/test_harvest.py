@@ -8,7 +8,7 @@ import pytest
 
 from crawler.errors import StoreError
 from crawler.process.books import conservation, splitter_conservation
-from crawler.records import Blame, Extracted, Fetch, LinkFlag, Outcome, PageState, Task
+from crawler.records import DueCounts, FrontierCounts, SplitterCounts, Blame, Extracted, Fetch, LinkFlag, Outcome, PageState, Task
 from crawler.storage.commit import Change
 from crawler.storage.keys import TODO
 from crawler.storage.kv import scan_prefix
@@ -128,7 +128,7 @@ def test_a_page_to_be_tried_again_is_not_done(
     assert msgspec.json.decode(change.line)["decision"] == decision
     assert not change.captures[0].stored and not change.links
     counts = joint.stages.frontier_counts()
-    assert counts["todo"] + counts["parked"] == 1
+    assert counts.todo + counts.parked == 1
     record = joint.stages.pages.record(joint.fingerprint(HOME))
     assert record is not None and record.state is PageState.FAILED and record.attempts == 1
 
@@ -479,13 +479,12 @@ def test_the_books_are_wrong_if_a_counter_is(counter: str) -> None:
         "urls.to_due": 6, "urls.done": 1,
         "refresh.done": 3, "refresh.retried": 1, "refresh.fetched": 2, "refresh.robots_denied": 2,
     }  # fmt: skip
-    due = {"pending": 1, "known": 2, "new": 3}
-    assert conservation(counters, due, 1, 1) == []
+    due, frontier = DueCounts(pending=1, known=2, new=3), FrontierCounts(todo=1, parked=1)
+    assert conservation(counters, due, frontier) == []
     counters[counter] += 1
-    assert len(conservation(counters, due, 1, 1)) in (1, 2)
+    assert len(conservation(counters, due, frontier)) in (1, 2)
 
 
 def test_the_books_of_a_crawl_that_has_not_begun_hold() -> None:
-    assert conservation({}, {"pending": 0, "known": 0, "new": 0}, 0, 0) == []
-    names = ("scope_told", "sent", "waiting", "repeated", "scope_heard", "applied")
-    assert splitter_conservation({}, dict.fromkeys(names, 0)) == []
+    assert conservation({}, DueCounts(), FrontierCounts()) == []
+    assert splitter_conservation({}, SplitterCounts()) == []

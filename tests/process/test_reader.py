@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from crawler.config import convert
-from crawler.process.reader import XML_INLINE_BYTES_MAX, Reader
+from crawler.process.reader import INLINE_BYTES_MAX, Reader
 from crawler.records import Errand, Extracted, Fetch, LinkFlag, Outcome, Task
 from tests.process.support import fetch
 
@@ -80,7 +80,7 @@ def test_large_xml_is_read_in_a_thread(monkeypatch: pytest.MonkeyPatch, more: in
         return await whole(*arguments)
 
     monkeypatch.setattr(asyncio, "to_thread", to_thread)
-    body = MAP + b" " * (XML_INLINE_BYTES_MAX - len(MAP) + more)
+    body = MAP + b" " * (INLINE_BYTES_MAX - len(MAP) + more)
     found = read(fetch(HOME, body), flags=SITEMAP)
     assert found is not None and found.hrefs == ["http://a.org/1"] and len(in_threads) == more
 

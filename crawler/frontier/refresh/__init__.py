@@ -1,3 +1,17 @@
+"""When which known page is asked again: the refresh frontier.
+
+schedule.py   deadlines under two levels, hosts, signals, exploration: the page to ask now
+heaps.py      many meldable heaps over one array of nodes
+numbering.py  64-bit keys to small numbers, growing without a burst of work
+columns.py    arrays that grow in place
+settings.py   what can be set, outcomes, views
+state.py      records in the store, and the schedule rebuilt from them
+levels.py     equal levels in all processes: how the rate moves between them
+
+Estimators and values are `crawler.freshness`'s; the share with discovery is `frontier/share.py`.
+Benchmark: scripts/bench/refresh.py.
+"""
+
 from crawler.frontier.refresh.schedule import Schedule
 from crawler.frontier.refresh.settings import Result, Settings
 

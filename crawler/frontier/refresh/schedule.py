@@ -72,7 +72,7 @@ else:
     from crawler.frontier.refresh.heaps import Heaps
     from crawler.frontier.refresh.numbering import Numbering
 
-    PageRow = DirectoryRow = HostRow = OwnRow = None
+    PageRow = DirectoryRow = HostRow = OwnRow = cython.double  # C structs, declared in `schedule.pxd`
 
 INFINITY = cython.declare(cython.double, float("inf"))
 
@@ -80,7 +80,7 @@ INFINITY = cython.declare(cython.double, float("inf"))
 CHECKS_MAX = cython.declare(cython.Py_ssize_t, 64)  # keys made anew by one look; each costs about 2 us
 RELEASES_MAX = cython.declare(cython.Py_ssize_t, 64)  # hosts or pages whose wait is over
 SLICE = cython.declare(cython.Py_ssize_t, 64)  # bulk signals worked off beside another call
-WORK_SLICE = cython.declare(cython.Py_ssize_t, 512)  # and by `work`
+WORK_SLICE = cython.declare(cython.Py_ssize_t, 256)  # and by `work`
 HAND_ROWS = cython.declare(cython.Py_ssize_t, 256)  # pages of which exploration takes the oldest
 
 SAMPLE = cython.declare(cython.Py_ssize_t, 64)  # pages a first level is found from
@@ -94,6 +94,15 @@ TOLERANCE = cython.declare(cython.double, 1e-3)  # of V^-1, relative
 RATIO_MAX = cython.declare(cython.double, 1e4)  # values further above the level are all alike
 QUIET_SHARE = cython.declare(cython.double, 0.25)  # of Ts: looked at again, where the neighbourhood is quiet
 HOST_GAIN_MAX = cython.declare(cython.double, 0.05)  # step of a small host's own level
+STEP_OF_ONE = cython.declare(
+    cython.double, 0.25
+)  # step of a level over the number of its pages, for few pages
+SMALL_STEP_MAX = cython.declare(cython.double, 0.01)
+STEP_MAX = cython.declare(cython.double, 0.05)
+FAR = cython.declare(cython.double, 20.0)  # steps for a page whose value is e times the level, or 1/e
+HOST_STEP_MAX = cython.declare(cython.double, 0.2)
+IDLE_SHARE = cython.declare(cython.double, 0.25)  # of a host's time between takes: it has been idle
+IDLE_STEP = cython.declare(cython.double, 16.0)  # then its own level sinks so much faster
 FIRST_STEP = cython.declare(cython.double, 0.02)  # of a level that nobody knows yet; halved when it is passed
 TICK_TAKES = cython.declare(cython.double, 1000.0)  # over which the time between takes is averaged
 PAUSE = cython.declare(cython.double, 10.0)  # a longer time between takes, in ticks, is a pause
@@ -145,6 +154,9 @@ OWN_KIND = np.dtype([(name, "f8") for name in (
     "importance", "change_rate", "silent_rate", "signal_rate", "false_rate", "signal_weight")])  # fmt: skip
 
 
+DEFAULTS = Settings()
+
+
 def _empty(kind: np.dtype) -> Any:
     return np.zeros(0, kind).view(np.recarray) if kind.names else np.zeros(0, kind)
 
@@ -156,6 +168,7 @@ class Schedule:
     Args:
         level: where the level starts; 0 takes half the ceiling of the first page.
         seed: of the heaps' random paths, which change no decision.
+        track: remember which pages signals touch, for `signalled`.
     """
 
     _rows: PageRow[::1]
@@ -183,7 +196,8 @@ class Schedule:
     _page: Parameters
     _counts: cython.double[::1]
     _held: dict
-    _backlog: object
+    _touched: Any
+    _backlog: Any
     _ages: list
     _min_ages: cython.double[::1]
     _max_ages: cython.double[::1]
@@ -225,7 +239,9 @@ class Schedule:
     explored = cython.declare(cython.Py_ssize_t, visibility="readonly")
     waiting_signals = cython.declare(cython.Py_ssize_t, visibility="readonly")
 
-    def __init__(self, settings: Settings = Settings(), *, level: float = 0.0, seed: int = 1) -> None:  # noqa: B008
+    def __init__(
+        self, settings: Settings = DEFAULTS, *, level: float = 0.0, seed: int = 1, track: bool = False
+    ) -> None:
         if not 0.0 <= level < INFINITY:
             raise ValueError(f"level {level}")
         self.settings = settings
@@ -253,6 +269,7 @@ class Schedule:
         self._page = Parameters()
         self._counts = np.zeros(8)
         self._held = {}
+        self._touched = set() if track else None
         self._backlog = deque()
         self._ages = [(settings.min_age, settings.max_age)]
         self._min_ages, self._max_ages = np.zeros(AGES_MAX), np.full(AGES_MAX, INFINITY)
@@ -379,8 +396,6 @@ class Schedule:
             if changes[i] > 0.0 or watched[i] > 0.0:
                 host = self._owner(page)
                 self._learning.rates.observe(host, 0.0, 0.0, watched[i], changes[i])
-                self._learning.rates.renew(host)
-        self._learning.renew_crawl()
         self._set_scale()
         return len(numbers)
 
@@ -620,9 +635,13 @@ class Schedule:
         """Make the deadline of a page anew that waits for it."""
         state: cython.uint = self._states[page]
         if not state & (HELD | WITHHELD | EXPLORED | FAILED | AWAY):
-            self._states[page] &= ~JUMPED & 0xFF
             self._leave(page, now)
             self._schedule(page, now)
+
+    @property
+    def sweeping(self) -> bool:
+        """Whether keys are being made anew after the level has moved; `look` and `work` go on with it."""
+        return self._swept < self._pages.rows
 
     # -- signals
 
@@ -649,6 +668,13 @@ class Schedule:
             self._backlog.append((np.ascontiguousarray(fingerprints), source))
             self.waiting_signals += len(fingerprints)
         self._work_off(SLICE, now)
+
+    def signalled(self) -> list[int]:
+        """Pages that signals have touched since the last call, for the store; only with `track`."""
+        touched = [page for page in self._touched or () if not self._is_free(page)]
+        if self._touched is not None:
+            self._touched.clear()
+        return touched
 
     def work(self, now: float) -> int:
         """Work off a slice of the signals that came in bulk; return how many still wait."""
@@ -696,6 +722,8 @@ class Schedule:
             after = before + (cython.cast(cython.uint, 1) << 4 * source)
             if before >> 4 * source & SIGNAL_MAX == SIGNAL_MAX:
                 return
+        if self._touched is not None:
+            self._touched.add(page)
         if state & (HELD | WITHHELD | EXPLORED):
             self._rows[page].signals = after
             return
@@ -713,10 +741,9 @@ class Schedule:
             ) * beta  # if offsets make it due already, its value tells when it comes to the top
         else:
             offset: cython.double = self._offset(page, host, now)
-            late: cython.bint = key - offset <= now and not state & JUMPED
+            if key - offset > now:
+                self._states[page] |= JUMPED
             key = min(key, self._key(page, host, more, offset, now))
-            if late:  # it was due before the signal came
-                self._states[page] &= ~JUMPED & 0xFF
         self._move(page, key, now)
 
     # -- the choice
@@ -740,12 +767,12 @@ class Schedule:
     @cython.ccall
     def best(self, host: cython.int, now: cython.double) -> cython.int:
         """The best page of this host, whether or not it may be asked now; -1 if it has none. Decides nothing."""
-        step: cython.Py_ssize_t
+        _step: cython.Py_ssize_t
         page: cython.int
         self._instant(now)
         self._require_host(host)
         self._release(now)
-        for step in range(CHECKS_MAX):
+        for _step in range(CHECKS_MAX):
             if self._host_rows[host].root < 0:
                 return -1
             page = self._stand(host, now)
@@ -814,6 +841,8 @@ class Schedule:
             self._forget(page, now)
         elif result <= 1:
             self._learn(page, host, signals, result == 1, now)
+            if self._rows[page].signals:
+                self._states[page] |= JUMPED
             self._schedule(page, now)
         else:
             self._put_off(page, host, signals, result == 2, now)
@@ -872,6 +901,14 @@ class Schedule:
             self._learning.renew_crawl()
             self._crawls = 0
 
+    def renew(self) -> None:
+        """Sum up what crawl and hosts have shown, and make all keys anew, in slices; after a bulk load."""
+        host: cython.Py_ssize_t
+        self._learning.renew_crawl()
+        for host in range(self._hosts.rows):
+            self._learning.renew(host)
+        self._swept, self._swept_level = 0, self._level
+
     @cython.cfunc
     def _put_off(
         self,
@@ -920,7 +957,8 @@ class Schedule:
     def level(self, level: float) -> None:
         if not 0.0 < level < INFINITY:
             raise ValueError(f"level {level}")
-        self._level = level
+        self._level = self._swept_level = level
+        self._unknown, self._swept, self._step = False, 0, self._gain  # keys follow row by row
 
     @property
     def rate(self) -> float:
@@ -935,6 +973,13 @@ class Schedule:
             raise ValueError(f"rate {rate}")
         self._rate = rate
         self._set_scale()
+
+    def price(self, now: float) -> float:
+        """What one more fetch gains now: the level, or the value of the next page if it waits far above it."""
+        page: cython.int = self.look(now)
+        if page < 0 or self._states[page] & (EXPLORED | AWAY | FAILED | JUMPED):
+            return self._level
+        return self._level * max(self._worth(page, self._owner(page), now), 1.0)
 
     @cython.cfunc
     @cython.exceptval(check=False)
@@ -957,13 +1002,13 @@ class Schedule:
         """The level at which SAMPLE pages, with no signals, would take their share of the rate."""
         low: cython.double = 1e-9 * self._level
         high: cython.double = 1e9 * self._level
-        step: cython.Py_ssize_t
+        _step: cython.Py_ssize_t
         k: cython.Py_ssize_t
         page: cython.int
         rows: cython.Py_ssize_t = self._pages.rows
         size: cython.Py_ssize_t = min(SAMPLE, rows)
         wanted: cython.double = self._rate * size / max(self._pages.size, 1)
-        for step in range(SAMPLE_STEPS):
+        for _step in range(SAMPLE_STEPS):
             self._level = sqrt(low * high)
             total: cython.double = 0.0
             for k in range(size):
@@ -991,24 +1036,30 @@ class Schedule:
         ready: cython.double = self._host_rows[host].ready
         deadline: cython.double = self._page_heaps.nodes[page].key - self._offset(page, host, now)
         late: cython.bint = not self._states[page] & JUMPED
+        worth: cython.double
         if deadline > now:
-            if self._worth(page, host, now) < 1.0:  # else its key is from before the level sank
-                self._lower(-1)
-        elif late and now - max(deadline, ready) > tick and self._worth(page, host, now) >= STANDS:
-            self._lower(1)
+            worth = self._worth(page, host, now)
+            if worth < 1.0:  # else its key is from before the level sank
+                self._turn(-1, worth)
+        elif late and now - max(deadline, ready) > tick:
+            worth = self._worth(page, host, now)
+            if worth >= STANDS:
+                self._turn(1, worth)
         if late and deadline < ready and now - deadline > gap:
-            self._boost(host, 1)
+            if self._worth(page, host, now) >= STANDS:
+                self._boost(host, 1, 1.0)
         elif self._host_rows[host].boost > 1.0:
-            self._boost(host, -1)
+            self._boost(host, -1, IDLE_STEP if now - ready > IDLE_SHARE * gap else 1.0)
 
     @cython.cfunc
     @cython.exceptval(check=False)
-    def _lower(self, side: cython.int) -> cython.void:
-        """A step of the level to one side.
+    def _turn(self, side: cython.int, worth: cython.double) -> cython.void:
+        """A step of the level to one side, after a page whose value over the level is `worth`.
 
-        It doubles with every 64 takes (or a quarter of the pages) on one side,
-        up to sixteenfold: sooner would overshoot, as most keys follow the level
-        only at their next crawl. A level that was never passed takes larger steps.
+        It grows with how far off that page shows the level to be, and with every
+        64 takes (or a quarter of the pages) on one side, up to sixteenfold:
+        more would overshoot, as most keys follow the level only at their next
+        crawl. A level that was never passed takes larger steps.
         """
         if side != self._side:
             if self._side != 0:
@@ -1016,21 +1067,23 @@ class Schedule:
             self._side = side
             self._run = 0
         self._run += 1
-        step: cython.double = self._step
-        if step <= self._gain:
-            step *= 1 << min(self._run // max(64, self._pages.size >> 2), 4)
-        self._level *= 1.0 + side * step
+        step: cython.double = max(self._step, min(STEP_OF_ONE / max(self._pages.size, 1), SMALL_STEP_MAX))
+        if self._step <= self._gain:
+            far: cython.double = FAR * abs(log(max(worth, 1.0 / RATIO_MAX)))
+            step *= max(1 << min(self._run // max(64, self._pages.size >> 2), 4), min(max(far, 1.0), 16.0))
+        self._level *= 1.0 + side * min(step, STEP_MAX)
 
     @cython.cfunc
     @cython.exceptval(check=False)
-    def _boost(self, host: cython.int, side: cython.int) -> cython.void:
+    def _boost(self, host: cython.int, side: cython.int, pace: cython.double) -> cython.void:
         """A step of the host's own level; of the order of one over the crawls until its keys have followed."""
         run: cython.int = self._host_rows[host].run
         run = run + side if run * side > 0 else side
         self._host_rows[host].run = run
         pages: cython.int = max(self._host_rows[host].pages, 1)
-        step: cython.double = min(max(0.25 / pages, self._gain), HOST_GAIN_MAX)
-        step *= 1 << min(abs(run) // max(16, pages >> 2), 4)
+        step: cython.double = min(max(STEP_OF_ONE / pages, self._gain), HOST_GAIN_MAX)
+        step *= pace * (1 << min(abs(run) // max(16, pages >> 2), 4))
+        step = min(step, HOST_STEP_MAX)
         self._host_rows[host].boost = min(
             max(self._host_rows[host].boost * (1.0 + side * step), 1.0), RATIO_MAX
         )
@@ -1205,12 +1258,20 @@ class Schedule:
         if n > 0.0:
             ratio: cython.double = self._ratio(page, host, max(now - crawled, 0.0), n, now)
             if ratio >= 1.0:
-                self._states[page] |= JUMPED
                 return min(now - 0.5 * self._revisit * (min(ratio, RATIO_MAX) - 1.0) + offset, latest)
         wait: cython.double = self._wait(page, host, n)
         if wait == INFINITY:  # not worth a crawl: looked at again, as the level may have sunk
-            return min(now + self._revisit + offset, latest)
+            return min(self._again(crawled, host, now) + offset, latest)
         return min(crawled + wait, latest)
+
+    @cython.cfunc
+    @cython.exceptval(check=False)
+    def _again(self, crawled: cython.double, host: cython.int, now: cython.double) -> cython.double:
+        """When to look again at `_page`, which is not worth a crawl at this level: the old and nearly worth it first."""
+        above: cython.double = RATIO_MAX
+        if self._page.ceiling > 0.0:
+            above = min(self._level * self._host_rows[host].boost / self._page.ceiling, RATIO_MAX)
+        return max(crawled + 2.0 * self._revisit * above, now + 0.25 * self._revisit)
 
     @cython.cfunc
     @cython.exceptval(check=False)
@@ -1222,7 +1283,7 @@ class Schedule:
         wait: cython.double = self._wait(page, host, n)
         due: cython.double = crawled + wait
         if wait == INFINITY:
-            due = now + self._revisit
+            due = self._again(crawled, host, now)
         elif self._clocked:
             excess: cython.double = self._learning.excess(host, self._page_heaps.nodes[page].owner, now)
             due = crawled + elapsed_of(wait, excess, self._scale)
@@ -1341,13 +1402,13 @@ class Schedule:
     @cython.cfunc
     def _release(self, now: cython.double) -> cython.void:
         """Let hosts and pages go whose wait is over."""
-        step: cython.Py_ssize_t
+        _step: cython.Py_ssize_t
         page: cython.int
-        for step in range(RELEASES_MAX):
+        for _step in range(RELEASES_MAX):
             if self._waiting < 0 or self._host_heaps.nodes[self._waiting].key > now:
                 break
             self._place_host(self._waiting, now)
-        for step in range(RELEASES_MAX):
+        for _step in range(RELEASES_MAX):
             page = self._withheld
             if page < 0 or self._page_heaps.nodes[page].key > now:
                 break
@@ -1361,10 +1422,10 @@ class Schedule:
     @cython.exceptval(-2, check=True)
     def _first(self, now: cython.double) -> cython.int:
         """The first page of the first host, after keys at the top were made anew."""
-        step: cython.Py_ssize_t
+        _step: cython.Py_ssize_t
         host: cython.int
         page: cython.int
-        for step in range(CHECKS_MAX):
+        for _step in range(CHECKS_MAX):
             host = self._eligible
             if host < 0:
                 return -1
@@ -1417,7 +1478,7 @@ class Schedule:
     @cython.cfunc
     def _sweep(self, rows: cython.Py_ssize_t, now: cython.double) -> cython.void:
         """Make keys anew, row by row, after the level has moved far from that of most keys."""
-        step: cython.Py_ssize_t
+        _step: cython.Py_ssize_t
         if self._swept >= self._pages.rows:
             if self._swept_level <= 0.0:
                 self._swept_level = self._level
@@ -1425,19 +1486,19 @@ class Schedule:
                 self._swept = 0
                 self._swept_level = self._level
             return
-        for step in range(min(rows, self._pages.rows - self._swept)):
+        for _step in range(min(rows, self._pages.rows - self._swept)):
             self._reschedule(cython.cast(cython.int, self._swept), now)
             self._swept += 1
 
     @cython.cfunc
     def _turn_hand(self, now: cython.double) -> cython.void:
         """Make the page longest unvisited due: the oldest of the next HAND_ROWS."""
-        step: cython.Py_ssize_t
+        _step: cython.Py_ssize_t
         page: cython.int
         oldest: cython.int = -1
         host: cython.int
         rows: cython.Py_ssize_t = self._pages.rows
-        for step in range(min(HAND_ROWS, rows)):
+        for _step in range(min(HAND_ROWS, rows)):
             self._hand = self._hand + 1 if self._hand + 1 < rows else 0
             page = cython.cast(cython.int, self._hand)
             if self._states[page] & LOW_BITS:
@@ -1553,6 +1614,62 @@ class Schedule:
             deadline=deadline,
         )
 
+    # -- what a store keeps
+
+    def page_state(self, page: int) -> tuple[int, int, int, float, float, float, int, float, int]:
+        """Fingerprint, keys of host and directory, last crawl, k, T, signals, importance, state."""
+        self._require(page)
+        directory: cython.int = self._page_heaps.nodes[page].owner
+        signals: cython.uint = self._rows[page].signals
+        if page in self._held:
+            signals = self._sum(self._held[page][0], signals)
+        state: cython.uint = self._states[page] if self._states[page] & (AWAY | FAILED) else 0
+        return (
+            int(self._pages.keys[page]),
+            int(self._hosts.keys[self._owner(page)]),
+            int(self._directories.keys[directory]),
+            self._crawled[page],
+            self._rows[page].changes,
+            self._rows[page].watched,
+            signals,
+            self._importance(page),
+            state & (AWAY | FAILED | 7 * DOUBLING),
+        )
+
+    def site_state(self, host: int) -> tuple[int, list[float]]:
+        """The host's key; its neighbourhood counts (3), sums of its signals' quality (18), boost."""
+        self._require_host(host)
+        sites = self._learning.sites
+        counts = [sites.observed_counts[host], sites.expected_counts[host], sites.instants[host]]
+        sums = self._learning.quality.sums_of(host).tolist()
+        return int(self._hosts.keys[host]), [*counts, *sums, self._host_rows[host].boost]
+
+    def directory_state(self, page: int) -> tuple[int, tuple[float, float, float]]:
+        """Key and neighbourhood counts of the page's directory."""
+        self._require(page)
+        number: cython.int = self._page_heaps.nodes[page].owner
+        groups = self._learning.directories
+        counts = (groups.observed_counts[number], groups.expected_counts[number], groups.instants[number])
+        return int(self._directories.keys[number]), counts
+
+    def restore_site(self, host_key: int, numbers: np.ndarray) -> None:
+        """Put back what `site_state` gave."""
+        _finite(numbers)
+        host: cython.int = self._host(host_key)
+        self._learning.sites.restore(host, *numbers[:3])
+        self._learning.quality.restore(host, numbers[3:21])
+        self._host_rows[host].boost = min(max(numbers[21], 1.0), RATIO_MAX)
+
+    def restore_directory(
+        self, directory_key: int, host_key: int, observed: float, expected: float, at: float
+    ) -> None:
+        """Put back what `directory_state` gave, before any page of the directory."""
+        _finite(np.array([observed, expected, at]))
+        directory: cython.int = self._directories.find(directory_key)
+        if directory < 0:
+            directory = self._new_directory(directory_key, self._host(host_key))
+        self._learning.directories.restore(directory, observed, expected, at)
+
     @property
     def bytes_held(self) -> int:
         """Bytes of all tables."""
@@ -1626,6 +1743,11 @@ def _code_of(importance: cython.double) -> cython.uint:
         return 0
     code: cython.double = log(importance) * (512.0 / 0.6931471805599453) + 32768.5
     return cython.cast(cython.uint, min(max(code, 1.0), 65535.0))
+
+
+def _finite(numbers: np.ndarray) -> None:
+    if not np.isfinite(numbers).all() or (numbers[:2] < 0.0).any():
+        raise ValueError("counts must be finite and not negative")
 
 
 def _word(state: int) -> str:

@@ -46,8 +46,8 @@ class Settings(msgspec.Struct, frozen=True):
     def __post_init__(self) -> None:
         if self.policy not in POLICIES:
             raise UsageError(f"no refresh policy {self.policy!r}; there are {', '.join(POLICIES)}")
-        lengths = (self.min_age, self.discard_window, self.clock_min, self.first_interval)
-        lengths += (self.clock_max, self.retry_age, self.gone_age)
+        lengths = [self.min_age, self.discard_window, self.clock_min, self.first_interval]
+        lengths += [self.clock_max, self.retry_age, self.gone_age]
         if not all(0.0 <= length < math.inf for length in lengths):
             raise UsageError("refresh: lengths of time must be finite and not negative")
         if not self.max_age > 0.0 or self.min_age > self.max_age or self.clock_min > self.clock_max:

@@ -27,30 +27,12 @@ KINDS = [
 PLAIN = Settings(neighbourhood=False, pooling=False, explore=0.0)
 HOSTS, DIRECTORIES = 3, 6
 
+EVENTS = ["add", "add", "bulk", "remove", "own", "weigh", "ages", "block", "best"]
+EVENTS += ["signal", "signal", "signals", "take", "take", "settle", "settle", "settle", "give_back"]
+
 steps = st.lists(
     st.tuples(
-        st.sampled_from(
-            [
-                "add",
-                "add",
-                "remove",
-                "own",
-                "signal",
-                "signal",
-                "signals",
-                "take",
-                "take",
-                "best",
-                "settle",
-                "settle",
-                "settle",
-                "give_back",
-                "block",
-                "weigh",
-                "ages",
-                "bulk",
-            ]
-        ),
+        st.sampled_from(EVENTS),
         st.integers(0, 9),
         st.integers(0, 8),
         st.floats(0.0, 2.0),

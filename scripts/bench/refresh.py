@@ -1,0 +1,146 @@
+"""Picks per CPU second of the refresh schedule, bytes a page, longest calls, rebuild time; picks under politeness.
+
+    python scripts/bench/refresh.py [PAGES] [PICKS]
+
+PAGES (default 1,000,000; try 1e7) in directories of 33 and hosts of 1,000, put in a
+thousand at a time as on opening. PICKS (200,000) are timed, each with two signals
+(found by fingerprint), the crawl's own learning on; a heapq of (deadline, page)
+that only pops and pushes, with the same look-ups, is the reference of the same run. Then the
+longest calls, also while a signal to all pages is worked off (CPU time of the call).
+Then 10,000 hosts with a gap of 5 s on a virtual clock: picks in the worst
+second against the mean.
+"""
+
+import heapq
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+
+from crawler.frontier.refresh import Result, Schedule, Settings
+
+DAY = 86_400.0
+GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+
+
+def resident() -> int:
+    """Bytes of memory in use by this process."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
+
+
+def filled(size: int, rng: np.random.Generator) -> tuple[Schedule, np.ndarray]:
+    """A schedule of `size` pages with some history, and their fingerprints."""
+    keys = np.arange(1, size + 1, dtype=np.uint64) * GOLDEN
+    directories = np.arange(size, dtype=np.uint64) // np.uint64(33)
+    hosts = directories // np.uint64(30)
+    crawled, changes = -rng.random(size) * 60 * DAY, rng.gamma(0.5, 0.7, size)
+    schedule = Schedule(Settings())
+    before, started, longest = resident(), time.process_time(), 0.0
+    for begin in range(0, size, 1000):
+        part, at = slice(begin, begin + 1000), time.thread_time()
+        schedule.add_many(
+            keys[part], hosts[part], directories[part], crawled[part], 1.0, 0.0,
+            changes=changes[part], watched=200 * DAY,
+        )  # fmt: skip
+        longest = max(longest, time.thread_time() - at)
+    schedule.renew()
+    schedule.rate = size / (30 * DAY)
+    print(
+        f"{size:,} pages put in: {time.process_time() - started:.1f} CPU s, a thousand in at most {longest * 1e3:.1f} ms"
+    )
+    print(
+        f"memory: {(resident() - before) / size:.1f} bytes a page resident, {schedule.bytes_held / size:.1f} in tables"
+    )
+    return schedule, keys
+
+
+def picks(schedule: Schedule, keys: np.ndarray, count: int, now: float, rng: np.random.Generator) -> float:
+    """Time `count` picks with their signals; return the instant reached."""
+    told = keys[rng.integers(0, len(keys), 2 * count)].tolist()
+    results = (rng.random(count) < 0.3).astype(int).tolist()
+    heap = [(float(k), k) for k in range(min(len(keys), 1_000_000))]
+    find, signal, take, settle = schedule.find, schedule.signal, schedule.take, schedule.settle
+    tick, checks = 1.0 / schedule.rate, schedule.checks
+    started = time.process_time()
+    for k in range(count):
+        now += tick
+        signal(find(told[2 * k]), now, 1)
+        signal(find(told[2 * k + 1]), now, 1)
+        settle(take(now), now, results[k], now + 1.0)
+    took, started = time.process_time() - started, time.process_time()
+    for k in range(count):
+        find(told[2 * k])
+        find(told[2 * k + 1])
+        heapq.heappush(heap, (heapq.heappop(heap)[0] + 10.0, k))
+    plain = time.process_time() - started
+    print(f"{count / took:,.0f} picks per CPU second, {took / count * 1e6:.1f} us each; ", end="")
+    print(
+        f"plain heap {plain / count * 1e6:.1f} us, ratio {took / plain:.1f}; "
+        f"{(schedule.checks - checks) / count:.2f} checks a pick"
+    )
+    return now
+
+
+def longest_calls(schedule: Schedule, keys: np.ndarray, now: float, bulk: bool) -> float:
+    """The longest of 20,000 rounds of calls; with `bulk`, while a signal to all pages is worked off."""
+    worst = dict.fromkeys(("signal_many", "work", "take", "settle", "signal"), 0.0)
+
+    def timed(name: str, call: object, *arguments: object) -> int:
+        at = time.thread_time()
+        found = call(*arguments)  # type: ignore[operator]
+        worst[name] = max(worst[name], time.thread_time() - at)
+        return found
+
+    if bulk:
+        timed("signal_many", schedule.signal_many, keys, now, 2)
+    for _ in range(20_000):
+        now += 1.0 / schedule.rate
+        page = timed("take", schedule.take, now)
+        timed("settle", schedule.settle, page, now, Result.UNCHANGED, now + 1.0)
+        timed("signal", schedule.signal, page, now, 3)
+        if bulk:
+            timed("work", schedule.work, now)
+    left = f"; {schedule.waiting_signals:,} signals left" if bulk else ""
+    print(
+        "longest, ms: " + ", ".join(f"{name} {took * 1e3:.2f}" for name, took in worst.items() if took) + left
+    )
+    return now
+
+
+def politeness(hosts: int, size: int, rng: np.random.Generator) -> None:
+    """Picks through hosts of very unequal size: the worst second against the mean."""
+    rate, seconds, gap = 200.0, 300, 5.0
+    share = 1.0 / (np.arange(hosts) + 5.0)
+    host = rng.choice(hosts, size, p=share / share.sum()).astype(np.uint64)
+    keys = np.arange(1, size + 1, dtype=np.uint64) * GOLDEN
+    schedule = Schedule(Settings())
+    schedule.add_many(keys, host, host, -rng.random(size) * size / rate, 1.0, 0.0)
+    schedule.rate = rate
+    counts, started = np.zeros(seconds, int), time.process_time()
+    for k in range(int(rate * seconds)):
+        now = (k + 0.5) / rate
+        page = schedule.take(now)
+        if page >= 0:
+            counts[int(now)] += 1
+            schedule.settle(page, now, int(k % 4 == 0), now + gap)
+    took = (time.process_time() - started) / counts.sum()
+    print(
+        f"{hosts:,} hosts, gap {gap:g} s: {counts.mean():.1f} picks a second, worst {counts.min()}, best {counts.max()}; "
+        f"{took * 1e6:.1f} us a pick"
+    )
+
+
+def main(size: int, count: int) -> None:
+    rng = np.random.default_rng(1)
+    schedule, keys = filled(size, rng)
+    now = picks(schedule, keys, count, 0.0, rng)
+    now = picks(schedule, keys, count, now, rng)
+    now = longest_calls(schedule, keys, now, bulk=False)
+    now = longest_calls(schedule, keys, now, bulk=True)
+    print(schedule)
+    politeness(10_000, min(size, 200_000), rng)
+
+
+if __name__ == "__main__":
+    main(*(int(float(word)) for word in (sys.argv[1:] + ["1000000", "200000"][len(sys.argv) - 1 :])))

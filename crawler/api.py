@@ -32,6 +32,7 @@ from crawler.crawl.directory import CrawlDirectory
 from crawler.crawl.identity import Seeds, check_identity
 from crawler.crawl.topology import check_processes, topology
 from crawler.errors import ConfigError, NoSeedError, StoreError, UsageError
+from crawler.process.ending import within
 from crawler.process.errands import Sink
 from crawler.process.exchange import Member
 from crawler.process.forked import Forked
@@ -197,12 +198,15 @@ class Crawl:
         await self._control.start()
 
     async def __aexit__(self, *_: object) -> None:
-        await self._control.close()
+        limit = self.config.crawl.shutdown_step_max
+        await within(limit, "control socket", self._control.close())
         if self.process.exchange is not None:
-            await self.process.exchange.close()
+            await within(limit, "peers", self.process.exchange.close())
         if self._running is not None and not self._running.done():  # an iteration of `pages` was left early
             self.stop("closed")
             await asyncio.wait({self._running})
+        if self.process.writing:
+            return  # its thread still uses the store; the next run finds what was committed
         self.process.close()
         self.stages.close(clean=self.process.failure is None)
 

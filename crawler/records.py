@@ -107,6 +107,7 @@ class Outcome(StrEnum):
     TLS_ERROR = "tls_error"  # certificate or handshake
     RESET = "reset"  # closed or reset before any byte of an answer
     PROXY_ERROR = "proxy_error"
+    INTERNAL_ERROR = "internal_error"  # an exception of ours: logged with its traceback, retried
     ROBOTS_DENIED = "robots_denied"  # never asked: robots.txt forbids it
 
 

@@ -7,7 +7,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent / "crawler"
 
-SHARED = {"records", "errors", "config", "clock", "urls", "storage"}
+SHARED = {"records", "errors", "unexpected", "config", "clock", "urls", "storage"}
 STAGES = {"frontier", "robots", "fetcher", "extract", "urlfilter", "splitter", "due", "freshness", "pages"}
 # Stage -> stages it may use, with the reason.
 EXCEPTIONS = {
@@ -22,6 +22,7 @@ SHELL = {
     "supervision/supervisor.py",
     "process/forked.py",
     "supervision/child.py",
+    "process/ending.py",
     "clock.py",
     "api.py",
     "fetcher/client.py",

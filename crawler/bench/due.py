@@ -33,13 +33,14 @@ from crawler.bench import report
 from crawler.bench.streams import Fingerprints, mixed
 from crawler.config import DueConfig
 from crawler.due import kernels
-from crawler.due.eliminator import FLUSHED_KEY, LINKS_KEY, RUNS_KEY, Appended, Eliminator, Manifest
+from crawler.due.eliminator import Appended, Eliminator, Manifest
 from crawler.due.known_set import KnownSet, RunStore, unknown
 from crawler.due.memory_runs import MemoryRuns
 from crawler.due.plans import Flushed
 from crawler.due.runs import DiskRuns, Run
 from crawler.due.split_run import SplitRun
 from crawler.records import Link
+from crawler.storage.keys import DUE_FLUSHED, DUE_LINKS, DUE_RUNS
 from crawler.storage.kv import LevelStore, seal
 
 CHUNK_BYTES = 4 << 20
@@ -145,9 +146,9 @@ class Whole:
         self._store = LevelStore(directory / "store")
         batch = self._store.batch()
         manifest = Manifest("mmh3", 1, False, [run.entry for run in held.runs if run.entry])
-        batch.put(RUNS_KEY, seal(msgspec.msgpack.encode(manifest)))
-        batch.put(LINKS_KEY, seal(msgspec.msgpack.encode(Appended(0, known))))
-        batch.put(FLUSHED_KEY, seal(msgspec.msgpack.encode(Flushed(0, 0, known))))
+        batch.put(DUE_RUNS, seal(msgspec.msgpack.encode(manifest)))
+        batch.put(DUE_LINKS, seal(msgspec.msgpack.encode(Appended(0, known))))
+        batch.put(DUE_FLUSHED, seal(msgspec.msgpack.encode(Flushed(0, 0, known))))
         self._store.write(batch)
         self._due = Eliminator(directory, self._store, DueConfig(), check_value=1, method="mmh3")
 

@@ -72,7 +72,9 @@ def main(argv: list[str] | None = None) -> int:
         return 0
     if name not in COMMANDS:
         return _fail(f"no command {name!r}; `crawler --help` lists them", 2)
-    return _run(name, arguments[1:])
+    code = _run(name, arguments[1:])
+    ending = sys.modules.get("crawler.process.ending")  # imported by commands that have a loop only
+    return code if argv is not None or ending is None else ending.leave(code)
 
 
 def _run(name: str, arguments: list[str]) -> int:

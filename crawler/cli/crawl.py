@@ -15,6 +15,7 @@ from crawler.cli import options
 from crawler.config import Config
 from crawler.crawl.directory import CrawlDirectory
 from crawler.errors import StoreError, UsageError
+from crawler.process import ending
 
 if TYPE_CHECKING:
     from crawler.process.exchange import Member
@@ -117,7 +118,12 @@ def _run_one(
 
     parser = fork_parser()
     gc.freeze()  # what was imported is never collected
-    return uvloop.run(_crawl(config, args, seeds, member, parser))
+    limit = config.crawl.shutdown_step_max
+    try:
+        return ending.run(_crawl(config, args, seeds, member, parser), uvloop.new_event_loop, limit)
+    finally:  # a directory that cannot be opened leaves it to nobody
+        if parser is not None:
+            parser.end()
 
 
 def _supervise(config: Config, args: argparse.Namespace, seeds: Iterator[str]) -> dict[str, Any]:
@@ -144,15 +150,13 @@ def _progress(args: argparse.Namespace) -> str:
 async def _watch(supervisor: Any, args: argparse.Namespace) -> dict[str, Any]:
     from crawler.cli.progress import show
 
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, _Stopper(supervisor, args.dir))
-    shown = asyncio.create_task(show(supervisor, _progress(args)))
-    try:
-        return await supervisor.run()
-    finally:
-        shown.cancel()
-        await asyncio.gather(shown, return_exceptions=True)
+    with _Stopper(supervisor, args.dir):
+        shown = asyncio.create_task(show(supervisor, _progress(args)))
+        try:
+            return await supervisor.run()
+        finally:
+            shown.cancel()
+            await asyncio.gather(shown, return_exceptions=True)
 
 
 async def _crawl(
@@ -166,32 +170,43 @@ async def _crawl(
     from crawler.cli.progress import show
 
     async with Crawl(config, directory=args.dir, seeds=seeds, member=member, parser=parser) as crawl:
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(number, _Stopper(crawl, args.dir))
-        shown = asyncio.create_task(show(crawl, _progress(args)))
-        try:
-            return await crawl.run()
-        finally:
-            shown.cancel()
-            await asyncio.gather(shown, return_exceptions=True)
+        with _Stopper(crawl, args.dir):
+            shown = asyncio.create_task(show(crawl, _progress(args)))
+            try:
+                return await crawl.run()
+            finally:
+                shown.cancel()
+                await asyncio.gather(shown, return_exceptions=True)
 
 
 class _Stopper:
-    """First signal: stop in order. Second: at once; nothing is lost either way."""
+    """First signal: stop in order. Second: at once; nothing is lost either way.
+
+    These are signal handlers of Python, not of the loop: the second one ends a loop that stands, too.
+    """
 
     def __init__(self, crawl: Any, directory: Path) -> None:
         self._crawl = crawl
         self._directory = directory
         self._asked = False
 
-    def __call__(self) -> None:
+    def __enter__(self) -> None:
+        """Take the signals from now on."""
+        self._loop = asyncio.get_running_loop()
+        self._before = {number: signal.signal(number, self) for number in (signal.SIGINT, signal.SIGTERM)}
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    def __call__(self, *_: object) -> None:
         if self._asked:
             self._crawl.kill()
             os._exit(130)
         self._asked = True
-        print(f"stopping; go on later with: crawler crawl --dir {self._directory}", file=sys.stderr)
-        self._crawl.stop("signal")
+        said = f"stopping; go on later with: crawler crawl --dir {self._directory}\n"
+        os.write(2, said.encode(errors="backslashreplace"))  # print might interrupt another print
+        self._loop.call_soon_threadsafe(self._crawl.stop, "signal")
 
 
 def summary(report: dict[str, Any], directory: Path) -> str:
@@ -221,5 +236,6 @@ def summary(report: dict[str, Any], directory: Path) -> str:
 _FAILURES = {
     "bad_redirect", "gone", "client_error", "temporary", "host_busy", "unexpected_status", "bad_status",
     "header_too_large", "framing", "header_timeout", "dns_error", "dns_not_found", "address_denied",
-    "connect_error", "tls_error", "reset", "proxy_error", "robots_denied",
+    "connect_error", "tls_error", "reset", "proxy_error", "internal_error",
+    "robots_denied",
 }  # fmt: skip

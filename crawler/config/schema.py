@@ -38,6 +38,9 @@ class CrawlConfig(_Section, frozen=True):
     concurrency: Positive = 500
     processes: Positive = 1
     trace: bool = False
+    stall_max: Seconds = Seconds(10)
+    drain_max: Seconds = Seconds(120)
+    shutdown_step_max: Seconds = Seconds(10)
 
 
 class IdentityConfig(_Section, frozen=True):
@@ -95,6 +98,7 @@ class RobotsConfig(_Section, frozen=True):
     unreachable_max: Seconds = Seconds(2_592_000)  # 30 days, then all is allowed
     redirects_max: Count = 5
     nofollow_links: bool = True  # obey rel=nofollow
+    sitemaps_max: Count = 500  # Sitemap lines taken of one file
 
 
 class FetchConfig(_Section, frozen=True):
@@ -186,6 +190,7 @@ class SitemapsConfig(_Section, frozen=True):
     bytes_max: ByteCount = ByteCount(50 << 20)
     urls_max: Count = 50_000
     maps_max: Count = 500
+    maps_per_host_max: Annotated[int, Meta(ge=0, le=65_535)] = 2_000  # beside the pages of the host's budget
     depth_max: Count = 2
 
 

@@ -18,9 +18,9 @@ from crawler.crawl.directory import CrawlDirectory
 from crawler.errors import ConfigError, DirectoryError, UsageError
 from crawler.splitter.partition import Partition
 from crawler.splitter.peers import parse_peers
+from crawler.storage.keys import BUCKET_TABLE
 from crawler.storage.kv import KeyValue
 
-TABLE_KEY = b"m/buckets"
 TABLE_FILE = "buckets.json"
 JOURNAL = "reshard.json"  # there while a reshard switches from the old processes to the new
 
@@ -95,7 +95,7 @@ def keep_table(store: KeyValue, partition: Partition) -> None:
     Raises:
         DirectoryError: it was opened with another one before.
     """
-    kept, table = store.get(TABLE_KEY), partition.encode()
+    kept, table = store.get(BUCKET_TABLE), partition.encode()
     if kept == table:
         return
     if kept is not None:
@@ -103,5 +103,5 @@ def keep_table(store: KeyValue, partition: Partition) -> None:
             "the buckets of this process are not those it was opened with before; `crawler reshard` moves them"
         )
     batch = store.batch(sync=True)
-    batch.put(TABLE_KEY, table)
+    batch.put(BUCKET_TABLE, table)
     store.write(batch)

@@ -42,11 +42,8 @@ from crawler.due.runs import DiskRuns, Fault, Fingerprints, RunEntry
 from crawler.due.waiting import Waiting, hold
 from crawler.errors import ConfigError, DamageError, DirectoryError
 from crawler.records import Link
+from crawler.storage.keys import DUE_FLUSHED, DUE_LINKS, DUE_RUNS
 from crawler.storage.kv import Batch, KeyValue, seal, unseal
-
-RUNS_KEY = b"d/runs"
-LINKS_KEY = b"d/links"
-FLUSHED_KEY = b"d/flushed"
 
 METHODS = ("runs", "one_file", "memory")
 
@@ -101,11 +98,11 @@ class Eliminator:
         self._config = config
         self._fault = fault
         self._directory = directory
-        self._manifest_is_stored = store.get(RUNS_KEY) is not None
-        self._manifest = _load(store, RUNS_KEY, Manifest(method, check_value, config.method == "memory"))
+        self._manifest_is_stored = store.get(DUE_RUNS) is not None
+        self._manifest = _load(store, DUE_RUNS, Manifest(method, check_value, config.method == "memory"))
         self._refuse_others(method, check_value)
-        self._appended = _load(store, LINKS_KEY, Appended())
-        self._flushed = _load(store, FLUSHED_KEY, Flushed())
+        self._appended = _load(store, DUE_LINKS, Appended())
+        self._flushed = _load(store, DUE_FLUSHED, Flushed())
         self._known = self._open_known(known)
         self._log = LinksLog(
             directory / "links",
@@ -194,7 +191,7 @@ class Eliminator:
         if pieces:
             links = self._appended.links + sum(map(len, pieces))
             self._appended = Appended(pieces[-1].position, links)
-            batch.put(LINKS_KEY, _encode(self._appended))
+            batch.put(DUE_LINKS, _encode(self._appended))
 
     def committed(self) -> None:
         """The oldest group that was staged is durable: its links wait for a flush. Loop; once a group."""
@@ -212,12 +209,12 @@ class Eliminator:
 
         Buffer full, a link waited long enough, or the frontier runs `dry`.
         """
+        if self._waiting.count and self._waiting_since is None:
+            self._waiting_since = now
         if self._flush is not None:
             return self._flush.resting
-        if not self._waiting.count or now < self._retry_at:
+        if self._waiting_since is None or now < self._retry_at:
             return False
-        if self._waiting_since is None:
-            self._waiting_since = now
         waited = now >= self._waiting_since + self._config.max_wait
         return dry or waited or self._waiting.count >= self._config.buffer_entries_max
 
@@ -243,7 +240,10 @@ class Eliminator:
         """
         if self._flush is None and self._waiting.count:
             pieces = self._waiting.take()
-            self._waiting_since = now if self._waiting.count else None
+            if not self._waiting.count:
+                self._waiting_since = None
+            elif self._waiting_since is None:  # else what is left may have waited as long as what was taken
+                self._waiting_since = now
             self._flush = FlushPlan(
                 pieces,
                 self._flushed,
@@ -263,7 +263,7 @@ class Eliminator:
         if plan.new_run is not None and plan.new_run.entry is not None:
             self._manifest.runs.append(plan.new_run.entry)
             self._put_manifest(batch)
-        batch.put(FLUSHED_KEY, _encode(plan.after))
+        batch.put(DUE_FLUSHED, _encode(plan.after))
 
     def flushed(self, plan: FlushPlan) -> None:
         """The batch of a part of `plan` is durable: count its run, forget its links. Loop."""
@@ -281,6 +281,8 @@ class Eliminator:
         assert plan is self._flush, "a flush failed that is not under way"
         self._flush = None
         self._waiting.put_back([plan.waiting])
+        if self._waiting_since is None:
+            self._waiting_since = now
         self._retry_at = now + self._config.max_wait
 
     # Compaction.
@@ -320,7 +322,7 @@ class Eliminator:
         self._compaction = None
 
     def _put_manifest(self, batch: Batch) -> None:
-        batch.put(RUNS_KEY, _encode(self._manifest))
+        batch.put(DUE_RUNS, _encode(self._manifest))
         self._manifest_is_stored = True
 
     # Questions.

@@ -4,13 +4,12 @@
 map is never in memory. What ends it early - broken XML, a broken gzip stream,
 a limit - leaves what was read before. `close` returns it.
 
-Which entries count is for two functions that only compare: `counts` (whose
-URLs a map may name) and `signals` (which `lastmod` values mean anything).
+Which `lastmod` values mean anything is for `signals` to say.
 """
 
 import re
 import zlib
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime, timedelta, timezone
 
 import msgspec
@@ -163,17 +162,6 @@ def read_sitemap(body: bytes, config: SitemapsConfig) -> Sitemap:
     reader = SitemapReader(config)
     reader.feed(body)
     return reader.close()
-
-
-def counts(loc_hostname: str, map_hostname: str, map_url: str, named: Collection[str]) -> bool:
-    """Whether a map may name a URL of `loc_hostname` (sitemaps.org, cross-submits).
-
-    Args:
-        loc_hostname, map_hostname: of the canonical URLs.
-        map_url: canonical URL of the map.
-        named: canonical URLs of the maps that the robots.txt of `loc_hostname` names.
-    """
-    return loc_hostname == map_hostname or map_url in named
 
 
 def signals(entries: Iterable[Entry], now: float) -> list[Entry]:

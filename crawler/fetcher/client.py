@@ -21,6 +21,7 @@ from collections import deque
 import crawler
 from crawler.clock import Clock
 from crawler.config import FetchConfig, IdentityConfig, NetworkConfig
+from crawler.errors import Unexpected
 from crawler.fetcher import outcome
 from crawler.fetcher.answer import Answer
 from crawler.fetcher.connection import READ_BYTES, Connection
@@ -44,7 +45,12 @@ class Client:
     """
 
     def __init__(
-        self, fetch: FetchConfig, identity: IdentityConfig, network: NetworkConfig, clock: Clock
+        self,
+        fetch: FetchConfig,
+        identity: IdentityConfig,
+        network: NetworkConfig,
+        clock: Clock,
+        unexpected: Unexpected | None = None,
     ) -> None:
         self._config = fetch
         self._clock = clock
@@ -60,6 +66,7 @@ class Client:
         self._broken: dict[str, None] = {}
         self._jar = CookieJar(fetch.cookie_domains_max) if fetch.cookies else None
         self._timer: asyncio.TimerHandle | None = None
+        self._unexpected = unexpected or Unexpected()
         check_proxy(fetch.proxy)
         self._connector: Connector
 
@@ -78,9 +85,22 @@ class Client:
         await self._connector.close()
 
     async def fetch(self, request: Request) -> Fetch:
-        """Ask for a URL and return what came of it; raises only if cancelled."""
+        """Ask for a URL and return what came of it; raises only if cancelled.
+
+        An exception that nothing here expects closes the connection and ends in `internal_error`.
+        """
         began = self._clock.now()
-        started = time.monotonic()
+        try:
+            fetch = await self._fetch(request, began, time.monotonic())
+        except Exception as error:
+            text = self._unexpected.note(error, f"fetching {request.url}")
+            ended = Outcome.INTERNAL_ERROR
+            fetch = Fetch(request.url, ended, outcome.blame_of(ended), error=text)
+        fetch.began = began
+        fetch.took = self._clock.now() - began
+        return fetch
+
+    async def _fetch(self, request: Request, began: float, started: float) -> Fetch:
         target = split(request.url)
         limits = request.limits(self._limits)
         jar = request.jar if request.jar is not None else self._jar
@@ -96,13 +116,15 @@ class Client:
         except NotOpened as error:
             fetch = Fetch(request.url, error.outcome, outcome.blame_of(error.outcome), error=str(error))
         else:
-            fetch = self._concluded(request, connection, answer)
-            self._release(connection, answer, request)
-            if jar is not None and answer.head is not None:
-                jar.store(target, answer.head.values(b"set-cookie"), began)
+            try:
+                fetch = self._concluded(request, connection, answer)
+                if jar is not None and answer.head is not None:
+                    jar.store(target, answer.head.values(b"set-cookie"), began)
+                self._release(connection, answer, request)
+            except BaseException:
+                connection.close()
+                raise
         fetch.request_head = head
-        fetch.began = began
-        fetch.took = self._clock.now() - began
         return fetch
 
     async def _exchange(
@@ -117,22 +139,21 @@ class Client:
         if connection is None:
             connection = await self._open(target, request, limits, mode, deadline)
         while True:
-            answer = Answer(limits)
-            await self._ask(connection, sent, answer, limits, deadline)
+            answer = await self._ask(connection, sent, limits, deadline)
             if not (reused and answer.failure is Outcome.RESET and not answer.wire_bytes):
                 return connection, answer
             connection.close()
             reused = False
             connection = await self._open(target, request, limits, mode, deadline)
 
-    async def _ask(
-        self, connection: Connection, sent: bytes, answer: Answer, limits: Limits, deadline: float
-    ) -> None:
+    async def _ask(self, connection: Connection, sent: bytes, limits: Limits, deadline: float) -> Answer:
         self._active.add(connection)
-        if self._timer is None:
-            self._watch()
         try:
+            if self._timer is None:
+                self._watch()
+            answer = Answer(limits)
             await connection.exchange(sent, answer, limits, deadline, self._config.large_body_bytes)
+            return answer
         except BaseException:
             connection.close()
             raise
@@ -155,7 +176,10 @@ class Client:
             connection = self._waiting.popleft()
             if connection in self._active:
                 self._large.add(connection)
-                connection.resume()
+                try:
+                    connection.resume()
+                except Exception as error:
+                    connection.fail(error)
                 return
 
     def forget(self, connection: Connection) -> None:
@@ -178,7 +202,11 @@ class Client:
             self._broken[target.host] = None
             if len(self._broken) > _BROKEN_MAX:
                 del self._broken[next(iter(self._broken))]
-        return Connection(opened, key, self._view, self, tls_ok=verified)
+        try:
+            return Connection(opened, key, self._view, self, tls_ok=verified)
+        except BaseException:
+            opened.close()
+            raise
 
     def _release(self, connection: Connection, answer: Answer, request: Request) -> None:
         if connection.key[0] == "https" and answer.head is not None:
@@ -229,7 +257,10 @@ class Client:
         self._timer = None
         now = time.monotonic()
         for connection in list(self._active):
-            connection.check(now)
+            try:
+                connection.check(now)
+            except Exception as error:
+                connection.fail(error)
         self._idle.expire(now)
         if self._active or len(self._idle):
             self._watch()

@@ -40,6 +40,7 @@ class Connection(asyncio.BufferedProtocol):
         "_heard_at",
         "_limits",
         "_client",
+        "_error",
         "_large_bytes",
         "_paused_at",
         "_opened",
@@ -69,6 +70,7 @@ class Connection(asyncio.BufferedProtocol):
         self._large_bytes = _NEVER
         self._paused_at = 0.0
         self._answer: Answer | None = None
+        self._error: Exception | None = None
         self._waiter: asyncio.Future[None] | None = None
         self._limits: Limits | None = None
         self._asked_at = self._heard_at = self._deadline = 0.0
@@ -88,6 +90,7 @@ class Connection(asyncio.BufferedProtocol):
         """Send `request` and fill `answer`; all must be over at `deadline` (monotonic time).
 
         The client is told when more than `large_bytes` are held and more are to come.
+        Raises whatever reading the answer raised, which would be a bug.
         """
         if self.lost:
             answer.end("connection lost")
@@ -99,6 +102,8 @@ class Connection(asyncio.BufferedProtocol):
         self.transport.write(request)
         try:
             await waiter
+            if self._error is not None:
+                raise self._error
         finally:
             self._answer = self._waiter = None
 
@@ -113,11 +118,14 @@ class Connection(asyncio.BufferedProtocol):
             self.close()
             return
         self._heard_at = time.monotonic()
-        if answer.receive(self._view[:nbytes]):
-            self._done()
-        elif answer.held_bytes > self._large_bytes:
-            self._large_bytes = _NEVER  # says so once an answer
-            self._client.grew_large(self)
+        try:
+            if answer.receive(self._view[:nbytes]):
+                self._done()
+            elif answer.held_bytes > self._large_bytes:
+                self._large_bytes = _NEVER  # says so once an answer
+                self._client.grew_large(self)
+        except Exception as error:
+            self.fail(error)
 
     def eof_received(self) -> bool:
         self._ended("")
@@ -162,10 +170,18 @@ class Connection(asyncio.BufferedProtocol):
         self._opened.close()
         self.transport.abort()
 
+    def fail(self, error: Exception) -> None:
+        """Let `exchange` raise `error`: what a callback raises would be lost in the loop, and the fetch hang."""
+        self._error = self._error or error
+        self._done()
+
     def _ended(self, error: str) -> None:
         answer = self._answer
         if answer is not None and answer.state is not State.DONE:
-            answer.end(error)
+            try:
+                answer.end(error)
+            except Exception as bug:
+                self._error = self._error or bug
             self._done()
 
     def _done(self) -> None:

@@ -26,6 +26,7 @@ _BLAME = {
     Outcome.FRAMING: Blame.URL,
     Outcome.TRUNCATED: Blame.URL,
     Outcome.HEADER_TIMEOUT: Blame.URL,
+    Outcome.INTERNAL_ERROR: Blame.URL,
     Outcome.HOST_BUSY: Blame.HOST,
     Outcome.DNS_ERROR: Blame.HOST,
     Outcome.CONNECT_ERROR: Blame.HOST,

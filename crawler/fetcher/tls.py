@@ -29,8 +29,13 @@ class ResumingContext(ssl.SSLContext):
         return super().wrap_bio(incoming, outgoing, *arguments, **{**options, "session": session})
 
     def keep(self, hostname: str, ssl_object: ssl.SSLObject | None) -> None:
-        """Remember the session of a connection that worked."""
-        session = ssl_object.session if ssl_object is not None else None
+        """Remember the session of a connection that worked; one that cannot be copied is dropped."""
+        try:
+            session = ssl_object.session if ssl_object is not None else None
+        except (
+            ValueError
+        ):  # some 64 KiB and more, as with a certificate of that size: OpenSSL cannot write it
+            return
         if session is None or not session.has_ticket:
             return
         self._sessions.pop(hostname, None)

@@ -50,6 +50,7 @@ from crawler.frontier.hosts.workbench import Workbench
 from crawler.frontier.report import Report, Waited
 from crawler.frontier.settlement import Decision, End, Settlement, stage
 from crawler.records import Errand, Fetch, Link, Task
+from crawler.storage.keys import PARKED, TODO
 from crawler.storage.kv import Batch, KeyValue
 
 EXPLAINED_MAX = 100_000  # entries of a queue that are read for one explanation
@@ -124,7 +125,8 @@ class Frontier:
         self._waited = Waited()
         self._held: dict[int, FrontHost] = {}  # by host key
         self._given_out = 0  # errands that are not released
-        self._in_flight = 0  # those of them that are requests
+        self._in_flight = 0  # those of them that are requests: each has a place
+        self._requests_max = concurrency  # places that may be taken for now
         self._look_ups = 0
         self._look_ups_waiting: list[FrontHost] = []
         self._paused: set[str] = set()
@@ -188,6 +190,15 @@ class Frontier:
 
     # ---- what to do next ----
 
+    @property
+    def requests(self) -> int:
+        """Requests in flight: places taken."""
+        return self._in_flight
+
+    def allow(self, requests_max: int) -> None:
+        """Until told otherwise, give out nothing while so many requests are in flight; `concurrency` at most."""
+        self._requests_max = min(requests_max, self._concurrency)
+
     def take(self, now: float) -> Errand | None:
         """The next thing that may start now; its host, address and place are taken. None: nothing may."""
         blocked = self._gate(now)
@@ -202,7 +213,7 @@ class Frontier:
         """What keeps every request from starting, "" if nothing does."""
         if self._paused:
             return "empty"
-        if self._in_flight >= self._concurrency:
+        if self._in_flight >= self._requests_max:
             return "full"
         return "rate" if self._rate.ready_at() > now else ""
 
@@ -479,7 +490,7 @@ class Frontier:
 
     def next_wakeup(self, now: float) -> float | None:
         """The earliest instant at which `take` may give something; None: only news can change that."""
-        if self._paused or self._in_flight >= self._concurrency:
+        if self._paused or self._in_flight >= self._requests_max:
             return None
         instant = self._bench.next_event(now)
         return None if instant is None else max(instant, self._rate.ready_at())
@@ -555,7 +566,7 @@ class Frontier:
         """How a URL stands in its host's queues; {} if it is in none, or behind the first `EXPLAINED_MAX`."""
         name, tail = entries.split_url(url)
         key = self._registry.host_key(name).to_bytes(8, "big")
-        for queue, prefix in (("to do", entries.TODO_PREFIX), ("parked", entries.PARKED_PREFIX)):
+        for queue, prefix in (("to do", TODO), ("parked", PARKED)):
             found = entries.read_queue(self._store, prefix + key, 0)
             for order, entry in itertools.islice(found, EXPLAINED_MAX):
                 if entry.tail == tail:

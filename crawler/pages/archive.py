@@ -20,10 +20,9 @@ from crawler.pages.captures import (
     unpack_record,
 )
 from crawler.records import Capture, PageRecord
+from crawler.storage import keys
 from crawler.storage.files import read_range
 from crawler.storage.kv import KeyValue, scan_prefix, unseal
-
-ELSEWHERE_PREFIX = b"v/"  # captures that another process has, and revisits here repeat
 
 
 class Archive:
@@ -51,13 +50,13 @@ class Archive:
             yield capture
 
     def _captures(self, fingerprint: int) -> Iterator[tuple[bytes, Capture]]:
-        prefix = b"c/" + fingerprint.to_bytes(8, "big")
+        prefix = keys.CAPTURE + fingerprint.to_bytes(8, "big")
         for key, value in self.store.scan(prefix, prefix + b"\xff" * 9, reverse=True):
             yield key, unpack_capture(key, value)
 
     def all_captures(self) -> Iterator[tuple[bytes, Capture]]:
         """(`c/` key, capture) of every committed capture, by fingerprint and time."""
-        for key, value in scan_prefix(self.store, b"c/"):
+        for key, value in scan_prefix(self.store, keys.CAPTURE):
             yield key, unpack_capture(key, value)
 
     def newest_captures(self) -> Iterator[tuple[int, Capture]]:
@@ -72,12 +71,12 @@ class Archive:
 
     def all_records(self) -> Iterator[tuple[int, PageRecord]]:
         """(fingerprint, record) of every URL that was tried, by fingerprint."""
-        for key, value in scan_prefix(self.store, b"u/"):
+        for key, value in scan_prefix(self.store, keys.PAGE):
             yield int.from_bytes(key[2:], "big"), unpack_record(key, value)
 
     def capture_at(self, key: bytes) -> Capture | None:
         """The committed capture with this `c/` key, be it of a process that shared the crawl before a reshard."""
-        value = self.store.get(key) or self.store.get(ELSEWHERE_PREFIX + key[2:])
+        value = self.store.get(key) or self.store.get(keys.ELSEWHERE + key[2:])
         return None if value is None else unpack_capture(key, value)
 
     # -- bytes
@@ -147,5 +146,5 @@ class Archive:
 
     def committed_lengths(self) -> Iterator[tuple[str, int]]:
         """(segment, committed length in bytes) of every segment."""
-        for key, value in scan_prefix(self.store, b"w/"):
+        for key, value in scan_prefix(self.store, keys.SEGMENT):
             yield key[2:].decode(), int.from_bytes(unseal(key, value), "big")

@@ -17,6 +17,7 @@ import msgspec
 from crawler.errors import DamageError
 from crawler.pages import reading
 from crawler.records import Capture, Errand, Fetch, Outcome, PageRecord
+from crawler.storage import keys
 from crawler.storage.kv import seal, unseal
 
 _TEMPORARY = frozenset({408, 425, 429})
@@ -30,19 +31,19 @@ _decode_capture = msgspec.msgpack.Decoder(Capture).decode
 
 
 def record_key(fingerprint: int) -> bytes:
-    return b"u/" + fingerprint.to_bytes(8, "big")
+    return keys.PAGE + fingerprint.to_bytes(8, "big")
 
 
 def capture_key(fingerprint: int, instant: float) -> bytes:
-    return b"c/" + fingerprint.to_bytes(8, "big") + int(instant * 1000).to_bytes(8, "big")
+    return keys.CAPTURE + fingerprint.to_bytes(8, "big") + int(instant * 1000).to_bytes(8, "big")
 
 
 def payload_key(digest: bytes) -> bytes:
-    return b"g/" + digest
+    return keys.PAYLOAD + digest
 
 
 def segment_key(segment: str) -> bytes:
-    return b"w/" + segment.encode()
+    return keys.SEGMENT + segment.encode()
 
 
 def pack(value: PageRecord | Capture) -> bytes:

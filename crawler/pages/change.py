@@ -49,6 +49,7 @@ _NO_VERDICT = frozenset(
         Outcome.TLS_ERROR,
         Outcome.RESET,
         Outcome.PROXY_ERROR,
+        Outcome.INTERNAL_ERROR,
     }
 )
 

@@ -7,16 +7,22 @@
 
 A hop counts as a request: it waits for the gap of its host, and on a host
 other than the errand's own it takes that host's slot first.
+
+An exception that nobody expects ends the errand it comes from, in the outcome
+`internal_error`, and no other: host, address and place are free again as behind
+any failure. Only a `StoreError` goes on to the process, and what the page sink
+of the user raises.
 """
 
 import asyncio
-import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, TypeVar
 
 import msgspec
 
 from crawler.clock import Clock
 from crawler.config import Config, Overrides
+from crawler.errors import StoreError, Unexpected
 from crawler.fetcher.client import Client
 from crawler.fetcher.cookies import CookieJar
 from crawler.fetcher.dns_cache import Resolution
@@ -24,15 +30,15 @@ from crawler.fetcher.outcome import blame_of
 from crawler.fetcher.request import Request, split
 from crawler.fetcher.resolver import Resolver
 from crawler.frontier.frontier import Frontier
+from crawler.process.ending import within
 from crawler.process.harvest import Harvest
 from crawler.process.reader import Reader
 from crawler.records import Errand, Extracted, Fetch, LinkFlag, Outcome, Task
-from crawler.storage.commit import Change, Maker
+from crawler.storage.commit import Change, Maker, Making, steps
 from crawler.storage.faults import reach
 from crawler.urls.canonical import hostname, resolve
 
-log = logging.getLogger("crawler")
-
+T = TypeVar("T")
 Sink = Callable[[Errand, Fetch, Extracted | None], Awaitable[None]]
 
 Chain = list[tuple[str, str]]  # the requests of a redirect chain so far: URL and Cookie field
@@ -58,6 +64,7 @@ class Errands:
         key: Callable[[str], bytes],
         queue: Callable[[Change | Maker], None],
         wake: Callable[[], None],
+        unexpected: Unexpected,
         sink: Sink | None = None,
     ) -> None:
         self._config = config
@@ -70,6 +77,7 @@ class Errands:
         self._key = key
         self._queue = queue
         self._wake = wake
+        self._unexpected = unexpected
         self.sink = sink
         self._overrides = Overrides(config.override)
         self._run = {
@@ -80,6 +88,7 @@ class Errands:
         }
         self.pages_ended = 0
         self.awaiting_commit = 0  # errands whose page goes to the sink once it is durable
+        self.in_sink = 0  # errands whose page is durable and with the sink
 
     async def run(self, errand: Errand) -> None:
         """See an errand through; its place is free again once its change is committed."""
@@ -91,33 +100,59 @@ class Errands:
 
     async def close(self) -> None:
         """Close them, and end the parser's worker."""
-        await self._reader.close()
-        await self._client.close()
-        await self._resolver.close()
+        limit = self._config.crawl.shutdown_step_max
+        await within(limit, "parser", self._reader.close())
+        await within(limit, "connections", self._client.close())
+        await within(limit, "resolver", self._resolver.close())
 
     # -- one coroutine a task -------------------------------------------------
 
+    async def _ended(self, errand: Errand, work: Coroutine[Any, Any, T], otherwise: Callable[[str], T]) -> T:
+        """What `work` returns; `otherwise` of the error's text if it raises what nobody expects."""
+        try:
+            return await work
+        except StoreError:
+            raise
+        except Exception as error:
+            return otherwise(
+                self._unexpected.note(error, f"{errand.task.name.lower()} of {errand.url or errand.hostname}")
+            )
+
+    def _internal_error(self, url: str, text: str) -> Fetch:
+        """The end of a request that met a bug."""
+        outcome = Outcome.INTERNAL_ERROR
+        return Fetch(url=url, outcome=outcome, blame=blame_of(outcome), began=self._clock.now(), error=text)
+
     async def _resolve(self, errand: Errand) -> None:
-        found = await self._resolver.resolve(errand.hostname)
+        found = await self._ended(errand, self._look_up(errand.hostname), _not_resolved)
         now = self._clock.now()
         if found.addresses:
             self._frontier.resolved(errand, found.addresses, found.expires, now)
             return self._wake()
         self._queue(lambda: self._harvest.unresolved(errand, _no_address(errand.url, found), now))
 
+    async def _look_up(self, name: str) -> Resolution:
+        return await self._resolver.resolve(name)
+
     async def _denied(self, errand: Errand) -> None:
         now = self._clock.now()
         self._queue(lambda: self._harvest.denied(errand, now))
 
     async def _robots_txt(self, errand: Errand) -> None:
-        fetch, hops = await self._follow(errand, self._request(errand, robots=True), self._robots_hop)
+        fetch, hops = await self._ended(
+            errand, self._fetch_robots(errand), lambda text: (self._internal_error(errand.url, text), 0)
+        )
         now = self._clock.now()
         self._queue(lambda: self._harvest.robots(errand, fetch, hops, now))
 
+    async def _fetch_robots(self, errand: Errand) -> tuple[Fetch, int]:
+        return await self._follow(errand, self._request(errand, robots=True), self._robots_hop)
+
     async def _page(self, errand: Errand) -> None:
         reach("fetch begun")
-        fetch, _ = await self._follow(errand, self._request(errand), self._own_key_hop)
-        extracted = await self._read(errand, fetch)
+        fetch, extracted = await self._ended(
+            errand, self._fetch_page(errand), lambda text: (self._internal_error(errand.url, text), None)
+        )
         self.pages_ended += 1
         now = self._clock.now()
         if self.sink is None:
@@ -127,26 +162,38 @@ class Errands:
             await self._commit(lambda: self._harvest.page(errand, fetch, extracted, now))
         finally:
             self.awaiting_commit -= 1
-        await self.sink(errand, fetch, extracted)
+        try:
+            await self.sink(errand, fetch, extracted)
+        finally:
+            self.in_sink -= 1
+
+    async def _fetch_page(self, errand: Errand) -> tuple[Fetch, Extracted | None]:
+        fetch, _ = await self._follow(errand, self._request(errand), self._own_key_hop)
+        return fetch, await self._read(errand, fetch)
 
     async def _commit(self, make: Maker) -> None:
-        """Queue a change and wait until it is durable."""
+        """Queue a change and wait until it is durable; it counts as `in_sink` from that moment on."""
         committed = asyncio.get_running_loop().create_future()
 
-        def made() -> Change:
-            change = make()
-            change.after.append(lambda: committed.set_result(None))
+        def made() -> Making:
+            change = yield from steps(make())
+            change.after.append(durable)
             return change
+
+        def durable() -> None:
+            if not committed.cancelled():
+                self.in_sink += 1
+                committed.set_result(None)
 
         self._queue(made)
         await committed
 
     async def _read(self, errand: Errand, fetch: Fetch) -> Extracted | None:
-        """What the answer holds. A bug of ours that one page brings out must not end a crawl of millions."""
+        """What the answer holds; None for a page that brings out a bug: its links are lost, not the page."""
         try:
             return await self._reader.read(errand, fetch)
-        except Exception:
-            log.exception("cannot read %s; its links are lost. Please report this page", errand.url)
+        except Exception as error:
+            self._unexpected.note(error, f"reading {errand.url}, whose links are lost")
             return None
 
     # -- hops -----------------------------------------------------------------
@@ -249,6 +296,10 @@ class Errands:
         if own.body_bytes_max is not None:
             request.body_bytes_max = own.body_bytes_max
             request.wire_bytes_max = max(own.body_bytes_max, self._config.fetch.wire_bytes_max)
+
+
+def _not_resolved(text: str) -> Resolution:
+    return Resolution((), 0.0, Outcome.INTERNAL_ERROR, text)
 
 
 def _no_address(url: str, found: Resolution) -> Fetch:

@@ -28,11 +28,11 @@ from crawler.splitter.crawlwide import CrawlWide, Progress
 from crawler.splitter.peers import Address, Peers
 from crawler.splitter.session import Common, Identity
 from crawler.storage.commit import Change, Maker
+from crawler.storage.keys import RUN
 from crawler.storage.kv import seal, unseal
 from crawler.urls.canonical import SESSION_IDS_VERSION
 from crawler.urls.fingerprint import suffix_list_version
 
-RUN_KEY = b"m/run"  # the run under way and what had been fetched before it
 LAST_WORDS = 2  # heartbeats that a process stays after the end or a limit, so that the others hear of it
 _WORK_AGE_MAX = 0.5  # seconds for which the number of hosts with work is remembered
 
@@ -151,8 +151,9 @@ class Exchange:
         """Queue what was accepted, in order; let an epoch be committed that a peer waits for."""
         if not self._taking:
             return
-        for received in self._inbox.take():
-            self._loops.queue(partial(self._stages.harvest.received, received))
+        if not self._stages.due.full:  # else it waits in the inbox, and soon the sender does
+            for received in self._inbox.take():
+                self._loops.queue(partial(self._stages.harvest.received, received))
         if self._outbox.urgent and not self._urgent:
             self._urgent = True
             change = Change(sync=True)
@@ -166,6 +167,8 @@ class Exchange:
 
     def committed(self) -> None:
         """A group is durable: confirm and send what rests on it, if anything does."""
+        if self._inbox.waiting:
+            self._take()
         if not (self._outbox.has_news or self._inbox.has_news):
             return
         self._outbox.has_news = self._inbox.has_news = False
@@ -256,13 +259,13 @@ def _check(stages: Stages) -> bytes:
 
 def _run_before(stages: Stages, run: str) -> dict[str, int]:
     """The counters at the start of `run`, kept so that its limits hold over restarts of this process."""
-    value = stages.store.get(RUN_KEY)
+    value = stages.store.get(RUN)
     if run and value is not None:
-        kept, counters = msgspec.msgpack.decode(unseal(RUN_KEY, value), type=tuple[str, dict[str, int]])
+        kept, counters = msgspec.msgpack.decode(unseal(RUN, value), type=tuple[str, dict[str, int]])
         if kept == run:
             return counters
     counters = dict(stages.counters_before)
     batch = stages.store.batch(sync=True)
-    batch.put(RUN_KEY, seal(msgspec.msgpack.encode((run, counters))))
+    batch.put(RUN, seal(msgspec.msgpack.encode((run, counters))))
     stages.store.write(batch)
     return counters

@@ -7,16 +7,18 @@ This is the arrow from the fetcher back to the frontier without its waiting:
                                  own and unseen  -> change.links   (to the DUE)
                                  of other owners -> change.foreign (to the outbox)
 
-Everything happens in one synchronous step, so that the volatile caches never
-get ahead of what is queued for the commit (`durability.md`, rules). Counters
-obey
+A change is made in one step, or by a generator that pauses between portions of
+its links (`portions.py`); the commit point makes one change after the other, so
+that the volatile caches never get ahead of what is queued for the commit
+(`durability.md`, rules). What a page's content makes raise ends in a counted
+outcome: the page without its answer, or without its links. Counters obey
 
     accepted + received = cache_hits + foreign + links      (a cache hit: CLOCK or pending set)
 """
 
 import re
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from itertools import compress, count
 
 import msgspec
@@ -25,18 +27,21 @@ import numpy as np
 from crawler.clock import Clock, iso_time
 from crawler.config import Config
 from crawler.due.eliminator import Eliminator
-from crawler.extract.sitemap import counts
+from crawler.errors import StoreError, Unexpected
 from crawler.frontier.frontier import Decision, End, Frontier
-from crawler.pages.page_cache import PageCache
-from crawler.records import Errand, Extracted, Fetch, Link, LinkFlag, Outcome
+from crawler.pages.page_cache import Capturing, PageCache
+from crawler.process.portions import PORTION_LINKS, portions
+from crawler.process.submitted import Submitted
+from crawler.records import Blame, Errand, Extracted, Fetch, Link, LinkFlag, Outcome
 from crawler.robots.cache import RobotsCache
 from crawler.splitter.inbox import Received
 from crawler.splitter.partition import Partition
-from crawler.storage.commit import Change
+from crawler.storage.commit import Change, Making
+from crawler.storage.keys import EQUIVALENCES, SCOPE_STATE
 from crawler.storage.kv import seal
 from crawler.urlfilter.intake import Accepted, Intake
 from crawler.urlfilter.rules import SCOPE
-from crawler.urls.canonical import authority, canonical, hostname, resolve
+from crawler.urls.canonical import authority, resolve
 from crawler.urls.clock_cache import ClockCache
 from crawler.urls.equivalence import Equivalences
 from crawler.urls.fingerprint import Fingerprinter, cache_keys
@@ -44,8 +49,6 @@ from crawler.urls.trace import TraceWriter
 
 _encode_json = msgspec.json.Encoder().encode
 
-SCOPE_KEY = b"m/scope"  # what the seeds and their redirects span
-EQUIVALENCES_KEY = b"m/equivalences"  # authorities proven to be two names of one site
 _NO_FAILURE = {
     Outcome.FETCHED,
     Outcome.EMPTY,
@@ -57,6 +60,7 @@ _NO_FAILURE = {
 }
 _LOW_48 = (1 << 48) - 1
 _SITEMAP = int(LinkFlag.SITEMAP)  # plain, as the flags of an errand are: an IntFlag costs 1 us a test
+_CountedSteps = Generator[None, None, int]  # pauses, and returns how many links were accepted
 _KEPT_BY_REDIRECTS = LinkFlag.SEED | LinkFlag.SITEMAP | LinkFlag.FEED | LinkFlag.REQUISITE
 
 
@@ -101,7 +105,9 @@ class Harvest:
         outbox_cache: ClockCache | None = None,
         me: str = "",
         trace: TraceWriter | None = None,
+        unexpected: Unexpected | None = None,
     ) -> None:
+        self.unexpected = unexpected or Unexpected()
         self._config = config
         self._clock = clock
         self._fingerprinter = fingerprinter
@@ -121,14 +127,23 @@ class Harvest:
 
     # -- what ends a fetch ---------------------------------------------------
 
-    def page(self, errand: Errand, fetch: Fetch, extracted: Extracted | None, now: float) -> Change:
-        """The change for a page's fetch, final or to be repeated."""
+    def page(self, errand: Errand, fetch: Fetch, extracted: Extracted | None, now: float) -> Making:
+        """Make the change for a page's fetch, final or to be repeated."""
         change = Change()
-        decision = self._frontier.settle(errand, fetch, now)
-        capturing = self._pages.capture(fetch, errand, extracted, now, final=decision.end is End.DONE)
+        decision = self._settle(errand, fetch, now)
+        capturing = self._capture(fetch, errand, extracted, now, final=decision.end is End.DONE)
         change.captures.append(capturing)
+        if fetch.outcome is Outcome.INTERNAL_ERROR:
+            extracted = None
         if decision.end is End.DONE:
-            links = self._links_of_page(change, errand, fetch, extracted, capturing.digest)
+            try:
+                links = yield from self._links_of_page(change, errand, fetch, extracted, capturing.digest)
+            except StoreError:
+                raise
+            except Exception as error:  # the links up to here stay in the change, as the caches have them
+                self.unexpected.note(error, f"links of {errand.url}, some of which are lost")
+                change.count("pages.links_lost")
+                links = 0
             if capturing.record is not None:
                 capturing.record.links = links
         self._count(change, fetch, decision)
@@ -136,15 +151,69 @@ class Harvest:
         self.release(change, decision)
         return change
 
-    def denied(self, errand: Errand, now: float) -> Change:
-        """The change for a URL that robots.txt forbids: recorded, never asked."""
+    def _settle(self, errand: Errand, fetch: Fetch, now: float) -> Decision:
+        """What the frontier decides; upon a fetch that it cannot judge, as upon an internal error."""
+        try:
+            return self._frontier.settle(errand, fetch, now)
+        except StoreError:
+            raise
+        except Exception as error:
+            self._spoil(fetch, error, f"deciding upon {errand.url or errand.hostname}")
+            return self._frontier.settle(errand, fetch, now)
+
+    def _capture(
+        self, fetch: Fetch, errand: Errand, extracted: Extracted | None, now: float, *, final: bool = True
+    ) -> Capturing:
+        """What is kept of a fetch; of one that cannot be kept, that it was made."""
+        try:
+            return self._pages.capture(fetch, errand, extracted, now, final=final)
+        except StoreError:
+            raise
+        except Exception as error:
+            self._spoil(fetch, error, f"keeping {errand.url}")
+            return self._pages.capture(fetch, errand, None, now, final=final)
+
+    def _spoil(self, fetch: Fetch, error: Exception, where: str) -> None:
+        """Make an internal error of `fetch`: nothing that it brought is looked at again."""
+        nothing = Fetch(
+            url=fetch.url,
+            outcome=Outcome.INTERNAL_ERROR,
+            blame=Blame.URL,
+            began=fetch.began,
+            took=fetch.took,
+            error=self.unexpected.note(error, where),
+        )
+        for name in fetch.__struct_fields__:
+            setattr(fetch, name, getattr(nothing, name))
+
+    def denied(self, errand: Errand, now: float) -> Making:
+        """Make the change for a URL that robots.txt forbids: recorded, never asked."""
         fetch = Fetch(url=errand.url, outcome=Outcome.ROBOTS_DENIED, began=now)
         return self.page(errand, fetch, None, now)
 
-    def robots(self, errand: Errand, fetch: Fetch, hops: int, now: float) -> Change:
-        """The change for the answer to a robots.txt, at the end of its redirects."""
+    def robots(self, errand: Errand, fetch: Fetch, hops: int, now: float) -> Making:
+        """Make the change for the answer to a robots.txt, at the end of its redirects."""
         change = Change()
         of = authority(errand.url)
+        ignored = self._robots.sitemaps_ignored
+        try:
+            self._record_robots(change, of, fetch, now)
+        except StoreError:
+            raise
+        except Exception as error:  # as one that could not be reached: nothing is asked until the next try
+            self._spoil(fetch, error, f"reading {errand.url}")
+            self._record_robots(change, of, fetch, now)
+        change.count("robots.sitemaps_ignored", self._robots.sitemaps_ignored - ignored)
+        if fetch.status:
+            change.captures.append(self._capture(fetch, errand, None, now))
+        change.count(f"robots.{fetch.outcome}")
+        change.count("bytes.wire", fetch.wire_bytes)
+        if self._config.sitemaps.robots:
+            yield from self._sitemaps(change, errand, self._robots.sitemaps(of))
+        self.release(change, self._settle(errand, fetch, now))
+        return change
+
+    def _record_robots(self, change: Change, of: str, fetch: Fetch, now: float) -> None:
         self._robots.record(
             of,
             status=fetch.status,
@@ -154,21 +223,12 @@ class Harvest:
             now=now,
             batch=change,
         )
-        if fetch.status:
-            change.captures.append(self._pages.capture(fetch, errand, None, now))
-        change.count(f"robots.{fetch.outcome}")
-        change.count("bytes.wire", fetch.wire_bytes)
-        if self._config.sitemaps.robots:
-            self._sitemaps(change, errand, self._robots.sitemaps(of))
-        decision = self._frontier.settle(errand, fetch, now)
-        self.release(change, decision)
-        return change
 
     def unresolved(self, errand: Errand, failure: Fetch, now: float) -> Change:
         """The change for a host whose addresses could not be found."""
         change = Change()
         change.count(f"hosts.{failure.outcome}")
-        self.release(change, self._frontier.settle(errand, failure, now))
+        self.release(change, self._settle(errand, failure, now))
         return change
 
     def retire(self, pattern: str, change: Change) -> int:
@@ -199,7 +259,7 @@ class Harvest:
 
     def _links_of_page(
         self, change: Change, errand: Errand, fetch: Fetch, extracted: Extracted | None, digest: bytes
-    ) -> int:
+    ) -> _CountedSteps:
         if fetch.outcome is Outcome.REDIRECT:
             self._learn(change, fetch)
             return self._redirect(change, errand, fetch.location)
@@ -212,39 +272,31 @@ class Harvest:
             change.count("pages.links_not_taken")
             return 0
         if errand.flags & _SITEMAP:
-            return self._links_of_map(change, errand, extracted)
+            return (yield from self._links_of_map(change, errand, extracted))
         base, encoding = extracted.base, extracted.encoding
         depth, via = errand.depth + 1, errand.fingerprint
         if self._trace is not None:
             self._log_links(self._trace, errand, extracted)
-        found = self.links(change, base, extracted.hrefs, encoding, depth, via)
+        found = yield from self._portions(change, base, extracted.hrefs, encoding, depth, via)
         if extracted.requisites:
             wanted = int(LinkFlag.REQUISITE)
-            found += self.links(change, base, extracted.requisites, encoding, depth, via, wanted)
+            wanted_links = extracted.requisites
+            found += yield from self._portions(change, base, wanted_links, encoding, depth, via, wanted)
         if extracted.refresh:
             found += self._redirect(change, errand, extracted.refresh, base=base)
         return found
 
-    def _links_of_map(self, change: Change, errand: Errand, extracted: Extracted) -> int:
+    def _links_of_map(self, change: Change, errand: Errand, extracted: Extracted) -> _CountedSteps:
         """The pages of a sitemap, one hop from where the crawl began, and the maps of an index."""
         via = errand.fingerprint
-        found = self.links(change, errand.url, self._submitted(errand, extracted.hrefs), "utf-8", 1, via)
+        submitted = Submitted(errand, self._robots.names)
+        hrefs = yield from submitted.among(extracted.hrefs)
+        found = yield from self._portions(change, errand.url, hrefs, "utf-8", 1, via)
         if errand.depth < self._config.sitemaps.depth_max and extracted.maps:
-            maps = self._submitted(errand, extracted.maps)
-            self.links(change, errand.url, maps, "utf-8", errand.depth + 1, via, int(LinkFlag.SITEMAP))
+            maps = yield from submitted.among(extracted.maps)
+            flags = int(LinkFlag.SITEMAP)
+            yield from self._portions(change, errand.url, maps, "utf-8", errand.depth + 1, via, flags)
         return found
-
-    def _submitted(self, errand: Errand, locs: Sequence[str]) -> list[str]:
-        """The URLs that this map may name: of its own host, or of one whose robots.txt names the map."""
-        own = f"//{errand.hostname}"
-        return [loc for loc in locs if own in loc or self._may_name(errand, loc)]
-
-    def _may_name(self, errand: Errand, loc: str) -> bool:
-        url = canonical(loc)
-        if url is None:
-            return True  # the filter counts it under its rule
-        named = {canonical(raw_url) for raw_url in self._robots.sitemaps(authority(url))}
-        return counts(hostname(url), errand.hostname, errand.url, {name for name in named if name})
 
     def _log_links(self, trace: TraceWriter, errand: Errand, extracted: Extracted) -> None:
         """Log every mention of an accepted link, as it enters the host splitter."""
@@ -261,16 +313,33 @@ class Harvest:
         """True from the page on that is one copy too many of the same content on its host."""
         return self._same_content.count(errand.host, digest) > self._config.traps.same_digest_pages_max
 
-    def _sitemaps(self, change: Change, errand: Errand, urls: Sequence[str]) -> None:
+    def _sitemaps(self, change: Change, errand: Errand, urls: Sequence[str]) -> _CountedSteps:
         """Queue the sitemaps that a robots.txt names, and /sitemap.xml if that is to be guessed.
 
         Only where the crawl is at home: a host outside the scope names pages outside it.
         """
         if self._intake.one(errand.url, 0).rule == SCOPE:
-            return
+            return 0
         if self._config.sitemaps.guess:
             urls = [*urls, "/sitemap.xml"]
-        self.links(change, errand.url, list(urls), "utf-8", 0, 0, int(LinkFlag.SITEMAP))
+        return (yield from self._portions(change, errand.url, urls, "utf-8", 0, 0, int(LinkFlag.SITEMAP)))
+
+    def _portions(
+        self,
+        change: Change,
+        base: str,
+        hrefs: Sequence[str],
+        encoding: str,
+        depth: int,
+        via: int,
+        flags: int = 0,
+    ) -> _CountedSteps:
+        """`links` portion by portion, with a pause behind each."""
+        found = 0
+        for portion in portions(hrefs):
+            found += self.links(change, base, portion, encoding, depth, via, flags)
+            yield
+        return found
 
     def links(
         self,
@@ -310,7 +379,7 @@ class Harvest:
         """Note where an authority redirects to; enough of the same prove that two are one site."""
         target = resolve(fetch.url, fetch.location)
         if target is not None and self._equivalences.redirected(fetch.url, target):
-            change.put(EQUIVALENCES_KEY, seal(_encode_json(self._equivalences.state())))
+            change.put(EQUIVALENCES, seal(_encode_json(self._equivalences.state())))
 
     def _widen(self, change: Change, base: str, location: str, flags: int) -> None:
         """Take a seed or its target into the scope, and keep the scope with the change."""
@@ -319,7 +388,7 @@ class Harvest:
         if self._intake.filter.revision == revision:
             return
         self._tell_scope(change, [judged.url])
-        change.put(SCOPE_KEY, seal(_encode_json(self._intake.filter.scope.state())))
+        change.put(SCOPE_STATE, seal(_encode_json(self._intake.filter.scope.state())))
 
     def seeds(self, urls: Sequence[str]) -> Change:
         """The change for URLs given by the user (request forms)."""
@@ -333,7 +402,7 @@ class Harvest:
         """Take URLs into the scope, and keep it with the change; return those that made a difference."""
         widening = [url for url in urls if self._intake.filter.widen(url)]
         if widening:
-            change.put(SCOPE_KEY, seal(_encode_json(self._intake.filter.scope.state())))
+            change.put(SCOPE_STATE, seal(_encode_json(self._intake.filter.scope.state())))
         return widening
 
     def tell_scope(self, change: Change, peers: Sequence[str]) -> None:
@@ -424,13 +493,19 @@ class Harvest:
         if self._outbox_cache is not None:
             self._outbox_cache.clear()
 
-    def received(self, received: Received) -> Change:
-        """The change for an entry of links that another process found on our hosts."""
+    def received(self, received: Received) -> Making:
+        """Make the change for an entry of links that another process found on our hosts."""
         change = Change()
         change.received = received
         links = self._take_notices(change, received.links)
         if not links:
             return change
+        for begin in range(0, len(links), PORTION_LINKS):
+            self._take_received(change, links[begin : begin + PORTION_LINKS])
+            yield
+        return change
+
+    def _take_received(self, change: Change, links: list[Link]) -> None:
         change.count("urls.received", len(links))
         if self._equivalences.proven:  # the sender may not know that two authorities are one
             key = self._fingerprinter.fingerprint
@@ -440,7 +515,6 @@ class Harvest:
         change.count("urls.cache_hits", len(links) - len(missed))
         change.count("urls.to_due", len(missed))
         change.links += [links[i] for i in missed]
-        return change
 
     def _take_notices(self, change: Change, links: list[Link]) -> list[Link]:
         """Widen the scope as an entry tells; return its links."""

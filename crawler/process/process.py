@@ -3,14 +3,15 @@
     schedule    frontier.take -> a task per errand, as many as there are places
     commit      results are decided upon, so that their hosts may be asked again,
                 and written group by group; then what had to wait for it;
-                between groups the DUE flushes, so new URLs reach the frontier
+                in turn with groups the DUE flushes, so new URLs reach the frontier
     watch       limits of the run, disk space
 
 What an errand does is in `errands.py`, what its end becomes in `harvest.py`,
-the stages themselves are opened in `stages.py`. All decisions are made by the
-stages, synchronously, in the loop thread. File and store writes happen in one
-writer thread (those of a few results in the loop, when it would only wait for
-them), merges of runs in another.
+which step the commit loop takes next in `committer.py`; the stages themselves
+are opened in `stages.py`. All decisions are made by the stages, synchronously,
+in the loop thread. File and store writes happen in one writer thread (those of
+a few results in the loop, when it would only wait for them), merges of runs in
+another.
 """
 
 import asyncio
@@ -28,6 +29,8 @@ from crawler.fetcher.client import Client
 from crawler.fetcher.guard import Guard
 from crawler.fetcher.resolver import Resolver
 from crawler.process.commands import Commands
+from crawler.process.committer import SIBLINGS, Committer, State, Step
+from crawler.process.ending import Watchdog, in_thread, within
 from crawler.process.errands import Errands, Sink
 from crawler.process.exchange import Exchange, Loops, Member
 from crawler.process.forked import Forked
@@ -41,8 +44,7 @@ log = logging.getLogger("crawler")
 
 STOP_GRACE = 5.0  # seconds that fetches in flight are given after a stop
 WATCH_INTERVAL = 1.0  # seconds between looks at limits and disk space
-SIBLINGS = 1  # fetches in flight above which decisions wait for more results
-DECISION_DELAY = 0.05  # seconds after which results are decided upon whatever else is in flight
+TURN = 0.02  # seconds for which decisions hold the loop; then others have their turn
 SMALL_GROUP = 16  # results that are committed in the loop while no more than `SIBLINGS` are in flight
 
 
@@ -67,11 +69,21 @@ class Process:
         self.started = self.clock.now()
         self.stopped_by = ""
         self.failure: BaseException | None = None
+        self.writing = False  # True at the end: a write has not ended, so the store must not be closed
         self._tasks: set[asyncio.Task[None]] = set()
         self._background: set[asyncio.Task[None]] = set()
         self._news = asyncio.Event()
         self._commit_news = asyncio.Event()
         self._few_in_flight = asyncio.Event()
+        self._page_limit_binds = False
+        self.committer = Committer(config.store, config.crawl.concurrency)
+        self._steps = {
+            Step.WAIT: self._commit_news_or_flush_time,
+            Step.GATHER: self._gather,
+            Step.DECIDE: self._decide,
+            Step.FLUSH: self._flush,
+            Step.COMMIT: self._commit_group,
+        }
         self._seeds = seeds
         self._seeding = True
         self._committing = False
@@ -79,17 +91,19 @@ class Process:
         self._writer = ThreadPoolExecutor(1, "writer")
         self._merger = ThreadPoolExecutor(1, "merger")
         self._lines = pages_file.open("ab", buffering=0)
+        unexpected = stages.harvest.unexpected
         self.errands = Errands(
             config,
             clock=self.clock,
             frontier=self.frontier,
-            client=Client(config.fetch, config.identity, config.network, self.clock),
+            client=Client(config.fetch, config.identity, config.network, self.clock, unexpected),
             resolver=Resolver(config.network, Guard(config.network.allow_networks), self.clock),
             reader=Reader(config, extractor, parser),
             harvest=stages.harvest,
             key=stages.fingerprinter.key,
             queue=self.queue,
             wake=self._news.set,
+            unexpected=unexpected,
             sink=sink,
         )
         self.exchange = None if member is None else Exchange(stages, member, self._loops())
@@ -117,8 +131,9 @@ class Process:
         Raises:
             StoreError: the disk failed; nothing after the last commit was acknowledged.
         """
-        committer = asyncio.create_task(self._commit_loop())
-        watcher = asyncio.create_task(self._watch())
+        watchdog = Watchdog(self.config.crawl.stall_max)
+        watchdog.start()
+        loops = [asyncio.create_task(self._commit_loop()), asyncio.create_task(self._watch())]
         self._in_background(self._feed_seeds())
         await self.errands.start()
         try:
@@ -127,15 +142,28 @@ class Process:
             if self.exchange is not None and self.failure is None:
                 await self.exchange.part(self.stopped_by)
         finally:
-            watcher.cancel()
-            committer.cancel()
-            await asyncio.gather(watcher, committer, *self._tasks, *self._background, return_exceptions=True)
-            await self.errands.close()
-            self._writer.shutdown()
-            self._merger.shutdown()
-            self._lines.close()
+            await self._shut_down(loops)
+            watchdog.stop()
         if self.failure is not None:
             raise self.failure
+
+    async def _shut_down(self, loops: list["asyncio.Task[None]"]) -> None:
+        """End all that runs, step by step, each within its limit."""
+        limit = self.config.crawl.shutdown_step_max
+        for task in (*loops, *self._tasks, *self._background):
+            task.cancel()
+        for step, tasks in (("loops", loops), ("errands", self._tasks), ("background", self._background)):
+            if left := list(tasks):
+                await within(limit, step, asyncio.wait(left))
+        await self.errands.close()
+        for executor in (self._writer, self._merger):
+            executor.shutdown(wait=False, cancel_futures=True)
+        self.writing = not await within(limit, "writer", in_thread(self._writer.shutdown))
+        await within(limit, "merger", in_thread(self._merger.shutdown))
+        if self.writing:
+            self.failure = self.failure or StoreError("disk: a write does not end")
+        else:
+            self._lines.close()
 
     def close(self) -> None:
         """Close the log of fetches; harmless after `run`, which does it too."""
@@ -149,7 +177,7 @@ class Process:
             if urls:
                 self.queue(partial(self.stages.harvest.seeds, urls))
                 reach("seeds loading")
-            while len(self.point) > 2 and not self.stopped_by:
+            while (len(self.point) > 2 or self.due.full) and not self.stopped_by:
                 await asyncio.sleep(0.01)
         self._seeding = False
         self._news.set()
@@ -170,33 +198,43 @@ class Process:
             wakeup = self.frontier.next_wakeup(now)
             await _wait(self._news, None if wakeup is None else max(0.0, wakeup - now))
 
-    def _start_errands(self, now: float) -> bool:
-        """Start what may start; whether anything did."""
+    def _start_errands(self, now: float) -> None:
+        """Start what may start, `concurrency` errands at most in one turn of the loop."""
         create_task = asyncio.get_running_loop().create_task
-        before = len(self._tasks)
-        room = self._room()
-        while room > 0 and (errand := self.frontier.take(now)) is not None:
+        self.frontier.allow(self.frontier.requests + self._room())
+        for _ in range(self.config.crawl.concurrency):
+            if (errand := self.frontier.take(now)) is None:
+                break
             task = create_task(self.errands.run(errand))
             self._tasks.add(task)
             task.add_done_callback(self._errand_done)
-            room -= 1
+        else:
+            self._news.set()
         if self.due.pending and self.frontier.dry(now):
             self._commit_news.set()
-        return len(self._tasks) > before
 
     def _room(self) -> int:
-        """How many errands may begin now."""
-        room = self.config.crawl.concurrency - len(self._tasks)
+        """How many requests may begin now; not positive: none.
+
+        A page holds its place until it is committed and the sink has had it.
+        """
+        if self.due.full:
+            return 0
+        places = self.config.crawl.concurrency - self.frontier.requests - self.errands.in_sink
         if self.exchange is not None:
-            return self.exchange.room(room)
-        if limit := self.config.crawl.max_pages:
-            room = min(room, limit - self.errands.pages_ended - len(self._tasks))
+            room = self.exchange.room(places)
+        elif limit := self.config.crawl.max_pages:
+            room = min(places, limit - self.errands.pages_ended - len(self._tasks))
+        else:
+            room = places
+        self._page_limit_binds = room < places
         return room
 
     def _errand_done(self, task: "asyncio.Task[None]") -> None:
         self._tasks.discard(task)
         self._look_at_flight()
-        if self.errands.sink is not None:  # it ends behind its commit, whose news has gone already
+        # With a sink it ends behind its commit, whose news has gone already.
+        if self.errands.sink is not None or self._page_limit_binds:
             self._news.set()
         if not task.cancelled() and (error := task.exception()) is not None:
             self._fail(error)
@@ -231,6 +269,11 @@ class Process:
             await asyncio.wait(self._tasks, timeout=STOP_GRACE)
         for task in self._tasks:
             task.cancel()
+        limit = self.config.crawl.drain_max
+        if not await within(limit, "commit", self._commit_rest()) and (len(self.point) or self._committing):
+            self._fail(StoreError(f"disk: what was in hand could not be committed within {limit:g} s"))
+
+    async def _commit_rest(self) -> None:
         while self.failure is None and (len(self.point) or self._committing or self.due.pending):
             self._news.clear()
             self._commit_news.set()
@@ -281,47 +324,57 @@ class Process:
     async def _commit_loop(self) -> None:
         try:
             while True:
-                await self._commit_news_or_flush_time()
-                self._committing = True
-                await self._gather()
-                while await self._commit_group() or await self._flush():
-                    await self._gather()
-                self._committing = False
-                self._news.set()
+                self._commit_news.clear()
+                now = self.clock.now()
+                step = self.committer.next_step(self._commit_state(now), now)
+                if step is Step.WAIT and self._committing:
+                    self._committing = False
+                    self._news.set()
+                self._committing = step is not Step.WAIT
+                await self._steps[step]()
         except Exception as error:  # a failed write: nothing more may be acknowledged
             self._fail(error)
+
+    def _commit_state(self, now: float) -> State:
+        return State(
+            queued=len(self.point),
+            undecided=self.point.unmade,
+            fetching=self._fetching(),
+            flush=bool(self.due.pending) and self.due.wants_flush(now, dry=self._dry(now)),
+            hurry=self._seeding or bool(self.stopped_by) or self.due.full,
+        )
+
+    def _dry(self, now: float) -> bool:
+        """Whether new URLs are welcome at once."""
+        return bool(self.stopped_by) or self.frontier.dry(now)
 
     async def _commit_news_or_flush_time(self) -> None:
         wakeup = self.due.next_wakeup()
         await _wait(self._commit_news, None if wakeup == math.inf else max(0.0, wakeup - self.clock.now()))
-        self._commit_news.clear()
 
     async def _gather(self) -> None:
-        """Let a group grow while there is something to fetch: thirty pages cost about the commit of one."""
-        now, delay = asyncio.get_running_loop().time, self.config.store.commit_delay
-        end = now() + delay
-        if self._fetching() > SIBLINGS:
-            await self._results(min(delay, DECISION_DELAY))
-        while self._go_on() and (left := end - now()) > 0.0:
-            await self._results(min(left, DECISION_DELAY))
-
-    async def _results(self, delay: float) -> None:
-        """Wait until few are in flight, or for the delay."""
+        """Wait until few are in flight, or until the group need not wait any more."""
         self._few_in_flight.clear()
-        await _wait(self._few_in_flight, delay)
+        await _wait(self._few_in_flight, self.committer.pause(self.clock.now()))
 
-    def _go_on(self) -> bool:
-        """Decide upon the results, so that their hosts may be asked again; False if a commit should not wait."""
-        large = min(self.config.store.group_entries_max, self.config.crawl.concurrency // 2)
-        if self._seeding or self.stopped_by or len(self.point) >= large:
-            return False
-        self.point.make()
-        return self._start_errands(self.clock.now()) or self._fetching() > 0
+    async def _decide(self) -> None:
+        """Decide upon the results, so that their hosts may be asked again."""
+        await self._make()
+        if not self.stopped_by:
+            self._start_errands(self.clock.now())
 
-    async def _commit_group(self) -> bool:
+    async def _make(self) -> None:
+        """Decide upon the results that are queued now, in turns of the loop."""
+        time = asyncio.get_running_loop().time
+        end, queued = time() + TURN, len(self.point)
+        while self.point.made < queued and self.point.step():
+            if time() >= end:
+                await asyncio.sleep(0)
+                end = time() + TURN
+
+    async def _commit_group(self) -> None:
+        await self._make()
         group = self.point.take()
-        if not group:
-            return False
         if self._fetching() <= SIBLINGS and len(group) <= SMALL_GROUP:
             self._write_group(group)  # a thread would only be waited for, and cost two switches
         else:
@@ -330,7 +383,6 @@ class Process:
         if self.exchange is not None:
             self.exchange.committed()
         self._news.set()
-        return True
 
     def _write_group(self, group: Sequence[Change]) -> None:
         self.point.write(group)
@@ -339,12 +391,10 @@ class Process:
         except OSError as error:
             raise StoreError(f"{self._lines.name}: cannot write: {error.strerror or error}") from error
 
-    async def _flush(self) -> bool:
-        """Let the DUE find the new ones among its pending links; True if it did."""
-        dry = bool(self.stopped_by) or self.frontier.dry(self.clock.now())
-        plan = self.stages.flush_begin(dry=dry)
-        if plan is None:
-            return False
+    async def _flush(self) -> None:
+        """Let the DUE find the new ones among its pending links."""
+        plan = self.due.begin_flush(self.clock.now())
+        assert plan is not None, self.due
         try:
             await self._in_writer(plan.run)
             if self._compacting:
@@ -352,9 +402,8 @@ class Process:
         except StoreError as error:  # nothing rests on the run yet: its links wait for another try
             log.error("DUE: %s; trying again later", error)
             self.due.flush_failed(plan, self.clock.now())
-            return False
-        self.point.add(partial(self._flushed, plan))
-        return True
+        else:
+            self.point.add(partial(self._flushed, plan))
 
     def _flushed(self, plan: FlushPlan) -> Change:
         change = self.stages.flush_change(plan)

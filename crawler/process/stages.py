@@ -12,7 +12,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import msgspec
 from msgspec.structs import replace
 
 from crawler import __version__
@@ -23,21 +22,23 @@ from crawler.crawl.topology import Topology, keep_table, topology
 from crawler.due.eliminator import Eliminator
 from crawler.due.plans import CompactionPlan, FlushPlan
 from crawler.extract.repeats import TAGS
-from crawler.frontier.discovery.entries import PARKED_PREFIX, TODO_PREFIX, decode
+from crawler.frontier.discovery.entries import decode
 from crawler.frontier.frontier import Frontier
 from crawler.pages.captures import record_key
 from crawler.pages.page_cache import PageCache
 from crawler.process.books import conservation, splitter_conservation
-from crawler.process.harvest import EQUIVALENCES_KEY, SCOPE_KEY, Harvest
+from crawler.process.harvest import Harvest
 from crawler.records import Link
 from crawler.robots.cache import RobotsCache
 from crawler.splitter.inbox import Inbox
 from crawler.splitter.outbox import Outbox
 from crawler.splitter.partition import Partition
-from crawler.storage.commit import Change, CommitPoint
+from crawler.storage.commit import Change, CommitPoint, Maker
 from crawler.storage.faults import reach
 from crawler.storage.files import Lock, reserve, sync_directory
-from crawler.storage.kv import KeyValue, LevelStore, scan_prefix, unseal
+from crawler.storage.keys import CLEAN, EQUIVALENCES, PAGE, PARKED, SCOPE_STATE, TODO
+from crawler.storage.kv import LevelStore, scan_prefix
+from crawler.storage.moving import load_json
 from crawler.urlfilter.intake import Intake
 from crawler.urlfilter.rules import Scope, UrlFilter
 from crawler.urls.clock_cache import ClockCache
@@ -48,7 +49,6 @@ from crawler.urls.trace import TraceWriter
 log = logging.getLogger("crawler")
 
 BALLAST = "ballast"
-CLEAN_KEY = b"m/clean"  # present from a clean end until the next opening
 
 
 class Stages:
@@ -100,7 +100,7 @@ class Stages:
             log.error("store: %s", store.mended)
         keep_table(store, self.topology.partition)
         urls = config.urls
-        self.equivalences = Equivalences(load_json(store, EQUIVALENCES_KEY))
+        self.equivalences = Equivalences(load_json(store, EQUIVALENCES))
         self.fingerprinter = Fingerprinter(
             seed,
             method=urls.fingerprint,
@@ -203,15 +203,15 @@ class Stages:
 
     def _scope(self) -> Scope:
         """The scope as seeds and their redirects have spanned it so far."""
-        state = load_json(self.store, SCOPE_KEY)
+        state = load_json(self.store, SCOPE_STATE)
         kind = self.config.crawl.scope
         return Scope(kind) if state is None else Scope.from_state(kind, state)
 
     def _handed_out(self) -> Iterator[int]:
         """The fingerprints that the frontier has received: tried, to do or parked (the in-memory DUE keeps none)."""
-        for key, _ in scan_prefix(self.store, b"u/"):
+        for key, _ in scan_prefix(self.store, PAGE):
             yield int.from_bytes(key[2:], "big")
-        for prefix in (TODO_PREFIX, PARKED_PREFIX):
+        for prefix in (TODO, PARKED):
             for key, value in scan_prefix(self.store, prefix):
                 yield decode(key, value).fingerprint
 
@@ -250,10 +250,10 @@ class Stages:
 
     def _note_opening(self) -> bool:
         """True if the last run ended cleanly; from now on it counts as unclean until `close`."""
-        clean = self.store.get(CLEAN_KEY) is not None
+        clean = self.store.get(CLEAN) is not None
         if clean:
             batch = self.store.batch(sync=True)
-            batch.delete(CLEAN_KEY)
+            batch.delete(CLEAN)
             self.store.write(batch)
         return clean
 
@@ -305,7 +305,7 @@ class Stages:
             plan.run()
             self.commit(self.flush_change(plan))
 
-    def commit(self, change: Change) -> None:
+    def commit(self, change: Change | Maker) -> None:
         """Commit one change in this thread; for a directory at rest."""
         self.point.add(change)
         group = self.point.take()
@@ -376,16 +376,10 @@ class Stages:
             reach("closing")
             batch = self.store.batch(sync=True)
             self.frontier.flush(batch, self.clock.now())
-            batch.put(CLEAN_KEY, b"1")
+            batch.put(CLEAN, b"1")
             self.store.write(batch)
         self.store.close()
         self.lock.release()
-
-
-def load_json(store: KeyValue, key: bytes) -> Any:
-    """The sealed JSON value of a key; None if there is none."""
-    value = store.get(key)
-    return None if value is None else msgspec.json.decode(unseal(key, value))
 
 
 @contextmanager

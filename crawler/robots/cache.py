@@ -31,9 +31,10 @@ from crawler.config import RobotsConfig
 from crawler.errors import DamageError
 from crawler.records import Outcome
 from crawler.robots.rules import Parsed, Rules, read
+from crawler.storage.keys import ROBOTS
 from crawler.storage.kv import Batch, KeyValue, seal, unseal
+from crawler.urls.canonical import canonical
 
-KEY_PREFIX = b"r/"
 ENTRY_BYTES_MEAN = 4096  # memory allowed per entry of the cache, on average over all entries
 
 
@@ -104,11 +105,12 @@ _decoder = msgspec.msgpack.Decoder(Copy)
 class _Entry:
     """A copy in memory, with its rules ready to answer."""
 
-    __slots__ = ("copy", "rules")
+    __slots__ = ("copy", "named", "rules")
 
     def __init__(self, copy: Copy) -> None:
         self.copy = copy
         self.rules = Rules(copy.parsed) if copy.parsed is not None else None
+        self.named: frozenset[str] | None = None  # request forms of the sitemaps, once they were asked for
 
     @property
     def weight(self) -> int:
@@ -140,6 +142,7 @@ class RobotsCache:
         self._unsaved: dict[bytes, bytes] = {}  # recorded and perhaps not yet readable in the store
         self.hits = 0
         self.misses = 0
+        self.sitemaps_ignored = 0  # Sitemap lines beyond `sitemaps_max` of a file
 
     def verdict(self, authority: str, target: str, now: float, *, policy: str = "") -> Verdict:
         """Return whether `target` (path and query) of `authority` may be asked at `now`.
@@ -186,7 +189,7 @@ class RobotsCache:
         else:
             parsed = Parsed()
             if result is Result.RULES:
-                parsed = read(self._whole_lines(body, complete), self._token)
+                parsed = self._bounded(read(self._whole_lines(body, complete), self._token))
             copy = Copy(parsed, fetched_at=now, status=status, outcome=outcome)
         self._keep(authority, _Entry(copy))
         key, value = _key(authority), seal(msgspec.msgpack.encode(copy))
@@ -206,6 +209,19 @@ class RobotsCache:
         """The URLs of the `Sitemap` lines of the last good copy, as they stood."""
         rules = self._entry(authority).rules
         return rules.sitemaps if rules is not None else ()
+
+    def names(self, authority: str, map_url: str) -> bool:
+        """Whether the last good copy names the sitemap `map_url` (request form).
+
+        The lines of a copy in memory are brought to their request forms once.
+        """
+        entry = self._entry(authority)
+        if entry.rules is None:
+            return False
+        if entry.named is None:
+            lines = entry.rules.sitemaps[: self._config.sitemaps_max]
+            entry.named = frozenset(filter(None, map(canonical, lines)))
+        return map_url in entry.named
 
     def copy(self, authority: str) -> Copy:
         """What is known of `authority`; `Copy()` if nothing is."""
@@ -232,6 +248,14 @@ class RobotsCache:
         return Copy(
             before.parsed, before.fetched_at, before.failures + 1, since, now + delay, status, outcome
         )
+
+    def _bounded(self, parsed: Parsed) -> Parsed:
+        """`parsed` with as many sitemaps as are taken; the others are counted."""
+        ignored = len(parsed.sitemaps) - self._config.sitemaps_max
+        if ignored <= 0:
+            return parsed
+        self.sitemaps_ignored += ignored
+        return msgspec.structs.replace(parsed, sitemaps=parsed.sitemaps[: self._config.sitemaps_max])
 
     def _longest_wait(self) -> float:
         """No wait is longer; a later instant comes from a clock that was wrong."""
@@ -293,4 +317,4 @@ class RobotsCache:
 
 
 def _key(authority: str) -> bytes:
-    return KEY_PREFIX + authority.encode("utf-8", "surrogatepass")
+    return ROBOTS + authority.encode("utf-8", "surrogatepass")

@@ -31,6 +31,7 @@ from crawler.errors import DamageError
 from crawler.records import Link, LinkFlag
 from crawler.splitter.partition import Partition
 from crawler.splitter.wire import NotOwnedError, ProtocolError, decode_entry
+from crawler.storage.keys import INBOX
 from crawler.storage.kv import Batch, KeyValue, seal, unseal
 
 NO_EPOCH = bytes(8)
@@ -219,7 +220,7 @@ class Inbox:
 
 
 def _key(peer: str) -> bytes:
-    return b"i/" + peer.encode()
+    return INBOX + peer.encode()
 
 
 def _load(store: KeyValue, peer: str) -> _Durable:

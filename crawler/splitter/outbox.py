@@ -24,7 +24,6 @@ from crawler.errors import DirectoryError
 from crawler.records import Link
 from crawler.splitter.compaction import Compaction
 from crawler.splitter.spool import (
-    STATE_PREFIX,
     Greeting,
     Spool,
     SpoolState,
@@ -33,6 +32,7 @@ from crawler.splitter.spool import (
     state_key,
 )
 from crawler.splitter.wire import encode_entries
+from crawler.storage.keys import OUTBOX_STATE
 from crawler.storage.kv import Batch, KeyValue, scan_prefix, seal
 
 logger = logging.getLogger(__name__)
@@ -89,8 +89,8 @@ class Outbox:
         self._store.write(batch)
 
     def _refuse_strangers(self, peers: Sequence[str]) -> None:
-        for key, _ in scan_prefix(self._store, STATE_PREFIX):
-            name = key[len(STATE_PREFIX) :].decode()
+        for key, _ in scan_prefix(self._store, OUTBOX_STATE):
+            name = key[len(OUTBOX_STATE) :].decode()
             if name not in peers and any(scan_prefix(self._store, entries_prefix(name))):
                 raise DirectoryError(
                     f"splitter: links wait for {name!r}, which is no peer; run `crawler reshard`"

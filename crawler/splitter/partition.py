@@ -23,8 +23,8 @@ import msgspec
 import numpy as np
 
 from crawler.errors import ConfigError
+from crawler.storage.keys import BUCKETS
 
-BUCKETS = 1 << 16
 PROCESSES_MAX = 4096
 _BUCKET_SHIFT = np.uint64(48)
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")

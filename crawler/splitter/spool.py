@@ -35,11 +35,11 @@ from msgspec import Meta
 
 from crawler.errors import DamageError
 from crawler.splitter.wire import ProtocolError, link_count
+from crawler.storage.keys import OUTBOX, OUTBOX_STATE
 from crawler.storage.kv import Batch, KeyValue, scan_prefix, seal, unseal
 
 FIRST_NUMBER = 1 << 40  # compactions count down from here, so leave them room
 APPENDED = 0  # generation of entries as they came
-STATE_PREFIX = b"m/outbox/"
 
 
 class Greeting(StrEnum):
@@ -104,11 +104,11 @@ _STATE_DECODER = msgspec.msgpack.Decoder(SpoolState)
 
 
 def state_key(peer: str) -> bytes:
-    return STATE_PREFIX + peer.encode()
+    return OUTBOX_STATE + peer.encode()
 
 
 def entries_prefix(peer: str) -> bytes:
-    return b"o/%b\x00" % peer.encode()
+    return OUTBOX + peer.encode() + b"\x00"
 
 
 def entry_key(peer: str, generation: int, number: int) -> bytes:

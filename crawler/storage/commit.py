@@ -6,7 +6,6 @@ while more are sure to come: a commit of one page costs as much as one of thirty
 step 0 need not wait for the group to be full):
 
     0  make       decisions are made, in order: links filtered, caches asked, hosts settled
-
     1  write      WARC records and links log are appended and synced
     2  batch      one synced write batch decides: everything the changes ask
                   for, the committed lengths of the files, the counters
@@ -19,23 +18,27 @@ in the loop thread like steps 0 and 3; never two groups at once. An
 exception in 1 or 2 ends the process: nothing of the group was acknowledged, and
 all of it is done again from the last commit.
 
+A change with very many links is made by a generator (`Making`) that pauses now
+and then: `step` goes on with it, and the shell may let the loop turn in between.
+The next change is begun only when it is whole, so caches are fed in the order of
+the queue; and a group holds whole changes only.
+
 Step 0 is there for speed: decisions on many pages in a row cost a fifth less
 than each right behind its own page, whose parsing has driven all else out of
 the processor's caches.
 """
 
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from typing import Any, Protocol
 
 import msgspec
 
 from crawler.errors import StoreError
 from crawler.records import Link
+from crawler.storage import keys
 from crawler.storage.faults import reach
 from crawler.storage.kv import Batch, KeyValue, seal, unseal
-
-COUNTERS_KEY = b"m/counters"
 
 
 class Participant(Protocol):
@@ -110,7 +113,13 @@ class Change:
             self.counts[name] = self.counts.get(name, 0) + n
 
 
-Maker = Callable[[], Change]
+Making = Generator[None, None, Change]  # pauses where other work may be done in between
+Maker = Callable[[], Change | Making]
+
+
+def steps(made: Change | Making) -> Making:
+    """What a maker returned, as a generator in any case."""
+    return made if isinstance(made, Change) else (yield from made)
 
 
 class CommitPoint:
@@ -136,11 +145,19 @@ class CommitPoint:
         self._group_entries_max = group_entries_max
         self._sync = sync
         self._queue: deque[Change | Maker] = deque()
+        self.unmade = 0  # of the queue: functions that have not made their change
+        self._making: Making | None = None  # the first of the queue, begun
+        self._made: deque[Change] = deque()  # those before it
         self.counters: Counter[str] = Counter(load_counters(store))
         self.groups = 0
 
     def __len__(self) -> int:
-        return len(self._queue)
+        return len(self._made) + (self._making is not None) + len(self._queue)
+
+    @property
+    def made(self) -> int:
+        """Changes of the queue that are whole."""
+        return len(self._made)
 
     def add(self, change: Change | Maker) -> None:
         """Queue a change, or what makes it in its turn; it counts only when its group is committed.
@@ -149,15 +166,41 @@ class CommitPoint:
         made in its turn, lest its writes tell of less than those before it.
         """
         self._queue.append(change)
+        self.unmade += not isinstance(change, Change)
 
     def make(self) -> None:
         """Make all changes that are queued: for one who decides something outside of the queue."""
-        self._queue = deque([_made(change) for change in self._queue])
+        while self.step():
+            pass
+
+    def step(self) -> bool:
+        """Go on making what is queued, as far as the next pause; False if all is made."""
+        if self._making is None:
+            if not self._queue:
+                return False
+            change = self._queue.popleft()
+            if isinstance(change, Change):
+                self._made.append(change)
+                return True
+            self.unmade -= 1
+            made = change()
+            if isinstance(made, Change):
+                self._made.append(made)
+                return True
+            self._making = made
+        try:
+            next(self._making)
+        except StopIteration as end:
+            self._making = None
+            self._made.append(end.value)
+        return True
 
     def take(self) -> list[Change]:
         """Remove and return the next group, at most `group_entries_max` changes; [] if none."""
-        queue = self._queue
-        return [_made(queue.popleft()) for _ in range(min(len(queue), self._group_entries_max))]
+        made = self._made
+        while len(made) < self._group_entries_max and self.step():
+            pass
+        return [made.popleft() for _ in range(min(len(made), self._group_entries_max))]
 
     def write(self, group: Sequence[Change]) -> None:
         """Make a group durable. Writer thread.
@@ -206,7 +249,7 @@ class CommitPoint:
 
     def put_counters(self, batch: Batch) -> None:
         """Put the counters as they stand into `batch`."""
-        batch.put(COUNTERS_KEY, seal(msgspec.msgpack.encode(dict(self.counters))))
+        batch.put(keys.COUNTERS, seal(msgspec.msgpack.encode(dict(self.counters))))
 
     def committed(self, group: Sequence[Change]) -> None:
         """Do what had to wait for the group to be durable. Loop thread."""
@@ -221,14 +264,10 @@ class CommitPoint:
         reach("committed")
 
     def __repr__(self) -> str:
-        return f"CommitPoint({len(self._queue)} queued, {self.groups} groups)"
-
-
-def _made(change: Change | Maker) -> Change:
-    return change if isinstance(change, Change) else change()
+        return f"CommitPoint({len(self)} queued, {self.groups} groups)"
 
 
 def load_counters(store: KeyValue) -> dict[str, int]:
     """The durable counters; empty in a new store."""
-    value = store.get(COUNTERS_KEY)
-    return {} if value is None else msgspec.msgpack.decode(unseal(COUNTERS_KEY, value), type=dict[str, int])
+    value = store.get(keys.COUNTERS)
+    return {} if value is None else msgspec.msgpack.decode(unseal(keys.COUNTERS, value), type=dict[str, int])

@@ -20,6 +20,7 @@ in a forked child.
 
 import fcntl
 import os
+import shutil
 import weakref
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -305,3 +306,14 @@ def _forget_in_child() -> None:
 
 
 os.register_at_fork(after_in_child=_forget_in_child)
+
+
+def link_or_copy(source: Path, target: Path) -> None:
+    """A second name for a file that never changes; a copy where the disk knows no links."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copyfile(source, target)
+        with target.open("rb") as file:
+            os.fsync(file.fileno())

@@ -25,6 +25,7 @@ import msgspec
 from crawler.config import convert
 from crawler.crawl.identity import SEEDS_AT_ONCE
 from crawler.errors import CrawlerError
+from crawler.process import ending
 from crawler.process.collector import collect_rarely
 from crawler.process.exchange import Member
 from crawler.process.forked import Forked
@@ -34,6 +35,7 @@ from crawler.supervision.turns import take_long_turns
 
 MESSAGE_BYTES_MAX = 64 << 20
 LOOPBACK = "127.0.0.1"
+CLEAR_LIMIT = 10.0  # seconds for what a child leaves behind in its loop
 
 
 class Start(msgspec.Struct):
@@ -84,7 +86,7 @@ def work(link: socket.socket) -> int:
     parser = fork_parser()
     gc.freeze()
     try:
-        return uvloop.run(_work(link, parser))
+        return ending.run(_work(link, parser), uvloop.new_event_loop, CLEAR_LIMIT)
     except CrawlerError as error:
         print(f"crawler: {' '.join(str(error).split())}", file=sys.stderr)
         return error.exit_code
@@ -144,7 +146,7 @@ class _Child:
                 await asyncio.gather(*tasks, return_exceptions=True)
         self._say({"report": report})
         self._writer.close()
-        await self._writer.wait_closed()
+        await ending.within(CLEAR_LIMIT, "supervisor's pipe", self._writer.wait_closed())
 
     def _say(self, message: dict[str, Any]) -> None:
         self._writer.write(msgspec.json.encode(message) + b"\n")

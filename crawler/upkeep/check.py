@@ -4,13 +4,10 @@ from pathlib import Path
 
 from crawler.errors import DamageError
 from crawler.process.stages import BALLAST, Stages
-from crawler.splitter.partition import BUCKETS
 from crawler.storage.files import Lock
+from crawler.storage.keys import BY_BUCKET, bucket_range, family
 from crawler.storage.kv import repair, unseal
 
-# Keys whose values are sealed and can be read without knowing their stage.
-_SEALED = (b"u/", b"c/", b"g/", b"t/", b"p/", b"h/", b"d/", b"r/", b"i/", b"o/", b"m/outbox/")
-_BY_BUCKET = (b"u/", b"c/", b"t/", b"p/", b"h/")  # two bytes of bucket follow
 PROBLEMS_MAX = 1000  # lines of one report
 
 
@@ -25,9 +22,13 @@ def check(stages: Stages) -> list[str]:
 
 
 def _damaged_values(stages: Stages) -> list[str]:
+    """Keys that nobody writes, and sealed values that are not what was written."""
     problems = []
-    for prefix in _SEALED:
-        for key, value in stages.store.scan(prefix, prefix[:-1] + b"0"):  # "0" follows "/"
+    for key, value in stages.store.scan(b""):
+        found = family(key)
+        if found is None:
+            problems.append(f"store: nobody writes the key {key!r}")
+        elif found.sealed:
             try:
                 unseal(key, value)
             except DamageError as error:
@@ -42,9 +43,8 @@ def _foreign_keys(stages: Stages) -> list[str]:
     for name, first, end in partition.ranges():
         if name == stages.name:
             continue
-        for prefix in _BY_BUCKET:
-            stop = prefix + end.to_bytes(2, "big") if end < BUCKETS else prefix[:-1] + b"0"
-            n = sum(1 for _ in stages.store.scan(prefix + first.to_bytes(2, "big"), stop))
+        for prefix in BY_BUCKET:
+            n = sum(1 for _ in stages.store.scan(*bucket_range(prefix, first, end)))
             if n:
                 problems.append(
                     f"store: {n} keys {prefix.decode()} of buckets {first} to {end}, which {name} owns"

@@ -5,6 +5,7 @@ queues as over a connection, and every DUE is flushed.
 """
 
 from collections.abc import Sequence
+from functools import partial
 
 from crawler.process.stages import Stages
 from crawler.splitter.spool import Greeting
@@ -41,7 +42,7 @@ def _deliver(sender: Stages, receiver: Stages) -> None:
         for sequence, entry in enumerate(entries, first):
             receiver.inbox.accept(sender.name, sequence, entry)
             for received in receiver.inbox.take():
-                receiver.commit(receiver.harvest.received(received))
+                receiver.commit(partial(receiver.harvest.received, received))
         if not entries:
             break
         spool.acknowledge(receiver.inbox.durable(sender.name))

@@ -1,5 +1,14 @@
 """The steps of `crawler reshard` in a crawl directory, and the switch that a crash cannot halve.
 
+    settle   every link that waits in an outbox is applied by its owner, every DUE is flushed
+    build    DIR/.reshard/<name> for each new process: what lies in its buckets, from all old ones
+    check    each new process is opened there and verified as `crawler check` does
+    switch   a journal, DIR/reshard.json, decides; then folders are renamed, the old ones removed
+
+After a crash before the journal is written nothing has changed; after it the
+next `reshard` finishes what the journal says, and everything else refuses the
+directory.
+
 DIR/.reshard/<name>   new processes, being built
 DIR/reshard.json      the journal: once it is there, the switch will be finished
 DIR/.resharded/       old processes, until they are removed
@@ -8,7 +17,6 @@ DIR/.resharded/       old processes, until they are removed
 import contextlib
 import shutil
 from collections.abc import Callable
-from typing import Any
 
 import msgspec
 from msgspec.structs import replace
@@ -22,7 +30,7 @@ from crawler.process.stages import at_rest
 from crawler.splitter.partition import Partition
 from crawler.storage.faults import reach
 from crawler.storage.files import Lock, atomic_write, sync_directory
-from crawler.upkeep.build import Build, Source, problems_of
+from crawler.upkeep.build import Build, open_source, problems_of
 from crawler.upkeep.settle import settle
 from crawler.urls.fingerprint import Fingerprinter
 
@@ -114,12 +122,12 @@ class Move:
             sources = {}
             for name in self._old:
                 folder = self._directory.process(name)
-                source = Source(self._old_config, folder, fingerprinter, name)
-                sources[name] = stack.enter_context(contextlib.closing(source))
+                sources[name] = open_source(folder, name)
+                stack.enter_context(contextlib.closing(sources[name].store))
+            build = Build(self._old_config, sources, self._old_table, fingerprinter)
             for name in self._target.names:
                 self._say(f"building {name}")
-                arguments: Any = (name, self._target, sources, self._old_table, fingerprinter)
-                Build(built / name, *arguments, heir=name == self._target.names[0]).run()
+                build.run(built / name, name, self._target)
         sync_directory(built)
         reach("reshard built")
 

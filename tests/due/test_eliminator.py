@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from crawler.config import DueConfig
-from crawler.due.eliminator import FLUSHED_KEY, LINKS_KEY, RUNS_KEY, Eliminator
+from crawler.due.eliminator import Eliminator
 from crawler.errors import ConfigError, DamageError, DirectoryError, StoreError
 from crawler.records import Link
+from crawler.storage.keys import DUE_FLUSHED, DUE_LINKS, DUE_RUNS
 from crawler.storage.kv import MemoryStore
 from tests.due import forms
 
@@ -200,7 +201,7 @@ class EliminatorMachine(RuleBasedStateMachine):
 
 
 TestEliminatorMachine = EliminatorMachine.TestCase
-TestEliminatorMachine.settings = settings(max_examples=40, stateful_step_count=25, deadline=None)
+TestEliminatorMachine.settings = settings(max_examples=40, stateful_step_count=25)
 
 
 @pytest.mark.parametrize("count", [0, 1, 8, 9])
@@ -420,7 +421,7 @@ def test_an_unknown_method_is_refused(tmp_path: Path) -> None:
         Eliminator(tmp_path, MemoryStore(), DueConfig(method="heap"), check_value=7, method="mmh3")
 
 
-@pytest.mark.parametrize("key", [RUNS_KEY, LINKS_KEY, FLUSHED_KEY])
+@pytest.mark.parametrize("key", [DUE_RUNS, DUE_LINKS, DUE_FLUSHED])
 @pytest.mark.parametrize("damage", ["flipped", "other", "lost"])
 def test_damaged_store_values_are_named(tmp_path: Path, key: bytes, damage: str) -> None:
     process = Process(tmp_path, MemoryStore())
@@ -473,7 +474,7 @@ def test_a_group_without_links_changes_nothing(tmp_path: Path) -> None:
     process = Process(tmp_path, MemoryStore())
     process.submit([])
     process.submit([])
-    assert process.store.get(LINKS_KEY) is None and process.due.pending == 0
+    assert process.store.get(DUE_LINKS) is None and process.due.pending == 0
 
 
 def test_thousands_of_links_in_one_group(tmp_path: Path) -> None:

@@ -14,7 +14,6 @@ from crawler.extract.sitemap import (
     Entry,
     Sitemap,
     SitemapReader,
-    counts,
     read_sitemap,
     signals,
     w3c_datetime,
@@ -265,10 +264,3 @@ def test_signals() -> None:
     assert signals([Entry("a", now), Entry("b", now), bare], now) == []  # the time the map was made
     assert signals([new], now) == [new]
     assert signals([], now) == []
-
-
-def test_whose_urls_count() -> None:
-    assert counts("h.example", "h.example", "http://h.example/s.xml", ())
-    assert not counts("other.example", "h.example", "http://h.example/s.xml", ())
-    assert counts("other.example", "h.example", "http://h.example/s.xml", ("http://h.example/s.xml",))
-    assert not counts("other.example", "h.example", "http://h.example/s.xml", ("http://h.example/t.xml",))

@@ -18,8 +18,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from crawler.frontier.discovery.entries import PARKED_PREFIX, TODO_PREFIX, decode
+from crawler.frontier.discovery.entries import decode
 from crawler.storage.faults import POINTS
+from crawler.storage.keys import PARKED, TODO
 from tests.end_to_end.tree_server import url
 from tests.faults.power import cut_power
 
@@ -265,7 +266,7 @@ def _known(store: Path) -> Counter[int]:
     with plyvel.DB(str(store)) as db:
         queued = Counter(
             decode(key, value).fingerprint
-            for prefix in (TODO_PREFIX, PARKED_PREFIX)
+            for prefix in (TODO, PARKED)
             for key, value in db.iterator(prefix=prefix)
         )
         tried = {int.from_bytes(key[2:], "big") for key in db.iterator(prefix=b"u/", include_value=False)}

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from crawler.errors import DamageError
-from crawler.frontier.hosts.registry import META_KEY
 from crawler.records import Blame, Errand, Fetch, Link, Outcome, Task
+from crawler.storage.keys import FRONTIER
 from crawler.storage.kv import MemoryStore
 from tests.frontier.model import Answer, Crawl, OpenRobots, Request, config, domain_of, failed, fetched, link
 
@@ -800,10 +800,10 @@ def test_a_store_without_its_totals_is_damaged() -> None:
     crawl.add([link("https://a.org/")])
     crawl.run()
     data = dict(crawl.store._data)
-    for broken in (None, data[META_KEY][:-1], data[META_KEY][:4] + b"xx" + data[META_KEY][6:]):
-        store = MemoryStore({key: value for key, value in data.items() if key != META_KEY})
+    for broken in (None, data[FRONTIER][:-1], data[FRONTIER][:4] + b"xx" + data[FRONTIER][6:]):
+        store = MemoryStore({key: value for key, value in data.items() if key != FRONTIER})
         if broken is not None:
-            store._data[META_KEY] = broken
+            store._data[FRONTIER] = broken
         with pytest.raises(DamageError, match="m/frontier"):
             Crawl(store=store)
 

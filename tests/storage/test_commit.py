@@ -7,7 +7,7 @@ import pytest
 
 from crawler.errors import StoreError
 from crawler.records import Link
-from crawler.storage.commit import Change, CommitPoint, load_counters
+from crawler.storage.commit import Change, CommitPoint, Making, load_counters
 from crawler.storage.kv import MemoryStore
 
 
@@ -157,3 +157,28 @@ def test_later_operations_of_a_change_win() -> None:
     point.write(point.take())
     assert store.get(b"k") == b"2"
     assert store.get(b"gone") is None
+
+
+def test_a_change_made_step_by_step_is_whole_and_in_its_turn() -> None:
+    """Pauses let others queue, never overtake; a group holds whole changes only."""
+    point, _, _ = make(group_entries_max=2)
+    seen: list[str] = []
+
+    def made_by(name: str, pauses: int) -> Callable[[], Making]:
+        def making() -> Making:
+            for n in range(pauses):
+                seen.append(f"{name}{n}")
+                yield
+            seen.append(name)
+            return change(name, [])
+
+        return making
+
+    point.add(made_by("a", 2))
+    point.add(made_by("b", 1))
+    assert point.step() and seen == ["a0"] and len(point) == 2
+    point.add(change("c", []))
+    assert point.step() and point.step() and seen == ["a0", "a1", "a"]
+    assert len(point.take()) == 2 and seen == ["a0", "a1", "a", "b0", "b"]
+    assert len(point) == 1 and point.step() and not point.step()
+    assert len(point.take()) == 1 and point.take() == []

@@ -25,9 +25,6 @@ import msgspec
 
 from crawler.storage.kv import KeyValue, seal, unseal
 
-TODO_PREFIX = b"t/"
-PARKED_PREFIX = b"p/"
-
 DEPTH_BITS = 16
 SEQUENCE_BITS = 40
 DEPTH_MAX = (1 << DEPTH_BITS) - 1
@@ -106,7 +103,7 @@ def entry_key(prefix: bytes, order: int) -> bytes:
     return prefix + order.to_bytes(8, "big")
 
 
-# The same from its parts: (TODO_PREFIX or PARKED_PREFIX, host key, order).
+# The same from its parts: (TODO or PARKED, host key, order).
 make_key = struct.Struct(">2sQQ").pack
 
 

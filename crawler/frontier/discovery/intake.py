@@ -13,8 +13,6 @@ from typing import Any
 
 from crawler.config import FrontierConfig
 from crawler.frontier.discovery.entries import (
-    PARKED_PREFIX,
-    TODO_PREFIX,
     Todo,
     decode,
     encode,
@@ -24,11 +22,13 @@ from crawler.frontier.discovery.entries import (
     order_depth,
     split_url,
 )
+from crawler.frontier.hosts.budget import SITEMAP
 from crawler.frontier.hosts.front_host import NO_PLAN, FrontHost
 from crawler.frontier.hosts.registry import Registry
 from crawler.frontier.hosts.table import NO_ORDER, NOWHERE, SILENCED, HostFlag, Place
 from crawler.frontier.hosts.workbench import Workbench
 from crawler.records import Link
+from crawler.storage.keys import PARKED, TODO
 from crawler.storage.kv import Batch, KeyValue, scan_prefix
 
 _PRIORITY = 128  # of a link where no function gives one
@@ -71,17 +71,17 @@ class Intake:
             slot = memo.get(name)
             if slot is None:
                 slot = registry.slot_beside(name, link.fingerprint)
-                keys = registry.hosts.key  # the table may have grown
             touched[slot] = name
             sequence += 1
             if self._priority is not None:
                 priority = self._priority(link)
             order = make_order(priority, link.depth, sequence)
             entry = Todo(tail, link.fingerprint, link.via, link.redirects, link.flags)
-            if budget.binds and (rule := budget.rule(slot, link.depth, link.url, name)):
+            limited = budget.binds or link.flags & SITEMAP
+            if limited and (rule := budget.rule(slot, link.depth, link.url, name, link.flags)):
                 self._park(slot, order, entry, rule, batch)
             else:
-                batch.put(make_key(TODO_PREFIX, keys[slot], order), encode(entry))
+                batch.put(make_key(TODO, keys[slot], order), encode(entry))
                 self._enqueue(slot, name, order, entry)
         registry.sequence = sequence
         registry.put_meta(batch)
@@ -92,12 +92,12 @@ class Intake:
         entry.rule = rule
         registry.hosts.parked[slot] += 1
         registry.parked[rule] += 1
-        batch.put(make_key(PARKED_PREFIX, registry.hosts.key[slot], order), encode(entry))
+        batch.put(make_key(PARKED, registry.hosts.key[slot], order), encode(entry))
 
     def _enqueue(self, slot: int, name: str, order: int, entry: Todo) -> None:
         """Count a queue entry, and keep it in memory where the rest of its queue is."""
         registry, hosts, bench = self._registry, self._registry.hosts, self._bench
-        registry.budget.accept(slot)
+        registry.budget.accept(slot, entry.flags)
         registry.todo += 1
         hosts.todo[slot] = todo = hosts.todo[slot] + 1
         if todo == 1 or order < hosts.cursor[slot]:
@@ -186,7 +186,7 @@ class Intake:
         for slot in excluded.tolist():
             registry.budget.include(slot)
         moved, chunk = 0, []
-        for item in self._scan(PARKED_PREFIX):
+        for item in self._scan(PARKED):
             chunk.append(item)
             if len(chunk) == _UNPARK_CHUNK:
                 moved += self._unpark_chunk(chunk)
@@ -199,14 +199,15 @@ class Intake:
         moved, touched = 0, {}
         for slot, name, key, order, entry in chunk:
             touched[slot] = name
-            if registry.budget.rule(slot, order_depth(order), join_url(name, entry.tail), name):
+            url = join_url(name, entry.tail)
+            if registry.budget.rule(slot, order_depth(order), url, name, entry.flags):
                 continue
             moved += 1
             hosts.parked[slot] -= 1
             registry.parked[entry.rule] -= 1
             entry.rule = 0
             batch.delete(key)
-            batch.put(TODO_PREFIX + key[2:], encode(entry))
+            batch.put(TODO + key[2:], encode(entry))
             self._enqueue(slot, name, order, entry)
         for slot, name in touched.items():
             batch.put(*registry.record(slot, name))
@@ -224,7 +225,7 @@ class Intake:
         """
         gone: dict[int, set[int]] = {}
         count = 0
-        for prefix in (TODO_PREFIX, PARKED_PREFIX):
+        for prefix in (TODO, PARKED):
             for slot, name, key, order, entry in self._scan(prefix):
                 if self._in_flight(slot, order) or not pattern.search(join_url(name, entry.tail)):
                     continue
@@ -246,7 +247,7 @@ class Intake:
 
     def _uncount(self, prefix: bytes, slot: int, entry: Todo) -> None:
         registry = self._registry
-        if prefix == PARKED_PREFIX:
+        if prefix == PARKED:
             registry.hosts.parked[slot] -= 1
             registry.parked[entry.rule] -= 1
         else:

@@ -9,6 +9,7 @@ and prefix nothing binds unless it is set.
     pages_per_host    URLs accepted to one host's queue
     pages_per_domain  the same over all hosts of a registrable domain
     hosts_per_domain  a further host of the domain is excluded with all its URLs
+    maps_per_host     sitemaps accepted to one host's queue: they use up no budget of pages
 """
 
 from typing import Any, ClassVar
@@ -18,13 +19,15 @@ import numpy as np
 
 from crawler.config import Config, CrawlConfig, Overrides
 from crawler.frontier.hosts.table import HostFlag, HostTable, KeyedTable
+from crawler.records import LinkFlag
 
 # A Todo stores the index, so the list is only ever appended to.
-RULES = ("", "depth", "pages_per_host", "pages_per_domain", "hosts_per_domain")
-DEPTH, PAGES_PER_HOST, PAGES_PER_DOMAIN, HOSTS_PER_DOMAIN = range(1, 5)
+RULES = ("", "depth", "pages_per_host", "pages_per_domain", "hosts_per_domain", "maps_per_host")
+DEPTH, PAGES_PER_HOST, PAGES_PER_DOMAIN, HOSTS_PER_DOMAIN, MAPS_PER_HOST = range(1, 6)
 
 _IN_SCOPE_ANY = {"depth": 20, "pages_per_host": 10_000, "pages_per_domain": 20_000, "hosts_per_domain": 200}
 UNLIMITED = 1 << 62
+SITEMAP = int(LinkFlag.SITEMAP)  # plain: an IntFlag costs 1 us a test
 
 
 class Limits(msgspec.Struct, frozen=True):
@@ -64,17 +67,18 @@ class DomainTable(KeyedTable):
         records["pages"] = np.bincount(inverse, weights=hosts.array("known"), minlength=len(unique))
         records["hosts"] = np.bincount(inverse, weights=counted, minlength=len(unique))
         self.extend(records)
-        hosts.array("domain")[:] = inverse
+        hosts.put("domain", slice(None), inverse)
 
 
 class Budget:
     """Decides, URL by URL, and counts what was accepted.
 
-    `binds` is False if there is no limit at all: then `rule` is 0 for every URL.
+    `binds` is False if pages have no limit at all: then `rule` is 0 for every URL but a sitemap's.
     """
 
     def __init__(self, config: Config, hosts: HostTable, domains: DomainTable) -> None:
         self.limits = limits(config.crawl)
+        self._maps_max = config.sitemaps.maps_per_host_max
         self._overrides = Overrides(config.override)
         self.binds = bool(self._overrides) or min(msgspec.structs.astuple(self.limits)) < UNLIMITED
         self._hosts = hosts
@@ -83,7 +87,7 @@ class Budget:
     def describe(self) -> str:
         """All that decides what is parked, as text: if it differs, parked URLs are looked at again."""
         tables = [(table.match, table.pages, table.depth) for table in self._overrides.tables]
-        return msgspec.json.encode([self.limits, tables]).decode()
+        return msgspec.json.encode([self.limits, tables, self._maps_max]).decode()
 
     def meet_host(self, slot: int) -> None:
         """Count a new host to its domain, or exclude it."""
@@ -99,7 +103,7 @@ class Budget:
             self._hosts.flags[slot] ^= HostFlag.EXCLUDED
             self.meet_host(slot)
 
-    def rule(self, slot: int, depth: int, url: str, name: str) -> int:
+    def rule(self, slot: int, depth: int, url: str, name: str, flags: int = 0) -> int:
         """The rule that parks a URL of the host `name`, 0 if none does."""
         hosts, limit = self._hosts, self.limits
         depth_max, pages_max = limit.depth, limit.pages_per_host
@@ -111,13 +115,18 @@ class Budget:
             return DEPTH
         if hosts.flags[slot] & HostFlag.EXCLUDED:
             return HOSTS_PER_DOMAIN
+        if flags & SITEMAP:
+            return MAPS_PER_HOST if hosts.maps[slot] >= self._maps_max else 0
         if hosts.known[slot] >= pages_max:
             return PAGES_PER_HOST
         if self._domains.pages[hosts.domain[slot]] >= limit.pages_per_domain:
             return PAGES_PER_DOMAIN
         return 0
 
-    def accept(self, slot: int) -> None:
+    def accept(self, slot: int, flags: int = 0) -> None:
         """Count a URL that goes to the host's queue."""
+        if flags & SITEMAP:
+            self._hosts.maps[slot] += 1
+            return
         self._hosts.known[slot] += 1
         self._domains.pages[self._hosts.domain[slot]] += 1

@@ -56,13 +56,12 @@ class Chain:
 
     def extend(self, slots: np.ndarray) -> None:
         """Append many slots, at least one."""
-        link = self._hosts.array("link")
-        link[slots[:-1]] = slots[1:]
-        link[slots[-1]] = NOWHERE
+        self._hosts.put("link", slots[:-1], slots[1:])
+        self._hosts.link[int(slots[-1])] = NOWHERE
         if self.tail == NOWHERE:
             self.head = int(slots[0])
         else:
-            link[self.tail] = slots[0]
+            self._hosts.link[self.tail] = int(slots[0])
         self.tail = int(slots[-1])
         self.count += len(slots)
 
@@ -103,7 +102,7 @@ class Calendar:
 
     def add_many(self, slots: np.ndarray, now: float) -> None:
         """File slots under their ready instants."""
-        instants = self._hosts.array("ready")[slots]
+        instants = self._hosts.gather("ready", slots)
         far = np.floor(instants * TICKS) // FAR_TICKS * FAR_TICKS
         starts = np.where(instants - now < NEAR_SPAN, np.ceil(instants * TICKS), far).astype(np.int64)
         order = np.argsort(starts, kind="stable")

@@ -18,6 +18,7 @@ from typing import Any
 from crawler.frontier.discovery import entries
 from crawler.frontier.discovery.entries import Entry, Todo
 from crawler.frontier.hosts.table import NO_ORDER
+from crawler.storage.keys import TODO
 from crawler.storage.kv import KeyValue
 
 NO_PLAN = -1  # the host is in no heap
@@ -61,7 +62,7 @@ class FrontHost:
         self.key = key
         self.name = name
         self.domain = domain
-        self.prefix = entries.TODO_PREFIX + key.to_bytes(8, "big")
+        self.prefix = TODO + key.to_bytes(8, "big")
         self.queue: list[Entry] = []
         self.later: list[tuple[float, Entry]] = []
         self.read_to = read_to

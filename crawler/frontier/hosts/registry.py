@@ -16,9 +16,9 @@ from crawler.config import Config
 from crawler.errors import DamageError
 from crawler.frontier.hosts.budget import RULES, Budget, DomainTable
 from crawler.frontier.hosts.table import NOWHERE, HostFlag, HostTable, host_key_bytes, stored_name
+from crawler.storage.keys import FRONTIER
 from crawler.storage.kv import Batch, KeyValue, seal, unseal
 
-META_KEY = b"m/frontier"
 _MEMO_MAX = 32_768  # host names whose slot is remembered: about 4 MB
 _FEW = 32  # hosts whose records are quicker packed one by one
 
@@ -95,34 +95,35 @@ class Registry:
         """
         hosts = self.hosts
         ready, gap = hosts.array("ready"), hosts.array("gap").astype(np.float64)  # instants need all bits
-        np.minimum(ready, now + gap, out=ready)
-        np.maximum(ready, self.unclean_at + np.maximum(gap, self._delay), out=ready)
+        ready = np.minimum(ready, now + gap)
+        hosts.put("ready", slice(None), np.maximum(ready, self.unclean_at + np.maximum(gap, self._delay)))
         given_up = (hosts.array("flags") & HostFlag.GIVEN_UP) != 0
         for name in ("failures", "silent_since", "cause"):
-            hosts.array(name)[given_up] = 0
-        hosts.array("flags")[given_up] &= np.uint16(0xFFFF ^ HostFlag.GIVEN_UP)
-        silent = hosts.array("silent_since")
-        silent[silent > 0.0] = now  # the time without a process does not count as silence
+            hosts.put(name, given_up, 0)
+        hosts.put("flags", slice(None), hosts.array("flags") & np.uint16(0xFFFF ^ HostFlag.GIVEN_UP))
+        hosts.put(
+            "silent_since", hosts.array("silent_since") > 0.0, now
+        )  # the time without a process does not count as silence
 
     def _read_meta(self) -> None:
-        value = self._store.get(META_KEY)
+        value = self._store.get(FRONTIER)
         if value is None:
             if len(self.hosts):
-                raise DamageError(f"store: it has hosts, but no {META_KEY!r}")
+                raise DamageError(f"store: it has hosts, but no {FRONTIER!r}")
             return
         try:
-            meta = msgspec.msgpack.decode(unseal(META_KEY, value), type=Meta)
+            meta = msgspec.msgpack.decode(unseal(FRONTIER, value), type=Meta)
             for rule, count in meta.parked.items():
                 self.parked[RULES.index(rule)] = count
         except (msgspec.DecodeError, ValueError) as error:
-            raise DamageError(f"store: value of key {META_KEY!r}: {error}") from error
+            raise DamageError(f"store: value of key {FRONTIER!r}: {error}") from error
         self.sequence, self.stored_limits, self.unclean_at = meta.sequence, meta.limits, meta.unclean_at
 
     def put_meta(self, batch: Batch) -> None:
         """Put the crawl-wide numbers."""
         parked = {rule: count for rule, count in zip(RULES, self.parked, strict=True) if count}
         meta = Meta(self.sequence, parked, self.budget.describe(), self.unclean_at)
-        batch.put(META_KEY, seal(msgspec.msgpack.encode(meta)))
+        batch.put(FRONTIER, seal(msgspec.msgpack.encode(meta)))
 
     def host_key(self, name: str) -> int:
         return self._fingerprinter.host_key(name)

@@ -6,11 +6,13 @@ into columns (a struct of arrays), found by its 64-bit host key through an
 open-addressing index of 4-byte slots. Names are not kept here: they stand in
 the store (`h/`), and the hosts of the workbench's front hold theirs.
 
-    key -> index (4 bytes at a load of at most 2/3) -> slot -> columns (62 bytes)
+    key -> index (4 bytes at a load of at most 2/3) -> slot -> columns (64 bytes)
 
-A column is a numpy array seen through a memoryview: reading one number through
-it costs 30 ns and gives a plain int or float, and the array stays at hand for
-whole-column work (opening, counting). Columns grow by a quarter.
+A column is an `array.array` that lives as long as the table and grows in place:
+whoever holds one, over whatever calls, sees the rows that were added since.
+Reading one number costs 25 ns and gives a plain int or float. Whole columns are
+read as copies (`array`, `gather`) and written by the table (`put`): no view of
+their memory leaves it, since a view would either go stale or forbid the growth.
 
 `place` says which structure holds the host now, so that a host is in exactly
 one (`workbench.py`). `flags` are why it may not be asked at all. `link` chains
@@ -20,15 +22,17 @@ In the store a host is `h/` + 8-byte key -> sealed fixed part (RECORD) + name.
 """
 
 import struct
+import sys
+from array import array
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar
 
 import numpy as np
 
 from crawler.errors import DamageError
+from crawler.storage.keys import HOST
 from crawler.storage.kv import KeyValue, scan_prefix, seal, unseal
 
-HOST_PREFIX = b"h/"
 NOWHERE = -1  # end of a chain of slots; no such slot
 NO_ORDER = (1 << 64) - 1  # above every order of a queue entry
 
@@ -49,12 +53,13 @@ _RECORD_TYPE = np.dtype(
         ("failures", "u1"),
         ("refusals", "u1"),
         ("cause", "<u2"),
-        ("spare", "<u2"),
+        ("maps", "<u2"),
     ]
 )
 assert _RECORD_TYPE.itemsize == RECORD.size
 _KEY_TYPE = np.dtype([("prefix", "S2"), ("key", ">u8")])
-_STORED = [name for name in _RECORD_TYPE.names or () if name not in ("domain_key", "spare")]
+_STORED = [name for name in _RECORD_TYPE.names or () if name != "domain_key"]
+_TYPECODES = {"u8": "Q", "f8": "d", "f4": "f", "u4": "I", "i4": "i", "u2": "H", "u1": "B"}
 _OPEN_CHUNK = 65_536  # hosts decoded at once on opening: 5 MB of records in memory
 
 
@@ -95,8 +100,11 @@ class KeyedTable:
     def __init__(self, capacity: int = 1024) -> None:
         self.count = 0
         self._capacity = 0
-        self._arrays: dict[str, np.ndarray] = {}
-        self._resize(capacity)
+        self._kinds = {"key": "u8", **self.columns}
+        self._columns = {name: array(_TYPECODES[kind]) for name, kind in self._kinds.items()}
+        for name, column in self._columns.items():
+            setattr(self, name, column)
+        self._grow(max(1, capacity))
 
     def __len__(self) -> int:
         return self.count
@@ -109,11 +117,23 @@ class KeyedTable:
     @property
     def bytes_held(self) -> int:
         """Bytes of all columns and of the index."""
-        return sum(array.nbytes for array in self._arrays.values()) + self._index_array.nbytes
+        return sum(map(sys.getsizeof, self._columns.values())) + self._index_array.nbytes
 
     def array(self, name: str) -> np.ndarray:
-        """The column `name` as an array of shape (count,); valid until the next insertion."""
-        return self._arrays[name][: self.count]
+        """A copy of the column `name`, shape (count,)."""
+        return self._view(name).copy()
+
+    def gather(self, name: str, slots: np.ndarray | slice) -> np.ndarray:
+        """The numbers of the column `name` at `slots`, shape (n,)."""
+        return self._view(name)[slots].copy()
+
+    def put(self, name: str, where: Any, values: Any) -> None:
+        """Write `values` into the column `name` at slots, by a mask of shape (count,), or by a slice."""
+        self._view(name)[where] = values
+
+    def _view(self, name: str) -> np.ndarray:
+        """The column's own memory. Never to be kept: while a view lives, the column cannot grow."""
+        return np.frombuffer(self._columns[name], self._kinds[name])[: self.count]
 
     def find(self, key: int) -> int:
         """The slot of `key`, or NOWHERE."""
@@ -128,7 +148,7 @@ class KeyedTable:
     def insert(self, key: int) -> int:
         """A new slot for `key`, which must not be there; all its columns are 0."""
         if self.count == self._capacity:
-            self._resize(self.count + max(256, self.count >> 2))
+            self._grow(self.count + max(256, self.count >> 3))
         slot = self.count
         position = key & self._mask
         while self._index[position] != NOWHERE:
@@ -142,25 +162,22 @@ class KeyedTable:
         """Append rows from a structured array with fields for some columns; return the first slot."""
         first = self.count
         if first + len(records) > self._capacity:
-            self._resize(first + max(len(records), first >> 2))
-        for name in set(records.dtype.names or ()) & set(self._arrays):
-            self._arrays[name][first : first + len(records)] = records[name]
+            self._grow(first + max(len(records), first >> 3))
         self.count += len(records)
+        for name in set(records.dtype.names or ()) & set(self._columns):
+            self.put(name, slice(first, None), records[name])
         self._enter(first)
         return first
 
-    def _resize(self, capacity: int) -> None:
-        for name, kind in {"key": "u8", **self.columns}.items():
-            array = np.zeros(capacity, dtype=kind)
-            if self.count:
-                array[: self.count] = self._arrays[name][: self.count]
-            self._arrays[name] = array
-            setattr(self, name, memoryview(cast(Any, array)))
+    def _grow(self, capacity: int) -> None:
+        """Make room for `capacity` rows; the columns stay the objects they are."""
+        for column in self._columns.values():
+            column.frombytes(bytes(column.itemsize * (capacity - len(column))))
         self._capacity = capacity
         size = 1 << (capacity * 3 // 2).bit_length()
         if size != getattr(self, "_mask", -1) + 1:
             self._index_array = np.full(size, NOWHERE, dtype=np.int32)
-            self._index = memoryview(cast(Any, self._index_array))
+            self._index = memoryview(self._index_array)  # type: ignore[arg-type]
             self._mask = size - 1
             self._enter(0)
 
@@ -168,7 +185,7 @@ class KeyedTable:
         """Put the slots from `first` on into the index: in each round, who finds a free place stays."""
         index = self._index_array
         slots = np.arange(first, self.count, dtype=np.int32)
-        positions = self._arrays["key"][slots] & np.uint64(self._mask)
+        positions = self.gather("key", slots) & np.uint64(self._mask)
         while len(slots):
             free = index[positions] == NOWHERE
             index[positions[free]] = slots[free]
@@ -190,7 +207,7 @@ class HostTable(KeyedTable):
     (0 counts as 1); `silent_since` first failure without an answer since, 0 if
     none; `cursor` no queue entry has a smaller order; `todo` entries of the
     queue, the one in flight among them; `parked` entries parked; `known`
-    entries ever accepted (the budget); `domain` slot in the table of domains;
+    pages ever accepted, and `maps` sitemaps (their budgets); `domain` slot in the table of domains;
     `cause` why it was given up or held.
     """
 
@@ -209,6 +226,7 @@ class HostTable(KeyedTable):
         "failures": "u1",
         "refusals": "u1",
         "cause": "u1",
+        "maps": "u2",
         "place": "u1",
     }
 
@@ -226,6 +244,7 @@ class HostTable(KeyedTable):
     failures: Any
     refusals: Any
     cause: Any
+    maps: Any
     place: Any
 
     def pack(self, slot: int, name: str, domain_key: int) -> bytes:
@@ -245,7 +264,7 @@ class HostTable(KeyedTable):
             self.failures[slot],
             self.refusals[slot],
             self.cause[slot],
-            0,
+            self.maps[slot],
         )
         return seal(fixed + name.encode("ascii"))
 
@@ -254,8 +273,8 @@ class HostTable(KeyedTable):
         index = np.array(slots, np.intp)
         records = np.zeros(len(index), dtype=_RECORD_TYPE)
         for column in _STORED:
-            records[column] = self._arrays[column][index]
-        records["domain_key"] = domain_keys[self._arrays["domain"][index]]
+            records[column] = self.gather(column, index)
+        records["domain_key"] = domain_keys[self.gather("domain", index)]
         fixed, size = records.tobytes(), RECORD.size
         return [
             seal(fixed[start : start + size] + name.encode("ascii"))
@@ -266,7 +285,7 @@ class HostTable(KeyedTable):
         """Append all hosts of the store; yield each chunk's records once it was appended."""
         keys: list[bytes] = []
         parts: list[bytes] = []
-        for key, value in scan_prefix(store, HOST_PREFIX):
+        for key, value in scan_prefix(store, HOST):
             payload = unseal(key, value)
             if len(payload) < RECORD.size:
                 raise DamageError(f"store: value of key {key!r} is too short")
@@ -289,7 +308,7 @@ class HostTable(KeyedTable):
 
 def host_key_bytes(key: int) -> bytes:
     """The store key of a host."""
-    return HOST_PREFIX + key.to_bytes(8, "big")
+    return HOST + key.to_bytes(8, "big")
 
 
 def stored_name(store: KeyValue, key: int) -> str:

@@ -83,10 +83,9 @@ class Workbench:
 
     def schedule_many(self, slots: np.ndarray, now: float) -> None:
         """`schedule` for many hosts."""
-        ready = self.hosts.array("ready")[slots] <= now
-        place = self.hosts.array("place")
+        ready = self.hosts.gather("ready", slots) <= now
         for some, where in ((slots[ready], Place.BACK), (slots[~ready], Place.CALENDAR)):
-            place[some] = where
+            self.hosts.put("place", some, where)
         if ready.any():
             self.back.extend(slots[ready])
         if not ready.all():

@@ -7,7 +7,6 @@ from hypothesis import strategies as st
 from crawler.errors import DamageError
 from crawler.frontier.discovery.entries import (
     DEPTH_MAX,
-    TODO_PREFIX,
     Todo,
     decode,
     encode,
@@ -22,6 +21,7 @@ from crawler.frontier.discovery.entries import (
 )
 from crawler.frontier.hosts.front_host import FrontHost
 from crawler.frontier.hosts.table import NO_ORDER
+from crawler.storage.keys import TODO
 from crawler.storage.kv import MemoryStore
 
 
@@ -61,9 +61,9 @@ def test_order_is_by_priority_then_depth_then_age(
 
 @given(st.lists(st.tuples(st.integers(0, (1 << 64) - 1), st.integers(0, NO_ORDER - 1)), max_size=8))
 def test_keys_sort_by_host_and_order(pairs: list[tuple[int, int]]) -> None:
-    keys = [make_key(TODO_PREFIX, host, order) for host, order in pairs]
-    assert sorted(keys) == [make_key(TODO_PREFIX, host, order) for host, order in sorted(pairs)]
-    assert keys == [entry_key(TODO_PREFIX + host.to_bytes(8, "big"), order) for host, order in pairs]
+    keys = [make_key(TODO, host, order) for host, order in pairs]
+    assert sorted(keys) == [make_key(TODO, host, order) for host, order in sorted(pairs)]
+    assert keys == [entry_key(TODO + host.to_bytes(8, "big"), order) for host, order in pairs]
 
 
 def test_reading_stays_within_one_host() -> None:
@@ -73,11 +73,11 @@ def test_reading_stays_within_one_host() -> None:
     batch = store.batch()
     for host in hosts:
         for order in range(5):
-            batch.put(make_key(TODO_PREFIX, host, order), encode(Todo(f"/{host}/{order}", order)))
+            batch.put(make_key(TODO, host, order), encode(Todo(f"/{host}/{order}", order)))
     batch.put(b"t0", b"no entry")
     store.write(batch)
     for host in hosts:
-        found = list(read_queue(store, TODO_PREFIX + host.to_bytes(8, "big"), 2))
+        found = list(read_queue(store, TODO + host.to_bytes(8, "big"), 2))
         assert [(order, entry.tail) for order, entry in found] == [(n, f"/{host}/{n}") for n in (2, 3, 4)]
 
 
@@ -94,7 +94,7 @@ def test_spilling_and_reading_again_loses_nothing(orders: set[int], keep: int, c
     batch = store.batch()
     host = FrontHost(0, 9, "a.org", 0, NO_ORDER)
     for order in sorted(orders):
-        batch.put(make_key(TODO_PREFIX, 9, order), encode(Todo(f"/{order}", order)))
+        batch.put(make_key(TODO, 9, order), encode(Todo(f"/{order}", order)))
         host.push(order, Todo(f"/{order}", order))
     store.write(batch)
     if len(orders) > 3:
@@ -110,7 +110,7 @@ def test_spilling_and_reading_again_loses_nothing(orders: set[int], keep: int, c
         if host.queue:
             found.append(host.take_first()[0])
             batch = store.batch()
-            batch.delete(make_key(TODO_PREFIX, 9, found[-1]))
+            batch.delete(make_key(TODO, 9, found[-1]))
             store.write(batch)
             host.busy = None
         assert host.cursor() <= min(orders - set(found), default=NO_ORDER)

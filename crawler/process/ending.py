@@ -1,0 +1,162 @@
+"""An end in bounded time, and word of where it stands if something does not end.
+
+`within` gives a step of the shutdown its limit: what takes longer is logged with
+all stacks, cancelled, and left alone. `run` and `leave` do the same for what
+Python waits for by itself, without any limit: tasks, executors, threads. A
+`Watchdog` logs the stacks once the loop stands, in whatever code it may be.
+
+Nothing here can lose anything: what was not committed is done again.
+"""
+
+import asyncio
+import contextlib
+import logging
+import os
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+log = logging.getLogger("crawler")
+
+TASKS_SHOWN = 20  # of a log entry with all stacks
+FRAMES_SHOWN = 20  # of each task and thread
+LEAVE_LIMIT = 2.0  # seconds for the threads of executors that have been shut down already
+_left_alone: list[str] = []  # steps of this process that did not end
+LOOKS = 4  # of the watchdog while the loop may stand
+
+
+async def within(limit: float, step: str, work: Awaitable[Any]) -> bool:
+    """Wait for `work` for at most `limit` seconds; whether it ended. Never raises for what it raises."""
+    task = asyncio.ensure_future(work)
+    done, _ = await asyncio.wait({task}, timeout=limit)
+    if not done:
+        log.error("shutdown: %s not over within %g s, and left alone\n%s", step, limit, stacks())
+        task.cancel()
+        _left_alone.append(step)
+        return False
+    if not task.cancelled() and (error := task.exception()) is not None:
+        log.error("shutdown: %s failed: %s", step, error, exc_info=error)
+    return True
+
+
+def in_thread(function: Callable[[], Any]) -> "asyncio.Future[None]":
+    """Call `function` in a thread that nobody waits for at the end of the process."""
+    loop = asyncio.get_running_loop()
+    ended = loop.create_future()
+
+    def work() -> None:
+        try:
+            function()
+        finally:
+            with contextlib.suppress(RuntimeError):  # the loop was closed: nobody waits any more
+                loop.call_soon_threadsafe(tell)
+
+    def tell() -> None:
+        if not ended.done():
+            ended.set_result(None)
+
+    threading.Thread(target=work, daemon=True).start()
+    return ended
+
+
+def run(main: Coroutine[Any, Any, T], new_loop: Callable[[], asyncio.AbstractEventLoop], limit: float) -> T:
+    """As `asyncio.run`, but what `main` leaves behind gets `limit` seconds to end, not all the time in the world."""
+    loop = new_loop()
+    asyncio.set_event_loop(loop)
+    before = len(_left_alone)
+    try:
+        return loop.run_until_complete(main)
+    finally:
+        loop.run_until_complete(_clear(limit))
+        asyncio.set_event_loop(None)
+        if len(_left_alone) == before:  # else uvloop would wait for the connections that were left open
+            loop.close()
+
+
+async def _clear(limit: float) -> None:
+    left = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in left:
+        task.cancel()
+    if left:
+        _, stubborn = await asyncio.wait(left, timeout=limit)
+        _left_alone.extend(task.get_name() for task in stubborn)
+    loop = asyncio.get_running_loop()
+    await within(limit, "asynchronous generators", loop.shutdown_asyncgens())
+    await within(limit, "threads of the loop", loop.shutdown_default_executor())
+
+
+def leave(code: int) -> int:
+    """Return the exit code; if threads would hold the process up, end it with that code at once."""
+    end = time.monotonic() + LEAVE_LIMIT
+    for thread in threading.enumerate():
+        if thread is not threading.main_thread() and not thread.daemon:
+            thread.join(max(0.0, end - time.monotonic()))
+            if thread.is_alive():
+                log.error("shutdown: thread %s not over, and left alone\n%s", thread.name, stacks())
+                logging.shutdown()
+                sys.stdout.flush()
+                sys.stderr.flush()
+                os._exit(code)
+    return code
+
+
+def stacks(loop: asyncio.AbstractEventLoop | None = None) -> str:
+    """Where all threads, and the tasks of the loop, stand; the outermost frames of each first."""
+    names = {thread.ident: thread.name for thread in threading.enumerate()}
+    parts = [
+        f"thread {names.get(ident, ident)}:\n" + "".join(traceback.format_stack(frame)[-FRAMES_SHOWN:])
+        for ident, frame in sys._current_frames().items()
+    ]
+    try:
+        tasks = asyncio.all_tasks(loop)
+    except RuntimeError:  # no loop runs here, or its tasks change while they are listed
+        tasks = set()
+    for task in list(tasks)[:TASKS_SHOWN]:
+        frames = [f'  File "{f.f_code.co_filename}", line {f.f_lineno}' for f in task.get_stack()]
+        parts.append("\n".join([f"task {task.get_name()}:", *frames[-FRAMES_SHOWN:]]) + "\n")
+    if len(tasks) > TASKS_SHOWN:
+        parts.append(f"and {len(tasks) - TASKS_SHOWN} tasks more\n")
+    return "".join(parts)
+
+
+class Watchdog:
+    """Logs all stacks, once a time, when the loop it is started in has not turned for `limit` seconds.
+
+    A process that was stopped as a whole, and goes on, has not stood.
+    """
+
+    def __init__(self, limit: float) -> None:
+        self._limit = limit
+        self._interval = limit / LOOKS
+        self._turns = 0
+        self._over = threading.Event()
+        self._timer: asyncio.TimerHandle | None = None
+
+    def start(self) -> None:
+        """Watch the running loop."""
+        self._loop = asyncio.get_running_loop()
+        self._beat()
+        threading.Thread(target=self._watch, name="watchdog", daemon=True).start()
+
+    def stop(self) -> None:
+        """Watch no more; harmless if it never did."""
+        self._over.set()
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _beat(self) -> None:
+        self._turns += 1
+        self._timer = self._loop.call_later(self._interval, self._beat)
+
+    def _watch(self) -> None:
+        seen, looks = 0, 0
+        while not self._over.wait(self._interval):
+            looks = looks + 1 if self._turns == seen else 0
+            seen = self._turns
+            if looks == LOOKS:  # looks of this thread, not seconds of the clock: it stops with the process
+                log.error("the loop stands for %g s\n%s", self._limit, stacks(self._loop))

@@ -1,0 +1,24 @@
+"""Long lists in portions, so that no decision holds the loop for long.
+
+A page may have 20,000 links and a sitemap 50,000 URLs. What is decided upon
+them is one change, made by a generator that pauses behind each portion; the
+committer gives the loop back there once its turn is over (`storage/commit.py`).
+"""
+
+from collections.abc import Iterator, Sequence
+
+# About 5 ms of links never seen before, or of URLs of the greatest length.
+PORTION_LINKS = 256
+PORTION_CHARS = 64 << 10
+
+
+def portions(hrefs: Sequence[str]) -> Iterator[Sequence[str]]:
+    """`hrefs` in order, in pieces of at most `PORTION_LINKS` and about `PORTION_CHARS`; never an empty one."""
+    begin, chars = 0, 0
+    for place, href in enumerate(hrefs):
+        if place - begin == PORTION_LINKS or chars >= PORTION_CHARS:
+            yield hrefs[begin:place]
+            begin, chars = place, 0
+        chars += len(href)
+    if begin < len(hrefs):
+        yield hrefs[begin:]

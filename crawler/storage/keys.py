@@ -1,0 +1,119 @@
+"""The key space of a process's store: which keys there are, whose they are, and how they travel.
+
+A key is a prefix of two bytes, a letter and a slash, and what the owner puts
+behind it. Keys of things that belong to a host have its bucket (two bytes,
+big-endian) first, so that a range of buckets is a range of keys.
+
+    prefix  owner     key behind the prefix        value
+    u/      pages     <duplicate key>              page record: state, times, digests, validators
+    c/      pages     <duplicate key><ms>          capture: segment, offset, length, kind
+    g/      pages     <sha1 of the payload>        the c/ key of the first capture with these bytes
+    w/      pages     <segment name>               committed length of a WARC segment
+    v/      pages     <duplicate key><ms>          a capture that another process has and a revisit here repeats
+    t/      frontier  <host key><order>            to-do entry
+    p/      frontier  <host key><order>            parked entry
+    h/      frontier  <host key>                   host record
+    f/      frontier  <duplicate key>              refresh state of a page
+    r/      robots    <authority>                  robots.txt as it was fetched
+    d/      due       runs, links, flushed         list of runs, committed ends of the links log
+    i/      splitter  <peer>                       how far the entries of a peer are durable
+    o/      splitter  <peer>\\0<number>             entry of the outbox
+    m/      (see META)                             one value a key
+
+To add a prefix, add its line here; `check` then reads its values and `reshard`
+moves them. What a prefix that follows no bucket means in a new process is for
+its owner to say, in the `moving.py` of its folder.
+"""
+
+from collections.abc import Mapping
+from enum import Enum
+
+import msgspec
+
+DUE_RUNS = b"d/runs"  # the list of runs
+DUE_LINKS, DUE_FLUSHED = b"d/links", b"d/flushed"  # ends of the links log: committed, flushed
+
+BUCKETS = 1 << 16
+
+
+class Travel(Enum):
+    """How keys follow their hosts when a crawl is resharded."""
+
+    BUCKET = "copied with the bucket that stands behind the prefix"
+    OWNER = "moved by the owner: the bucket stands in the value or follows from the name"
+    ANEW = "not copied: made anew, or empty once all links are settled"
+
+
+class Family(msgspec.Struct, frozen=True):
+    """The keys of one prefix. `sealed`: every value carries version and checksum (`kv.seal`)."""
+
+    prefix: bytes
+    owner: str
+    travel: Travel
+    sealed: bool = True
+
+
+PAGE, CAPTURE, PAYLOAD, SEGMENT, ELSEWHERE = b"u/", b"c/", b"g/", b"w/", b"v/"
+TODO, PARKED, HOST, REFRESH = b"t/", b"p/", b"h/", b"f/"
+ROBOTS, DUE, INBOX, OUTBOX, META = b"r/", b"d/", b"i/", b"o/", b"m/"
+
+FAMILIES = (
+    Family(PAGE, "pages", Travel.BUCKET),
+    Family(CAPTURE, "pages", Travel.BUCKET),
+    Family(PAYLOAD, "pages", Travel.OWNER),
+    Family(SEGMENT, "pages", Travel.OWNER),
+    Family(ELSEWHERE, "pages", Travel.OWNER),
+    Family(TODO, "frontier", Travel.BUCKET),
+    Family(PARKED, "frontier", Travel.BUCKET),
+    Family(HOST, "frontier", Travel.BUCKET),
+    Family(REFRESH, "frontier", Travel.BUCKET),
+    Family(ROBOTS, "robots", Travel.OWNER),
+    Family(DUE, "due", Travel.OWNER),
+    Family(INBOX, "splitter", Travel.ANEW),
+    Family(OUTBOX, "splitter", Travel.ANEW),
+    Family(META, "", Travel.OWNER, sealed=False),
+)
+
+# `m/`: one value a key. (owner, how it travels, sealed)
+CLEAN = b"m/clean"  # present from a clean end until the next opening
+BUCKET_TABLE = b"m/buckets"  # the table that this process was opened with
+COUNTERS = b"m/counters"  # the durable counters
+FRONTIER = b"m/frontier"  # last sequence number, parked URLs by rule, limits, latest unclean opening
+SCOPE_STATE = b"m/scope"  # what the seeds and their redirects span
+EQUIVALENCES = b"m/equivalences"  # authorities proven to be two names of one site
+RUN = b"m/run"  # the run under way and what had been fetched before it
+OUTBOX_STATE = b"m/outbox/"  # + peer: epoch and numbers of the outbox
+
+METAS: Mapping[bytes, Family] = {
+    CLEAN: Family(CLEAN, "process", Travel.ANEW, sealed=False),
+    BUCKET_TABLE: Family(BUCKET_TABLE, "process", Travel.ANEW, sealed=False),
+    COUNTERS: Family(COUNTERS, "process", Travel.OWNER),
+    FRONTIER: Family(FRONTIER, "frontier", Travel.OWNER),
+    SCOPE_STATE: Family(SCOPE_STATE, "urlfilter", Travel.OWNER),
+    EQUIVALENCES: Family(EQUIVALENCES, "urls", Travel.OWNER),
+    RUN: Family(RUN, "process", Travel.ANEW),
+    OUTBOX_STATE: Family(OUTBOX_STATE, "splitter", Travel.ANEW),
+}
+
+BY_BUCKET = tuple(family.prefix for family in FAMILIES if family.travel is Travel.BUCKET)
+_BY_PREFIX = {family.prefix: family for family in FAMILIES}
+
+
+def family(key: bytes) -> Family | None:
+    """What a key belongs to; None if nothing of this crawler writes such a key."""
+    found = _BY_PREFIX.get(key[:2])
+    if found is None or found.prefix != META:
+        return found
+    return METAS.get(OUTBOX_STATE if key.startswith(OUTBOX_STATE) else key)
+
+
+def bucket(key: bytes) -> int:
+    """The bucket of a key of a `BY_BUCKET` family."""
+    return int.from_bytes(key[2:4], "big")
+
+
+def bucket_range(prefix: bytes, first: int, end: int) -> tuple[bytes, bytes]:
+    """The keys (start, stop) of a `BY_BUCKET` family with first <= bucket < end <= BUCKETS."""
+    start = prefix + first.to_bytes(2, "big")
+    stop = prefix + end.to_bytes(2, "big") if end < BUCKETS else prefix[:-1] + b"0"  # "0" follows "/"
+    return start, stop

@@ -1,0 +1,131 @@
+"""No server, and no bug that a page brings out, stops or slows the whole crawl."""
+
+import asyncio
+import ssl
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from crawler.admin.control import ControlServer
+from crawler.fetcher.client import Client
+from crawler.fetcher.resolver import Resolver
+from crawler.frontier.frontier import Frontier
+from crawler.pages.page_cache import PageCache
+from crawler.process import portions, process
+from crawler.process.errands import Errands
+from crawler.process.reader import Reader
+from crawler.robots.cache import RobotsCache
+from crawler.urlfilter.intake import Intake
+from tests.end_to_end.web import Web, crawl, lines, page
+from tests.fetcher.test_unexpected import large_certificate
+
+
+def test_a_session_that_cannot_be_copied(tmp_path: Path) -> None:
+    """A leaf certificate of 85 kB once stopped the crawl for ever: it ends by itself, with all pages."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(large_certificate(tmp_path))
+    with Web({"/": page("/a", "/b"), "/a": page(text="a"), "/b": page(text="b")}, tls=context) as web:
+        report = crawl(tmp_path / "crawl", f"https://localhost:{web.port}/", "--set", "fetch.tls=record")
+        assert sorted(set(web.paths())) == ["/", "/a", "/b"]
+    assert report["stopped_by"] == "done" and report["pages"]["fetched"] == 3
+
+
+BAD = "bad.localhost"
+
+# Where a bug may lie in an errand or in what is decided at its end.
+PLACES: list[tuple[Any, str]] = [
+    (Resolver, "resolve"),
+    (Client, "fetch"),
+    (Errands, "_request"),
+    (Reader, "read"),
+    (RobotsCache, "record"),
+    (PageCache, "capture"),
+    (Frontier, "settle"),
+    (Intake, "take"),
+]
+
+
+@pytest.mark.parametrize(("where", "name"), PLACES, ids=lambda value: getattr(value, "__name__", value))
+def test_a_bug_on_one_host_is_its_own(
+    where: Any, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever is raised for a host, the crawl goes on with the others, counts right and ends by itself."""
+    whole = getattr(where, name)
+    raised = 0
+
+    def broken(self: Any, *arguments: Any, **options: Any) -> Any:
+        nonlocal raised
+        internal = any(getattr(argument, "outcome", "") == "internal_error" for argument in arguments)
+        about = repr((arguments, options.get("body")))
+        if BAD in about and "good." not in about and not internal and options.get("status", 1):
+            raised += 1
+            raise RuntimeError("planted")
+        return whole(self, *arguments, **options)
+
+    pages = {"/": page("/a", "/b"), "/a": page(text="a"), "/b": page(text="b")}
+    with Web(pages) as web:
+        web.routes["/robots.txt"] = lambda asked: f"# {asked.host}\nUser-agent: *\nDisallow: /b\n"
+        monkeypatch.setattr(where, name, broken)
+        report = crawl(
+            tmp_path, web.url("/", "good.localhost"), web.url("/", BAD), "--set", "frontier.tries=1"
+        )
+        assert sorted(web.paths("good.localhost")) == ["/", "/a"]
+    assert raised and report["stopped_by"] in ("done", "patience")
+    good = {
+        line["url"].rsplit("/", 1)[1]: line["outcome"] for line in lines(tmp_path) if BAD not in line["url"]
+    }
+    assert good == {"": "fetched", "a": "fetched", "b": "robots_denied"}
+
+
+def test_sitemap_lines_use_up_no_budget_of_pages(tmp_path: Path) -> None:
+    """Ten times as many maps as the host may have pages: all pages come, and of the maps as many as they may be."""
+    with Web(
+        {"/": page(*(f"/{n}" for n in range(9))), **{f"/{n}": page(text=str(n)) for n in range(9)}}
+    ) as web:
+        web.routes["/robots.txt"] = "".join(f"Sitemap: {web.url(f'/map{n}.xml')}\n" for n in range(100))
+        limits = (
+            "--pages-per-host",
+            "10",
+            "--set",
+            "robots.sitemaps_max=60",
+            "--set",
+            "sitemaps.maps_per_host_max=40",
+        )
+        report = crawl(tmp_path, web.url(), *limits)
+        maps = [path for path in web.paths() if path.startswith("/map")]
+        assert sorted(set(web.paths()) - set(maps)) == ["/", *(f"/{n}" for n in range(9))]
+    assert len(maps) == 40
+    assert report["robots"]["sitemaps_ignored"] == 40
+    assert report["frontier"]["parked_maps_per_host"] == 20
+
+
+@pytest.mark.parametrize(
+    ("where", "name"), [(Client, "close"), (Resolver, "close"), (Reader, "close"), (ControlServer, "close")]
+)
+def test_a_shutdown_that_hangs_is_left_alone(
+    where: Any, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each step has its limit: the crawl ends in order, and the log says what did not."""
+
+    async def hang(_: Any) -> None:
+        await asyncio.Event().wait()
+
+    with Web({"/": page("/a"), "/a": page(text="a")}) as web:
+        monkeypatch.setattr(where, name, hang)
+        report = crawl(tmp_path, web.url(), "--set", "crawl.shutdown_step_max=0.05")
+    assert report["stopped_by"] == "done" and report["pages"]["fetched"] == 2
+    assert "not over within 0.05 s" in (tmp_path / "crawler.log").read_text()
+
+
+def test_many_links_are_one_change(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a pause behind each two links, all other work between them, nothing is lost or counted twice."""
+    monkeypatch.setattr(portions, "PORTION_LINKS", 2)
+    monkeypatch.setattr(process, "TURN", 0.0)
+    paths = [f"/{n}" for n in range(60)]
+    with Web(
+        {"/": page(*paths, *paths[:30]), **{path: page("/", *paths, text=path) for path in paths}}
+    ) as web:
+        report = crawl(tmp_path, web.url())
+        assert sorted(web.paths()) == sorted(["/", *paths])
+    assert report["pages"]["fetched"] == 61 and report["urls"]["accepted"] == 1 + 60 + 60 * 61

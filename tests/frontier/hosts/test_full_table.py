@@ -1,0 +1,86 @@
+"""Every call that may meet an unknown host, while the host table is full, as it is right after opening.
+
+The columns of the table grow in place (`frontier/hosts/table.py`), so no order of
+evaluation can hold an old one.
+"""
+
+import ast
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from crawler.frontier.frontier import Frontier
+from crawler.storage.kv import MemoryStore
+from tests.frontier.model import Crawl, link
+
+FRONTIER = Path(__file__).resolve().parents[3] / "crawler" / "frontier"
+UNKNOWN = "never-met.org"
+
+
+def reopened(store: MemoryStore) -> Crawl:
+    """A crawl of more hosts than a new table has room for, opened again: its table has no free row."""
+    first = Crawl(store=store, concurrency=2)
+    first.add([link(f"https://h{n}.d{n % 50}.org/") for n in range(1100)])
+    first.step(first.now + 1.0)
+    batch = store.batch()
+    first.frontier.flush(batch, first.now)
+    store.write(batch)
+    crawl = Crawl(store=store, concurrency=2, now=first.now)
+    hosts = crawl.frontier._hosts
+    assert len(hosts) == hosts._capacity == 1100
+    return crawl
+
+
+def hop(frontier: Frontier, now: float) -> None:
+    assert frontier.borrow(UNKNOWN, now, address="10.9.9.9") == now + 0.5  # the address may have been asked
+    assert frontier.borrow(UNKNOWN, now + 0.5, address="10.9.9.9") == 0.0
+    frontier.give_back(UNKNOWN, now + 2.0, 0.1)
+
+
+def add(frontier: Frontier, now: float) -> None:
+    batch = MemoryStore().batch()
+    frontier.add(
+        [link(f"https://{UNKNOWN}/"), *(link(f"https://n{n}.org/") for n in range(3000))], batch, now
+    )
+    frontier.committed(batch, now)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        hop,
+        add,
+        lambda frontier, now: frontier.give_back(UNKNOWN, now, 0.1),
+        lambda frontier, now: frontier.block(UNKNOWN),
+        lambda frontier, now: frontier.unblock(UNKNOWN, now),
+        lambda frontier, now: frontier.explain(f"https://{UNKNOWN}/", now),
+    ],
+    ids=["hop", "add", "give_back", "block", "unblock", "explain"],
+)
+def test_an_unknown_host_is_met_while_the_table_is_full(call: Callable[[Frontier, float], None]) -> None:
+    """A redirect hop to one ended the process, and did so again after every restart."""
+    crawl = reopened(MemoryStore())
+    call(crawl.frontier, crawl.now)
+    crawl.frontier._check()
+
+
+def test_only_the_table_touches_the_memory_of_its_columns() -> None:
+    """No other module may make a view of a column: it would forbid the table to grow."""
+    table_only = {"_columns", "_view", "_grow", "memoryview"}
+    for path in sorted(FRONTIER.glob("**/*.py")):
+        if path == FRONTIER / "hosts" / "table.py":
+            continue
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            name = node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")
+            assert name not in table_only, f"{path.name}:{node.lineno} uses {name}"
+
+
+def test_what_the_table_hands_out_owns_its_numbers() -> None:
+    """Of the table's own methods, all that return an array return a copy."""
+    crawl = Crawl()
+    crawl.add([link("https://a.org/")])
+    for table in (crawl.frontier._hosts, crawl.frontier._registry.domains):
+        for name in table._columns:
+            for numbers in (table.array(name), table.gather(name, slice(0, 1))):
+                assert numbers.flags.owndata

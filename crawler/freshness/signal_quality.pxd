@@ -20,6 +20,7 @@ cdef class SignalQuality:
     cpdef bint used(self, Py_ssize_t site, Py_ssize_t source) noexcept
     cpdef double honesty(self, Py_ssize_t source) noexcept
     cdef double _recall_prior(self, Py_ssize_t source) noexcept
+    cdef bint _trusted(self, Py_ssize_t site, Py_ssize_t source) noexcept
     cdef double _plausible(self, Py_ssize_t site, Py_ssize_t source) noexcept
     cpdef double weight(self, Py_ssize_t site, Py_ssize_t source) noexcept
     cpdef double recall(self, Py_ssize_t site) noexcept

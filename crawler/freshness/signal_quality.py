@@ -28,10 +28,11 @@ The crawl value knows one kind of signal. Several are one of the same drift of
 staleness and the same rate of changes told: gamma b = sum gamma_s b_s and gamma (1 - e^-b) = sum gamma_s p_s, so
 (1 - e^-b)/b = r rate / sum gamma_s b_s, and a page's number of signals is sum_s n_s b_s / b.
 
-What a hostile source can do is bounded: of an interval at most `COUNTED_MAX` signals of a source count; where
-signals tell of more changes than three standard deviations above the rate's, k and S_true gain what the rate alone
-explains (a burst of signals that met a change once made all rates of a site sixfold); b_s is at
-most `WEIGHT_MAX`; and all of it stays on its own site, but for its share in the honesty of its source.
+What a hostile source can do is bounded: of an interval at most `COUNTED_MAX` signals of a source count. Where
+signals tell of more changes than three standard deviations above the rate's, k and S_true gain what the rate
+alone explains, or at most 16 from a source trusted by then (a burst of signals that met a change once made
+all rates of a site sixfold). b_s is at most `WEIGHT_MAX`; and all of it stays on its own site, but for
+its share in the honesty of its source.
 
 Cython pure-Python mode (see `value_kernel.py`); attributes in `signal_quality.pxd`.
 """
@@ -57,6 +58,9 @@ _RECALL_WEIGHT = cython.declare(cython.double, 2.0)
 _PRECISION_MAX = cython.declare(cython.double, 0.999999)
 _WEIGHT_MAX = cython.declare(cython.double, 13.8)  # -ln(1 - _PRECISION_MAX)
 _HEARD = cython.declare(cython.double, 1e-6)  # signals: a source of which no crawl was judged yet
+_TRUSTED_PRECISION = cython.declare(cython.double, 0.5)
+_TRUSTED_SIGNALS = cython.declare(cython.double, 5.0)  # true ones seen
+_TRUSTED_CHANGES = cython.declare(cython.double, 16.0)  # in an interval, told by sources of that precision
 _COUNTED_MAX = cython.declare(cython.double, 255.0)
 WEIGHT_MAX, COUNTED_MAX = float(_WEIGHT_MAX), float(_COUNTED_MAX)
 
@@ -221,16 +225,18 @@ class SignalQuality:
                 self.hear(site, source)
         silent: cython.double = (1.0 - self.recall(site)) * rate * clock
         told: cython.double = 0.0
+        trusted: cython.bint = True
         x: cython.double = silent
         for source in range(_SOURCES):
             n = min(counts[source], _COUNTED_MAX)
             if n > 0.0 and self.used(site, source):
                 told += n * self.precisions[site, source]
+                trusted = trusted and self._trusted(site, source)
                 x += n * self.weight(site, source)
         gain: cython.double = 0.0
         if changed:
             gain = gain_of(x) * (silent + told) / x if x > 0.0 else 1.0
-            gain = _believable(max(1.0, gain), rate * clock)
+            gain = _believable(max(1.0, gain), rate * clock, trusted)
         if not heard and not self.heard(site):
             return gain
         self.watched[site] = self.watched[site] * _FADING + clock
@@ -246,9 +252,9 @@ class SignalQuality:
                 with_it: cython.double = x if self.used(site, source) else x - n * log1p(-p)
                 self.all_signals[site, source] += n
                 if changed:
-                    self.true_signals[site, source] += min(
-                        n, _believable(n * p / -expm1(-with_it), rate * clock)
-                    )
+                    believed: cython.bint = self._trusted(site, source)
+                    true: cython.double = _believable(n * p / -expm1(-with_it), rate * clock, believed)
+                    self.true_signals[site, source] += min(n, true)
         self._estimate(site)
         return gain
 
@@ -271,6 +277,16 @@ class SignalQuality:
             self.claimed[site, source] = claimed
             self.untold[site, source] = untold
         self._estimate(site)
+
+    @cython.cfunc
+    @cython.inline
+    @cython.exceptval(check=False)
+    def _trusted(self, site: cython.Py_ssize_t, source: cython.Py_ssize_t) -> cython.bint:
+        """Whether some signals of the source were seen to be true, and most are."""
+        return (
+            self.precisions[site, source] >= _TRUSTED_PRECISION
+            and self.true_signals[site, source] >= _TRUSTED_SIGNALS
+        )
 
     @cython.cfunc
     @cython.exceptval(check=False)
@@ -361,6 +377,8 @@ def _weight_of_ratio(ratio: cython.double) -> cython.double:
 @cython.cfunc
 @cython.inline
 @cython.exceptval(check=False)
-def _believable(changes: cython.double, x: cython.double) -> cython.double:
-    """`changes` in an interval of mean x that had one, unless they are far too many."""
-    return changes if changes <= 1.0 + x + 3.0 * sqrt(x) else gain_of(x)
+def _believable(changes: cython.double, x: cython.double, trusted: cython.bint) -> cython.double:
+    """`changes` in an interval of mean x that had one, unless they are far too many for who tells them."""
+    if changes <= 1.0 + x + 3.0 * sqrt(x):
+        return changes
+    return min(changes, max(_TRUSTED_CHANGES, gain_of(x))) if trusted else gain_of(x)

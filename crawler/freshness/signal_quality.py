@@ -22,7 +22,7 @@ max(1, (alpha A + sum_s n_s p_s) / z).
 A source with p_s below .1 is ignored in values and rates: its signals outnumber changes so much that
 they say nothing (b_s of each is too small against the noise of their number), but its errors would add up in k.
 Its EM goes on beside the others, with its signals added to z, so that a source that mends its ways comes back.
-Measured: a lastmod set at each build then costs nothing against no signals (.8253 of .8225 at 1x, without it .8163).
+Measured with a lastmod set at each build, 1x: .825; without this rule .816, without any signals .823.
 
 The crawl value knows one kind of signal. Several are one of the same drift of
 staleness and the same rate of changes told: gamma b = sum gamma_s b_s and gamma (1 - e^-b) = sum gamma_s p_s, so

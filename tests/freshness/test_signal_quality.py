@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from crawler.freshness.learning import Learning
-from crawler.freshness.signal_quality import COUNTED_MAX, GAIN_MAX, SOURCES, WEIGHT_MAX, SignalQuality
+from crawler.freshness.signal_quality import COUNTED_MAX, SOURCES, WEIGHT_MAX, SignalQuality
 from crawler.freshness.value_kernel import GREEDY, NOISY, Parameters
 
 
@@ -74,7 +74,8 @@ def test_a_site_that_says_nothing_has_no_signals() -> None:
 
 def test_the_pooled_signal_keeps_drift_and_told_changes() -> None:
     """gamma b = sum gamma_s b_s and gamma (1 - e^-b) = sum gamma_s p_s, with gamma_s as was heard."""
-    quality = _learned(np.random.default_rng(5), 400, 0.05, 0.6, {0: 0.01, 2: 0.3})
+    quality = _learned(np.random.default_rng(5), 400, 0.05, 0.6, {0: 0.01, 2: 0.05})
+    assert quality.used(0, 0) and quality.used(0, 2)
     heard = quality.sums_of(0)[SOURCES : 2 * SOURCES]
     precision = np.array([quality.precision(0, source) for source in range(SOURCES)])
     weight = np.array([quality.weight(0, source) for source in range(SOURCES)])
@@ -106,7 +107,9 @@ def test_a_hostile_source_is_bounded(rows: list[tuple[list[int], float, float, b
     for given_counts, rate, clock, changed in rows:
         counts = np.array(given_counts, dtype=float)
         gain = quality.observe(0, counts, rate, clock, changed)
-        assert gain == 0.0 if not changed else 1.0 <= gain <= max(GAIN_MAX, 1.0 + 2.0 * rate * clock)
+        assert (
+            gain == 0.0 if not changed else 1.0 <= gain <= 16.0 + rate * clock + 3.0 * math.sqrt(rate * clock)
+        )
         assert 0.0 <= quality.staleness(0, counts) <= SOURCES * COUNTED_MAX * (WEIGHT_MAX + 0.1)
         assert 0.0 <= quality.signals(0, counts) < math.inf
         quality._check()
@@ -157,13 +160,13 @@ def _crawl_of(learning: Learning, rng: np.random.Generator, crawls: int, false_r
     return site, k, t, np.array(calibration, dtype=float)
 
 
-@pytest.mark.parametrize("false_rate", [0.0, 0.01, 1.0])
+@pytest.mark.parametrize("false_rate", [0.0, 0.01, 1.0, 10.0])
 def test_what_is_expected_is_what_comes(false_rate: float) -> None:
-    """Calibration: of 5,000 crawls as many find a change as were predicted, within 20 %."""
+    """Calibration: of 5,000 crawls as many find a change as were predicted, within 10 %."""
     learning = Learning(unit=1.0, scale=30.0)
     _, _, _, calibration = _crawl_of(learning, np.random.default_rng(7), 5_000, false_rate)
     predicted, found = calibration[1_000:].mean(axis=0)
-    assert predicted == pytest.approx(found, rel=0.2)
+    assert predicted == pytest.approx(found, rel=0.1)
 
 
 def test_parameters_follow_what_was_learned() -> None:
@@ -180,6 +183,51 @@ def test_parameters_follow_what_was_learned() -> None:
     alone = page.wait(0.5 * page.ceiling, learning.signals(site, counts), 0.0, 1e-9)
     counts[0] = 1.0
     assert page.wait(0.5 * page.ceiling, learning.signals(site, counts), 0.0, 1e-9) < alone
+
+
+def test_signals_that_wait_tell_of_the_rate() -> None:
+    """Trusted ones raise it; those of a source that is mostly wrong do not."""
+    for false_rate, raises in ((0.0, True), (0.1, False)):
+        learning, page = Learning(unit=1.0, scale=30.0), Parameters()
+        site, k, t, _ = _crawl_of(learning, np.random.default_rng(9), 3_000, false_rate)
+        rate = learning.rates.rate(site, k[0], t[0])
+        counts = np.zeros(SOURCES)
+        counts[0] = 20.0
+        learning.assign_told(page, site, float(k[0]), float(t[0]), 1.0, 5.0, counts)
+        assert page.change_rate > 1.3 * rate if raises else page.change_rate == rate
+        learning.assign_told(page, site, float(k[0]), float(t[0]), 1.0, 5.0, np.zeros(SOURCES))
+        assert page.change_rate == rate
+
+
+def test_a_burst_does_not_make_a_site_fast() -> None:
+    """A hundred signals for each page at each crawl, true or not: all rates of the site once grew sixfold."""
+    learning = Learning(unit=1.0, scale=30.0)
+    site, k, t, _ = _crawl_of(learning, np.random.default_rng(10), 1_000, 10.0)
+    learning.renew(site)
+    assert learning.rates.mean[site] == pytest.approx(0.01, rel=0.6)
+    assert not learning.quality.used(site, 0)
+
+
+def test_the_honesty_of_a_source_is_learned_over_sites() -> None:
+    """A new site of a source that was right elsewhere is believed at once; of one that was wrong, less."""
+    right, wrong = SignalQuality(), SignalQuality()
+    for quality, true in ((right, 1.0), (wrong, 0.3)):
+        rng = np.random.default_rng(11)
+        for site in range(20):
+            quality.add_site()
+            for _ in range(60):
+                change = rng.random() < 0.2
+                told = float(rng.random() < 0.2) if rng.random() > true else float(change)
+                counts = np.zeros(SOURCES)
+                counts[4] = told
+                quality.observe(site, counts, 0.04, 5.0, change)
+            quality.renew(site, 0.04)
+        new = quality.add_site()
+        quality.renew(new, 0.04)
+        quality.hear(new, 4)
+    assert right.precision(20, 4) > 0.9 > 0.75 > wrong.precision(20, 4)
+    assert right.recall(20) > wrong.recall(20)
+    assert right.honesty(3) == 0.7
 
 
 def test_without_a_neighbourhood_the_clock_is_the_time() -> None:

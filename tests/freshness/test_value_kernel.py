@@ -3,7 +3,9 @@
 import importlib.util
 import math
 import sys
+from collections.abc import Iterator
 from decimal import Decimal, localcontext
+from types import ModuleType
 
 import numpy as np
 import pytest
@@ -272,33 +274,51 @@ def test_states_that_are_none_are_refused(bad: float) -> None:
         cv.threshold(page, math.nan)
 
 
-def test_the_interpreted_kernel_gives_the_same() -> None:
-    """Where no compiler was at hand the same file runs as it is."""
+@pytest.fixture(scope="module")
+def interpreted() -> Iterator[ModuleType]:
+    """The kernel as it runs where no compiler was at hand; its inner functions can be called."""
     source = value_kernel.__file__.partition(".cpython")[0].removesuffix(".py") + ".py"
     spec = importlib.util.spec_from_file_location("interpreted_kernel", source)
     assert spec is not None and spec.loader is not None
-    interpreted = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = interpreted
-    spec.loader.exec_module(interpreted)
-    try:
-        rng = np.random.default_rng(4)
-        for most in (12.0, 300.0, 1e5):
-            for _ in range(20):
-                page, elapsed, signals = _state(rng, most)
-                slow, quick = interpreted.Parameters(), cv.parameters_of(page)
-                slow.assign(
-                    *cv.kind_of("ncis"),
-                    1.0,
-                    page.change_rate,
-                    page.silent_rate,
-                    page.signal_rate,
-                    page.false_rate,
-                    page.signal_weight,
-                )
-                assert slow.value(elapsed, signals) == pytest.approx(quick.value(elapsed, signals), rel=1e-13)
-                level = 0.6 * page.ceiling
-                assert slow.wait(level, signals, 0.0, 1e-9) == pytest.approx(
-                    quick.wait(level, signals, 0.0, 1e-9), rel=1e-6
-                )
-    finally:
-        del sys.modules[spec.name]
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    yield module
+    del sys.modules[spec.name]
+
+
+def test_the_interpreted_kernel_gives_the_same(interpreted: ModuleType) -> None:
+    rng = np.random.default_rng(4)
+    for most in (12.0, 300.0, 1e5):
+        for _ in range(20):
+            page, elapsed, signals = _state(rng, most)
+            slow, quick = interpreted.Parameters(), cv.parameters_of(page)
+            slow.assign(
+                *cv.kind_of("ncis"),
+                1.0,
+                page.change_rate,
+                page.silent_rate,
+                page.signal_rate,
+                page.false_rate,
+                page.signal_weight,
+            )
+            assert slow.value(elapsed, signals) == pytest.approx(quick.value(elapsed, signals), rel=1e-13)
+            level = 0.6 * page.ceiling
+            assert slow.wait(level, signals, 0.0, 1e-9) == pytest.approx(
+                quick.wait(level, signals, 0.0, 1e-9), rel=1e-6
+            )
+
+
+@pytest.mark.parametrize("i", [300, 900])
+@pytest.mark.parametrize("deviations", [-2.0, -0.5, 0.0, 0.7, 3.0])
+def test_late_terms_equal_their_sums_in_90_digits(interpreted: ModuleType, i: int, deviations: float) -> None:
+    """R^i and D_i by expansion, and D_i = (gamma/a)^(i+1) R^i(a x) - exp(-alpha x) R^i(gamma x)."""
+    y = i + 1 + deviations * math.sqrt(i)
+    alpha = 0.02 / math.sqrt(i)  # gamma is 1
+    with localcontext() as context:
+        context.prec = 90
+        x, a = Decimal(y), 1 + Decimal(alpha)
+        residual = float(_residual(i, x))
+        gain = float((1 / a) ** (i + 1) * _residual(i, a * x) - (-Decimal(alpha) * x).exp() * _residual(i, x))
+    assert interpreted._late_residual(float(i), y) == pytest.approx(residual, rel=1e-11)
+    assert interpreted._late_gain(float(i), y, alpha, 1.0) == pytest.approx(gain, rel=5e-7)

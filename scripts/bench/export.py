@@ -11,6 +11,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from crawler.audit import collect
@@ -59,9 +60,9 @@ def main(directory: Path) -> None:
     with tempfile.TemporaryDirectory() as folder:
         for name in ("cdxj", "links", "text", "jsonl", "parquet", "mirror", "wacz"):
             export = Export(Request(name, Path(folder) / name, processes=processes()))
-            _measure(name, lambda export=export: export.run(directory), pages, reference)
+            _measure(name, partial(export.run, directory), pages, reference)
         export = Export(Request("jsonl", Path(folder) / "main", main_content=True, processes=processes()))
-        _measure("jsonl --main-content", lambda: export.run(directory), pages, reference)
+        _measure("jsonl --main-content", partial(export.run, directory), pages, reference)
     _measure("report", lambda: collect.audit(directory, processes=processes()), pages, reference)
 
 

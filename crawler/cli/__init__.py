@@ -28,7 +28,7 @@ COMMANDS = {
         "crawler.cli.report",
         "dead links, redirect chains, duplicates and more, as text, HTML, JSON or CSV",
     ),
-    "export": ("crawler.cli.export", "write the page cache as WARC, CDXJ, JSON lines, links, text or files"),
+    "export": ("crawler.cli.export", "write what was crawled as WARC, WACZ, rows, text, links, or files to be read offline"),
     "check": ("crawler.cli.check", "verify a crawl directory; --repair mends what can be mended"),
     "reshard": ("crawler.cli.reshard", "move a crawl to other processes"),
     "recover": (

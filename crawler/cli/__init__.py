@@ -28,7 +28,10 @@ COMMANDS = {
         "crawler.cli.report",
         "dead links, redirect chains, duplicates and more, as text, HTML, JSON or CSV",
     ),
-    "export": ("crawler.cli.export", "write what was crawled as WARC, WACZ, rows, text, links, or files to be read offline"),
+    "export": (
+        "crawler.cli.export",
+        "write what was crawled as WARC, WACZ, rows, text, links or offline files",
+    ),
     "check": ("crawler.cli.check", "verify a crawl directory; --repair mends what can be mended"),
     "reshard": ("crawler.cli.reshard", "move a crawl to other processes"),
     "recover": (

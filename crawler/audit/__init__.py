@@ -8,5 +8,5 @@
 Two passes. The first reads the records: statuses, redirects, times, depths.
 The second reads the stored pages in several processes, for titles, for what
 they need, and for links that lead to a URL which the first pass found wanting.
-Memory: some 300 bytes a page, and what is listed.
+Memory: some 500 bytes a page, and what is listed.
 """

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+import mmh3
 import msgspec
 import numpy as np
 
@@ -18,7 +19,6 @@ from crawler.records import LinkFlag, Outcome, PageState
 
 LISTED_MAX = 1000  # findings of a section that are listed, by default
 SOURCES_MAX = 20  # pages named for one finding
-TITLES_MAX = 1_000_000  # distinct titles remembered
 SLOW_SECONDS = 1.0  # an answer that took longer is slow
 DEEP_HOPS = 4  # a page further from the start is deep
 _HOPS_MAX = 50  # of a redirect chain
@@ -107,6 +107,26 @@ class Page(msgspec.Struct):
     insecure: list[str]
 
 
+class Repeated:
+    """Which URLs share a key; a key that is met once costs 8 bytes of hash and a reference."""
+
+    def __init__(self) -> None:
+        self._first: dict[int, str] = {}
+        self.repeated: dict[str, tuple[int, list[str]]] = {}  # key -> (URLs, the first of them)
+
+    def add(self, key: str, url: str) -> None:
+        """A URL with this key."""
+        if key in self.repeated:
+            _count_in(self.repeated, key, url)
+            return
+        digest = mmh3.hash64(key)[0]
+        first = self._first.get(digest)
+        if first is None:
+            self._first[digest] = url
+        else:
+            self.repeated[key] = 2, [first, url]
+
+
 class Auditor:
     """Collects; see the module's text. `listed_max` findings of a section are kept."""
 
@@ -129,8 +149,8 @@ class Auditor:
         self._mapped: dict[int, str] = {}  # in a sitemap
         self._linked: set[int] = set()  # what of `_mapped` a page links to
         self._sources: dict[int, tuple[int, list[str]]] = {}
-        self._contents: dict[str, tuple[int, list[str]]] = {}
-        self._titles: dict[str, tuple[int, list[str]]] = {}
+        self._contents = Repeated()
+        self._titles = Repeated()
         self._wanted: np.ndarray | None = None
 
     # -- first pass
@@ -159,7 +179,7 @@ class Auditor:
         kind = row["content_type"] or "unknown"
         self._types[kind] += 1
         if digest := row["digest"]:
-            _count_in(self._contents, digest, row["url"])
+            self._contents.add(digest, row["url"])
         if kind not in ("text/html", "application/xhtml+xml"):
             return
         self._pages += 1
@@ -196,8 +216,8 @@ class Auditor:
     def page(self, page: Page) -> None:
         """A stored HTML page; its `links` are those that are `wanted`, as uint64."""
         if page.title:
-            if page.title in self._titles or len(self._titles) < TITLES_MAX:
-                _count_in(self._titles, page.title, page.url)
+            url, *_ = self._found.get(page.fingerprint, (page.url,))  # the same object, not an equal one
+            self._titles.add(page.title, url)
         else:
             self._add("missing_titles", Finding(page.url))
         if page.insecure:
@@ -286,7 +306,7 @@ class Auditor:
 
     def _judge_copies(self) -> None:
         for name, groups in (("duplicate_titles", self._titles), ("duplicate_contents", self._contents)):
-            ranked = sorted((item for item in groups.items() if item[1][0] > 1), key=lambda item: -item[1][0])
+            ranked = sorted(groups.repeated.items(), key=lambda item: -item[1][0])
             for key, (count, urls) in ranked:
                 subject = key if name == "duplicate_titles" else urls[0]
                 others = urls if name == "duplicate_titles" else urls[1:]

@@ -34,7 +34,10 @@ COMMANDS = {
         "dead links, redirect chains, duplicates and more, as text, HTML, JSON or CSV",
     ),
     "serve": ("crawler.cli.serve", "serve the stored pages over HTTP"),
-    "export": ("crawler.cli.export", "write the page cache as WARC, CDXJ, JSON lines, links, text or files"),
+    "export": (
+        "crawler.cli.export",
+        "write what was crawled as WARC, WACZ, rows, text, links or offline files",
+    ),
     "check": ("crawler.cli.check", "verify a crawl directory; --repair mends what can be mended"),
     "reshard": ("crawler.cli.reshard", "move a crawl to other processes"),
     "recover": (

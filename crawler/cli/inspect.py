@@ -128,6 +128,7 @@ def _why(argv: list[str]) -> int:
     if args.json:
         _print_json(answer)
     else:
+        print(answer.pop("verdict"))
         print(_why_text(answer))
     return 0
 

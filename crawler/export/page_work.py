@@ -172,6 +172,10 @@ class MirrorWork:
     @staticmethod
     def _html(page: StoredPage, content: bytes, xhtml: bool, linker: MapUrl) -> bytes:
         _, encoding = to_utf8(content, page.header_charset)
+        if (
+            not xhtml and not content.isascii() and to_utf8(content)[1] != encoding
+        ):  # said by the header alone, which a file has not
+            content = mirror.with_charset(content, encoding)
         return rewrite_html(content, encoding, page.capture.url, linker, xhtml=xhtml)
 
 

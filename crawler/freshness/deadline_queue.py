@@ -41,7 +41,7 @@ from typing import Any
 
 import cython
 import numpy as np
-from cython.cimports.libc.math import exp, isfinite
+from cython.cimports.libc.math import isfinite
 
 from crawler.freshness.crawl_value import parameters_of
 from crawler.freshness.params import Page, Pages

@@ -647,6 +647,7 @@ class Frontier:
                         "queue": queue,
                         "parked_by": RULES[entry.rule],
                         "depth": entries.order_depth(order),
+                        "via": f"{entry.via:016x}",
                         "tries": entry.attempt,
                         "retry_at": entry.retry_at,
                     }

@@ -14,10 +14,11 @@ import msgspec
 from crawler.admin.status import Status
 from crawler.clock import iso_time
 from crawler.errors import UsageError
+from crawler.process import verdict
 from crawler.process.stages import Stages
 from crawler.records import Capture, LinkFlag, PageRecord, PeerStatus
 from crawler.storage.commit import Change
-from crawler.urls.canonical import canonical, hostname
+from crawler.urls.canonical import authority, canonical, hostname, target
 
 Commit = Callable[[Change], None]
 
@@ -75,25 +76,52 @@ class Commands:
     def why(self, url: str) -> dict[str, Any]:
         """Everything known of a URL: the filter's verdict, its record, its captures, what it waits for."""
         stages = self._stages
-        answer: dict[str, Any] = {"raw_url": url}
+        answer: dict[str, Any] = {"verdict": "", "raw_url": url}
         request_form = canonical(url)
         if request_form is None:
-            return answer | {"verdict": "no usable http(s) URL"}
+            return answer | {"verdict": "Never asked: it is no usable http(s) URL."}
         fingerprint = stages.fingerprinter.fingerprint(request_form)
         answer |= {"url": request_form, "fingerprint": f"{fingerprint:016x}"}
         if stages.topology.peers:
             answer |= {"process": stages.name, "owner": stages.topology.partition.owner(fingerprint)}
         explanation = stages.intake.explain(request_form)
         answer |= {"filter": explanation.rule or "accepted", "reason": explanation.reason}
+        robots = self._robots_of(request_form)
+        if robots:
+            answer["robots"] = robots
         record = stages.pages.record(fingerprint)
         if record is not None:
             answer["record"] = _plain_record(record)
             answer["captures"] = [_plain_capture(capture) for capture in stages.pages.captures(fingerprint)]
         answer["known"] = record is not None or stages.due.contains(fingerprint)
         if record is None:
+            now = stages.clock.now()
             answer |= stages.frontier.entry(request_form)
-            answer["waiting"] = stages.frontier.explain(request_form, stages.clock.now())
+            answer["waiting"] = stages.frontier.explain(request_form, now)
+            _say_times(answer, now)
+        if via := self._found_on(record, answer):
+            answer["found_on"] = via
+        answer["verdict"] = verdict.sentence(answer)
         return answer
+
+    def _robots_of(self, url: str) -> dict[str, Any]:
+        """What the stored robots.txt of a URL's authority says of it; {} if there is none."""
+        copy = self._stages.robots.copy(authority(url))
+        if not copy.fetched_at:
+            return {}
+        line = self._stages.robots.line(authority(url), target(url))
+        return {
+            "url": f"{authority(url)}/robots.txt",
+            "fetched_at": iso_time(copy.fetched_at),
+            "line": line or "no line is about it",
+            "denied": line.startswith("Disallow"),
+        }
+
+    def _found_on(self, record: PageRecord | None, answer: Mapping[str, Any]) -> str:
+        """The URL of the page on which a URL was found first, "" if it is a seed, or another process has the page."""
+        via = record.via if record is not None else int(answer.get("via") or "0", 16)
+        page = self._stages.pages.record(via) if via else None
+        return page.url if page is not None else ""
 
     def get(self, url: str, headers: bool = False, with_noarchive: bool = False) -> dict[str, Any] | None:
         """The newest stored copy of a URL, its content in base64 as JSON has it; None if there is none."""
@@ -168,6 +196,16 @@ def _checked(command: Callable[..., Any]) -> Callable[[Mapping[str, Any]], Any]:
         return command(**msgspec.structs.asdict(checked))
 
     return run
+
+
+def _say_times(answer: dict[str, Any], now: float) -> None:
+    """Instants as people read them; those that are past or unknown go."""
+    waiting = answer["waiting"]
+    for part, name in ((answer, "retry_at"), (waiting, "ready_at"), (waiting, "next_retry_at")):
+        if name in part:
+            instant = part.pop(name)
+            if now < instant < float("inf"):
+                part[name] = iso_time(instant)
 
 
 def _host_name(text: str) -> str:

@@ -223,6 +223,12 @@ class RobotsCache:
             entry.named = frozenset(filter(None, map(canonical, lines)))
         return map_url in entry.named
 
+    def line(self, authority: str, target: str) -> str:
+        """The line of robots.txt that decides about `target`; "" if none does, or there are no rules."""
+        rules = self._entry(authority).rules
+        rule = rules.rule(target) if rules is not None else None
+        return "" if rule is None else f"{'Allow' if rule.allow else 'Disallow'}: {rule.pattern}"
+
     def copy(self, authority: str) -> Copy:
         """What is known of `authority`; `Copy()` if nothing is."""
         return self._entry(authority).copy

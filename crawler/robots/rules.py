@@ -92,14 +92,19 @@ class Rules:
 
     def allowed(self, target: str) -> bool:
         """Whether `target` (path and query, from the slash on) may be asked."""
+        rule = self.rule(target)
+        return rule is None or rule.allow
+
+    def rule(self, target: str) -> Rule | None:
+        """The rule that decides about `target`; None if none matches, which allows it."""
         if target == "/robots.txt":
-            return True
+            return None
         target = _spelling(target)
         rules = self.parsed.rules if target.startswith(self._prefixes) else self._wildcards
         for rule in rules:
             if _matches(rule.pattern, target):
-                return rule.allow
-        return True
+                return rule
+        return None
 
     def __repr__(self) -> str:
         rules, sitemaps = self.parsed.rules, self.sitemaps

@@ -155,7 +155,10 @@ class Intake:
         """Why an absolute URL is accepted or not."""
         url, fingerprint, rule = self.one(raw_url, flags)
         key = self.fingerprinter.key(url).decode("ascii") if url else ""
-        return Explanation(url, key, fingerprint, rule, RULES[rule] if rule else "it passes the URL filter")
+        reason = RULES[rule] if rule else "it passes the URL filter"
+        if detail := self.filter.detail(url, rule):
+            reason = f"{reason}: {detail}"
+        return Explanation(url, key, fingerprint, rule, reason)
 
     def _table(self, base: str | None, encoding: str, flags: int) -> _Table:
         """The memo of the base's directory, made the one asked for last."""

@@ -66,6 +66,7 @@ _ANY_EXTENSION = int(LinkFlag.SEED | LinkFlag.SITEMAP)
 _DIRECTORIES_MAX = 1 << 13
 _DIRECTORY_LENGTH_MAX = 400
 
+_SHOWN_ENTRIES = 5  # of a scope, to people
 _UNKNOWN = "unknown"  # no rule: a directory not judged yet
 
 # A scope can be opened with the state of one that is at least as narrow.
@@ -137,6 +138,12 @@ class Scope:
         """What a restart needs, as plain values: {"kind": str, "entries": [str], "given": [str]}."""
         state = {"kind": self.kind, "entries": sorted(self._entries)}
         return state if self._given is None else state | {"given": self._given.urls()}
+
+    def summary(self) -> str:
+        """The scope for people: its kind and the first of what it spans."""
+        entries = sorted(self._entries)
+        more = f" and {len(entries) - _SHOWN_ENTRIES:,} more" if len(entries) > _SHOWN_ENTRIES else ""
+        return f"{self.kind} {', '.join(entries[:_SHOWN_ENTRIES])}{more}"
 
     def urls(self) -> list[str]:
         """URLs by which another scope of the same kind grows to this one."""
@@ -241,6 +248,16 @@ class UrlFilter:
         if rule is _UNKNOWN:
             rule = self._directory_verdict(place)
         return traps.trap(url, *self._limits) if rule is None else rule
+
+    def detail(self, url: str, rule: str) -> str:
+        """What of a rule's setting it was that rejected a request form: a pattern, the scope; "" if nothing."""
+        if rule == SCOPE:
+            return self.scope.summary()
+        if rule == EXTENSION:
+            return next((name for name in self._extensions if _path_end(url).endswith(name)), "")
+        if rule == EXCLUDE:
+            return next((pattern.pattern for pattern in self._exclude if pattern.search(url)), "")
+        return ", ".join(pattern.pattern for pattern in self._include) if rule == INCLUDE else ""
 
     def _directory_verdict(self, place: str) -> str | None:
         """SCOPE or what `directory_trap` says: all that hangs on the directory of a page link; remembered."""

@@ -65,3 +65,21 @@ def test_other_forms(crawled: tuple[Path, Web], tmp_path: Path) -> None:
     assert "Dead links" in made and "<script" not in made and "src=" not in made and "@import" not in made
     assert run("report", "--dir", tmp_path / "none").code == 3
     assert run("report", "--dir", directory, "--limit", "0").code == 2
+
+
+def test_why_begins_with_a_verdict(crawled: tuple[Path, Web]) -> None:
+    """The line of robots.txt, the pattern, the page on which it was found, and times that people read."""
+    directory, web = crawled
+
+    def why(url: str) -> list[str]:
+        return run("why", url, "--dir", directory).text.splitlines()
+
+    assert why(web.url("/private/x"))[0] == (
+        f"Never asked: `Disallow: /private` in {web.url('/robots.txt')} forbids it."
+    )
+    assert why(web.url("/deep"))[0].startswith("Stored: 200 at 20") and f"found_on: {web.url('/a')}" in why(
+        web.url("/deep")
+    )
+    assert why(web.url("/hop1"))[0].startswith("Redirects to /hop2: 302 at 20")
+    assert why("http://elsewhere.localhost/")[0].endswith(": host localhost.")
+    assert why("mailto:x")[0] == "Never asked: it is no usable http(s) URL."

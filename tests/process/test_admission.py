@@ -11,7 +11,7 @@ import pytest
 from crawler.process.admission import Beside
 from crawler.process.books import splitter_conservation
 from crawler.process.portions import PORTION_LINKS
-from crawler.records import SplitterCounts, Extracted, Link, LinkFlag
+from crawler.records import Extracted, Link, LinkFlag, SplitterCounts
 from crawler.splitter.inbox import Received
 from crawler.storage.commit import Change
 from crawler.storage.keys import EQUIVALENCES, SCOPE_STATE

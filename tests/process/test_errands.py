@@ -124,7 +124,9 @@ def test_a_page_is_fetched_read_and_harvested(run: Run) -> None:
     (request,) = run.canned.requests
     assert (request.url, request.addresses) == (HOME, ("127.0.0.1",))
     kept = (request.keep_alive, request.keep_alive_factor)
-    assert kept == (1.0 + 5.0, 10.0), "the least gap and keep_alive_extra; or ten times what the exchange takes"
+    assert kept == (1.0 + 5.0, 10.0), (
+        "the least gap and keep_alive_extra; or ten times what the exchange takes"
+    )
     assert run.errands.pages_ended == 1
 
 

@@ -8,7 +8,18 @@ import pytest
 
 from crawler.errors import StoreError
 from crawler.process.books import conservation, splitter_conservation
-from crawler.records import DueCounts, FrontierCounts, SplitterCounts, Blame, Extracted, Fetch, LinkFlag, Outcome, PageState, Task
+from crawler.records import (
+    Blame,
+    DueCounts,
+    Extracted,
+    Fetch,
+    FrontierCounts,
+    LinkFlag,
+    Outcome,
+    PageState,
+    SplitterCounts,
+    Task,
+)
 from crawler.storage.commit import Change
 from crawler.storage.keys import TODO
 from crawler.storage.kv import scan_prefix

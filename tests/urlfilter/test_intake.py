@@ -133,10 +133,15 @@ def test_one_and_explain() -> None:
     explained = links.explain(url)
     assert explained.key == "http://www.example.com/docs/~x"
     assert explained.reason == "it passes the URL filter"
-    for raw_url, name in (("x", "unparsable"), ("http://a.b/", "scope"), (url + "secret", "exclude")):
+    rejected = (
+        ("x", "unparsable", ""),
+        ("http://a.b/", "scope", ": host example.com"),
+        (url + "secret", "exclude", ": secret"),
+    )
+    for raw_url, name, detail in rejected:
         explained = links.explain(raw_url)
         assert explained.rule == name
-        assert explained.reason == RULES[name]
+        assert explained.reason == RULES[name] + detail
 
 
 BASES = (

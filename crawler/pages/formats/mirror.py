@@ -22,6 +22,7 @@ through a link that is already there), which is why the folder must be empty.
 import hashlib
 import os
 import posixpath
+import re
 import sqlite3
 from collections.abc import Callable
 from functools import lru_cache
@@ -45,6 +46,11 @@ _SUFFIXES = {
     "application/javascript": (".js", ".mjs"),
     "image/svg+xml": (".svg", ".svgz"),
 }
+_HEAD = re.compile(
+    rb"\s*+(?:<!--(?s:.*?)-->\s*+)*+(?:<!doctype[^>]*+>\s*+)?+(?:<!--(?s:.*?)-->\s*+)*+"
+    rb"(?:<html[^>]*+>\s*+)?+(?:<head(?:\s[^>]*+)?+>)?+",
+    re.IGNORECASE,
+)
 _HOPS_MAX = 20  # redirects followed from one link
 _PLAIN = "/!$'()*,;=@~+&"  # what a relative URL shows as it is
 _SIGNED = 1 << 63
@@ -138,6 +144,13 @@ class Linker:
 def relative_url(folder: str, path: str) -> str:
     """How a page in `folder` refers to the file `path`, both relative to the mirror."""
     return quote(posixpath.relpath(path, folder), safe=_PLAIN, errors="surrogateescape")
+
+
+def with_charset(content: bytes, encoding: str) -> bytes:
+    """An HTML page that says its encoding, right behind `<head>` or the doctype."""
+    head = _HEAD.match(content)
+    at = head.end() if head else 0
+    return b'%b<meta charset="%b">%b' % (content[:at], encoding.encode(), content[at:])
 
 
 def redirect_target(url: str, location: str) -> str | None:

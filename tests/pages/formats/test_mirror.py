@@ -110,3 +110,19 @@ def test_places_follow_redirects_and_end_in_circles(tmp_path: Path) -> None:
 )
 def test_relative_urls(folder: str, path: str, url: str) -> None:
     assert mirror.relative_url(folder, path) == url
+
+
+@pytest.mark.parametrize(
+    ("page", "expected"),
+    [
+        (
+            "<!doctype html><html lang=x><head><title>",
+            '<!doctype html><html lang=x><head><meta charset="big5"><title>',
+        ),
+        ("<!-- c --><!DOCTYPE html>\n<title>", '<!-- c --><!DOCTYPE html>\n<meta charset="big5"><title>'),
+        ("<header>x", '<meta charset="big5"><header>x'),
+        ("", '<meta charset="big5">'),
+    ],
+)
+def test_an_encoding_that_only_the_header_said(page: str, expected: str) -> None:
+    assert mirror.with_charset(page.encode(), "big5").decode() == expected

@@ -88,8 +88,8 @@ def test_json_lines_have_the_chosen_fields_in_order() -> None:
 
 def test_parquet_has_types_and_timestamps(tmp_path: Path) -> None:
     path = tmp_path / "rows.parquet"
-    with path.open("wb") as file:
-        assert dataset.write_rows(_rows(25_000), "parquet", file, tuple(FIELDS)) == 25_000
+    with path.open("wb") as output:
+        assert dataset.write_rows(_rows(25_000), "parquet", output, tuple(FIELDS)) == 25_000
     file = parquet.ParquetFile(path)
     assert file.metadata.num_rows == 25_000 and file.num_row_groups == 3
     assert str(file.schema_arrow.field("fetched_at").type) == "timestamp[ms, tz=UTC]"

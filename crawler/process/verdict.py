@@ -1,0 +1,81 @@
+"""The one sentence with which `crawler why` begins."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from crawler.records import PageState
+
+# What a host's state means for a URL in its queue.
+_HOSTS = {
+    "ready": "its host is ready, it is asked in its turn",
+    "in_flight": "another URL of its host is being fetched",
+    "waits": "its host waits out the gap between requests",
+    "waits_for_address": "another host at the same address is being asked",
+    "backing_off": "its host did not answer lately",
+    "blocked": "its host is blocked; `crawler unblock` takes it up again",
+    "refused": "its host refused too often",
+    "given_up": "its host was given up",
+    "excluded": "its domain has too many hosts (crawl.hosts_per_domain)",
+    "idle": "it is being fetched",
+}
+_PARKED = {
+    "depth": "it lies deeper than crawl.depth allows",
+    "pages_per_host": "its host has crawl.pages_per_host pages",
+    "pages_per_domain": "its domain has crawl.pages_per_domain pages",
+    "hosts_per_domain": "its domain has crawl.hosts_per_domain hosts",
+    "maps_per_host": "its host has named too many sitemaps",
+}
+
+
+def sentence(answer: Mapping[str, Any]) -> str:
+    """What became of a URL, from all that `why` has found out about it."""
+    record = answer.get("record")
+    if record is not None:
+        return _tried(record, answer.get("robots", {}))
+    if queue := answer.get("queue"):
+        if queue == "parked":
+            return f"Parked: {_PARKED.get(answer['parked_by'], answer['parked_by'])}; it comes back when that is raised."
+        return f"To do: {_waits(answer)}."
+    if answer["filter"] != "accepted":
+        return f"Never asked: {answer['reason']}."
+    if answer["known"]:
+        return "To do: it is known, and waits further back in its host's queue or on its way there."
+    if answer.get("robots", {}).get("denied"):
+        return f"Never met, and if it were: {_robots(answer['robots'])}."
+    return "Never met: no fetched page links to it, and it is no seed; the filter would accept it."
+
+
+def _tried(record: Mapping[str, Any], robots: Mapping[str, Any]) -> str:
+    state, status, at = record["state"], record["status"], record["fetched_at"]
+    answered = f"{status} at {at}" if status else f"{record['outcome']} after {record['attempts']} tries"
+    if state == PageState.DENIED:
+        return f"Never asked: {_robots(robots)}."
+    return {
+        PageState.STORED: f"Stored: {answered}, {_times(record['fetches'])}.",
+        PageState.REDIRECTED: f"Redirects to {record['location']}: {answered}.",
+        PageState.GONE: f"Gone: {answered}.",
+        PageState.FAILED: f"Failed: {answered}{_why(record['error'])}.",
+        PageState.RETIRED: "Dropped by `crawler retire`.",
+    }[PageState(state)]
+
+
+def _times(fetches: int) -> str:
+    return "fetched once" if fetches <= 1 else f"fetched {fetches} times"
+
+
+def _why(error: str) -> str:
+    return f" ({error})" if error else ""
+
+
+def _robots(robots: Mapping[str, Any]) -> str:
+    if robots.get("denied"):
+        return f"`{robots['line']}` in {robots['url']} forbids it"
+    return "the robots.txt of its host forbade it then"
+
+
+def _waits(answer: Mapping[str, Any]) -> str:
+    waiting = answer["waiting"]
+    text = _HOSTS.get(waiting["state"], waiting["state"])
+    if until := answer.get("retry_at") or waiting.get("ready_at"):
+        text += f", until {until}"
+    return f"{text}; {waiting.get('todo', 0):,} URLs of this host to do"

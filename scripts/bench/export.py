@@ -1,0 +1,70 @@
+"""CPU time of exports and of the report, over a crawl directory, against a bare loop over the same pages.
+
+    python scripts/bench/export.py DIR
+
+The reference parses each page and takes its text, one process, nothing else:
+what an export with text cannot be cheaper than. CPU is that of all processes.
+"""
+
+import resource
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+from crawler.audit import collect
+from crawler.export.archives import opened
+from crawler.export.crew import processes
+from crawler.export.writing import Export, Request
+from crawler.extract.decode import to_utf8
+from crawler.extract.types import is_html
+from crawler.pages.formats.selection import newest_pages, selection
+from crawler.pages.formats.text import read_html
+
+
+def _cpu() -> float:
+    return sum(
+        usage.ru_utime + usage.ru_stime
+        for usage in map(resource.getrusage, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    )
+
+
+def _bare(directory: Path) -> tuple[int, float]:
+    """(HTML pages, CPU seconds to parse them and take their text)."""
+    with opened(directory) as crawled:
+        stored = (page for _, page in newest_pages(crawled.archives, selection()))
+        html = (page for page in stored if is_html(page.capture.content_type))
+        bodies = [to_utf8(page.content, page.header_charset)[0] for page in html]
+    began = _cpu()
+    for body in bodies:
+        read_html(body, tame=True)
+    return len(bodies), _cpu() - began
+
+
+def _measure(name: str, run: Callable[[], object], pages: int, reference: float) -> None:
+    began, wall = _cpu(), time.perf_counter()
+    run()
+    took = _cpu() - began
+    print(
+        f"{name:<22} {pages:>8,} pages {took:7.2f} CPU s  {took / reference:4.2f}"
+        f"  {1e3 * took / pages:6.2f} ms a page, {time.perf_counter() - wall:.1f} s"
+    )
+
+
+def main(directory: Path) -> None:
+    """Print a line a format."""
+    pages, reference = _bare(directory)
+    print(f"{'bare loop':<22} {pages:>8,} pages {reference:7.2f} CPU s  1.00")
+    with tempfile.TemporaryDirectory() as folder:
+        for name in ("cdxj", "links", "text", "jsonl", "parquet", "mirror", "wacz"):
+            export = Export(Request(name, Path(folder) / name, processes=processes()))
+            _measure(name, partial(export.run, directory), pages, reference)
+        export = Export(Request("jsonl", Path(folder) / "main", main_content=True, processes=processes()))
+        _measure("jsonl --main-content", partial(export.run, directory), pages, reference)
+    _measure("report", lambda: collect.audit(directory, processes=processes()), pages, reference)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

@@ -1,0 +1,121 @@
+"""Exports of a crawl of a small site: rows, parts, logs, and what is refused."""
+
+import json
+from pathlib import Path
+
+import pytest
+from pyarrow import parquet
+
+from crawler.errors import UsageError
+from crawler.export.writing import Export, Request
+from tests.end_to_end.web import Web, crawl, page, redirect, run
+
+STORY = "The old lighthouse keeper walked down to the harbour every morning before the first boats came in with fish. "
+
+
+@pytest.fixture(scope="module")
+def crawled(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Web]:
+    folder = tmp_path_factory.mktemp("rows")
+    story = STORY * 6
+    with Web({}) as web:
+        web.routes |= {
+            "/": page("/a", "/copy", "/near", "/gone", "/moved", "/i.png", text="Start"),
+            "/a": f"<title>A</title><nav>menu</nav><main><p>{story}</main>",
+            "/copy": f"<title>A</title><nav>menu</nav><main><p>{story}</main>",
+            "/near": f"<title>Near</title><nav>menu</nav><main><p>{story} today</main>",
+            "/moved": redirect("/a"),
+            "/i.png": (200, {"Content-Type": "image/png"}, "png"),
+        }
+        crawl(folder / "crawl", web.url())
+    return folder / "crawl", web
+
+
+def _rows(directory: Path, *arguments: str) -> dict[str, dict[str, object]]:
+    ran = run("export", "--dir", directory, "--format", "jsonl", *arguments)
+    assert ran.code == 0, ran
+    return {"/" + row["url"].split("/", 3)[3]: row for row in map(json.loads, ran.out.splitlines())}
+
+
+@pytest.mark.parametrize("processes", ["1", "2"])
+def test_rows_say_what_pages_say(crawled: tuple[Path, Web], processes: str) -> None:
+    directory, web = crawled
+    rows = _rows(directory, "--processes", processes)
+    assert set(rows) == {"/", "/a", "/copy", "/near", "/gone", "/moved", "/i.png"}
+    story = rows["/a"]
+    assert (story["title"], story["language"], story["status"], story["depth"]) == ("A", "en", 200, 1)
+    assert STORY.strip() in str(story["text"]) and story["via"] == web.url("/")
+    assert rows["/"]["seed"] is True and rows["/"]["via"] is None
+    assert rows["/i.png"]["text"] is None and rows["/i.png"]["warc_file"]
+    assert (rows["/gone"]["status"], rows["/gone"]["text"]) == (404, None)
+    originals = [path for path in ("/a", "/copy", "/near") if rows[path]["duplicate_of"] is None]
+    assert len(originals) == 1, "two are copies of the one that comes first"
+    copies = {rows[path]["duplicate_of"] for path in ("/a", "/copy", "/near")} - {None}
+    assert copies == {web.url(originals[0])}
+
+
+def test_main_content(crawled: tuple[Path, Web]) -> None:
+    directory, _ = crawled
+    assert "menu" in str(_rows(directory)["/a"]["text"])
+    assert "menu" not in str(_rows(directory, "--main-content")["/a"]["text"])
+
+
+def test_where_and_fields(crawled: tuple[Path, Web]) -> None:
+    directory, _ = crawled
+    rows = _rows(directory, "--where", "status >= 400", "--fields", "status,url")
+    assert {path: list(row) for path, row in rows.items()} == {"/gone": ["status", "url"]}
+    assert set(_rows(directory, "--where", 'title == "A"')) == {"/a", "/copy"}
+    assert set(_rows(directory, "--where", 'duplicate_of != "" and len(text) > 99')) == {
+        "/a",
+        "/copy",
+        "/near",
+    }
+
+
+def test_parts(crawled: tuple[Path, Web], tmp_path: Path) -> None:
+    directory, _ = crawled
+    arguments = ("--format", "parquet", "-o", tmp_path / "parts", "--part-size", "100 B")
+    assert run("export", "--dir", directory, *arguments).code == 0
+    parts = sorted((tmp_path / "parts").iterdir())
+    assert len(parts) > 1
+    assert sum(parquet.read_metadata(part).num_rows for part in parts) == 7
+
+
+def test_heritrix_log(crawled: tuple[Path, Web]) -> None:
+    """A line a fetch, in order; columns as Heritrix has them."""
+    directory, web = crawled
+    lines = [
+        line.split() for line in run("export", "--dir", directory, "--format", "crawl-log").text.splitlines()
+    ]
+    assert all(len(line) == 12 for line in lines)
+    by_url = {line[3]: line for line in lines}
+    gone = by_url[web.url("/gone")]
+    assert (gone[1], gone[4], gone[5]) == ("404", "L", web.url("/"))
+    assert by_url[web.url("/")][4:7] == ["-", "-", "text/html"]
+    assert by_url[web.url("/a")][9].startswith("sha1:")
+    assert [line[0] for line in lines] == sorted(line[0] for line in lines)
+
+
+def test_nothing_is_left_behind(crawled: tuple[Path, Web]) -> None:
+    directory, _ = crawled
+    left = directory / "p0" / "snapshot-999999999-x"
+    left.mkdir()
+    _rows(directory, "--fields", "url")
+    assert not list((directory / "p0").glob("snapshot-*"))
+
+
+@pytest.mark.parametrize(
+    ("request_", "message"),
+    [
+        (Request("parquet"), "needs -o PATH"),
+        (Request("tar"), "no format 'tar'"),
+        (Request("jsonl", fields="utl"), "did you mean url"),
+        (Request("jsonl", part_bytes=5), "needs -o FOLDER"),
+        (Request("text", part_bytes=5), "for the formats jsonl and parquet"),
+        (Request("warc", where="status == 200"), "has all captures"),
+        (Request("links", where="len(text) > 2"), "cannot look at text"),
+        (Request("text", fields="url"), "for the formats jsonl and parquet"),
+    ],
+)
+def test_what_is_refused(request_: Request, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        Export(request_)

@@ -1,0 +1,66 @@
+"""The sentence with which `why` begins, for each thing that can become of a URL."""
+
+from typing import Any
+
+import pytest
+
+from crawler.process.verdict import sentence
+
+RECORD = {
+    "state": "stored",
+    "status": 200,
+    "fetched_at": "T",
+    "outcome": "fetched",
+    "attempts": 1,
+    "fetches": 1,
+}
+ACCEPTED = {"filter": "accepted", "reason": "it passes", "known": True}
+DENIES = {"line": "Disallow: /x", "url": "http://h/robots.txt", "denied": True}
+
+
+def _record(**values: Any) -> dict[str, Any]:
+    return ACCEPTED | {"record": RECORD | {"location": "", "error": ""} | values}
+
+
+@pytest.mark.parametrize(
+    ("answer", "text"),
+    [
+        (_record(), "Stored: 200 at T, fetched once."),
+        (_record(fetches=3), "Stored: 200 at T, fetched 3 times."),
+        (_record(state="redirected", status=301, location="/n"), "Redirects to /n: 301 at T."),
+        (_record(state="gone", status=404), "Gone: 404 at T."),
+        (
+            _record(state="failed", status=0, outcome="reset", attempts=3, error="no bytes"),
+            "Failed: reset after 3 tries (no bytes).",
+        ),
+        (
+            _record(state="denied", status=0) | {"robots": DENIES},
+            "Never asked: `Disallow: /x` in http://h/robots.txt forbids it.",
+        ),
+        (_record(state="denied", status=0), "Never asked: the robots.txt of its host forbade it then."),
+        (_record(state="retired"), "Dropped by `crawler retire`."),
+        (
+            ACCEPTED | {"queue": "parked", "parked_by": "depth"},
+            "Parked: it lies deeper than crawl.depth allows; it comes back when that is raised.",
+        ),
+        (
+            ACCEPTED | {"queue": "to do", "waiting": {"state": "backing_off", "todo": 7, "ready_at": "T"}},
+            "To do: its host did not answer lately, until T; 7 URLs of this host to do.",
+        ),
+        (
+            {"filter": "exclude", "reason": "it matches a pattern: x", "known": False},
+            "Never asked: it matches a pattern: x.",
+        ),
+        (ACCEPTED, "To do: it is known, and waits further back in its host's queue or on its way there."),
+        (
+            ACCEPTED | {"known": False, "robots": DENIES},
+            "Never met, and if it were: `Disallow: /x` in http://h/robots.txt forbids it.",
+        ),
+        (
+            ACCEPTED | {"known": False},
+            "Never met: no fetched page links to it, and it is no seed; the filter would accept it.",
+        ),
+    ],
+)
+def test_sentences(answer: dict[str, Any], text: str) -> None:
+    assert sentence(answer) == text

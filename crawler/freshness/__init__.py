@@ -1,7 +1,12 @@
 """When a known page is worth fetching again: the refresh model and its estimators.
 
 params.py          what is known of a page: importance, change rate, signal quality
-crawl_value.py     the gain of one more crawl, by every formula of the papers
+value_kernel.py    the gain of one more crawl and its inverse, for all parameters
+crawl_value.py     the same by every formula of the papers, checked
+neighbourhood.py   the clock that runs faster while neighbours change
+change_rates.py    change rates, a page's own crawls weighed against its site's
+signal_quality.py  how far signals are to be believed, by site and source
+learning.py        all three, one call a crawl
 deadline_queue.py  the page to crawl now, without evaluating all values
-estimate.py        change rate and signal quality from what crawls found
+estimate.py        the papers' estimators: each page by itself
 """

@@ -145,8 +145,10 @@ def _columns(pages: Pages) -> tuple[np.ndarray, ...]:
 def _column(name: str, values: np.ndarray | float, size: int) -> np.ndarray:
     """Times or numbers of signals as the kernel reads them, (m,), checked."""
     column = np.ascontiguousarray(np.broadcast_to(values, (size,)), dtype=np.float64)
-    if not (column >= 0.0).all():
-        raise ValueError(f"{name}: all must be numbers, not negative")
+    right = column >= 0.0
+    if not right.all():
+        page = int(np.argmin(right))
+        raise ValueError(f"{name} of page {page} is {column[page]}: it must be a number, not negative")
     return column
 
 

@@ -7,10 +7,20 @@ cdef class SignalQuality:
     cdef double[::1] watched
     cdef double[::1] means
     cdef double[::1] weights
+    cdef double[:, ::1] told
+    cdef double[:, ::1] claimed
+    cdef double[:, ::1] untold
+    cdef double[::1] told_by
+    cdef double[::1] claimed_by
+    cdef double[::1] untold_by
     cpdef Py_ssize_t add_site(self)
     cpdef void hear(self, Py_ssize_t site, Py_ssize_t source) noexcept
     cpdef bint heard(self, Py_ssize_t site) noexcept
     cpdef double precision(self, Py_ssize_t site, Py_ssize_t source) noexcept
+    cpdef bint used(self, Py_ssize_t site, Py_ssize_t source) noexcept
+    cpdef double honesty(self, Py_ssize_t source) noexcept
+    cdef double _recall_prior(self, Py_ssize_t source) noexcept
+    cdef double _plausible(self, Py_ssize_t site, Py_ssize_t source) noexcept
     cpdef double weight(self, Py_ssize_t site, Py_ssize_t source) noexcept
     cpdef double recall(self, Py_ssize_t site) noexcept
     cpdef double pooled_weight(self, Py_ssize_t site) noexcept

@@ -140,6 +140,23 @@ def test_psi_solves_its_equation(recall: float, nu: float, u: float) -> None:
     assert rise == pytest.approx(1.0 - gamma * (reached - behind), rel=1e-6, abs=1e-6 + 10.0 * noise)
 
 
+@given(
+    recall=st.floats(0.5, 1 - 1e-7),
+    nu=st.floats(-2, 8).map(lambda e: 10.0**e),
+    u=st.floats(-2, 1).map(lambda e: 10.0**e),
+)
+@settings(max_examples=80, deadline=None)
+def test_v_rises_by_psi(recall: float, nu: float, u: float) -> None:
+    """V' = mu alpha exp(-u) psi, by differences; so with psi's equation V is right wherever it is not summed."""
+    page = Page(1.0, 1.0, recall, nu)
+    at = u / page.silent_rate
+    step = 1e-4 * at
+    low, high = cv.crawl_value(page, at - step), cv.crawl_value(page, at + step)
+    slope = cv.value_slope(page, at)
+    kink = page.silent_rate * step * math.exp(-u)  # psi' is at most 1
+    assert (high - low) / (2 * step) == pytest.approx(slope, rel=1e-6, abs=kink + 1e-15 * high / step)
+
+
 @pytest.mark.parametrize("nu", [1e-6, 0.1, 3.0, 1e3, 1e7])
 @pytest.mark.parametrize("recall", [0.3, 0.9, 0.99, 0.9999, 1 - 1e-8])
 def test_no_step_where_the_form_changes(recall: float, nu: float) -> None:

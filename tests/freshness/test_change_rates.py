@@ -1,0 +1,151 @@
+"""Rates pooled by site: sums against direct evaluation, limits, and what no page may do to others."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from crawler.freshness.change_rates import ChangeRates, gain_of
+
+DAY = 86_400.0
+
+
+def _direct(site: np.ndarray, k: np.ndarray, t: np.ndarray, sites: int) -> tuple[np.ndarray, np.ndarray]:
+    """m_s and c_s in days as the module's docstring has them, page by page."""
+    m = (k.sum() + 0.5) / (t.sum() + 25.0)
+    spread = ((k - m * t) ** 2 - m * t).sum()
+    c = np.clip((spread + 50.0) / (m * m * (t * t).sum() + 50.0), 0.3, 4.0)
+    means, variations = np.zeros(sites), np.zeros(sites)
+    for s in range(sites):
+        mine_k, mine_t = k[site == s], t[site == s]
+        means[s] = (mine_k.sum() + 60.0 * m) / (mine_t.sum() + 60.0)
+        spread = ((mine_k - means[s] * mine_t) ** 2 - means[s] * mine_t).sum()
+        variations[s] = np.clip((spread + 50.0 * c) / (means[s] ** 2 * (mine_t**2).sum() + 50.0), 0.2, 5.0)
+    return means, variations
+
+
+def _crawled(rng: np.random.Generator, pages: int, sites: int, crawls: int) -> tuple:
+    """A crawl of pages with Gamma distributed rates, in days."""
+    rates = ChangeRates(unit=1.0)
+    for _ in range(sites):
+        rates.add_site()
+    site = rng.integers(0, sites, pages)
+    true = rng.gamma(1.0, 0.01 * (1 + site), pages)
+    k, t = np.zeros(pages, np.float32), np.zeros(pages, np.float32)
+    for _ in range(crawls):
+        page = int(rng.integers(pages))
+        clock = float(rng.exponential(20.0))
+        changed = rng.random() < -math.expm1(-true[page] * clock)
+        x = rates.rate(int(site[page]), k[page], t[page]) * clock
+        gain = gain_of(x) if changed else 0.0
+        k[page] = rates.observe(int(site[page]), k[page], t[page], clock, gain)
+        t[page] = np.float32(t[page] + np.float32(clock))
+        if rng.random() < 0.01:
+            rates.renew_crawl()
+            rates.renew(int(site[page]))
+    return rates, site, true, k, t
+
+
+def test_sums_give_what_a_pass_over_all_pages_gives() -> None:
+    rates, site, _, k, t = _crawled(np.random.default_rng(1), 200, 5, 5_000)
+    rates.renew_crawl()
+    for s in range(5):
+        rates.renew(s)
+    means, variations = _direct(site, k.astype(float), t.astype(float), 5)
+    assert rates.mean == pytest.approx(means, rel=1e-4)
+    assert rates.variation == pytest.approx(variations, rel=1e-2)
+    rates._check()
+    again = ChangeRates(unit=1.0)
+    for _ in range(5):
+        again.add_site()
+    again.rebuild(site, k, t)
+    assert again.mean == pytest.approx(rates.mean, rel=1e-6)
+    assert again.variation == pytest.approx(rates.variation, rel=1e-3)
+
+
+def test_true_rates_are_found() -> None:
+    """1,000 pages of 4 sites, 60 crawls each: site means within 25 % (early gains lean on early rates), pages by rank."""
+    rates, site, true, k, t = _crawled(np.random.default_rng(2), 1_000, 4, 60_000)
+    for s in range(4):
+        rates.renew(s)
+        assert rates.mean[s] == pytest.approx(true[site == s].mean(), rel=0.25)
+        assert 0.3 < rates.variation[s] < 1.5  # the Gamma's is 1
+    out = np.empty(1_000)
+    rates.fill_rates(site, k, t, out)
+    assert out[3] == pytest.approx(rates.rate(int(site[3]), k[3], t[3]), rel=1e-12)
+    assert np.corrcoef(out, true)[0, 1] > 0.9
+
+
+def test_nobody_starts_fast() -> None:
+    """A page of which nothing is known has its site's rate, that of a site the crawl's: nothing outranks it for ever."""
+    rates, *_ = _crawled(np.random.default_rng(3), 300, 3, 20_000)
+    rates.renew_crawl()
+    site = rates.add_site()
+    assert rates.rate(site, 0.0, 0.0) == pytest.approx(rates.crawl_mean)
+    assert rates.rate(0, 0.0, 0.0) == pytest.approx(rates.mean[0])
+
+
+def test_units_do_not_matter() -> None:
+    days, seconds = ChangeRates(unit=1.0), ChangeRates()
+    for rates, unit in ((days, 1.0), (seconds, DAY)):
+        rates.add_site()
+        rates.observe(0, 0.0, 0.0, 3.0 * unit, 1.0)
+        rates.renew_crawl()
+        rates.renew(0)
+    assert days.rate(0, 1.0, 3.0) == pytest.approx(DAY * seconds.rate(0, 1.0, 3.0 * DAY), rel=1e-6)
+    assert days.variation[0] == pytest.approx(seconds.variation[0], rel=1e-6)
+
+
+@given(
+    k=st.floats(0.0, 50.0),
+    t=st.floats(0.0, 1e4),
+    clock=st.floats(1e-3, 1e4),
+    more=st.floats(0.01, 1e3),
+)
+@settings(max_examples=100, deadline=None)
+def test_a_change_raises_the_rate_and_quiet_time_lowers_it(
+    k: float, t: float, clock: float, more: float
+) -> None:
+    rates = ChangeRates(unit=1.0)
+    rates.add_site()
+    rate = rates.rate(0, k, t)
+    assert rates.rate(0, k + 1.0, t) > rate > rates.rate(0, k, t + more) > 0.0
+    expected = rates.expected(0, k, t, clock)
+    assert 0.0 < expected <= rates.expected(0, k, t, clock + more) <= 1.0
+    assert expected <= -math.expm1(-rate * clock) * (1 + 1e-9)  # a mixture is less sure than its mean
+
+
+@given(x=st.floats(1e-9, 700.0))
+@settings(max_examples=100, deadline=None)
+def test_gain_is_what_a_changed_interval_holds(x: float) -> None:
+    assert max(1.0, x) <= gain_of(x) <= 1.0 + x
+    assert gain_of(x) == pytest.approx(x / -math.expm1(-x))
+
+
+def test_a_forgotten_page_leaves_no_trace() -> None:
+    rates = ChangeRates(unit=1.0)
+    for _ in range(40):  # also grows
+        rates.add_site()
+    rates.observe(33, 0.0, 0.0, 8.0, 2.0)
+    rates.renew(33)
+    assert rates.mean[33] > rates.mean[32]
+    rates.forget(33, 2.0, 8.0)
+    rates.renew(33)
+    assert rates.mean[33] == pytest.approx(rates.mean[32])
+    rates._check()
+
+
+def test_extreme_histories_stay_within_bounds() -> None:
+    rates = ChangeRates()
+    site = rates.add_site()
+    k = t = 0.0
+    for clock, gain in ((1e-9, 1.0), (1e12, 0.0), (1e-9, 1e6), (3e7, 8.0)):
+        k = rates.observe(site, k, t, clock, gain)
+        t = float(np.float32(t + clock))
+        rates.renew_crawl()
+        rates.renew(site)
+        assert 0.0 < rates.rate(site, k, t) < math.inf
+        assert 0.0 <= rates.expected(site, k, t, 1e9) <= 1.0
+    rates._check()

@@ -1,0 +1,107 @@
+"""The neighbourhood clock: its formula, its inverse, its bounds."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from crawler.freshness.neighbourhood import (
+    Counts,
+    clock_of,
+    elapsed_of,
+    fill_clocks,
+    offset_of,
+    scale_of,
+)
+
+times = st.floats(-3, 4).map(lambda e: 10.0**e)
+excesses = st.one_of(st.just(0.0), st.floats(-1.99, 50.0))
+
+
+@given(elapsed=times, excess=excesses, scale=st.floats(7.0, 90.0), more=times)
+@settings(max_examples=200, deadline=None)
+def test_rises_within_its_bounds_and_is_inverted(
+    elapsed: float, excess: float, scale: float, more: float
+) -> None:
+    clock = clock_of(elapsed, excess, scale)
+    assert clock >= elapsed / 20.0
+    assert clock <= elapsed * (1.0 + 6.0 * max(excess, 0.0)) * (1 + 1e-12)
+    assert clock <= elapsed + max(offset_of(excess, scale), 0.0) + 1e-9
+    assert clock_of(elapsed + more, excess, scale) > clock
+    assert clock_of(elapsed_of(clock, excess, scale), excess, scale) == pytest.approx(clock, rel=1e-7)
+    out = np.empty(1)
+    fill_clocks(np.array([elapsed]), np.array([excess]), scale, out)
+    assert out[0] == pytest.approx(clock, rel=1e-12)
+
+
+def test_the_clock_of_the_page() -> None:
+    """A = tau + 6 Ts (1 - exp(-tau/Ts)) [...], by hand."""
+    directory, site = Counts(1.0), Counts(3.0)
+    directory.add()
+    site.add()
+    for number, (changed, expected) in enumerate([(1.0, 0.1), (0.0, 0.2), (1.0, 0.1)]):
+        directory.observe(0, float(number), 10.0, changed, expected)
+        site.observe(0, float(number), 10.0, changed, expected)
+    g = math.exp(-0.1)
+    o, e = (1.0 * g + 0.0) * g + 1.0, (0.1 * g + 0.2) * g + 0.1
+    fresh = math.exp(-3.0 / 10.0)
+    bracket = (1 + o * fresh) / (1 + e * fresh) + (3 + o * fresh) / (3 + e * fresh) - 2
+    excess = directory.excess(0, 5.0, 10.0) + site.excess(0, 5.0, 10.0)
+    assert excess == pytest.approx(bracket)
+    assert clock_of(4.0, excess, 10.0) == pytest.approx(4.0 + 60.0 * (1 - math.exp(-0.4)) * bracket)
+
+
+def test_quiet_neighbours_slow_the_clock_and_are_forgotten() -> None:
+    counts = Counts(1.0)
+    counts.add()
+    for day in range(30):
+        counts.observe(0, float(day), 10.0, 0.0, 0.5)
+    assert -1.0 < counts.excess(0, 29.0, 10.0) < -0.5
+    assert counts.excess(0, 1e4, 10.0) == pytest.approx(0.0, abs=1e-12)
+    assert clock_of(5.0, counts.excess(0, 29.0, 10.0), 10.0) >= 0.25
+    counts._check()
+
+
+def test_as_many_changes_as_expected_leave_time_alone() -> None:
+    counts = Counts(3.0)
+    counts.add()
+    counts.observe(0, 1.0, 10.0, 1.0, 1.0)
+    assert counts.excess(0, 1.0, 10.0) == 0.0
+    assert clock_of(5.0, 0.0, 10.0) == 5.0 and elapsed_of(5.0, 0.0, 10.0) == 5.0
+
+
+def test_counts_grow_fill_and_come_back() -> None:
+    counts = Counts(1.0)
+    for number in range(40):
+        assert counts.add() == number
+        counts.observe(number, float(number), 10.0, number % 2, 0.3)
+    out = np.empty(40)
+    counts.fill_excesses(50.0, 10.0, out)
+    assert out[[3, 38]] == pytest.approx([counts.excess(3, 50.0, 10.0), counts.excess(38, 50.0, 10.0)])
+    again = Counts(1.0)
+    for number in range(40):
+        again.add()
+        again.restore(number, counts.observed[number], counts.expected[number], counts.at[number])
+    assert again.excess(3, 50.0, 10.0) == counts.excess(3, 50.0, 10.0)
+    assert "40 groups" in repr(again)
+
+
+def test_a_clock_that_steps_back_counts_no_negative_age() -> None:
+    counts = Counts(1.0)
+    counts.add()
+    counts.observe(0, 100.0, 10.0, 1.0, 0.1)
+    counts.observe(0, 50.0, 10.0, 1.0, 0.1)
+    assert counts.observed[0] == pytest.approx(2.0) and counts.at[0] == 100.0
+
+
+def test_scale_is_a_quarter_of_the_time_between_crawls() -> None:
+    assert scale_of(1000.0, 10.0, 7.0, 90.0) == 25.0
+    assert scale_of(10.0, 10.0, 7.0, 90.0) == 7.0
+    assert scale_of(1e6, 10.0, 7.0, 90.0) == scale_of(10.0, 0.0, 7.0, 90.0) == 90.0
+
+
+def test_the_ends() -> None:
+    assert clock_of(math.inf, 3.0, 10.0) == elapsed_of(math.inf, 3.0, 10.0) == math.inf
+    assert clock_of(0.0, 3.0, 10.0) == elapsed_of(0.0, 3.0, 10.0) == 0.0

@@ -1,0 +1,242 @@
+"""Signal quality by site and source: true qualities are found, liars are seen through, hostile ones bounded."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from crawler.freshness.learning import Learning
+from crawler.freshness.signal_quality import COUNTED_MAX, SOURCES, WEIGHT_MAX, SignalQuality
+from crawler.freshness.value_kernel import GREEDY, NOISY, Parameters
+
+
+def _learned(
+    rng: np.random.Generator,
+    crawls: int,
+    rate: float,
+    recall: float,
+    false_rates: dict[int, float],
+    interval: float = 5.0,
+) -> SignalQuality:
+    """One site whose changes are told with `recall`, by each of the sources, beside false signals."""
+    quality = SignalQuality()
+    quality.add_site()
+    quality.renew(0, rate)
+    for _ in range(crawls):
+        changes = rng.poisson(rate * interval)
+        told = rng.binomial(changes, recall)
+        counts = np.zeros(SOURCES)
+        for source, false in false_rates.items():
+            counts[source] = told + rng.poisson(false * interval)
+        quality.observe(0, counts, rate, interval, changes > 0)
+        quality._check()
+    return quality
+
+
+def test_a_true_source_is_believed() -> None:
+    quality = _learned(np.random.default_rng(1), 3_000, 0.05, 0.9, {0: 0.001})
+    assert quality.precision(0, 0) > 0.85
+    assert quality.recall(0) == pytest.approx(0.9, abs=0.1)
+
+
+def test_a_lying_source_is_not() -> None:
+    """Signals that have nothing to do with changes, ten for each: precision near 0."""
+    quality = _learned(np.random.default_rng(2), 3_000, 0.02, 0.0, {0: 0.2})
+    assert quality.precision(0, 0) < 0.1
+    assert quality.weight(0, 0) < 0.11
+
+
+def test_sources_are_judged_apart() -> None:
+    """A right sitemap and a feed that is noise."""
+    quality = _learned(np.random.default_rng(3), 5_000, 0.05, 0.9, {0: 0.0})
+    assert quality.precision(0, 0) > 0.9
+    rng = np.random.default_rng(4)
+    for _ in range(3_000):
+        changes = rng.poisson(0.25)
+        counts = np.zeros(SOURCES)
+        counts[0], counts[1] = rng.binomial(changes, 0.9), rng.poisson(1.0)
+        quality.observe(0, counts, 0.05, 5.0, changes > 0)
+    assert quality.precision(0, 0) > 0.75
+    assert quality.precision(0, 1) < 0.15
+
+
+def test_a_site_that_says_nothing_has_no_signals() -> None:
+    quality = SignalQuality()
+    quality.add_site()
+    assert quality.observe(0, np.zeros(SOURCES), 0.1, 2.0, True) == pytest.approx(0.2 / -math.expm1(-0.2))
+    assert quality.observe(0, np.zeros(SOURCES), 0.1, 2.0, False) == 0.0
+    assert quality.recall(0) == quality.pooled_weight(0) == 0.0
+    quality.hear(0, 3)
+    assert quality.heard(0) and 0.0 < quality.precision(0, 3) <= 0.7
+
+
+def test_the_pooled_signal_keeps_drift_and_told_changes() -> None:
+    """gamma b = sum gamma_s b_s and gamma (1 - e^-b) = sum gamma_s p_s, with gamma_s as was heard."""
+    quality = _learned(np.random.default_rng(5), 400, 0.05, 0.6, {0: 0.01, 2: 0.05})
+    assert quality.used(0, 0) and quality.used(0, 2)
+    heard = quality.sums_of(0)[SOURCES : 2 * SOURCES]
+    precision = np.array([quality.precision(0, source) for source in range(SOURCES)])
+    weight = np.array([quality.weight(0, source) for source in range(SOURCES)])
+    b = quality.pooled_weight(0)
+    gamma = (heard * precision).sum() / -math.expm1(-b)
+    assert gamma * b == pytest.approx((heard * weight).sum(), rel=1e-6)
+    counts = np.array([2.0, 0, 3.0, 0, 0, 0, 0, 0])
+    assert quality.signals(0, counts) * b == pytest.approx((counts * weight).sum())
+
+
+@given(
+    rows=st.lists(
+        st.tuples(
+            st.lists(st.sampled_from([0, 0, 1, 3, 1_000_000]), min_size=SOURCES, max_size=SOURCES),
+            st.floats(1e-9, 10.0),
+            st.floats(1e-9, 1e6),
+            st.booleans(),
+        ),
+        max_size=40,
+    )
+)
+@settings(max_examples=100, deadline=None)
+def test_a_hostile_source_is_bounded(rows: list[tuple[list[int], float, float, bool]]) -> None:
+    """Whatever it sends, in whatever order: shares stay shares, gains bounded, other sites untouched."""
+    quality = SignalQuality()
+    quality.add_site()
+    quality.add_site()
+    quality.renew(0, 0.01)
+    for given_counts, rate, clock, changed in rows:
+        counts = np.array(given_counts, dtype=float)
+        gain = quality.observe(0, counts, rate, clock, changed)
+        assert (
+            gain == 0.0 if not changed else 1.0 <= gain <= 1.0 + rate * clock + 3.0 * math.sqrt(rate * clock)
+        )
+        assert 0.0 <= quality.staleness(0, counts) <= SOURCES * COUNTED_MAX * (WEIGHT_MAX + 0.1)
+        assert 0.0 <= quality.signals(0, counts) < math.inf
+        quality._check()
+    assert not quality.heard(1)
+
+
+def test_stored_sums_come_back() -> None:
+    quality = _learned(np.random.default_rng(6), 300, 0.05, 0.6, {0: 0.01, 2: 0.3})
+    again = SignalQuality()
+    for _ in range(40):
+        again.add_site()
+    again.renew(39, 0.05)
+    again.restore(39, quality.sums_of(0))
+    assert again.precision(39, 0) == quality.precision(0, 0)
+    assert again.recall(39) == quality.recall(0) and again.pooled_weight(39) == quality.pooled_weight(0)
+    assert "40 sites, 1 of them heard" in repr(again)
+
+
+# ---------------------------------------------------------------------------
+# All of it together
+
+
+def _crawl_of(learning: Learning, rng: np.random.Generator, crawls: int, false_rate: float) -> tuple:
+    """Round robin over 50 pages of a site, a signal source with false signals beside all true ones."""
+    site, directory = learning.add_site(), learning.add_directory()
+    k, t = np.zeros(50, np.float32), np.zeros(50, np.float32)
+    counts = np.zeros(SOURCES)
+    calibration = []
+    for crawl in range(crawls):
+        page = crawl % 50
+        now = float(crawl)
+        changes = rng.poisson(0.01 * 50.0)
+        counts[0] = changes + rng.poisson(false_rate * 50.0)
+        if counts[0]:
+            learning.quality.hear(site, 0)
+        clock = learning.clock(site, directory, 50.0, now)
+        calibration.append(
+            (learning.expected(site, float(k[page]), float(t[page]), clock, counts), changes > 0)
+        )
+        k[page] = learning.observe(
+            site, directory, float(k[page]), float(t[page]), 50.0, now, counts, changes > 0
+        )
+        t[page] = np.float32(t[page] + np.float32(learning.observed_clock))
+        if crawl % 100 == 0:
+            learning.renew_crawl()
+            learning.renew(site)
+    learning._check()
+    return site, k, t, np.array(calibration, dtype=float)
+
+
+@pytest.mark.parametrize("false_rate", [0.0, 0.01, 1.0, 10.0])
+def test_what_is_expected_is_what_comes(false_rate: float) -> None:
+    """Calibration: of 5,000 crawls as many find a change as were predicted, within 10 %."""
+    learning = Learning(unit=1.0, scale=30.0)
+    _, _, _, calibration = _crawl_of(learning, np.random.default_rng(7), 5_000, false_rate)
+    predicted, found = calibration[1_000:].mean(axis=0)
+    assert predicted == pytest.approx(found, rel=0.1)
+
+
+def test_parameters_follow_what_was_learned() -> None:
+    learning, page = Learning(unit=1.0, scale=30.0), Parameters()
+    quiet = learning.add_site()
+    learning.assign(page, quiet, 0.0, 0.0, 2.0)
+    assert page.form == GREEDY and page.importance == 2.0
+    site, k, t, _ = _crawl_of(learning, np.random.default_rng(8), 3_000, 0.002)
+    learning.assign(page, site, float(k[0]), float(t[0]), 1.0)
+    assert page.form == NOISY
+    assert page.change_rate == pytest.approx(learning.rates.rate(site, k[0], t[0]))
+    assert page.false_rate < page.signal_rate
+    counts = np.zeros(SOURCES)
+    alone = page.wait(0.5 * page.ceiling, learning.signals(site, counts), 0.0, 1e-9)
+    counts[0] = 1.0
+    assert page.wait(0.5 * page.ceiling, learning.signals(site, counts), 0.0, 1e-9) < alone
+
+
+def test_signals_that_wait_tell_of_the_rate() -> None:
+    """Trusted ones raise it; those of a source that is mostly wrong do not."""
+    for false_rate, raises in ((0.0, True), (0.1, False)):
+        learning, page = Learning(unit=1.0, scale=30.0), Parameters()
+        site, k, t, _ = _crawl_of(learning, np.random.default_rng(9), 3_000, false_rate)
+        rate = learning.rates.rate(site, k[0], t[0])
+        counts = np.zeros(SOURCES)
+        counts[0] = 20.0
+        learning.assign_told(page, site, float(k[0]), float(t[0]), 1.0, 5.0, counts)
+        assert page.change_rate > 1.3 * rate if raises else page.change_rate == rate
+        learning.assign_told(page, site, float(k[0]), float(t[0]), 1.0, 5.0, np.zeros(SOURCES))
+        assert page.change_rate == rate
+
+
+def test_a_burst_does_not_make_a_site_fast() -> None:
+    """A hundred signals for each page at each crawl, true or not: all rates of the site once grew sixfold."""
+    learning = Learning(unit=1.0, scale=30.0)
+    site, k, t, _ = _crawl_of(learning, np.random.default_rng(10), 1_000, 10.0)
+    learning.renew(site)
+    assert learning.rates.mean[site] == pytest.approx(0.01, rel=0.6)
+    assert not learning.quality.used(site, 0)
+
+
+def test_the_honesty_of_a_source_is_learned_over_sites() -> None:
+    """A new site of a source that was right elsewhere is believed at once; of one that was wrong, less."""
+    right, wrong = SignalQuality(), SignalQuality()
+    for quality, true in ((right, 1.0), (wrong, 0.3)):
+        rng = np.random.default_rng(11)
+        for site in range(20):
+            quality.add_site()
+            for _ in range(60):
+                change = rng.random() < 0.2
+                told = float(rng.random() < 0.2) if rng.random() > true else float(change)
+                counts = np.zeros(SOURCES)
+                counts[4] = told
+                quality.observe(site, counts, 0.04, 5.0, change)
+            quality.renew(site, 0.04)
+        new = quality.add_site()
+        quality.renew(new, 0.04)
+        quality.hear(new, 4)
+    assert right.precision(20, 4) > 0.9 > 0.75 > wrong.precision(20, 4)
+    assert right.recall(20) > wrong.recall(20)
+    assert right.honesty(3) == 0.7
+
+
+def test_without_a_neighbourhood_the_clock_is_the_time() -> None:
+    learning = Learning(neighbourhood=False, unit=1.0)
+    site, directory = learning.add_site(), learning.add_directory()
+    learning.observe(site, directory, 0.0, 0.0, 5.0, 5.0, np.zeros(SOURCES), True)
+    assert learning.clock(site, directory, 7.0, 6.0) == 7.0 and learning.observed_clock == 5.0
+    assert learning.excess(site, directory, 6.0) == 0.0
+    changing = Learning(unit=1.0, scale=10.0)
+    site, directory = changing.add_site(), changing.add_directory()
+    changing.observe(site, directory, 0.0, 0.0, 5.0, 5.0, np.zeros(SOURCES), True)
+    assert changing.clock(site, directory, 7.0, 6.0) > 7.0

@@ -99,7 +99,10 @@ class Exact(Ranked):
                 for site, folder in zip(self._where.tolist(), self._folder.tolist(), strict=True)
             ]
             clocks = np.array(
-                [clock_of(tau, more, learning.scale) for tau, more in zip(clocks.tolist(), excess, strict=True)]
+                [
+                    clock_of(tau, more, learning.scale)
+                    for tau, more in zip(clocks.tolist(), excess, strict=True)
+                ]
             )
         sites = range(len(self._until))
         precision = np.array([-np.expm1(-learning.quality.pooled_weight(site)) for site in sites])

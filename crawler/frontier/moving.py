@@ -5,13 +5,13 @@ from collections import Counter
 from crawler.frontier.discovery.entries import decode
 from crawler.frontier.hosts.budget import RULES
 from crawler.frontier.hosts.registry import Meta
-from crawler.storage.keys import FRONTIER, HOST, PARKED, REFRESH, TODO
+from crawler.storage.keys import FRONTIER, HOST, PARKED, REFRESH, REFRESH_DIRECTORY, REFRESH_SITE, TODO
 from crawler.storage.moving import Move, load, pack
 
 
 def move(to: Move) -> None:
     """Bring the queues of a new process, and make its crawl-wide numbers from all."""
-    for prefix in (TODO, HOST, REFRESH):
+    for prefix in (TODO, HOST, REFRESH, REFRESH_SITE, REFRESH_DIRECTORY):
         for _ in to.copy(prefix):
             pass
     parked: Counter[str] = Counter()

@@ -14,6 +14,8 @@ big-endian) first, so that a range of buckets is a range of keys.
     p/      frontier  <host key><order>            parked entry
     h/      frontier  <host key>                   host record
     f/      frontier  <duplicate key>              refresh state of a page
+    s/      frontier  <host key>                   refresh state of a site: its changes and signals
+    n/      frontier  <directory key>              refresh state of a directory: its changes
     r/      robots    <authority>                  robots.txt as it was fetched
     d/      due       runs, links, flushed         list of runs, committed ends of the links log
     i/      splitter  <peer>                       how far the entries of a peer are durable
@@ -55,6 +57,7 @@ class Family(msgspec.Struct, frozen=True):
 
 PAGE, CAPTURE, PAYLOAD, SEGMENT, ELSEWHERE = b"u/", b"c/", b"g/", b"w/", b"v/"
 TODO, PARKED, HOST, REFRESH = b"t/", b"p/", b"h/", b"f/"
+REFRESH_SITE, REFRESH_DIRECTORY = b"s/", b"n/"
 ROBOTS, DUE, INBOX, OUTBOX, META = b"r/", b"d/", b"i/", b"o/", b"m/"
 
 FAMILIES = (
@@ -67,6 +70,8 @@ FAMILIES = (
     Family(PARKED, "frontier", Travel.BUCKET),
     Family(HOST, "frontier", Travel.BUCKET),
     Family(REFRESH, "frontier", Travel.BUCKET),
+    Family(REFRESH_SITE, "frontier", Travel.BUCKET),
+    Family(REFRESH_DIRECTORY, "frontier", Travel.BUCKET),
     Family(ROBOTS, "robots", Travel.OWNER),
     Family(DUE, "due", Travel.OWNER),
     Family(INBOX, "splitter", Travel.ANEW),
@@ -79,6 +84,7 @@ CLEAN = b"m/clean"  # present from a clean end until the next opening
 BUCKET_TABLE = b"m/buckets"  # the table that this process was opened with
 COUNTERS = b"m/counters"  # the durable counters
 FRONTIER = b"m/frontier"  # last sequence number, parked URLs by rule, limits, latest unclean opening
+REFRESH_LEVEL = b"m/refresh"  # the level that the refresh schedule had found
 SCOPE_STATE = b"m/scope"  # what the seeds and their redirects span
 EQUIVALENCES = b"m/equivalences"  # authorities proven to be two names of one site
 RUN = b"m/run"  # the run under way and what had been fetched before it
@@ -89,6 +95,7 @@ METAS: Mapping[bytes, Family] = {
     BUCKET_TABLE: Family(BUCKET_TABLE, "process", Travel.ANEW, sealed=False),
     COUNTERS: Family(COUNTERS, "process", Travel.OWNER),
     FRONTIER: Family(FRONTIER, "frontier", Travel.OWNER),
+    REFRESH_LEVEL: Family(REFRESH_LEVEL, "frontier", Travel.OWNER),
     SCOPE_STATE: Family(SCOPE_STATE, "urlfilter", Travel.OWNER),
     EQUIVALENCES: Family(EQUIVALENCES, "urls", Travel.OWNER),
     RUN: Family(RUN, "process", Travel.ANEW),

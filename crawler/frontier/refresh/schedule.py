@@ -94,6 +94,13 @@ TOLERANCE = cython.declare(cython.double, 1e-3)  # of V^-1, relative
 RATIO_MAX = cython.declare(cython.double, 1e4)  # values further above the level are all alike
 QUIET_SHARE = cython.declare(cython.double, 0.25)  # of Ts: looked at again, where the neighbourhood is quiet
 HOST_GAIN_MAX = cython.declare(cython.double, 0.05)  # step of a small host's own level
+STEP_OF_ONE = cython.declare(cython.double, 0.25)  # step of a level over the number of its pages, for few pages
+SMALL_STEP_MAX = cython.declare(cython.double, 0.01)
+STEP_MAX = cython.declare(cython.double, 0.05)
+FAR = cython.declare(cython.double, 20.0)  # steps for a page whose value is e times the level, or 1/e
+HOST_STEP_MAX = cython.declare(cython.double, 0.2)
+IDLE_SHARE = cython.declare(cython.double, 0.25)  # of a host's time between takes: it has been idle
+IDLE_STEP = cython.declare(cython.double, 16.0)  # then its own level sinks so much faster
 FIRST_STEP = cython.declare(cython.double, 0.02)  # of a level that nobody knows yet; halved when it is passed
 TICK_TAKES = cython.declare(cython.double, 1000.0)  # over which the time between takes is averaged
 PAUSE = cython.declare(cython.double, 10.0)  # a longer time between takes, in ticks, is a pause
@@ -156,6 +163,7 @@ class Schedule:
     Args:
         level: where the level starts; 0 takes half the ceiling of the first page.
         seed: of the heaps' random paths, which change no decision.
+        track: remember which pages signals touch, for `signalled`.
     """
 
     _rows: PageRow[::1]
@@ -183,6 +191,7 @@ class Schedule:
     _page: Parameters
     _counts: cython.double[::1]
     _held: dict
+    _touched: set
     _backlog: object
     _ages: list
     _min_ages: cython.double[::1]
@@ -225,7 +234,8 @@ class Schedule:
     explored = cython.declare(cython.Py_ssize_t, visibility="readonly")
     waiting_signals = cython.declare(cython.Py_ssize_t, visibility="readonly")
 
-    def __init__(self, settings: Settings = Settings(), *, level: float = 0.0, seed: int = 1) -> None:  # noqa: B008
+    def __init__(self, settings: Settings = Settings(), *, level: float = 0.0, seed: int = 1, track: bool = False
+    ) -> None:
         if not 0.0 <= level < INFINITY:
             raise ValueError(f"level {level}")
         self.settings = settings
@@ -253,6 +263,7 @@ class Schedule:
         self._page = Parameters()
         self._counts = np.zeros(8)
         self._held = {}
+        self._touched = set() if track else None
         self._backlog = deque()
         self._ages = [(settings.min_age, settings.max_age)]
         self._min_ages, self._max_ages = np.zeros(AGES_MAX), np.full(AGES_MAX, INFINITY)
@@ -379,8 +390,6 @@ class Schedule:
             if changes[i] > 0.0 or watched[i] > 0.0:
                 host = self._owner(page)
                 self._learning.rates.observe(host, 0.0, 0.0, watched[i], changes[i])
-                self._learning.rates.renew(host)
-        self._learning.renew_crawl()
         self._set_scale()
         return len(numbers)
 
@@ -620,9 +629,13 @@ class Schedule:
         """Make the deadline of a page anew that waits for it."""
         state: cython.uint = self._states[page]
         if not state & (HELD | WITHHELD | EXPLORED | FAILED | AWAY):
-            self._states[page] &= ~JUMPED & 0xFF
             self._leave(page, now)
             self._schedule(page, now)
+
+    @property
+    def sweeping(self) -> bool:
+        """Whether keys are being made anew after the level has moved; `look` and `work` go on with it."""
+        return self._swept < self._pages.rows
 
     # -- signals
 
@@ -649,6 +662,13 @@ class Schedule:
             self._backlog.append((np.ascontiguousarray(fingerprints), source))
             self.waiting_signals += len(fingerprints)
         self._work_off(SLICE, now)
+
+    def signalled(self) -> list[int]:
+        """Pages that signals have touched since the last call, for the store; only with `track`."""
+        touched = [page for page in self._touched or () if not self._is_free(page)]
+        if self._touched is not None:
+            self._touched.clear()
+        return touched
 
     def work(self, now: float) -> int:
         """Work off a slice of the signals that came in bulk; return how many still wait."""
@@ -696,6 +716,8 @@ class Schedule:
             after = before + (cython.cast(cython.uint, 1) << 4 * source)
             if before >> 4 * source & SIGNAL_MAX == SIGNAL_MAX:
                 return
+        if self._touched is not None:
+            self._touched.add(page)
         if state & (HELD | WITHHELD | EXPLORED):
             self._rows[page].signals = after
             return
@@ -711,10 +733,9 @@ class Schedule:
             key -= (more - n) * beta  # if offsets make it due already, its value tells when it comes to the top
         else:
             offset: cython.double = self._offset(page, host, now)
-            late: cython.bint = key - offset <= now and not state & JUMPED
+            if key - offset > now:
+                self._states[page] |= JUMPED
             key = min(key, self._key(page, host, more, offset, now))
-            if late:  # it was due before the signal came
-                self._states[page] &= ~JUMPED & 0xFF
         self._move(page, key, now)
 
     # -- the choice
@@ -812,6 +833,8 @@ class Schedule:
             self._forget(page, now)
         elif result <= 1:
             self._learn(page, host, signals, result == 1, now)
+            if self._rows[page].signals:
+                self._states[page] |= JUMPED
             self._schedule(page, now)
         else:
             self._put_off(page, host, signals, result == 2, now)
@@ -870,6 +893,14 @@ class Schedule:
             self._learning.renew_crawl()
             self._crawls = 0
 
+    def renew(self) -> None:
+        """Sum up what crawl and hosts have shown, and make all keys anew, in slices; after a bulk load."""
+        host: cython.Py_ssize_t
+        self._learning.renew_crawl()
+        for host in range(self._hosts.rows):
+            self._learning.renew(host)
+        self._swept, self._swept_level = 0, self._level
+
     @cython.cfunc
     def _put_off(
         self,
@@ -918,7 +949,8 @@ class Schedule:
     def level(self, level: float) -> None:
         if not 0.0 < level < INFINITY:
             raise ValueError(f"level {level}")
-        self._level = level
+        self._level = self._swept_level = level
+        self._unknown, self._swept, self._step = False, 0, self._gain  # keys follow row by row
 
     @property
     def rate(self) -> float:
@@ -933,6 +965,13 @@ class Schedule:
             raise ValueError(f"rate {rate}")
         self._rate = rate
         self._set_scale()
+
+    def price(self, now: float) -> float:
+        """What one more fetch gains now: the level, or the value of the next page if it waits far above it."""
+        page: cython.int = self.look(now)
+        if page < 0 or self._states[page] & (EXPLORED | AWAY | FAILED | JUMPED):
+            return self._level
+        return self._level * max(self._worth(page, self._owner(page), now), 1.0)
 
     @cython.cfunc
     @cython.exceptval(check=False)
@@ -989,24 +1028,30 @@ class Schedule:
         ready: cython.double = self._host_rows[host].ready
         deadline: cython.double = self._page_heaps.nodes[page].key - self._offset(page, host, now)
         late: cython.bint = not self._states[page] & JUMPED
+        worth: cython.double
         if deadline > now:
-            if self._worth(page, host, now) < 1.0:  # else its key is from before the level sank
-                self._lower(-1)
-        elif late and now - max(deadline, ready) > tick and self._worth(page, host, now) >= STANDS:
-            self._lower(1)
+            worth = self._worth(page, host, now)
+            if worth < 1.0:  # else its key is from before the level sank
+                self._turn(-1, worth)
+        elif late and now - max(deadline, ready) > tick:
+            worth = self._worth(page, host, now)
+            if worth >= STANDS:
+                self._turn(1, worth)
         if late and deadline < ready and now - deadline > gap:
-            self._boost(host, 1)
+            if self._worth(page, host, now) >= STANDS:
+                self._boost(host, 1, 1.0)
         elif self._host_rows[host].boost > 1.0:
-            self._boost(host, -1)
+            self._boost(host, -1, IDLE_STEP if now - ready > IDLE_SHARE * gap else 1.0)
 
     @cython.cfunc
     @cython.exceptval(check=False)
-    def _lower(self, side: cython.int) -> cython.void:
-        """A step of the level to one side.
+    def _turn(self, side: cython.int, worth: cython.double) -> cython.void:
+        """A step of the level to one side, after a page whose value over the level is `worth`.
 
-        It doubles with every 64 takes (or a quarter of the pages) on one side,
-        up to sixteenfold: sooner would overshoot, as most keys follow the level
-        only at their next crawl. A level that was never passed takes larger steps.
+        It grows with how far off that page shows the level to be, and with every
+        64 takes (or a quarter of the pages) on one side, up to sixteenfold:
+        more would overshoot, as most keys follow the level only at their next
+        crawl. A level that was never passed takes larger steps.
         """
         if side != self._side:
             if self._side != 0:
@@ -1014,21 +1059,23 @@ class Schedule:
             self._side = side
             self._run = 0
         self._run += 1
-        step: cython.double = self._step
-        if step <= self._gain:
-            step *= 1 << min(self._run // max(64, self._pages.size >> 2), 4)
-        self._level *= 1.0 + side * step
+        step: cython.double = max(self._step, min(STEP_OF_ONE / max(self._pages.size, 1), SMALL_STEP_MAX))
+        if self._step <= self._gain:
+            far: cython.double = FAR * abs(log(max(worth, 1.0 / RATIO_MAX)))
+            step *= max(1 << min(self._run // max(64, self._pages.size >> 2), 4), min(max(far, 1.0), 16.0))
+        self._level *= 1.0 + side * min(step, STEP_MAX)
 
     @cython.cfunc
     @cython.exceptval(check=False)
-    def _boost(self, host: cython.int, side: cython.int) -> cython.void:
+    def _boost(self, host: cython.int, side: cython.int, pace: cython.double) -> cython.void:
         """A step of the host's own level; of the order of one over the crawls until its keys have followed."""
         run: cython.int = self._host_rows[host].run
         run = run + side if run * side > 0 else side
         self._host_rows[host].run = run
         pages: cython.int = max(self._host_rows[host].pages, 1)
-        step: cython.double = min(max(0.25 / pages, self._gain), HOST_GAIN_MAX)
-        step *= 1 << min(abs(run) // max(16, pages >> 2), 4)
+        step: cython.double = min(max(STEP_OF_ONE / pages, self._gain), HOST_GAIN_MAX)
+        step *= pace * (1 << min(abs(run) // max(16, pages >> 2), 4))
+        step = min(step, HOST_STEP_MAX)
         self._host_rows[host].boost = min(
             max(self._host_rows[host].boost * (1.0 + side * step), 1.0), RATIO_MAX
         )
@@ -1201,7 +1248,6 @@ class Schedule:
         if n > 0.0:
             ratio: cython.double = self._ratio(page, host, max(now - crawled, 0.0), n, now)
             if ratio >= 1.0:
-                self._states[page] |= JUMPED
                 return min(now - 0.5 * self._revisit * (min(ratio, RATIO_MAX) - 1.0) + offset, latest)
         wait: cython.double = self._wait(page, host, n)
         if wait == INFINITY:  # not worth a crawl: looked at again, as the level may have sunk
@@ -1549,6 +1595,62 @@ class Schedule:
             deadline=deadline,
         )
 
+    # -- what a store keeps
+
+    def page_state(self, page: int) -> tuple[int, int, int, float, float, float, int, float, int]:
+        """Fingerprint, keys of host and directory, last crawl, k, T, signals, importance, state."""
+        self._require(page)
+        directory: cython.int = self._page_heaps.nodes[page].owner
+        signals: cython.uint = self._rows[page].signals
+        if page in self._held:
+            signals = self._sum(self._held[page][0], signals)
+        state: cython.uint = self._states[page] if self._states[page] & (AWAY | FAILED) else 0
+        return (
+            int(self._pages.keys[page]),
+            int(self._hosts.keys[self._owner(page)]),
+            int(self._directories.keys[directory]),
+            self._crawled[page],
+            self._rows[page].changes,
+            self._rows[page].watched,
+            signals,
+            self._importance(page),
+            state & (AWAY | FAILED | 7 * DOUBLING),
+        )
+
+    def site_state(self, host: int) -> tuple[int, list[float]]:
+        """The host's key; its neighbourhood counts (3), sums of its signals' quality (18), boost."""
+        self._require_host(host)
+        sites = self._learning.sites
+        counts = [sites.observed_counts[host], sites.expected_counts[host], sites.instants[host]]
+        sums = self._learning.quality.sums_of(host).tolist()
+        return int(self._hosts.keys[host]), [*counts, *sums, self._host_rows[host].boost]
+
+    def directory_state(self, page: int) -> tuple[int, tuple[float, float, float]]:
+        """Key and neighbourhood counts of the page's directory."""
+        self._require(page)
+        number: cython.int = self._page_heaps.nodes[page].owner
+        groups = self._learning.directories
+        counts = (groups.observed_counts[number], groups.expected_counts[number], groups.instants[number])
+        return int(self._directories.keys[number]), counts
+
+    def restore_site(self, host_key: int, numbers: np.ndarray) -> None:
+        """Put back what `site_state` gave."""
+        _finite(numbers)
+        host: cython.int = self._host(host_key)
+        self._learning.sites.restore(host, *numbers[:3])
+        self._learning.quality.restore(host, numbers[3:21])
+        self._host_rows[host].boost = min(max(numbers[21], 1.0), RATIO_MAX)
+
+    def restore_directory(
+        self, directory_key: int, host_key: int, observed: float, expected: float, at: float
+    ) -> None:
+        """Put back what `directory_state` gave, before any page of the directory."""
+        _finite(np.array([observed, expected, at]))
+        directory: cython.int = self._directories.find(directory_key)
+        if directory < 0:
+            directory = self._new_directory(directory_key, self._host(host_key))
+        self._learning.directories.restore(directory, observed, expected, at)
+
     @property
     def bytes_held(self) -> int:
         """Bytes of all tables."""
@@ -1622,6 +1724,11 @@ def _code_of(importance: cython.double) -> cython.uint:
         return 0
     code: cython.double = log(importance) * (512.0 / 0.6931471805599453) + 32768.5
     return cython.cast(cython.uint, min(max(code, 1.0), 65535.0))
+
+
+def _finite(numbers: np.ndarray) -> None:
+    if not np.isfinite(numbers).all() or (numbers[:2] < 0.0).any():
+        raise ValueError("counts must be finite and not negative")
 
 
 def _word(state: int) -> str:

@@ -1,0 +1,101 @@
+"""The refresh state in the store: a record a page, a site, a directory; and the schedule rebuilt from them.
+
+    f/<fingerprint>     last crawl, k, T, signals since, importance, state; host and directory
+    s/<host key>        the site's neighbourhood counts, signal quality by source, level over the common one
+    n/<directory key>   the directory's neighbourhood counts; its host
+    m/refresh           the common level
+
+Keys are 8 bytes, big-endian; their first two are the bucket, which travels with them. All three are written
+with the group that ends a fetch; pages that only a signal touched with the next group. Deadlines
+are not stored: they follow from the records, and are made anew on opening.
+"""
+
+import struct
+from collections.abc import Iterable, Iterator
+from itertools import islice
+
+import numpy as np
+
+from crawler.errors import DamageError
+from crawler.frontier.refresh.schedule import Schedule
+from crawler.storage import keys
+from crawler.storage.kv import Batch, KeyValue, scan_prefix, seal, unseal
+
+_key = struct.Struct(">Q")
+_PAGE = struct.Struct("<QQdffIfB")
+_PAGE_TYPE = np.dtype(
+    [
+        ("host", "<u8"), ("directory", "<u8"), ("crawled", "<f8"), ("changes", "<f4"), ("watched", "<f4"),
+        ("signals", "<u4"), ("importance", "<f4"), ("state", "u1"),
+    ]
+)  # fmt: skip
+assert _PAGE_TYPE.itemsize == _PAGE.size
+_SITE_NUMBERS = 22
+_SITE = struct.Struct(f"<{_SITE_NUMBERS}d")
+_DIRECTORY = struct.Struct("<Q3d")
+_LEVEL = struct.Struct("<d")
+_CHUNK = 4096  # pages put in at once on opening
+
+
+def stage(schedule: Schedule, page: int, batch: Batch) -> None:
+    """Put the records of a page, of its site and its directory into a change or a batch."""
+    stage_page(schedule, page, batch)
+    host = schedule.host_of(page)
+    host_key, numbers = schedule.site_state(host)
+    batch.put(keys.REFRESH_SITE + _key.pack(host_key), seal(_SITE.pack(*numbers)))
+    directory_key, counts = schedule.directory_state(page)
+    record = _DIRECTORY.pack(host_key, *counts)
+    batch.put(keys.REFRESH_DIRECTORY + _key.pack(directory_key), seal(record))
+    batch.put(keys.REFRESH_LEVEL, seal(_LEVEL.pack(schedule.level)))
+
+
+def stage_page(schedule: Schedule, page: int, batch: Batch) -> None:
+    """The record of a page that only a signal touched."""
+    fingerprint, *row = schedule.page_state(page)
+    batch.put(keys.REFRESH + _key.pack(fingerprint), seal(_PAGE.pack(*row)))
+
+
+def stage_removal(fingerprint: int, batch: Batch) -> None:
+    """Forget a page's record; those of its site and directory stay, they are few."""
+    batch.delete(keys.REFRESH + _key.pack(fingerprint))
+
+
+def load(schedule: Schedule, store: KeyValue, now: float) -> int:
+    """Put all that is stored into an empty schedule; return the number of pages.
+
+    Raises:
+        DamageError: a record is not whole.
+    """
+    level = store.get(keys.REFRESH_LEVEL)
+    if level is not None:
+        schedule.level = _LEVEL.unpack(unseal(keys.REFRESH_LEVEL, level))[0]
+    for key, payload in _records(store, keys.REFRESH_SITE, _SITE.size):
+        schedule.restore_site(key, np.array(_SITE.unpack(payload)))
+    for key, payload in _records(store, keys.REFRESH_DIRECTORY, _DIRECTORY.size):
+        host_key, *counts = _DIRECTORY.unpack(payload)
+        schedule.restore_directory(key, host_key, *counts)
+    records = _records(store, keys.REFRESH, _PAGE.size)
+    while chunk := list(islice(records, _CHUNK)):
+        rows = np.frombuffer(b"".join(payload for _, payload in chunk), _PAGE_TYPE)
+        fingerprints = np.array([key for key, _ in chunk], np.uint64)
+        schedule.add_many(
+            fingerprints, rows["host"], rows["directory"], rows["crawled"], rows["importance"], now,
+            changes=rows["changes"], watched=rows["watched"], signals=rows["signals"], states=rows["state"],
+        )  # fmt: skip
+    schedule.renew()
+    return len(schedule)
+
+
+def _records(store: KeyValue, prefix: bytes, size: int) -> Iterator[tuple[int, bytes]]:
+    """(key, payload) of every record behind a prefix."""
+    for key, value in scan_prefix(store, prefix):
+        payload = unseal(key, value)
+        if len(key) != len(prefix) + 8 or len(payload) != size:
+            raise DamageError(f"store: refresh record {key!r} has {len(payload)} bytes")
+        yield _key.unpack_from(key, len(prefix))[0], payload
+
+
+def stage_signalled(schedule: Schedule, pages: Iterable[int], batch: Batch) -> None:
+    """The records of pages that signals have touched since the last group."""
+    for page in pages:
+        stage_page(schedule, page, batch)

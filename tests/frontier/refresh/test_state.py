@@ -1,0 +1,94 @@
+"""The refresh state in the store: a schedule rebuilt from its records takes the same pages."""
+
+import numpy as np
+import pytest
+
+from crawler.errors import DamageError
+from crawler.frontier.refresh import Result, Schedule, Settings, state
+from crawler.storage import keys
+from crawler.storage.kv import MemoryStore, seal
+
+DAY = 86_400.0
+STILL = Settings(explore=0.0, gain=1e-12)  # a level that does not move
+
+
+def crawled(store: MemoryStore, steps: int = 400) -> tuple[Schedule, float]:
+    """A schedule after some crawls and signals, all of them stored."""
+    rng = np.random.default_rng(4)
+    schedule = Schedule(STILL, level=3e6, track=True)
+    schedule.rate = 60 / (10 * DAY)
+    batch = store.batch()
+    for number in range(60):
+        page = schedule.add(1000 + number, number % 4, 100 + number % 12, -rng.random() * 9 * DAY, 0.0, 1.0 + number % 3)
+        state.stage(schedule, page, batch)
+    now = 0.0
+    for _ in range(steps):
+        now += DAY / 6
+        page = schedule.take(now)
+        result = Result(int(rng.choice([0, 1, 1, 0, 2, 3], p=[0.4, 0.2, 0.1, 0.2, 0.05, 0.05])))
+        schedule.settle(page, now, result)
+        state.stage(schedule, page, batch)
+        schedule.signal(int(rng.integers(60)), now, int(rng.integers(3)))
+        state.stage_signalled(schedule, schedule.signalled(), batch)
+    assert schedule.signalled() == []
+    store.write(batch)
+    return schedule, now
+
+
+def test_a_rebuilt_schedule_takes_the_same_pages() -> None:
+    store = MemoryStore()
+    schedule, now = crawled(store)
+    rebuilt = Schedule(STILL)
+    assert state.load(rebuilt, store, now) == 60
+    rebuilt._check()
+    for fingerprint in range(1000, 1060):
+        old, new = schedule.find(fingerprint), rebuilt.find(fingerprint)
+        assert schedule.page_state(old) == rebuilt.page_state(new)
+    assert rebuilt.level == schedule.level
+    taken = []
+    for each in (schedule, rebuilt):
+        each.rate = 60 / (10 * DAY)
+        for host in range(4):
+            each.block(host, 0.0)
+        each.renew()
+        while each.work(now) or each.sweeping:  # keys made anew, as on opening
+            pass
+        at, fingerprints = now, []
+        for _ in range(60):
+            at += DAY / 6
+            page = each.take(at)
+            fingerprints.append(each.page(page, at).fingerprint)
+            each.settle(page, at, Result.UNCHANGED)
+        taken.append(fingerprints)
+    assert taken[0] == taken[1]
+
+
+def test_what_was_in_flight_is_as_before() -> None:
+    """A crash during a fetch: the signals of the interval are not lost."""
+    schedule = Schedule(level=1e6, track=True)
+    page = schedule.add(7, 1, 2, 0.0, 0.0)
+    schedule.signal(page, 5.0, 1)
+    before = schedule.page_state(page)
+    assert schedule.take(6.0) == page
+    assert schedule.page_state(page) == before
+    schedule.signal(page, 7.0, 1)
+    assert schedule.page_state(page)[6] == before[6] * 2
+
+
+def test_removed_pages_are_forgotten() -> None:
+    store = MemoryStore()
+    schedule = Schedule(level=1.0)
+    page = schedule.add(7, 1, 2, 0.0, 0.0)
+    batch = store.batch()
+    state.stage(schedule, page, batch)
+    schedule.remove(page)
+    state.stage_removal(7, batch)
+    store.write(batch)
+    assert state.load(Schedule(), store, 1.0) == 0
+
+
+@pytest.mark.parametrize("prefix", [keys.REFRESH, keys.REFRESH_SITE, keys.REFRESH_DIRECTORY])
+def test_damaged_records_are_reported(prefix: bytes) -> None:
+    for key, value in ((b"12345678", seal(b"short")), (b"12345678", b"no seal")):
+        with pytest.raises(DamageError):
+            state.load(Schedule(), MemoryStore({prefix + key: value}), 0.0)

@@ -74,7 +74,7 @@ def read(path: Path) -> History:
         UsageError: not such a file, or columns that contradict one another.
     """
     try:
-        with np.load(path, allow_pickle=False) as file:
+        with path.open("rb") as stream, np.load(stream, allow_pickle=False) as file:
             missing = [name for name in COLUMNS if name not in file.files]
             if missing:
                 raise UsageError(f"{path}: no column {', '.join(missing)}")

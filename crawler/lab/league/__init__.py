@@ -4,7 +4,9 @@ histories   the data: one file a site, facts only
 git_log     such a file from a git clone
 world       pages, budgets, signals by arm, the score; `play` lets a policy spend a budget
 rivals      the rules of other crawlers, and anchors that know more than they could
-policies    all policies by name, with the crawler's own refresh frontier
+shipped     the crawler's own refresh frontier as a policy
+exact       its estimators without its schedule, all values anew every day
+policies    all policies by name
 scores      standard errors by jackknife over sites; tables
 pictures    scores by budget; gains over the first policy
 

@@ -39,6 +39,7 @@ class Exact(Ranked):
 
     def signal(self, page: int, source: str, at: float, now: float) -> None:
         if self.present[page] and at > self.last[page]:
+            self._learning.quality.hear(int(self._where[page]), 0)
             self._signals[page] += 1.0
 
     def settle(self, page: int, now: float, changed: bool) -> None:

@@ -22,7 +22,7 @@ SHIPPED: dict[str, dict[str, object]] = {
     "interval": {"policy": "interval"},
     "azar-lds": {"policy": "azar-lds"},
 }
-DEAF = {"greedy", "greedy-pooled", "uniform", "interval", "azar-lds"}  # read no signals
+DEAF = {"uniform", "interval"}  # signals change nothing for them; the others learn rates from them
 
 
 class Shipped:

@@ -10,8 +10,9 @@ refresh frontier offers is given to `refresh_ahead` and `refresh_signal`.
 
 import asyncio
 import logging
+import os
 import resource
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -23,10 +24,13 @@ from crawler.clock import iso_time
 from crawler.config import Config
 from crawler.crawl import settings
 from crawler.errors import DamageError, UsageError
+from crawler.extract.feed import read_feed
 from crawler.records import LinkFlag
 from crawler.serve.behind import StoredCrawl
 from crawler.serve.demand import Demand
+from crawler.serve.indexnow import KEY_AGE_MAX
 from crawler.serve.pages import PageDesk
+from crawler.serve.receiving import Receivers
 from crawler.serve.rewriting import rewriter
 from crawler.serve.seam import Signalled
 from crawler.serve.server import PageServer, forward_to_sibling
@@ -37,6 +41,7 @@ from crawler.urls.canonical import authority, canonical
 
 log = logging.getLogger("crawler")
 
+KEY_FILE_WAIT = 600.0  # seconds until a key file that has not come counts as missing
 LAG_INTERVAL = 0.25  # seconds between looks at how late the loop is
 _DESCRIPTORS = 65_536
 COUNTS_INTERVAL = 5.0  # seconds of request counts that a crash may lose
@@ -94,6 +99,7 @@ class Live:
             config,
             self._now,
             ready=self.crawl.ready,
+            receive=self._receivers().receive,
             forward=(lambda owner: forward_to_sibling(folder.parent / owner)) if several else None,
         )
         self.server = server
@@ -139,6 +145,39 @@ class Live:
                 change.delete(key)
         if change.operations:
             self._process.queue(change)
+
+    # -- receivers
+
+    def _receivers(self) -> Receivers:
+        return Receivers(
+            self.crawl,
+            self._config.serve,
+            self._now,
+            random=os.urandom,
+            fetch_text=self._key_file,
+            read_feed=lambda body: [
+                entry.loc for entry in read_feed(body, self._config.serve.signal_urls_max).entries
+            ],
+            in_background=self._in_background,
+        )
+
+    def _in_background(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.append(task)
+        task.add_done_callback(self._tasks.remove)
+
+    async def _key_file(self, url: str) -> bytes | None:
+        """A small file of a site, fetched as a link in the crawl's own order; None if it is not to be had soon."""
+        fingerprint = self._stages.fingerprinter.fingerprint(url)
+        asked = self._now()
+        while self._now() - asked < KEY_FILE_WAIT:
+            capture = next(iter(self._stages.pages.captures(fingerprint)), None)
+            if capture is not None and self._now() - capture.fetched_at < KEY_AGE_MAX:
+                return self._stages.pages.read(capture).content[:1024] if capture.status == 200 else None
+            if not self.fetch_ahead(url, fingerprint) and capture is None:
+                return None
+            await asyncio.sleep(1.0)
+        return None
 
     # -- what clients may ask for
 

@@ -20,6 +20,7 @@ from typing import Any
 
 from aiohttp import web
 from aiohttp.http_exceptions import LineTooLong
+from aiohttp.streams import StreamReader
 from aiohttp.web_protocol import RequestHandler
 
 from crawler.errors import ConfigError, CrawlerError
@@ -149,13 +150,14 @@ class Answer:
 class Connection(RequestHandler):
     """One client; tells its listener whose turn it is, and bounds its header and its slowness."""
 
-    __slots__ = ("_header_bytes", "_listener", "_requests_before", "_room", "_stuck")
+    __slots__ = ("_body", "_header_bytes", "_listener", "_requests_before", "_room", "_stuck")
 
     def __init__(self, manager: web.Server, listener: "Listener", **options: Any) -> None:
         super().__init__(manager, **options)
         self._listener = listener
         self._header_bytes = 0
         self._requests_before = 0
+        self._body: StreamReader | None = None  # of the request that came last
         self._room: asyncio.Future[None] | None = None
         self._stuck: asyncio.TimerHandle | None = None
 
@@ -173,10 +175,12 @@ class Connection(RequestHandler):
 
     def data_received(self, data: bytes) -> None:
         """Parse; what belongs to no whole request may not exceed the header's limit."""
+        in_body = self._body is not None and not self._body.is_eof()
         super().data_received(data)
         if self._request_count != self._requests_before:  # a header came whole
             self._requests_before, self._header_bytes = self._request_count, 0
-        elif self._current_request is None:
+            self._body = self._messages[-1][1] if self._messages else None
+        elif not in_body:
             self._header_bytes += len(data)
             if self._header_bytes > self._listener.header_bytes_max and self.transport is not None:
                 self.transport.write(_TOO_LARGE)  # type: ignore[attr-defined]

@@ -119,7 +119,11 @@ def _run_one(
     parser = fork_parser()
     gc.freeze()  # what was imported is never collected
     limit = config.crawl.shutdown_step_max
-    return ending.run(_crawl(config, args, seeds, member, parser), uvloop.new_event_loop, limit)
+    try:
+        return ending.run(_crawl(config, args, seeds, member, parser), uvloop.new_event_loop, limit)
+    finally:  # a directory that cannot be opened leaves it to nobody
+        if parser is not None:
+            parser.end()
 
 
 def _supervise(config: Config, args: argparse.Namespace, seeds: Iterator[str]) -> dict[str, Any]:

@@ -147,6 +147,8 @@ def send_log(level: int, log_file: Path | None = None, *, json: bool = False, pr
     shown.setFormatter(_JsonFormatter() if json else plain)
     shown.setLevel(level)
     root = logging.getLogger("crawler")
+    for handler in root.handlers:
+        handler.close()
     root.handlers = [shown]
     root.propagate = False
     root.setLevel(min(level, logging.INFO))

@@ -17,7 +17,6 @@ under a limit.
 """
 
 import re
-from collections.abc import Iterable
 
 from selectolax.lexbor import LexborDocumentOptions, LexborHTMLParser, LexborNode
 
@@ -64,29 +63,6 @@ _SELF_CLOSED = re.compile(
     re.IGNORECASE,
 )
 _SELF_CLOSED_NAME = re.compile(rb"[A-Za-z]+")
-
-
-def extract(
-    content: bytes,
-    *,
-    url: str,
-    content_type_charset: str = "",
-    config: ExtractConfig,
-    token: str = "",
-    link_values: Iterable[str] = (),
-    refresh_value: str = "",
-    robots_tags: Iterable[str] = (),
-    obey_robots: bool = True,
-    obey_nofollow: bool = True,
-    want_requisites: bool = False,
-    xhtml: bool = False,
-) -> Extracted:
-    """`extract_page` with the context spelled out."""
-    page = Context(
-        url, content_type_charset, token, tuple(link_values), refresh_value, tuple(robots_tags),
-        obey_robots, obey_nofollow, want_requisites, xhtml,
-    )  # fmt: skip
-    return extract_page(content, page, config)
 
 
 def extract_page(content: bytes, page: Context, config: ExtractConfig) -> Extracted:

@@ -58,6 +58,13 @@ class Forked:
         if self.returncode is None:
             os.kill(self.pid, signal.SIGKILL)
 
+    def end(self) -> None:
+        """Kill and reap the child if nobody has; close our end. For a program that ends without a loop."""
+        if self.returncode is None:
+            self.kill()
+            self._reap()
+        self.link.close()
+
 
 def fork_children(work: Work, count: int) -> list[Forked]:
     """Start `count` children, each of which does `work` and ends."""

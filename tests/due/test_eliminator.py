@@ -201,7 +201,7 @@ class EliminatorMachine(RuleBasedStateMachine):
 
 
 TestEliminatorMachine = EliminatorMachine.TestCase
-TestEliminatorMachine.settings = settings(max_examples=40, stateful_step_count=25, deadline=None)
+TestEliminatorMachine.settings = settings(max_examples=40, stateful_step_count=25)
 
 
 @pytest.mark.parametrize("count", [0, 1, 8, 9])

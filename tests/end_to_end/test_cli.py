@@ -148,8 +148,8 @@ def test_a_live_crawl_answers_on_its_socket(tmp_path: Path) -> None:
         )  # fmt: skip
         try:
             _wait_until(lambda: "/slow" in web.paths(), crawling)
-            status = msgspec.json.decode(run("status", *at, "--json").out)
-            assert status["frontier"]["in_flight"] == 1 and status["pages"]["fetched"] == 2
+            _wait_until(lambda: _status(tmp_path)["pages"].get("fetched") == 2, crawling)  # / and /a
+            assert _status(tmp_path)["frontier"]["in_flight"] == 1
             assert "in_flight" in run("why", web.url("/slow"), *at).text
             assert run("get", web.url("/a"), *at).text == page()
             assert web.url("/a") in run("export", *at, "--format", "cdxj").text
@@ -167,6 +167,10 @@ def test_a_live_crawl_answers_on_its_socket(tmp_path: Path) -> None:
         out, _ = crawling.communicate(timeout=60)
         assert crawling.returncode == 0 and out.startswith("signal after"), out
         assert not [path for path in web.paths() if path.startswith("/never")]
+
+
+def _status(directory: Path) -> dict:
+    return msgspec.json.decode(run("status", "--dir", directory, "--json").out)
 
 
 def _wait_until(true: Callable[[], bool], process: subprocess.Popen[str]) -> None:

@@ -136,7 +136,7 @@ def test_strip_leaves_pages_alone_that_do_not_need_it() -> None:
     assert b" a1" not in strip(ladder)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.integers(0, 2**32 - 1))
 def test_what_is_safe_is_quick(seed: int) -> None:
     """Random ladders of the elements that interact; what is called safe or stripped makes few elements.

@@ -5,7 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crawler.config import ExtractConfig
-from crawler.extract.links import extract
+from crawler.extract.findings import Context
+from crawler.extract.links import extract_page
 from crawler.records import Extracted
 
 URL = "http://h.example/dir/page"
@@ -14,8 +15,36 @@ CONFIG = ExtractConfig()
 
 def _extract(content: bytes | str, **more: object) -> Extracted:
     page = content.encode() if isinstance(content, str) else content
-    options = {"url": URL, "config": CONFIG, "token": "me", **more}
-    return extract(page, **options)  # type: ignore[arg-type]
+    config = more.pop("config", CONFIG)
+    assert isinstance(config, ExtractConfig)
+    return extract_page(page, context(**more), config)
+
+
+def context(
+    *,
+    url: str = URL,
+    charset: str = "",
+    link_values: tuple[str, ...] = (),
+    refresh_value: str = "",
+    robots_tags: tuple[str, ...] = (),
+    obey_robots: bool = True,
+    obey_nofollow: bool = True,
+    want_requisites: bool = False,
+    xhtml: bool = False,
+) -> Context:
+    """What an answer says of its page; nothing but the URL by default."""
+    return Context(
+        url,
+        charset,
+        "me",
+        link_values,
+        refresh_value,
+        robots_tags,
+        obey_robots,
+        obey_nofollow,
+        want_requisites,
+        xhtml,
+    )
 
 
 @pytest.mark.parametrize(
@@ -159,7 +188,7 @@ def test_encoding_of_the_page() -> None:
     found = _extract(page)
     assert (found.encoding, found.hrefs) == ("koi8-r", ["?а"])
     assert _extract(b"<a href='?\xe9'>").hrefs == ["?é"]
-    assert _extract(b"<a href='?\xe9'>", content_type_charset="utf-8").hrefs == ["?\ufffd"]
+    assert _extract(b"<a href='?\xe9'>", charset="utf-8").hrefs == ["?\ufffd"]
 
 
 def test_xhtml_empty_elements() -> None:
@@ -231,4 +260,4 @@ def test_pages_whose_links_are_known(tags: list[tuple[str, str | None]]) -> None
     """Goal: exactly the links that were put in, once each, in order, whatever stands between."""
     page = "".join(markup for markup, _ in tags)
     expected = list(dict.fromkeys(href for _, href in tags if href is not None))
-    assert _extract(page, content_type_charset="utf-8").hrefs == expected
+    assert _extract(page, charset="utf-8").hrefs == expected

@@ -33,7 +33,7 @@ def received(pieces: list[bytes], *, end: bool = True) -> tuple[object, ...]:
     return (answer.head, answer.body, answer.content, answer.failure, answer.truncated, answer.state)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.sampled_from(ANSWERS), st.lists(st.integers(0, 130), max_size=12), st.integers(0, 130))
 def test_the_cuts_do_not_matter(data: bytes, cuts: list[int], length: int) -> None:
     """Whole, in pieces, byte by byte; also when the connection ends early."""
@@ -45,7 +45,7 @@ def test_the_cuts_do_not_matter(data: bytes, cuts: list[int], length: int) -> No
         assert received([bytes([byte]) for byte in part]) == whole
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.lists(st.binary(max_size=40), max_size=6))
 def test_any_bytes_end_in_an_outcome(pieces: list[bytes]) -> None:
     """After a status line or not: no exception, and an end."""

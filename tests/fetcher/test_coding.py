@@ -159,7 +159,7 @@ def test_a_gzip_of_200_mib_costs_the_limit_only() -> None:
     assert peak < 3 << 20
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(
     st.binary(max_size=3000),
     st.sampled_from([b"gzip", b"deflate", b"br"]),
@@ -177,7 +177,7 @@ def test_random_damage_neither_raises_nor_exceeds(data: bytes, name: bytes, piec
         assert len(decode([name, name], body, piece=piece, limit=2000, step=64)) <= 2000
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.binary(max_size=5000), st.sampled_from([b"gzip", b"deflate", b"br"]), st.integers(1, 500))
 def test_pieces_do_not_matter(data: bytes, name: bytes, piece: int) -> None:
     coded = {b"gzip": gzip.compress, b"deflate": zlib.compress, b"br": brotli.compress}[name](data)

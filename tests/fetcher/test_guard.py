@@ -3,7 +3,7 @@
 import ipaddress
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from crawler.errors import ConfigError
@@ -82,7 +82,6 @@ def test_bad_network_is_a_config_error() -> None:
         Guard(("127.0.0.0/99",))
 
 
-@settings(deadline=None)
 @given(st.ip_addresses())
 def test_agrees_with_a_plain_scan(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> None:
     """For addresses outside the two embedding networks, and asked twice."""

@@ -3,7 +3,7 @@
 from datetime import UTC, datetime
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from crawler.fetcher import outcome
@@ -94,7 +94,6 @@ def test_content_type(lines: list[str], expected: tuple[str, str]) -> None:
     assert outcome.content_type_of(parsed(*lines)) == expected
 
 
-@settings(deadline=None)
 @given(st.integers(0, 999), st.booleans(), st.booleans(), st.booleans())
 def test_every_status_has_one_outcome_and_redirects_need_a_location(
     status: int, conditional: bool, has_body: bool, has_location: bool
@@ -111,7 +110,6 @@ def test_every_outcome_has_a_blame() -> None:
         outcome.blame_of(got)
 
 
-@settings(deadline=None)
 @given(st.lists(st.binary(min_size=1, max_size=20), max_size=6), st.integers(1, 50))
 def test_chunks_come_back_however_they_are_cut(pieces: list[bytes], cut: int) -> None:
     coded = b"".join(b"%X;x\r\n%b\r\n" % (len(piece), piece) for piece in pieces) + b"0\r\nT: 1\r\n\r\nrest"
@@ -126,7 +124,6 @@ def test_chunks_come_back_however_they_are_cut(pieces: list[bytes], cut: int) ->
     assert decoder.done and out == b"".join(pieces) and decoder.rest + rest == b"rest"
 
 
-@settings(deadline=None)
 @given(st.binary(max_size=60))
 def test_chunk_decoder_takes_any_bytes(data: bytes) -> None:
     try:

@@ -1,7 +1,7 @@
 """What is asked: parts of URLs, and heads that no value can break."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from crawler.config import FetchConfig, IdentityConfig
@@ -28,7 +28,6 @@ def asking(**changes: object) -> Asking:
     return Asking(IdentityConfig(**changes), "bot/1")  # type: ignore[arg-type]
 
 
-@settings(deadline=None)
 @given(st.text(max_size=30), st.text(max_size=30), st.text(max_size=30))
 def test_no_value_breaks_the_head(path: str, etag: str, modified: str) -> None:
     """One request line and one line a field, whatever was stored or found on a page."""

@@ -235,7 +235,7 @@ times = st.floats(-2, 2).map(lambda e: 10.0**e)
 
 
 @given(page=pages, elapsed=times, n=st.integers(0, 6))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_increasing_and_bounded(page: Page, elapsed: float, n: int) -> None:
     value = cv.crawl_value(page, elapsed, n)
     assert 0.0 <= value <= page.ceiling * (1 + 1e-13)
@@ -244,7 +244,7 @@ def test_increasing_and_bounded(page: Page, elapsed: float, n: int) -> None:
 
 
 @given(page=pages, elapsed=times, n=st.integers(0, 4))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_equals_the_printed_difference_where_that_is_exact(page: Page, elapsed: float, n: int) -> None:
     """V = mu (w - exp(-alpha iota) psi); only accurate when the sums differ."""
     at = elapsed + n * page.signal_time
@@ -254,7 +254,7 @@ def test_equals_the_printed_difference_where_that_is_exact(page: Page, elapsed: 
 
 
 @given(page=pages, elapsed=times, n=st.integers(0, 4))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_approximations_rise_to_the_value(page: Page, elapsed: float, n: int) -> None:
     values = [cv.crawl_value(page, elapsed, n, by=f"approx-{j}") for j in (1, 2, 3, 50)]
     values.append(cv.crawl_value(page, elapsed, n))
@@ -266,7 +266,7 @@ def test_approximations_rise_to_the_value(page: Page, elapsed: float, n: int) ->
     share=st.floats(0.001, 0.999),
     by=st.sampled_from(["greedy", "cis", "ncis", "approx-2", "cis+"]),
 )
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_threshold_inverts_the_value(page: Page, share: float, by: str) -> None:
     level = share * cv.crawl_value(page, 1e5, by=by)
     at = cv.threshold(page, level, by=by)
@@ -276,7 +276,7 @@ def test_threshold_inverts_the_value(page: Page, share: float, by: str) -> None:
 
 
 @given(page=pages, at=times)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_slope_is_the_derivative(page: Page, at: float) -> None:
     h = 1e-5 * at
     rise = (cv.crawl_value(page, at + h) - cv.crawl_value(page, at - h)) / (2 * h)
@@ -285,7 +285,7 @@ def test_slope_is_the_derivative(page: Page, at: float) -> None:
 
 
 @given(delta=times, recall=st.floats(0.0, 1.0), elapsed=times, n=st.integers(0, 3))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_without_false_signals_ncis_is_cis(delta: float, recall: float, elapsed: float, n: int) -> None:
     page = Page(1.0, delta, recall, 0.0)
     n = n if recall * delta > 0.0 else 0  # no signals can come
@@ -295,7 +295,7 @@ def test_without_false_signals_ncis_is_cis(delta: float, recall: float, elapsed:
 
 
 @given(i=st.integers(0, 60), x=st.floats(0.0, 200.0))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_residuals_differ_by_one_poisson_probability(i: int, x: float) -> None:
     p = math.exp(-x + (i + 1) * math.log(x) - math.lgamma(i + 2)) if x > 0.0 else 0.0
     assert cv.residual(i, x) == pytest.approx(cv.residual(i + 1, x) + p, rel=1e-11, abs=1e-300)

@@ -35,7 +35,7 @@ steps = st.lists(
 
 
 @given(steps, st.sampled_from([0.0, 0.3, 5.0]), st.sampled_from([math.inf, 4.0]))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_any_sequence_of_events_keeps_the_invariants(
     events: list[tuple[str, int, int, float]], level: float, max_age: float
 ) -> None:

@@ -128,7 +128,7 @@ interval = st.tuples(st.floats(0.01, 20.0), st.integers(0, 4), st.booleans())
 
 
 @given(st.lists(interval, max_size=40))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_running_estimate_equals_the_batch_until_it_merges(intervals: list[tuple[float, int, bool]]) -> None:
     running = RunningEstimate(PER_DAY)
     for tau, n, z in intervals:

@@ -15,7 +15,7 @@ operations = st.lists(
 
 
 @given(operations)
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=120)
 def test_behaves_as_a_dict_with_a_minimum(steps: list[tuple[str, int, int]]) -> None:
     heap, model = IndexedHeap(CAPACITY), dict[int, float]()
     for operation, item, key in steps:

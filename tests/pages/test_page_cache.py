@@ -295,7 +295,7 @@ VISIT = st.tuples(
 )
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(visits=st.lists(VISIT, max_size=25), segment_bytes=st.sampled_from([600, 5000]))
 def test_against_a_dict(tmp_path_factory: pytest.TempPathFactory, visits: list, segment_bytes: int) -> None:
     """Any order of answers and commits: each page reads back as its last answer left it, restart or not."""

@@ -62,7 +62,7 @@ def test_one_process_alone_has_the_whole_rate_and_no_limit_is_infinite() -> None
 
 
 @given(st.integers(0, 1 << 32))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_shares_never_add_up_to_more_than_the_rate(seed: int) -> None:
     """Work changes all the time, messages are late or lost; every process has been heard once."""
     rng = random.Random(seed)
@@ -85,7 +85,7 @@ def test_shares_never_add_up_to_more_than_the_rate(seed: int) -> None:
 
 
 @given(st.integers(0, 1 << 32))
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 def test_shares_hold_across_a_cut_and_nobody_starves(seed: int) -> None:
     """The network falls into two parts for some minutes, and heals; only that may overshoot, for seconds."""
     rng = random.Random(seed)
@@ -172,7 +172,7 @@ def test_pages_and_bytes_of_all_count_towards_the_limits() -> None:
 
 
 @given(st.integers(0, 1 << 32), st.integers(1, 5))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_the_end_is_found_and_never_too_early(seed: int, count: int) -> None:
     """A pool of work wanders between processes; links travel only through outboxes, in random order."""
     rng = random.Random(seed)

@@ -59,7 +59,7 @@ class Receiver:
 
 
 @given(st.integers(0, 1 << 32))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_every_link_arrives_once_and_in_order_whatever_happens(seed: int) -> None:
     """Restarts with deletes not yet committed, cuts, partial deliveries; no disk lost, no compaction."""
     rng = random.Random(seed)
@@ -103,7 +103,7 @@ def test_every_link_arrives_once_and_in_order_whatever_happens(seed: int) -> Non
 
 
 @given(st.integers(0, 1 << 32))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_compactions_lose_no_link_and_keep_the_order_of_discovery(seed: int) -> None:
     rng = random.Random(seed)
     store, receiver, sent = MemoryStore(keep_durable=True), Receiver(), []

@@ -365,7 +365,7 @@ def test_an_oversized_frame_is_refused_with_a_reason() -> None:
 
 
 @given(st.binary(min_size=1, max_size=200), st.sampled_from(list(State)))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_garbage_at_any_moment_ends_in_a_reason_or_waits(garbage: bytes, state: State) -> None:
     one, other = process("p0"), process("p1")
     ends = pair(one, other)

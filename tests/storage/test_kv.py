@@ -21,7 +21,7 @@ def apply(store: KeyValue, batches: list[list[tuple[bytes, bytes | None]]]) -> N
         store.write(batch)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(batches=OPERATIONS, start=st.binary(max_size=2), stop=st.none() | st.binary(min_size=1, max_size=2))
 def test_both_stores_agree_with_a_dict(tmp_path_factory, batches, start, stop) -> None:
     """Same batches, same contents, same scans in both directions."""

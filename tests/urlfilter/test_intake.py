@@ -204,7 +204,7 @@ class MemoEqualsNoMemo(RuleBasedStateMachine):
 
 
 TestMemoEqualsNoMemo = MemoEqualsNoMemo.TestCase
-TestMemoEqualsNoMemo.settings = settings(max_examples=60, stateful_step_count=12, deadline=None)
+TestMemoEqualsNoMemo.settings = settings(max_examples=60, stateful_step_count=12)
 
 
 @given(st.sampled_from(BASES), st.lists(hrefs, max_size=8), encodings)

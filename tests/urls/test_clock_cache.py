@@ -158,7 +158,7 @@ class CacheMachine(RuleBasedStateMachine):
 
 
 TestCacheMachine = CacheMachine.TestCase
-TestCacheMachine.settings = settings(max_examples=40, stateful_step_count=30, deadline=None)
+TestCacheMachine.settings = settings(max_examples=40, stateful_step_count=30)
 
 
 def test_the_picture_of_the_docstring(form: type) -> None:

@@ -20,7 +20,7 @@ from crawler.frontier.hosts.table import (
 from crawler.storage.kv import MemoryStore, seal
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(st.integers(0, 40).map(lambda n: n << 40 | n & 3), max_size=60), st.integers(0, 3))
 def test_finds_what_was_inserted(keys: list[int], chunk: int) -> None:
     """Keys that share their home position, inserted one by one or as rows, in a table that grows."""

@@ -142,7 +142,7 @@ def many_requests(draw: st.DrawFn) -> list[int]:
 requests = st.lists(st.integers(0, 20), min_size=1, max_size=30) | many_requests()
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(items=requests, size=st.integers(1, 12))
 @pytest.mark.parametrize(
     ("policy", "model"),
@@ -158,14 +158,14 @@ def test_policies_do_what_their_models_do(policy, model, items: list[int], size:
     assert misses(policy, stream_of(items), [size]).sum() == model(items, size)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(items=requests, size=st.integers(1, 12))
 def test_static_holds_the_most_requested(items: list[int], size: int) -> None:
     counts = sorted((items.count(item) for item in set(items)), reverse=True)
     assert misses("STATIC", stream_of(items), [size]).sum() == len(items) - sum(counts[:size])
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(items=requests, bins=st.integers(1, 7))
 def test_what_must_hold_of_any_policy(items: list[int], bins: int) -> None:
     """All bounds of `check`; windows add up; a cache that holds everything misses each URL once."""

@@ -53,7 +53,7 @@ def test_golden_low_discrepancy_sequences(record: dict) -> None:
 
 
 @given(st.lists(st.integers(0, 30), min_size=1, max_size=9).filter(any), st.booleans())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_no_page_is_ever_one_crawl_off(weights: list[int], exact: bool) -> None:
     total, counts = sum(weights), [0] * len(weights)
     rates = [Fraction(w) for w in weights] if exact else [w * 0.1 for w in weights]
@@ -67,7 +67,7 @@ positive = st.floats(0.01, 0.99)
 
 
 @given(st.lists(st.tuples(positive, positive), min_size=2, max_size=12), st.floats(0.1, 10.0))
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 def test_optima_are_feasible_and_not_improved_by_moving_a_little(
     rows: list[tuple[float, float]], bandwidth: float
 ) -> None:

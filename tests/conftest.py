@@ -1,0 +1,38 @@
+"""Settings of all tests: hypothesis without deadlines (the machine may be busy), tests in random order.
+
+`CRAWLER_TEST_ORDER=SEED` repeats an order, `CRAWLER_TEST_ORDER=file` keeps that of the files; the header tells the seed.
+"""
+
+import os
+import random
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+settings.register_profile("crawler", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("crawler")
+
+ORDER = os.environ.get("CRAWLER_TEST_ORDER") or str(random.SystemRandom().randrange(10**6))
+os.environ["CRAWLER_TEST_ORDER"] = ORDER  # the workers of pytest-xdist must collect in the same order
+
+
+def pytest_report_header() -> str:
+    return f"order of tests: {ORDER}"
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Shuffle the files, and the tests within each: what one leaves behind must not help another.
+
+    Module fixtures stay cheap, as the tests of a file stay together.
+    """
+    if ORDER == "file":
+        return
+    rng = random.Random(ORDER)
+    by_file: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        by_file.setdefault(item.nodeid.partition("::")[0], []).append(item)
+    files = list(by_file.values())
+    rng.shuffle(files)
+    for tests in files:
+        rng.shuffle(tests)
+    items[:] = [item for tests in files for item in tests]

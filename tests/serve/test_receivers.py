@@ -244,7 +244,7 @@ def test_a_websub_hub(tmp_path: Path) -> None:
 
 
 def test_a_hub_may_deny() -> None:
-    subscriptions = Subscriptions(lambda n: bytes(n))
+    subscriptions = Subscriptions(bytes)
     form = subscriptions.begin("http://hub.example/", "t", "http://us.example")
     token = form["hub.callback"].rpartition("/")[2]
     assert subscriptions.verify(token, {"hub.mode": "denied", "hub.topic": "t"}, 0.0) == ""

@@ -25,6 +25,7 @@ from crawler.config import Config
 from crawler.crawl import settings
 from crawler.errors import DamageError, UsageError
 from crawler.extract.feed import read_feed
+from crawler.process.waits import HOSTS_MAX, Waits
 from crawler.records import LinkFlag
 from crawler.serve.behind import StoredCrawl
 from crawler.serve.demand import Demand
@@ -61,6 +62,7 @@ class Live:
         self._lag = 0.0
         self._tasks: list[asyncio.Task[None]] = []
         self._ahead: set[int] = set()
+        self._waits = Waits()
         self.errors = vitals.RecentErrors()
         self.timings = {"commit": vitals.Histogram(), "flush": vitals.Histogram()}
         self.refresh_ahead: Ahead | None = None  # set by the refresh frontier: fetch a known page soon
@@ -290,7 +292,7 @@ class Live:
     def enriched(self, status: Any) -> dict[str, Any]:
         """The status of the stages with what only the running process knows."""
         plain = status if isinstance(status, dict) else msgspec.to_builtins(status)
-        frontier = self._stages.frontier
+        frontier, counters = self._stages.frontier, self._stages.point.counters
         process = vitals.of_process() | {
             "name": self._stages.name,
             "started": self._process.started,
@@ -298,6 +300,7 @@ class Live:
         }
         return plain | {
             "processes": [process],
+            "run": {"fetched": counters["pages.fetched"] - self._stages.counters_before["pages.fetched"]},
             "timings": {name: histogram.plain() for name, histogram in self.timings.items()},
             "waited": dict(frontier.why_slow()),
             "paused": list(frontier.paused),
@@ -324,11 +327,15 @@ class Live:
 
     async def _watch_lag(self) -> None:
         """Measure by how much the loop is late: the largest of the last second, fading."""
-        loop = asyncio.get_running_loop()
+        loop, looks = asyncio.get_running_loop(), 0
         while True:
             due = loop.time() + LAG_INTERVAL
             await asyncio.sleep(LAG_INTERVAL)
             self._lag = max(loop.time() - due, self._lag * 0.75)
+            looks += 1
+            if looks % 4 == 0 and log.isEnabledFor(logging.DEBUG):
+                for line in self._waits.news(self._stages.frontier.hosts(self._now(), HOSTS_MAX)):
+                    log.debug("%s", line)
 
 
 def live_settings(config: Config, given: Mapping[str, str], concurrency_max: int) -> Config:

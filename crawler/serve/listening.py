@@ -359,7 +359,7 @@ class Listener:
 
 
 def _cause(error: OSError) -> str:
-    return error.strerror or str(error)
+    return os.strerror(error.errno) if error.errno else str(error)
 
 
 async def read_body(request: web.BaseRequest, bytes_max: int, timeout: float) -> bytes:

@@ -29,7 +29,7 @@ from crawler.admin.source import Source
 from crawler.config import Config
 from crawler.crawl import settings
 from crawler.crawl.directory import CrawlDirectory
-from crawler.errors import ConfigError, CrawlerError
+from crawler.errors import ConfigError, CrawlerError, UsageError
 from crawler.serve import listener
 from crawler.serve.fields import head
 from crawler.serve.listening import Answer, Listener, json_reply, read_body, refusal_reply
@@ -168,6 +168,8 @@ class AdminServer:
             return Answer(await self._get(path, _fields(query)))
         except Refusal as refusal:
             return Answer(refusal_reply(refusal))
+        except UsageError as error:
+            return Answer(refusal_reply(Refusal(400, "bad_request", str(error))))
         except (CrawlerError, TimeoutError) as error:
             return Answer(json_reply(503, msgspec.json.encode({"error": str(error)}) + b"\n"))
 

@@ -11,7 +11,6 @@ refresh frontier offers is given to `refresh_ahead` and `refresh_signal`.
 import asyncio
 import logging
 import os
-import resource
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
@@ -30,6 +29,7 @@ from crawler.records import LinkFlag
 from crawler.serve.behind import StoredCrawl
 from crawler.serve.demand import Demand
 from crawler.serve.indexnow import KEY_AGE_MAX
+from crawler.serve.listening import more_descriptors
 from crawler.serve.pages import PageDesk
 from crawler.serve.receiving import Receivers
 from crawler.serve.rewriting import rewriter
@@ -44,7 +44,6 @@ log = logging.getLogger("crawler")
 
 KEY_FILE_WAIT = 600.0  # seconds until a key file that has not come counts as missing
 LAG_INTERVAL = 0.25  # seconds between looks at how late the loop is
-_DESCRIPTORS = 65_536
 COUNTS_INTERVAL = 5.0  # seconds of request counts that a crash may lose
 
 Ahead = Callable[[str, int], bool]
@@ -92,7 +91,7 @@ class Live:
         config = self._config.serve
         if not config.address:
             return
-        _more_descriptors()
+        more_descriptors()
         self._load_counts()
         several = len(self._stages.topology.names) > 1
         folder = self._stages.directory
@@ -350,11 +349,3 @@ def live_settings(config: Config, given: Mapping[str, str], concurrency_max: int
             f"crawl.concurrency: at most {concurrency_max}, as it was at the start, while the crawl runs"
         )
     return replace(config, politeness=made.politeness, crawl=made.crawl)
-
-
-def _more_descriptors() -> None:
-    """Let this process open as many files as it may: clients must not take those of fetches."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = _DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, _DESCRIPTORS)
-    if soft < wanted:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))

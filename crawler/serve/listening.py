@@ -12,6 +12,7 @@ under way end for a moment.
 import asyncio
 import logging
 import os
+import resource
 import socket
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -35,6 +36,7 @@ log = logging.getLogger("crawler")
 SWEEP_INTERVAL = 1.0  # seconds between looks for clients that keep us waiting
 CLOSE_GRACE = 1.0  # seconds that answers under way are given at the end
 BACKLOG = 512
+_DESCRIPTORS = 65_536  # that are asked for, if the system allows so many
 PAUSE_PIECES = 4  # pieces of a streamed body after which other work gets a turn
 _FULL = (
     b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
@@ -384,3 +386,11 @@ async def read_body(request: web.BaseRequest, bytes_max: int, timeout: float) ->
     except TimeoutError:
         raise Refusal(408, "bad_request", "the body did not come in time") from None
     return b"".join(parts)
+
+
+def more_descriptors() -> None:
+    """Let this process open as many files as it may: clients must not take those of fetches."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, _DESCRIPTORS)
+    if soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))

@@ -160,6 +160,7 @@ class Live:
                 entry.loc for entry in read_feed(body, self._config.serve.signal_urls_max).entries
             ],
             in_background=self._in_background,
+            pause=lambda: asyncio.sleep(0),
         )
 
     def _in_background(self, work: Coroutine[Any, Any, None]) -> None:

@@ -1,6 +1,6 @@
 """The receivers' shell-side desk: from a request to a signal desk, IndexNow's keys or WebSub's subscriptions."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 from urllib.parse import parse_qsl
 
@@ -12,9 +12,11 @@ from crawler.serve.asked import Asked, Door
 from crawler.serve.listening import json_reply
 from crawler.serve.refusal import Refusal
 from crawler.serve.reply import Reply
-from crawler.serve.seam import Crawl
-from crawler.serve.signals import SignalDesk
+from crawler.serve.seam import Crawl, Signalled
+from crawler.serve.signals import SignalDesk, parse
 from crawler.serve.websub import Subscriptions
+
+SLICE = 250  # URLs taken in one turn of the loop: some 3 ms
 
 FetchText = Callable[
     [str], Awaitable[bytes | None]
@@ -26,7 +28,8 @@ class Receivers:
     """Answers the doors that take something in.
 
     `fetch_text` fetches IndexNow's key files, `read_feed` takes the entries out
-    of a WebSub delivery, `in_background` runs what must not hold an answer up.
+    of a WebSub delivery, `in_background` runs what must not hold an answer up,
+    `pause` lets other work have a turn.
     """
 
     def __init__(
@@ -39,12 +42,14 @@ class Receivers:
         fetch_text: FetchText,
         read_feed: ReadFeed,
         in_background: Callable[[Any], Any],
+        pause: Callable[[], Awaitable[None]],
     ) -> None:
         self._config = config
         self._now = now
         self._fetch_text = fetch_text
         self._read_feed = read_feed
         self._in_background = in_background
+        self._pause = pause
         self.signals = SignalDesk(crawl, config.signals_per_second, config.signal_urls_max)
         self.keys = indexnow.Keys(config.key_files_max)
         self.subscriptions = Subscriptions(random)
@@ -59,14 +64,16 @@ class Receivers:
         if asked.door is Door.SIGNAL:
             if method != "POST":
                 raise _only("POST")
-            return json_reply(200, msgspec.json.encode(self.signals.post(body, self._now())) + b"\n")
+            said = await self._take(*parse(body, self.signals.urls_max))
+            return json_reply(200, msgspec.json.encode(said) + b"\n")
         fields = _fields(request.raw_path)
         if asked.door is Door.INDEXNOW:
             posted = method == "POST"
             limit = self._config.signal_urls_max
-            return self._indexnow(indexnow.parse_post(body, limit) if posted else indexnow.parse_get(fields))
+            notice = indexnow.parse_post(body, limit) if posted else indexnow.parse_get(fields)
+            return await self._indexnow(notice)
         if method == "POST":
-            return self._delivered(asked.rest, body, request.headers.get("X-Hub-Signature", ""))
+            return await self._delivered(asked.rest, body, request.headers.get("X-Hub-Signature", ""))
         challenge = self.subscriptions.verify(asked.rest, fields, self._now()).encode()
         return Reply(
             200,
@@ -75,10 +82,18 @@ class Receivers:
             challenge,
         )
 
-    def _indexnow(self, notice: indexnow.Notice) -> Reply:
+    async def _take(self, urls: Sequence[str], source: str) -> Signalled:
+        """Hand signals on, a slice a turn of the loop."""
+        said = Signalled(refused={})
+        for first in range(0, len(urls), SLICE):
+            said.add(self.signals.take(urls[first : first + SLICE], source, self._now()))
+            await self._pause()
+        return said
+
+    async def _indexnow(self, notice: indexnow.Notice) -> Reply:
         status, fetch = self.keys.submit(notice, self._now())
         if status == 200:
-            self.signals.take(notice.urls, f"indexnow:{notice.host}", self._now())
+            await self._take(notice.urls, f"indexnow:{notice.host}")
         elif fetch:
             self._in_background(self._look_at_key(notice))
         return json_reply(status, b'{"urls": %d}\n' % len(notice.urls))
@@ -90,14 +105,14 @@ class Receivers:
             text = None
         urls = self.keys.found(notice, text, self._now())
         if urls:
-            self.signals.take(urls, f"indexnow:{notice.host}", self._now())
+            await self._take(urls, f"indexnow:{notice.host}")
 
-    def _delivered(self, token: str, body: bytes, signature: str) -> Reply:
+    async def _delivered(self, token: str, body: bytes, signature: str) -> Reply:
         subscription = self.subscriptions.deliver(token, body, signature, self._now())
         if subscription is None:
             return json_reply(202, b'{"ignored": "signature"}\n')
         links = self._read_feed(body)[: self._config.signal_urls_max]
-        said = self.signals.take(links, f"websub:{subscription.hub}", self._now())
+        said = await self._take(links, f"websub:{subscription.hub}")
         return json_reply(202, msgspec.json.encode(said) + b"\n")
 
 

@@ -7,7 +7,6 @@ if it is in scope; so a signal can cause no request that a link could not.
 
 from collections import OrderedDict
 from collections.abc import Sequence
-from typing import Any
 
 import msgspec
 
@@ -19,6 +18,8 @@ SOURCES_MAX = (
     1024  # sources whose rate is remembered; the one heard longest ago is forgotten, with a full bucket
 )
 SOURCE_CHARS_MAX = 64
+CROWD = 10  # sources of full rate that may send at once
+_URL_CHARS_MAX = 2 * 8192
 
 
 class Buckets:
@@ -41,41 +42,43 @@ class Buckets:
 
 
 class SignalDesk:
-    """Hands signals to the crawl, as many as a source may send."""
+    """Hands signals to the crawl, as many as a source may send, and all sources together `CROWD` times as many.
+
+    Sources of `/signal` name themselves, so a rate for each alone would bound nothing.
+    """
 
     def __init__(self, crawl: Crawl, rate: float, urls_max: int) -> None:
         self._crawl = crawl
-        self._urls_max = urls_max
+        self.urls_max = urls_max
         self._buckets = Buckets(rate, urls_max)
-
-    def post(self, body: bytes, now: float) -> dict[str, Any]:
-        """The answer to `POST /signal`.
-
-        Raises:
-            Refusal: 400 no such JSON, 422 too many URLs.
-        """
-        try:
-            request = msgspec.json.decode(body, type=_Posted)
-        except (msgspec.MsgspecError, RecursionError) as error:
-            raise Refusal(
-                400, "bad_request", f'expected {{"urls": [...], "source": "..."}}: {error}'
-            ) from None
-        if len(request.urls) > self._urls_max:
-            raise Refusal(422, "bad_request", f"at most {self._urls_max} URLs at once")
-        source = f"signal:{request.source[:SOURCE_CHARS_MAX]}"
-        return msgspec.to_builtins(self.take(request.urls, source, now))
+        self._all = Buckets(CROWD * rate, urls_max)
 
     def take(self, raw_urls: Sequence[str], source: str, now: float) -> Signalled:
-        """Hand on what are URLs, each once, as many as the source may send."""
-        forms = [canonical(url) if len(url) <= 2 * 8192 else None for url in raw_urls]
+        """Hand on what are URLs, as many as may pass; those that may not are not even looked at."""
+        passed = self._all.take("", self._buckets.take(source, len(raw_urls), now), now)
+        forms = [canonical(url) if len(url) <= _URL_CHARS_MAX else None for url in raw_urls[:passed]]
         urls = list(dict.fromkeys(form for form in forms if form is not None))
-        passed = self._buckets.take(source, len(urls), now)
-        said = self._crawl.signal(urls[:passed], source) if passed else Signalled(refused={})
+        said = self._crawl.signal(urls, source) if urls else Signalled(refused={})
         if bad := forms.count(None):
             said.refuse("no_url", bad)
-        if passed < len(urls):
-            said.refuse("too_many", len(urls) - passed)
+        if passed < len(raw_urls):
+            said.refuse("too_many", len(raw_urls) - passed)
         return said
+
+
+def parse(body: bytes, urls_max: int) -> tuple[list[str], str]:
+    """(URLs, source) of the body of `POST /signal`.
+
+    Raises:
+        Refusal: 400 no such JSON, 422 too many URLs.
+    """
+    try:
+        request = msgspec.json.decode(body, type=_Posted)
+    except (msgspec.MsgspecError, RecursionError) as error:
+        raise Refusal(400, "bad_request", f'expected {{"urls": [...], "source": "..."}}: {error}') from None
+    if len(request.urls) > urls_max:
+        raise Refusal(422, "bad_request", f"at most {urls_max} URLs at once")
+    return request.urls, f"signal:{request.source[:SOURCE_CHARS_MAX]}"
 
 
 class _Posted(msgspec.Struct):

@@ -41,6 +41,7 @@ class Receiving(Served):
             fetch_text=self._fetch,
             read_feed=lambda body: [f"{SITE}{n}" for n in range(1, 1 + body.count(b"<entry>"))],
             in_background=lambda work: self.tasks.append(asyncio.get_running_loop().create_task(work)),
+            pause=lambda: asyncio.sleep(0),
         )
         self.server._receive = self.receivers.receive
 
@@ -95,6 +96,9 @@ def test_junk_signals_pass_at_their_rate_only(tmp_path: Path) -> None:
         assert first["accepted"] == 100 and second["refused"] == {"too_many": 100}
         served.now += 5.0
         assert (await served.post("/signal", body)).json["accepted"] == 50
+        for number in range(30):  # invented sources share one rate
+            await served.post("/signal", msgspec.json.encode({"urls": urls, "source": f"s{number}"}))
+        assert sum(len(urls) for urls, _ in served.crawl.signals) <= 100 + 50 + 100
 
     talk_to(tmp_path, talk, signal_urls_max=100, signals_per_second=10.0)
 

@@ -13,7 +13,11 @@ from crawler.admin.server import AdminServer
 from crawler.admin.source import OwnProcess
 from tests.browser.chromium import PROGRAM, Page, browser
 
-pytestmark = pytest.mark.skipif(PROGRAM is None, reason="no Chromium")
+pytestmark = [
+    pytest.mark.skipif(PROGRAM is None, reason="no Chromium"),
+    # A browser that is killed leaves connections to be collected.
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+]
 
 AXE = Path(__file__).parent.parent / "data" / "axe" / "axe.min.js"
 LOOKS = {
@@ -28,7 +32,10 @@ LOOKS = {
 async def site() -> AsyncIterator[str]:
     """A site of endless pages, each with two links."""
 
+    writers: list[asyncio.StreamWriter] = []
+
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writers.append(writer)
         while head := await _head(reader):
             number = int("0" + "".join(char for char in head.split(b" ")[1].decode() if char.isdigit()))
             body = f'<title>{number}</title><a href="/{2 * number + 1}">x</a><a href="/{2 * number + 2}">y</a>'.encode()
@@ -42,6 +49,9 @@ async def site() -> AsyncIterator[str]:
         yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/0"
     finally:
         server.close()
+        for writer in writers:
+            writer.close()
+        await asyncio.gather(*(writer.wait_closed() for writer in writers), return_exceptions=True)
 
 
 async def _head(reader: asyncio.StreamReader) -> bytes:

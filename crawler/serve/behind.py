@@ -13,6 +13,7 @@ from crawler.pages.archive import Archive
 from crawler.pages.captures import unpack_capture
 from crawler.records import PageRecord, PageState
 from crawler.serve.seam import Located, Signalled
+from crawler.storage.keys import CAPTURE
 
 _STATES = {
     PageState.FAILED: "failed",
@@ -104,7 +105,7 @@ class StoredCrawl:
 @lru_cache(maxsize=4096)
 def _first_instant(archive: Archive, fingerprint: int) -> float:
     """The instant of a URL's first capture; captures are never removed from the front while a crawl is open."""
-    prefix = b"c/" + fingerprint.to_bytes(8, "big")
+    prefix = CAPTURE + fingerprint.to_bytes(8, "big")
     for key, value in archive.store.scan(prefix, prefix + b"\xff" * 9):
         return unpack_capture(key, value).fetched_at
     return 0.0

@@ -12,6 +12,9 @@ from hypothesis import HealthCheck, settings
 settings.register_profile("crawler", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("crawler")
 
+# Crawls that tests start on the command line open no dashboard: its default port is one for the whole machine.
+os.environ.setdefault("CRAWLER_ADMIN__ADDRESS", "off")
+
 ORDER = os.environ.get("CRAWLER_TEST_ORDER") or str(random.SystemRandom().randrange(10**6))
 os.environ["CRAWLER_TEST_ORDER"] = ORDER  # the workers of pytest-xdist must collect in the same order
 
@@ -36,3 +39,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for tests in files:
         rng.shuffle(tests)
     items[:] = [item for tests in files for item in tests]
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say what was left out for want of a program."""
+    from tests.browser.chromium import PROGRAM
+
+    if PROGRAM is None:
+        terminalreporter.write_line(
+            "left out: tests/browser (no chromium here; Debian's package chromium has it)"
+        )

@@ -14,6 +14,7 @@ it shows comes from a `Source`; nothing here knows a stage.
 import asyncio
 import logging
 from collections.abc import Callable
+from contextlib import suppress
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -28,7 +29,7 @@ from crawler.admin.source import Source
 from crawler.config import Config
 from crawler.crawl import settings
 from crawler.crawl.directory import CrawlDirectory
-from crawler.errors import ConfigError, CrawlerError
+from crawler.errors import ConfigError, CrawlerError, UsageError
 from crawler.serve import listener
 from crawler.serve.fields import head
 from crawler.serve.listening import Answer, Listener, json_reply, read_body, refusal_reply
@@ -78,8 +79,10 @@ class AdminServer:
         self._pulse = Pulse()
         self._parts: list[Any] = []
         self._point: dict[str, float] = {}
-        self._looked = asyncio.Event()
+        self._looked = asyncio.Event()  # set, and replaced, at each look
+        self._wanted = asyncio.Event()  # somebody has begun to watch
         self._watchers = 0
+        self._closed = False
         self._feeder: asyncio.Task[None] | None = None
         self._files = _static_files()
         self.listener = Listener(
@@ -107,9 +110,11 @@ class AdminServer:
         return f"http://{host}:{port}/#token={self.token}"
 
     async def close(self) -> None:
+        """End the watchers and listen no more."""
         if self._feeder is not None:
             self._feeder.cancel()
             await asyncio.gather(self._feeder, return_exceptions=True)
+        self._closed = True
         self._looked.set()
         await self.listener.close()
 
@@ -123,7 +128,9 @@ class AdminServer:
             except (CrawlerError, OSError, TimeoutError) as error:
                 log.debug("admin: %s", error)
             interval = INTERVAL if self._watchers else min(self._config.admin.history_interval, 5 * INTERVAL)
-            await asyncio.sleep(interval)
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._wanted.wait(), interval)
+            self._wanted.clear()
 
     async def _look(self) -> None:
         self._parts = await self._source.ask({"command": "status", "hosts": HOSTS_SHOWN})
@@ -161,6 +168,8 @@ class AdminServer:
             return Answer(await self._get(path, _fields(query)))
         except Refusal as refusal:
             return Answer(refusal_reply(refusal))
+        except UsageError as error:
+            return Answer(refusal_reply(Refusal(400, "bad_request", str(error))))
         except (CrawlerError, TimeoutError) as error:
             return Answer(json_reply(503, msgspec.json.encode({"error": str(error)}) + b"\n"))
 
@@ -233,7 +242,7 @@ class AdminServer:
         answers = await self._source.ask(command, first=command["command"] in actions.TO_ONE)
         if command["command"] == "set":
             settings.record(CrawlDirectory(self._directory), command["settings"])
-        self._looked.set()
+        await self._look()
         return _json({"done": command["command"], "answers": answers})
 
     def _events(self) -> "Events":
@@ -267,12 +276,13 @@ class Events(Answer):
         assert connection is not None
         server = self._server
         server._watchers += 1
+        server._wanted.set()
         try:
-            while connection.transport is not None and not connection.transport.is_closing():
-                event = server._event()
+            while not (server._closed or connection.transport is None or connection.transport.is_closing()):
+                looked, event = server._looked, server._event()
                 connection.transport.write(b"%x\r\n%b\r\n" % (len(event), event))  # type: ignore[attr-defined]
                 await connection.room()
-                await server._looked.wait()
+                await looked.wait()
         finally:
             server._watchers -= 1
 

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import msgspec
 
 from crawler.admin.control import ANSWER_BYTES_MAX, _short_path
-from crawler.errors import CrawlerError
+from crawler.errors import CrawlerError, UsageError
 
 Request = Mapping[str, Any]
 TIMEOUT = 10.0  # seconds; a process that does not answer meanwhile is left out
@@ -67,7 +67,8 @@ class Siblings:
                 writer.close()
         self._missing.discard(name)
         if not answer["ok"]:
-            raise CrawlerError(answer["error"])
+            kind = UsageError if answer.get("code") == UsageError.exit_code else CrawlerError
+            raise kind(answer["error"])
         return answer["result"]
 
     def not_ready(self) -> str:

@@ -33,6 +33,7 @@ class Status(msgspec.Struct, kw_only=True):
     peers: dict[str, dict[str, PeerStatus]] = {}
     waiting: list[HostStatus] = []
     processes: list[dict[str, Any]] = []
+    run: dict[str, int] = {}
     timings: dict[str, dict[str, Any]] = {}
     waited: dict[str, float] = {}
     paused: list[str] = []

@@ -3,6 +3,7 @@
 import argparse
 import asyncio
 import contextlib
+import logging
 import os
 import shutil
 import signal
@@ -16,6 +17,8 @@ from crawler.config import Config
 from crawler.crawl.directory import CrawlDirectory
 from crawler.errors import StoreError, UsageError
 from crawler.process import ending
+
+log = logging.getLogger("crawler")
 
 if TYPE_CHECKING:
     from crawler.process.exchange import Member
@@ -32,7 +35,9 @@ def main(_command: str, argv: list[str]) -> int:
     _check_report(args.report)
     directory.create()
     options.set_up_log(args, directory.log_file)
+    log.info("crawl in %s begins", args.dir)
     report = run(config, args, seeds(args))
+    log.info("crawl in %s ended: %s", args.dir, report.get("stopped_by") or "ended")
     if not args.quiet:
         print(summary(report, args.dir))
     if args.mirror:

@@ -9,6 +9,7 @@ from crawler.admin import report
 from crawler.admin.status import Status, group, merge
 from crawler.cli import access, options
 from crawler.errors import CrawlerError
+from crawler.records import HostStatus
 
 
 def main(command: str, argv: list[str]) -> int:
@@ -29,7 +30,8 @@ def _status(argv: list[str]) -> int:
     parser.add_argument("--json", action="store_true", help="everything, as JSON")
     parser.add_argument("--hosts", type=int, default=5, metavar="N", help="hosts to list (5)")
     args = parser.parse_args(argv)
-    parts = [Status.of(part) for part in access.ask(args.dir, {"command": "status", "hosts": args.hosts})]
+    request = {"command": "status", "hosts": max(args.hosts, 50)}
+    parts = [Status.of(part) for part in access.ask(args.dir, request)]
     status = merge(parts)
     if args.json:
         _print_json(status.plain())
@@ -59,9 +61,32 @@ def _summary(status: Status) -> list[str]:
         "hosts": f"{frontier.hosts:,}" + (f" ({_numbers(hosts)})" if any(hosts.values()) else ""),
         "parked": _numbers(parked),
     }
+    rows = _running(status) | rows
     if status.splitter is not None:
         rows["splitter"] = f"{status.splitter.sent:,} links sent, {status.splitter.waiting:,} waiting"
     return [f"{name + ':':<10}{text}" for name, text in rows.items() if text]
+
+
+def _running(status: Status) -> dict[str, str]:
+    """Who runs, since when, how fast and how long it will take so; nothing for a crawl at rest."""
+    processes = status.processes
+    if not processes:
+        return {"state": "at rest"}
+    up = status.now - min(each["started"] for each in processes)
+    fetched = status.run.get("fetched", 0)
+    rate = fetched / up if up > 0 else 0.0
+    paused = f", paused ({', '.join(status.paused)})" if status.paused else ""
+    left = f", {duration(status.frontier.todo / rate)} left at this rate" if rate else ""
+    pids = ", ".join(f"{each['name']} pid {each['pid']}" for each in processes)
+    return {"state": f"runs for {duration(up)}{paused}: {pids}", "speed": f"{rate:,.1f} pages/s{left}"}
+
+
+def duration(seconds: float) -> str:
+    """A length of time in the unit that suits it."""
+    for unit, length in (("d", 86_400.0), ("h", 3600.0), ("min", 60.0)):
+        if seconds >= 2 * length:
+            return f"{seconds / length:.1f} {unit}"
+    return f"{seconds:.0f} s"
 
 
 def _count(n: int, noun: str) -> str:
@@ -88,10 +113,17 @@ def _every_number(status: Status) -> list[str]:
 
 def _host_lines(status: Status, hosts: int) -> list[str]:
     lines = []
-    for host in status.waiting[:hosts]:
+    ranked = sorted(status.waiting, key=_busy_and_failing_first)
+    for host in ranked[:hosts]:
         wait = f", ready in {host.wait:.1f} s" if host.wait > 0 else ""
-        lines.append(f"  {host.host}: {host.todo:,} to do, {host.state}{wait}")
+        failed = f", {host.failures} failures in a row" if host.failures else ""
+        cause = f" ({host.cause.replace('_', ' ')})" if host.cause else ""
+        lines.append(f"  {host.host}: {host.todo:,} to do, {host.state}{cause}{failed}{wait}")
     return lines
+
+
+def _busy_and_failing_first(host: HostStatus) -> tuple[bool, int, int]:
+    return host.state != "in_flight", -host.failures, -host.todo
 
 
 def _process_text(part: Status) -> str:

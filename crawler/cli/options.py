@@ -120,11 +120,18 @@ def load(args: argparse.Namespace, directory: CrawlDirectory | None = None) -> C
 
 
 class _JsonFormatter(logging.Formatter):
+    """A JSON object a line, with the fields of the plain form; `process` names one of several."""
+
+    def __init__(self, process: str = "") -> None:
+        super().__init__()
+        self._process = process
+
     def format(self, record: logging.LogRecord) -> str:
         import msgspec
 
         row: dict[str, Any] = {
             "ts": record.created,
+            "process": self._process,
             "level": record.levelname.lower(),
             "logger": record.name,
             "message": record.getMessage(),
@@ -149,7 +156,7 @@ def send_log(level: int, log_file: Path | None = None, *, json: bool = False, pr
     name = f" {process}" if process else ""
     plain = logging.Formatter(f"%(asctime)s{name} %(levelname)s %(name)s: %(message)s")
     shown = logging.StreamHandler(sys.stderr)
-    shown.setFormatter(_JsonFormatter() if json else plain)
+    shown.setFormatter(_JsonFormatter(process) if json else plain)
     shown.setLevel(level)
     root = logging.getLogger("crawler")
     for handler in root.handlers:

@@ -43,10 +43,12 @@ def main(command: str, argv: list[str]) -> int:
 async def _serve(stages: dict[str, Any], config: Config, args: Any) -> None:
     from crawler.clock import SystemClock
     from crawler.serve.behind import StoredCrawl
+    from crawler.serve.listening import more_descriptors
     from crawler.serve.pages import PageDesk
     from crawler.serve.rewriting import rewriter
     from crawler.serve.server import PageServer
 
+    more_descriptors()
     clock = SystemClock()
     crawl = StoredCrawl(stages, clock.now)
     server = PageServer(PageDesk(crawl, config.serve, rewriter()), config.serve, clock.now, ready=crawl.ready)

@@ -16,6 +16,7 @@ of the user raises.
 """
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, TypeVar
 
@@ -38,6 +39,8 @@ from crawler.records import Errand, Extracted, Fetch, LinkFlag, Outcome, Task
 from crawler.storage.commit import Change, Maker, Making, steps
 from crawler.storage.faults import reach
 from crawler.urls.canonical import hostname, resolve
+
+log = logging.getLogger("crawler")
 
 T = TypeVar("T")
 Sink = Callable[[Errand, Fetch, Extracted | None], Awaitable[None]]
@@ -134,7 +137,9 @@ class Errands:
         if found.addresses:
             self._frontier.resolved(errand, found.addresses, found.expires, now)
             return self._wake()
-        self._queue(lambda: self._harvest.unresolved(errand, _no_address(errand.url, found), now))
+        failure = _no_address(errand.url, found)
+        _say(failure)
+        self._queue(lambda: self._harvest.unresolved(errand, failure, now))
 
     async def _look_up(self, name: str, patient: bool) -> Resolution:
         return await self._resolver.resolve(name, patient=patient)
@@ -148,6 +153,7 @@ class Errands:
             errand, self._fetch_robots(errand), lambda text: self._internal_error(errand.url, text)
         )
         now = self._clock.now()
+        _say(fetch)
         self._queue(lambda: self._harvest.robots(errand, fetch, now))
 
     async def _fetch_robots(self, errand: Errand) -> Fetch:
@@ -159,6 +165,7 @@ class Errands:
             errand, self._fetch_page(errand), lambda text: (self._internal_error(errand.url, text), None)
         )
         self.pages_ended += 1
+        _say(fetch)
         now = self._clock.now()
         if self.sink is None:
             return self._queue(lambda: self._harvest.page(errand, fetch, extracted, now))
@@ -323,3 +330,11 @@ def _no_address(url: str, found: Resolution) -> Fetch:
     """The end of a fetch whose host has no address that may be asked."""
     assert found.outcome is not None, found
     return Fetch(url=url, outcome=found.outcome, blame=blame_of(found.outcome), error=found.error)
+
+
+def _say(fetch: Fetch) -> None:
+    """Log, for -v, what a failed request met; when the host is asked again the process says (`waits.py`)."""
+    if fetch.blame and log.isEnabledFor(logging.DEBUG):
+        status = f" {fetch.status}" if fetch.status else ""
+        error = f": {fetch.error}" if fetch.error else ""
+        log.debug("%s: %s%s%s", fetch.url, fetch.outcome.replace("_", " "), status, error)

@@ -10,8 +10,8 @@ refresh frontier offers is given to `refresh_ahead` and `refresh_signal`.
 
 import asyncio
 import logging
-import resource
-from collections.abc import Callable, Mapping, Sequence
+import os
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -23,10 +23,15 @@ from crawler.clock import iso_time
 from crawler.config import Config
 from crawler.crawl import settings
 from crawler.errors import DamageError, UsageError
+from crawler.extract.feed import read_feed
 from crawler.process.admission import Beside
+from crawler.process.waits import HOSTS_MAX, Waits
 from crawler.serve.behind import StoredCrawl
 from crawler.serve.demand import Demand
+from crawler.serve.indexnow import KEY_AGE_MAX
+from crawler.serve.listening import more_descriptors
 from crawler.serve.pages import PageDesk
+from crawler.serve.receiving import Receivers
 from crawler.serve.rewriting import rewriter
 from crawler.serve.seam import Signalled
 from crawler.serve.server import PageServer, forward_to_sibling
@@ -37,8 +42,8 @@ from crawler.urls.canonical import authority, canonical
 
 log = logging.getLogger("crawler")
 
+KEY_FILE_WAIT = 600.0  # seconds until a key file that has not come counts as missing
 LAG_INTERVAL = 0.25  # seconds between looks at how late the loop is
-_DESCRIPTORS = 65_536
 COUNTS_INTERVAL = 5.0  # seconds of request counts that a crash may lose
 
 Ahead = Callable[[str, int], bool]
@@ -56,6 +61,7 @@ class Live:
         self._lag = 0.0
         self._tasks: list[asyncio.Task[None]] = []
         self._ahead: set[int] = set()
+        self._waits = Waits()
         self.errors = vitals.RecentErrors()
         self.timings = {"commit": vitals.Histogram(), "flush": vitals.Histogram()}
         self.refresh_ahead: Ahead | None = None  # set by the refresh frontier: fetch a known page soon
@@ -85,7 +91,7 @@ class Live:
         config = self._config.serve
         if not config.address:
             return
-        _more_descriptors()
+        more_descriptors()
         self._load_counts()
         several = len(self._stages.topology.names) > 1
         folder = self._stages.directory
@@ -94,6 +100,7 @@ class Live:
             config,
             self._now,
             ready=self.crawl.ready,
+            receive=self._receivers().receive,
             forward=(lambda owner: forward_to_sibling(folder.parent / owner)) if several else None,
         )
         self.server = server
@@ -139,6 +146,40 @@ class Live:
                 change.delete(key)
         if change.operations:
             self._process.queue(change)
+
+    # -- receivers
+
+    def _receivers(self) -> Receivers:
+        return Receivers(
+            self.crawl,
+            self._config.serve,
+            self._now,
+            random=os.urandom,
+            fetch_text=self._key_file,
+            read_feed=lambda body: [
+                entry.loc for entry in read_feed(body, self._config.serve.signal_urls_max).entries
+            ],
+            in_background=self._in_background,
+            pause=lambda: asyncio.sleep(0),
+        )
+
+    def _in_background(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.append(task)
+        task.add_done_callback(self._tasks.remove)
+
+    async def _key_file(self, url: str) -> bytes | None:
+        """A small file of a site, fetched as a link in the crawl's own order; None if it is not to be had soon."""
+        fingerprint = self._stages.fingerprinter.fingerprint(url)
+        asked = self._now()
+        while self._now() - asked < KEY_FILE_WAIT:
+            capture = next(iter(self._stages.pages.captures(fingerprint)), None)
+            if capture is not None and self._now() - capture.fetched_at < KEY_AGE_MAX:
+                return self._stages.pages.read(capture).content[:1024] if capture.status == 200 else None
+            if not self.fetch_ahead(url, fingerprint) and capture is None:
+                return None
+            await asyncio.sleep(1.0)
+        return None
 
     # -- what clients may ask for
 
@@ -250,7 +291,7 @@ class Live:
 
     def sections(self) -> dict[str, Any]:
         """The sections of a status that only the running process knows."""
-        frontier = self._stages.frontier
+        frontier, counters = self._stages.frontier, self._stages.point.counters
         process = vitals.of_process() | {
             "name": self._stages.name,
             "started": self._process.started,
@@ -258,6 +299,7 @@ class Live:
         }
         return {
             "processes": [process],
+            "run": {"fetched": counters["pages.fetched"] - self._stages.counters_before["pages.fetched"]},
             "timings": {name: histogram.plain() for name, histogram in self.timings.items()},
             "waited": dict(frontier.why_slow()),
             "paused": list(frontier.paused),
@@ -284,11 +326,15 @@ class Live:
 
     async def _watch_lag(self) -> None:
         """Measure by how much the loop is late: the largest of the last second, fading."""
-        loop = asyncio.get_running_loop()
+        loop, looks = asyncio.get_running_loop(), 0
         while True:
             due = loop.time() + LAG_INTERVAL
             await asyncio.sleep(LAG_INTERVAL)
             self._lag = max(loop.time() - due, self._lag * 0.75)
+            looks += 1
+            if looks % 4 == 0 and log.isEnabledFor(logging.DEBUG):
+                for line in self._waits.news(self._stages.frontier.hosts(self._now(), HOSTS_MAX)):
+                    log.debug("%s", line)
 
 
 def live_settings(config: Config, given: Mapping[str, str], concurrency_max: int) -> Config:
@@ -303,11 +349,3 @@ def live_settings(config: Config, given: Mapping[str, str], concurrency_max: int
             f"crawl.concurrency: at most {concurrency_max}, as it was at the start, while the crawl runs"
         )
     return replace(config, politeness=made.politeness, crawl=made.crawl)
-
-
-def _more_descriptors() -> None:
-    """Let this process open as many files as it may: clients must not take those of fetches."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = _DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, _DESCRIPTORS)
-    if soft < wanted:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))

@@ -12,6 +12,7 @@ under way end for a moment.
 import asyncio
 import logging
 import os
+import resource
 import socket
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -20,6 +21,7 @@ from typing import Any
 
 from aiohttp import web
 from aiohttp.http_exceptions import LineTooLong
+from aiohttp.streams import StreamReader
 from aiohttp.web_protocol import RequestHandler
 
 from crawler.errors import ConfigError, CrawlerError
@@ -34,6 +36,7 @@ log = logging.getLogger("crawler")
 SWEEP_INTERVAL = 1.0  # seconds between looks for clients that keep us waiting
 CLOSE_GRACE = 1.0  # seconds that answers under way are given at the end
 BACKLOG = 512
+_DESCRIPTORS = 65_536  # that are asked for, if the system allows so many
 PAUSE_PIECES = 4  # pieces of a streamed body after which other work gets a turn
 _FULL = (
     b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
@@ -149,13 +152,14 @@ class Answer:
 class Connection(RequestHandler):
     """One client; tells its listener whose turn it is, and bounds its header and its slowness."""
 
-    __slots__ = ("_header_bytes", "_listener", "_requests_before", "_room", "_stuck")
+    __slots__ = ("_body", "_header_bytes", "_listener", "_requests_before", "_room", "_stuck")
 
     def __init__(self, manager: web.Server, listener: "Listener", **options: Any) -> None:
         super().__init__(manager, **options)
         self._listener = listener
         self._header_bytes = 0
         self._requests_before = 0
+        self._body: StreamReader | None = None  # of the request that came last
         self._room: asyncio.Future[None] | None = None
         self._stuck: asyncio.TimerHandle | None = None
 
@@ -173,10 +177,12 @@ class Connection(RequestHandler):
 
     def data_received(self, data: bytes) -> None:
         """Parse; what belongs to no whole request may not exceed the header's limit."""
+        in_body = self._body is not None and not self._body.is_eof()
         super().data_received(data)
         if self._request_count != self._requests_before:  # a header came whole
             self._requests_before, self._header_bytes = self._request_count, 0
-        elif self._current_request is None:
+            self._body = self._messages[-1][1] if self._messages else None
+        elif not in_body:
             self._header_bytes += len(data)
             if self._header_bytes > self._listener.header_bytes_max and self.transport is not None:
                 self.transport.write(_TOO_LARGE)  # type: ignore[attr-defined]
@@ -355,7 +361,7 @@ class Listener:
 
 
 def _cause(error: OSError) -> str:
-    return error.strerror or str(error)
+    return os.strerror(error.errno) if error.errno else str(error)
 
 
 async def read_body(request: web.BaseRequest, bytes_max: int, timeout: float) -> bytes:
@@ -380,3 +386,11 @@ async def read_body(request: web.BaseRequest, bytes_max: int, timeout: float) ->
     except TimeoutError:
         raise Refusal(408, "bad_request", "the body did not come in time") from None
     return b"".join(parts)
+
+
+def more_descriptors() -> None:
+    """Let this process open as many files as it may: clients must not take those of fetches."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, _DESCRIPTORS)
+    if soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))

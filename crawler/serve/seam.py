@@ -29,7 +29,15 @@ class Signalled(msgspec.Struct):
     refused: dict[str, int] = {}
 
     def refuse(self, reason: str, n: int = 1) -> None:
+        """Count URLs that were not taken."""
         self.refused[reason] = self.refused.get(reason, 0) + n
+
+    def add(self, other: "Signalled") -> None:
+        """Count what became of further URLs."""
+        self.accepted += other.accepted
+        self.links += other.links
+        for reason, n in other.refused.items():
+            self.refuse(reason, n)
 
 
 class Crawl(Protocol):

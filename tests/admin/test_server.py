@@ -135,8 +135,8 @@ def test_no_change_without_the_token(watched: Watched) -> None:
             assert (await watched.ask(f"/do?command={command}&token={watched.server.token}")).status == 404
         assert all(request["command"] == "status" for request in watched.source.asked)
         assert (await watched.do({"command": "pause"}, token)).status == 200
-        assert watched.source.asked[-1] == {"command": "pause"}
-        assert (await watched.do({"command": "retire", "pattern": "("}, token)).status == 503
+        assert {"command": "pause"} in watched.source.asked
+        assert (await watched.do({"command": "retire", "pattern": "("}, token)).status == 400
         assert (await watched.ask("/", "Host: rebound.example")).status == 421
         assert (await watched.ask("/", method="DELETE")).status == 405
 

@@ -21,14 +21,16 @@ _FLAGS = (
 
 
 class Page:
-    """One tab. `requests` are the URLs it asked for, `messages` what its console said."""
+    """One tab. `requests` are the URLs it asked for, those in `blocked` never left it; `messages` is its console."""
 
     def __init__(self, socket: aiohttp.ClientWebSocketResponse) -> None:
         self._socket = socket
         self._numbers = itertools.count(1)
         self._waiting: dict[int, asyncio.Future[Any]] = {}
         self.requests: list[str] = []
+        self.blocked: list[str] = []
         self.messages: list[str] = []
+        self._urls: dict[str, str] = {}
         self.frames: list[str] = []
         self._listener = asyncio.create_task(self._listen())
 
@@ -39,6 +41,9 @@ class Page:
                 waiter.set_result(data)
             elif data.get("method") == "Network.requestWillBeSent":
                 self.requests.append(data["params"]["request"]["url"])
+                self._urls[data["params"]["requestId"]] = data["params"]["request"]["url"]
+            elif data.get("method") == "Network.loadingFailed" and data["params"].get("blockedReason"):
+                self.blocked.append(self._urls.get(data["params"]["requestId"], ""))
             elif data.get("method") == "Log.entryAdded":
                 self.messages.append(data["params"]["entry"]["text"])
             elif data.get("method") == "Runtime.consoleAPICalled":

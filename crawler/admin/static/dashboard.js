@@ -95,6 +95,8 @@ const CURVES = [
 function draw() {
   const drawn = curves && curves.times.length >= FEW ? curves : recent;
   const times = drawn.times;
+  const title = drawn === recent ? "Last minutes" : "Last day";
+  if ($("curves-title").textContent !== title) $("curves-title").textContent = title;
   const shown = CURVES.map(([name, title, format]) => {
     const values = drawn[name] || [];
     const top = Math.max(1e-9, ...values);
@@ -171,7 +173,7 @@ function show(event) {
   const filtered = Object.entries(urls.filtered || {}).map(([name, n]) => [`filtered: ${words(name)}`, n]);
   const dues = Object.entries(due).map(([name, n]) => [`DUE: ${words(name)}`, n < 1 && n > 0 ? n.toExponential(1) : n]);
   table("links", ["links", "number#"], [...links, ...filtered, ...dues]);
-  table("processes", ["process", "pid#", "CPU#", "memory#", "files#", "loop lag#"], processes.map((p) => [p.name, String(p.pid), seconds(p.cpu_seconds), bytes(p.rss_bytes), p.descriptors, `${(1000 * (p.loop_lag || 0)).toFixed(1)} ms`]));
+  table("processes", ["process", "pid#", "CPU#", "memory#", "files#", "lag#"], processes.map((p) => [p.name, String(p.pid), seconds(p.cpu_seconds), bytes(p.rss_bytes), p.descriptors, `${Math.ceil(1000 * (p.loop_lag || 0))} ms`]));
   const rest = [];
   for (const [section, name] of [["serve", "page server"], ["refresh", "refresh"], ["splitter", "splitter"]]) {
     for (const [key, value] of Object.entries(status[section] || {})) {

@@ -1,0 +1,119 @@
+"""Stored pages in a real Chromium: one can walk through the cache, and a hostile page stays in its box."""
+
+import asyncio
+import base64
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+from tests.browser.chromium import PROGRAM, Page, browser
+from tests.serve.support import Served
+
+pytestmark = pytest.mark.skipif(PROGRAM is None, reason="no Chromium")
+
+SITE = "http://site.example/"
+PNG = base64.b64decode(
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8BQDwAEhQGAhKmMIQAAAABJRU5ErkJggg=="
+)
+HOSTILE = b"""<!doctype html><title>quiet</title>
+<meta http-equiv=refresh content="0;url=http://elsewhere.example/refreshed">
+<script>document.title = 'script ran'; top.location = 'http://elsewhere.example/busted';
+navigator.serviceWorker.register('/page?url=http://site.example/sw.js');
+fetch('/do', {method: 'POST'}); document.cookie = 'a=b';</script>
+<script src=sw.js></script><script src=http://elsewhere.example/x.js></script>
+<img src=x onerror="document.title = 'handler ran'"><svg onload="document.title = 'svg ran'"></svg>
+<iframe src="javascript:parent.document.title='frame ran'"></iframe>
+<iframe srcdoc="<script>top.document.title = 'srcdoc ran'</script>"></iframe>
+<object data=data:text/html,x></object><embed src=sw.js>
+<link rel=stylesheet href=http://elsewhere.example/x.css><link rel=preload as=image href=http://elsewhere.example/p.png>
+<form id=f action=http://elsewhere.example/form><input name=a></form><base target=_top>
+<body onload="document.title = 'load ran'; f.submit()"><p id=p>still here</p>"""
+
+
+def show(tmp_path: Path, talk: Callable[[Served, Page], Awaitable[None]], *flags: str) -> Served:
+    served = Served(tmp_path / "cache")
+
+    async def whole(served: Served) -> None:
+        async with browser(tmp_path / "profile", *flags) as page:
+            await talk(served, page)
+
+    pages = {
+        "": b"<title>one</title><link rel=stylesheet href=s.css><img id=i src=i.png><a id=a href=two#x>two</a>",
+        "two": b"<title>two</title><h1 id=x>two</h1>",
+        "hostile": HOSTILE,
+    }
+    for name, body in pages.items():
+        served.store(SITE + name, body)
+    kinds = {
+        "s.css": (b"text/css", b"@import 'more.css';"),
+        "more.css": (b"text/css", b"body { color: rgb(1, 2, 3); background: url(i.png) }"),
+        "i.png": (b"image/png", PNG),
+        "sw.js": (b"text/javascript", b"document.title = 'file ran'"),
+    }
+    for name, (kind, body) in kinds.items():
+        headers = ((b"Content-Type", kind), (b"Service-Worker-Allowed", b"/"))
+        served.store(SITE + name, body, headers=headers, content_type=kind.decode())
+    served.run(whole)
+    return served
+
+
+def test_walking_through_the_cache(tmp_path: Path) -> None:
+    """Style sheets with imports, pictures and links lead back into the cache; nothing else is asked."""
+
+    async def talk(served: Served, page: Page) -> None:
+        base = f"http://127.0.0.1:{served.port}"
+        await page.open(f"{base}/page?url={SITE}&rewrite=1")
+        assert await page.evaluate("document.title") == "one"
+        await page.until("getComputedStyle(document.body).color === 'rgb(1, 2, 3)'")
+        assert await page.until("document.getElementById('i').naturalWidth") == 1
+        target = await page.evaluate("document.getElementById('a').href")
+        assert target.endswith("&rewrite=1#x")
+        await page.open(target)
+        await page.until("document.title === 'two'")
+        assert {url.split("/")[2] for url in page.requests if url.startswith("http")} == {base[7:]}
+        for url in page.requests:
+            assert url.startswith((f"{base}/page?url=", f"{base}/favicon.ico", "data:")), url
+
+    show(tmp_path, talk)
+
+
+@pytest.mark.parametrize("more", ["", "&rewrite=1"])
+def test_a_hostile_page_stays_in_its_box(tmp_path: Path, more: str) -> None:
+    """No script, frame, refresh, form, worker or foreign request: the page is only looked at."""
+
+    async def talk(served: Served, page: Page) -> None:
+        address = f"http://127.0.0.1:{served.port}/page?url={SITE}hostile{more}"
+        await page.open(address)
+        await asyncio.sleep(2)  # longer than any of its tricks would take
+        assert await page.evaluate("location.href") == address
+        assert await page.evaluate("document.title") == "quiet"
+        assert await page.evaluate("document.getElementById('p').textContent") == "still here"
+        assert not [url for url in page.requests if "/do" in url]
+        foreign = [
+            url for url in page.requests if url.startswith("http") and f"127.0.0.1:{served.port}" not in url
+        ]
+        assert not any("elsewhere.example/" in url and "/page?" not in url for url in page.frames)
+        assert foreign == [] or set(foreign) <= set(page.blocked), foreign
+
+    show(tmp_path, talk, "--host-resolver-rules=MAP elsewhere.example 127.0.0.1:9")
+
+
+def test_a_browser_with_the_proxy_set(tmp_path: Path) -> None:
+    """The cache is a proxy for what it has; what it lacks is said to be missing, and nothing is fetched."""
+
+    async def talk(served: Served, page: Page) -> None:
+        await page.open(f"{SITE}two")
+        assert await page.evaluate("document.querySelector('h1').textContent") == "two"
+        await page.open(f"{SITE}missing")
+        assert "unknown" in await page.evaluate("document.body.textContent")
+
+    served = Served(tmp_path / "cache")
+    served.store(SITE + "two", b"<title>two</title><h1>two</h1>")
+
+    async def whole(served: Served) -> None:
+        flag = f"--proxy-server=http://127.0.0.1:{served.port}"
+        async with browser(tmp_path / "profile", flag) as page:
+            await talk(served, page)
+
+    served.run(whole)

@@ -1,0 +1,173 @@
+"""A crawl with its page server and dashboard, as the command line starts it: one process, and three."""
+
+import contextlib
+import http.client
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.end_to_end import tree_server
+
+CRAWLER = [sys.executable, "-m", "crawler"]
+
+
+def free_port() -> int:
+    with socket.socket() as made:
+        made.bind(("127.0.0.1", 0))
+        return made.getsockname()[1]
+
+
+def ask(
+    port: int, target: str, method: str = "GET", body: Any = None, **fields: str
+) -> tuple[int, dict[str, str], bytes]:
+    """One request; (status, fields, body)."""
+    link = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+    data = None if body is None else json.dumps(body)
+    headers = {name.replace("_", "-"): value for name, value in fields.items()}
+    try:
+        link.request(method, target, data, headers)
+        answer = link.getresponse()
+        return answer.status, dict(answer.getheaders()), answer.read()
+    finally:
+        link.close()
+
+
+class Running:
+    """A crawl in a process of its own, with what it listens on."""
+
+    def __init__(self, folder: Path, seeds: list[str], *flags: str) -> None:
+        self.folder = folder / "crawl"
+        self.serve, self.admin = free_port(), free_port()
+        listening = ["--serve", f"127.0.0.1:{self.serve}", "--admin", f"127.0.0.1:{self.admin}"]
+        program = [*CRAWLER, "crawl", *seeds, "--dir", str(self.folder), "--progress", "none", *listening]
+        program += ["--allow-network", "127.0.0.0/8", "--delay-factor", "0", *flags]
+        pipe = subprocess.PIPE
+        self.process = subprocess.Popen(program, stderr=pipe, stdout=pipe, start_new_session=True)
+
+    def until(self, found: Any) -> Any:
+        """Wait until the call gives something; it may fail meanwhile."""
+        give_up = time.monotonic() + 30
+        while time.monotonic() < give_up:
+            assert self.process.poll() is None, self.process.communicate()
+            with contextlib.suppress(OSError, http.client.HTTPException):
+                if value := found():
+                    return value
+            time.sleep(0.05)
+        raise AssertionError(f"not within 30 s; status {self.status()}")
+
+    def status(self) -> dict[str, Any]:
+        return json.loads(ask(self.admin, "/status")[2])
+
+    def fetched(self) -> int:
+        return self.status().get("pages", {}).get("fetched", 0)
+
+    def command(self, *words: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [*CRAWLER, *words, "--dir", str(self.folder)],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+
+    def token(self) -> str:
+        return (self.folder / "admin-token").read_text().strip()
+
+    def end(self) -> None:
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGINT)
+        try:
+            self.process.communicate(timeout=30)
+        except subprocess.TimeoutExpired:
+            os.killpg(self.process.pid, signal.SIGKILL)
+            raise
+
+
+PAGES, HOSTS = 100_000, 6
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Iterator[list[str]]:
+    """A web of six hosts that no test sees the end of; the first page of each."""
+    words = ["--pages", str(PAGES), "--hosts", str(HOSTS), "--log", str(tmp_path / "log")]
+    program = [sys.executable, "-m", "tests.end_to_end.tree_server", *words]
+    process = subprocess.Popen(
+        program, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=Path(__file__).parents[2]
+    )
+    try:
+        assert process.stdout is not None
+        port = int(process.stdout.readline())
+        yield [tree_server.url(page, HOSTS, port) for page in range(HOSTS)]
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def test_one_process(tmp_path: Path, tree: list[str]) -> None:
+    """Pages are served while they come; settings, pause and stop work from the command line and over HTTP."""
+    running = Running(tmp_path, tree, "--delay", "0.02")
+    try:
+        running.until(lambda: running.fetched() > 5)
+        status, fields, body = ask(running.serve, f"/page?url={tree[0]}")
+        assert status == 200 and body and "X-Crawled-At" in fields
+        assert ask(running.serve, "/page?url=http://nowhere.example/")[0] == 404
+        assert ask(running.admin, "/readyz")[0] == ask(running.admin, "/healthz")[0] == 200
+        assert b"crawler_commit_seconds_count" in ask(running.admin, "/metrics")[2]
+        assert running.command("pause").returncode == 0
+        running.until(lambda: running.status()["paused"] == ["user"])
+        assert running.command("set", "politeness.delay=0.5").stdout == "politeness.delay = 0.5\n"
+        assert "delay = 0.5" in (running.folder / "crawl.toml").read_text()
+        refused = running.command("set", "pages.prefix=x")
+        assert refused.returncode == 2 and "cannot change" in refused.stderr
+        assert (
+            ask(running.admin, "/do", "POST", {"command": "resume"}, Content_Type="application/json")[0]
+            == 401
+        )
+        done = ask(
+            running.admin, "/do", "POST", {"command": "resume"},
+            Content_Type="application/json", X_Admin_Token=running.token(),
+        )  # fmt: skip
+        assert done[0] == 200
+        running.until(lambda: running.status()["paused"] == [])
+        assert running.command("top", "--count", "1").stdout.count("pages (") == 1
+        assert running.command("stop").returncode == 0
+        assert running.process.wait(30) == 0
+    finally:
+        running.end()
+    rest = running.command("set", "politeness.delay=0.25")
+    assert rest.stdout == "politeness.delay = 0.25 from the next run on\n"
+    assert running.command("pause").returncode == 2
+
+
+def test_three_processes(tmp_path: Path, tree: list[str]) -> None:
+    """Any process answers for any page; the supervisor shows and steers all."""
+    seeds = tree
+    running = Running(tmp_path, seeds, "--delay", "0.05", "--processes", "3", "--scope", "host")
+    try:
+        running.until(lambda: len(running.status().get("processes", [])) == 3 and running.fetched() > 30)
+        for seed in seeds:
+            for _ in range(6):  # a new connection each: the kernel gives it to any of the three
+                status, _, body = ask(running.serve, f"/page?url={seed}")
+                assert status == 200 and body, (seed, status)
+        assert ask(running.admin, "/readyz")[0] == 200
+        metrics = ask(running.admin, "/metrics")[2]
+        assert all(b'crawler_urls_todo{process="p%d"}' % n in metrics for n in range(3))
+        why = json.loads(ask(running.admin, f"/why?url={seeds[0]}")[2])
+        assert why["owner"] == why["process"]
+        done = ask(
+            running.admin, "/do", "POST", {"command": "stop"},
+            Content_Type="application/json", X_Admin_Token=running.token(),
+        )  # fmt: skip
+        assert done[0] == 200
+        assert running.process.wait(40) == 0
+    finally:
+        running.end()

@@ -1,0 +1,255 @@
+"""The receivers: /signal, IndexNow's documented cases, WebSub with a hub written from the Recommendation."""
+
+import asyncio
+import hashlib
+import hmac
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from crawler.serve import indexnow
+from crawler.serve.receiving import Receivers
+from crawler.serve.refusal import Refusal
+from crawler.serve.signals import SOURCES_MAX, Buckets
+from crawler.serve.websub import Subscriptions
+from tests.serve.support import Response, Served
+
+SITE = "http://site.example/"
+KEY = "0123456789abcdef"
+FEED = b"""<feed xmlns="http://www.w3.org/2005/Atom"><title>f</title>
+<entry><link href="http://site.example/1"/></entry><entry><link href="http://site.example/2"/></entry></feed>"""
+
+
+class Receiving(Served):
+    """A server with receivers; `texts` are the files that sites have."""
+
+    def __init__(self, folder: Path, **config: Any) -> None:
+        super().__init__(folder, **config)
+        self.texts: dict[str, bytes] = {}
+        self.fetched: list[str] = []
+        self.tasks: list[asyncio.Task[None]] = []
+        self.receivers = Receivers(
+            self.crawl,
+            self.config,
+            lambda: self.now,
+            random=lambda n: bytes([len(self.fetched)]) * n,
+            fetch_text=self._fetch,
+            read_feed=lambda body: [f"{SITE}{n}" for n in range(1, 1 + body.count(b"<entry>"))],
+            in_background=lambda work: self.tasks.append(asyncio.get_running_loop().create_task(work)),
+            pause=lambda: asyncio.sleep(0),
+        )
+        self.server._receive = self.receivers.receive
+
+    async def _fetch(self, url: str) -> bytes | None:
+        self.fetched.append(url)
+        return self.texts.get(url)
+
+    async def post(self, target: str, body: bytes, *lines: str) -> Response:
+        head = [
+            f"POST {target} HTTP/1.1",
+            f"Host: 127.0.0.1:{self.port}",
+            *lines,
+            f"Content-Length: {len(body)}",
+        ]
+        return Response(await self.raw("\r\n".join([*head, "Connection: close", "", ""]).encode() + body))
+
+    async def settle(self) -> None:
+        await asyncio.gather(*self.tasks)
+
+
+def talk_to(tmp_path: Path, talk: Callable[[Receiving], Awaitable[None]], **config: Any) -> None:
+    receiving = Receiving(tmp_path, **config)
+    receiving.run(lambda _: talk(receiving))
+
+
+def test_signals(tmp_path: Path) -> None:
+    async def talk(served: Receiving) -> None:
+        said = await served.post(
+            "/signal",
+            b'{"urls": ["http://site.example/", "HTTP://SITE.example:80/", "junk:"], "source": "cms"}',
+        )
+        assert said.status == 200 and said.json == {"accepted": 1, "links": 0, "refused": {"no_url": 1}}
+        assert served.crawl.signals == [((SITE,), "signal:cms")]
+        for body in (b"", b"[]", b'{"urls": 1}', b'{"urls": [1]}', b"[" * 100_000, b"\xff"):
+            assert (await served.post("/signal", body)).status == 400, body[:10]
+        assert (await served.post("/signal", msgspec.json.encode({"urls": ["x"] * 101}))).status == 422
+        assert (await served.post("/signal", b" " * 2_000_000)).status == 413
+        assert (await served.post("/signal", b"{}", "Content-Encoding: gzip")).status == 415
+        assert (await served.get("/signal")).status == 405
+        assert (await served.post("/signal", b"{}", "Transfer-Encoding: chunked")).status == 400
+
+    talk_to(tmp_path, talk, signal_urls_max=100)
+
+
+def test_junk_signals_pass_at_their_rate_only(tmp_path: Path) -> None:
+    """A source has a bucket; a thousand invented sources have no more memory than a thousand."""
+
+    async def talk(served: Receiving) -> None:
+        urls = [f"{SITE}{n}" for n in range(100)]
+        body = msgspec.json.encode({"urls": urls, "source": "loud"})
+        first, second = (await served.post("/signal", body)).json, (await served.post("/signal", body)).json
+        assert first["accepted"] == 100 and second["refused"] == {"too_many": 100}
+        served.now += 5.0
+        assert (await served.post("/signal", body)).json["accepted"] == 50
+        for number in range(30):  # invented sources share one rate
+            await served.post("/signal", msgspec.json.encode({"urls": urls, "source": f"s{number}"}))
+        assert sum(len(urls) for urls, _ in served.crawl.signals) <= 100 + 50 + 100
+
+    talk_to(tmp_path, talk, signal_urls_max=100, signals_per_second=10.0)
+
+
+@settings(deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 30), st.floats(0, 5)), max_size=60))
+def test_a_bucket_never_gives_more_than_its_rate(asked: list[tuple[int, int, float]]) -> None:
+    buckets = Buckets(2.0, 10)
+    now, passed = 0.0, [0] * 4
+    for source, wanted, later in asked:
+        now += later
+        got = buckets.take(str(source), wanted, now)
+        assert 0 <= got <= wanted
+        passed[source] += got
+        assert passed[source] <= 10 + 2.0 * now + 1e-6
+    for number in range(2 * SOURCES_MAX):
+        buckets.take(f"s{number}", 1, now)
+    assert len(buckets._left) == SOURCES_MAX
+
+
+def get(url: str = f"{SITE}new", key: str = KEY, **more: str) -> str:
+    pairs = {"url": url, "key": key} | more
+    return "/indexnow?" + "&".join(f"{name}={value}" for name, value in pairs.items())
+
+
+def posted(**values: Any) -> bytes:
+    return msgspec.json.encode(
+        {"host": "site.example", "key": KEY, "urlList": [f"{SITE}a", f"{SITE}b"]} | values
+    )
+
+
+def test_indexnow_looks_at_the_key_once_a_day(tmp_path: Path) -> None:
+    """202 until the key file came, then the URLs that waited pass, then 200; after a day it is looked at again."""
+
+    async def talk(served: Receiving) -> None:
+        served.texts[f"{SITE}{KEY}.txt"] = KEY.encode() + b"\n"
+        assert (await served.get(get())).status == 202
+        await served.settle()
+        assert served.crawl.signals == [((f"{SITE}new",), "indexnow:site.example")]
+        assert (await served.post("/indexnow", posted())).status == 200
+        assert served.crawl.signals[-1] == ((f"{SITE}a", f"{SITE}b"), "indexnow:site.example")
+        assert served.fetched == [f"{SITE}{KEY}.txt"]
+        served.now += indexnow.KEY_AGE_MAX
+        del served.texts[f"{SITE}{KEY}.txt"]
+        assert (await served.get(get())).status == 202
+        await served.settle()
+        assert (await served.get(get())).status == 403
+        assert len(served.crawl.signals) == 2 and len(served.fetched) == 2
+        served.receivers.keys._check()
+
+    talk_to(tmp_path, talk)
+
+
+@pytest.mark.parametrize(
+    ("target", "body", "status"),
+    [
+        ("/indexnow?url=http://site.example/", b"", 400),
+        (f"/indexnow?key={KEY}", b"", 400),
+        (get(url="junk:"), b"", 400),
+        (get(key="short"), b"", 422),
+        (get(key="bad_key_with_underscores"), b"", 422),
+        (get(key="a" * 129), b"", 422),
+        (get(keyLocation="http://other.example/key.txt"), b"", 422),
+        (get(keyLocation=f"{SITE}blog/key.txt"), b"", 422),
+        (get(url=f"{SITE}blog/x", keyLocation=f"{SITE}blog/key.txt"), b"", 202),
+        ("/indexnow", posted(urlList=["http://foreign.example/"]), 422),
+        ("/indexnow", posted(urlList=[]), 400),
+        ("/indexnow", posted(host="no host"), 400),
+        ("/indexnow", posted(host="169.254.169.254", urlList=[f"{SITE}a"]), 422),
+        ("/indexnow", b"{", 400),
+        ("/indexnow", posted(urlList=[f"{SITE}{n}" for n in range(10_001)]), 400),
+        ("/indexnow", posted(), 202),
+    ],
+)  # fmt: skip
+def test_indexnow_statuses(tmp_path: Path, target: str, body: bytes, status: int) -> None:
+    async def talk(served: Receiving) -> None:
+        answer = await (served.post(target, body) if body else served.get(target))
+        assert answer.status == status, answer.body
+        await served.settle()
+
+    talk_to(tmp_path, talk)
+
+
+def test_indexnow_waits_for_so_many_only() -> None:
+    keys = indexnow.Keys(10)
+    for number in range(40):
+        urls = tuple(f"{SITE}{number}/{n}" for n in range(1000))
+        notice = indexnow.Notice("site.example", KEY, f"{SITE}{number}.txt", urls)
+        if number < 10:
+            assert keys.submit(notice, 0.0) == (202, True)
+            assert keys.submit(indexnow.Notice("site.example", KEY, notice.location, ()), 0.0) == (202, False)
+        else:
+            with pytest.raises(Refusal) as caught:
+                keys.submit(notice, 0.0)
+            assert caught.value.status == 429
+        keys._check()
+    for number in range(40):
+        notice = indexnow.Notice("site.example", KEY, f"{SITE}{number}.txt", ())
+        assert len(keys.found(notice, b"\xef\xbb\xbf" + KEY.encode(), 0.0)) == (1000 if number < 10 else 0)
+        keys._check()
+
+
+class Hub:
+    """A WebSub hub: takes the subscriber's form, verifies its intent (5.3), distributes content (7)."""
+
+    def __init__(self, served: Receiving) -> None:
+        self.served = served
+        self.path = self.secret = self.topic = ""
+
+    async def subscribe(self, form: dict[str, str]) -> None:
+        self.path = "/websub/" + form["hub.callback"].rpartition("/")[2]
+        self.secret, self.topic = form["hub.secret"], form["hub.topic"]
+
+    async def verify(self, topic: str = "", mode: str = "subscribe") -> Response:
+        query = f"?hub.mode={mode}&hub.topic={topic or self.topic}&hub.challenge=c123&hub.lease_seconds=1000"
+        return await self.served.get(self.path + query)
+
+    async def distribute(self, method: str = "sha256", secret: str = "") -> Response:
+        digest = hmac.new((secret or self.secret).encode(), FEED, getattr(hashlib, method)).hexdigest()
+        lines = ("Content-Type: application/atom+xml", f"X-Hub-Signature: {method}={digest}")
+        return await self.served.post(self.path, FEED, *lines)
+
+
+def test_a_websub_hub(tmp_path: Path) -> None:
+    async def talk(served: Receiving) -> None:
+        hub = Hub(served)
+        topic = "http://site.example/feed"
+        await hub.subscribe(
+            served.receivers.subscriptions.begin("http://hub.example/", topic, "http://us.example")
+        )
+        assert (await hub.distribute()).status == 410, "not verified yet"
+        assert (await hub.verify("http://site.example/other")).status == 404
+        assert (await hub.verify(mode="unsubscribe")).status == 404
+        verified = await hub.verify()
+        assert (verified.status, verified.body) == (200, b"c123")
+        for method in ("sha1", "sha256", "sha384", "sha512"):
+            assert (await hub.distribute(method)).status == 202
+        assert served.crawl.signals == [((f"{SITE}1", f"{SITE}2"), "websub:http://hub.example/")] * 4
+        assert (await hub.distribute(secret="wrong")).json == {"ignored": "signature"}
+        assert (await served.post(hub.path, FEED)).json == {"ignored": "signature"}
+        assert len(served.crawl.signals) == 4
+        assert (await served.post("/websub/" + "f" * 32, FEED)).status == 410
+        served.now += 1001.0
+        assert (await hub.distribute()).status == 410, "the lease has ended"
+
+    talk_to(tmp_path, talk)
+
+
+def test_a_hub_may_deny() -> None:
+    subscriptions = Subscriptions(bytes)
+    form = subscriptions.begin("http://hub.example/", "t", "http://us.example")
+    token = form["hub.callback"].rpartition("/")[2]
+    assert subscriptions.verify(token, {"hub.mode": "denied", "hub.topic": "t"}, 0.0) == ""
+    assert len(subscriptions) == 0

@@ -37,7 +37,7 @@ from crawler.due.eliminator import Appended, Eliminator, Manifest
 from crawler.due.known_set import KnownSet, RunStore, unknown
 from crawler.due.memory_runs import MemoryRuns
 from crawler.due.plans import Flushed
-from crawler.due.runs import DiskRuns, Run
+from crawler.due.runs import CodedRun, DiskRuns, Run
 from crawler.due.split_run import SplitRun
 from crawler.records import Link
 from crawler.storage.keys import DUE_FLUSHED, DUE_LINKS, DUE_RUNS
@@ -94,17 +94,18 @@ class Runs:
         began = time.perf_counter()
         new, _ = unknown(buffer, self._set.runs)
         if len(new):
-            self._set.add(self._set.store.write([new], len(new), step="flush"))
+            run = self._set.store.write([new], len(new), step="flush")
+            self._set.add(run)
+            self._written += _bytes_of(run)
         self._longest = max(self._longest, time.perf_counter() - began)
         self._new += len(new)
-        self._written += 8 * len(new)
         self._merge()
         return len(new)
 
     def _merge(self) -> None:
         while inputs := self._set.due_merge():
             outcome = self._set.merge(inputs)
-            self._written += 8 * outcome.count
+            self._written += _bytes_of(outcome)
             self._set.replace(inputs, outcome)
 
     def facts(self) -> dict[str, Any]:
@@ -290,7 +291,7 @@ def _known_in_chunks(known: int) -> Iterator[Fingerprints]:
 
 
 def _bytes_of(run: Run) -> int:
-    return run.byte_count if isinstance(run, SplitRun) else 8 * run.count
+    return run.byte_count if isinstance(run, SplitRun | CodedRun) else 8 * run.count
 
 
 def _anonymous_bytes() -> int:

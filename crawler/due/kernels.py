@@ -1,4 +1,4 @@
-"""The inner loops of the DUE: sort, join and merge of arrays of uint64.
+"""The inner loops of the DUE: sort, join and merge of arrays of uint64, and the code of runs on disk.
 
 Compiled (Cython's pure-Python mode) they let go of the interpreter lock, so
 that a merge runs beside the crawl. Interpreted, numpy does the same with the
@@ -26,6 +26,12 @@ COMPILED: bool = cython.compiled
 
 FENCE_STEP = 512  # keys from one fence to the next: 4 KiB, a page of memory
 _STEP = cython.declare(cython.Py_ssize_t, FENCE_STEP)  # for code that does not hold the lock
+_PAIRS = cython.declare(cython.ulonglong, 0x5555555555555555)
+_NIBBLES = cython.declare(cython.ulonglong, 0x3333333333333333)
+_BYTES = cython.declare(cython.ulonglong, 0x0F0F0F0F0F0F0F0F)
+_EACH = cython.declare(cython.ulonglong, 0x0101010101010101)
+_HIGHEST = cython.declare(cython.ulonglong, 0x8080808080808080)
+_touched = cython.declare(cython.ulonglong, 0)  # holds what was only touched, lest it be optimized away
 
 
 @cython.boundscheck(False)
@@ -320,3 +326,389 @@ def _merge(
 def is_ascending(keys) -> bool:
     """Whether `keys` (uint64) are strictly ascending."""
     return bool((keys[1:] > keys[:-1]).all())
+
+
+# Coded runs: blocks of FENCE_STEP keys, each an Elias-Fano code of what its keys are above its fence.
+
+
+def layout(posts, count: int) -> tuple[np.ndarray, np.ndarray]:
+    """How the blocks of `count` keys are coded, which their fences tell.
+
+    Args:
+        posts: the fences of the m blocks, and behind them the last key: uint64 (m + 1,).
+
+    Returns:
+        widths: low bits of each key that are kept as they are, uint8 (m,).
+        starts: the first word of each block, and behind them how many words there are, intp (m + 1,).
+    """
+    spans = posts[1:] - posts[:-1]
+    counts = np.full(len(spans), FENCE_STEP, np.uint64)
+    counts[-1:] = count - FENCE_STEP * (len(spans) - 1)
+    rest = spans // counts
+    widths = np.zeros(len(spans), np.uint64)
+    for step in (32, 16, 8, 4, 2, 1):
+        large = rest >> np.uint64(step) > 0
+        widths[large] += np.uint64(step)
+        rest[large] >>= np.uint64(step)
+    bits = counts * (widths + np.uint64(1)) + (spans >> widths) + np.uint64(1)
+    starts = np.zeros(len(spans) + 1, np.intp)
+    np.cumsum((bits + np.uint64(63)) >> np.uint64(6), out=starts[1:])
+    return widths.astype(np.uint8), starts
+
+
+@cython.boundscheck(False)
+@cython.wraparound(False)
+def encode(keys, posts, widths, starts, words) -> None:
+    """Code `keys`, uint64 (n,), into `words`, uint64 (starts[-1],), all 0; the rest as of `layout`."""
+    if not cython.compiled:
+        _encode_by_numpy(keys, posts, widths, starts, words)
+        return
+    source: cython.const[cython.ulonglong][::1] = keys
+    fences: cython.const[cython.ulonglong][::1] = posts
+    width_of: cython.const[cython.uchar][::1] = widths
+    start_of: cython.const[cython.Py_ssize_t][::1] = starts
+    target: cython.ulonglong[::1] = words
+    block: cython.Py_ssize_t
+    first: cython.Py_ssize_t
+    assert starts[len(widths)] <= target.shape[0] and len(widths) == -(-len(keys) // FENCE_STEP)
+    with cython.nogil:
+        for block in range(width_of.shape[0]):
+            first = block * _STEP
+            _encode_block(
+                source[first : min(first + _STEP, source.shape[0])],
+                fences[block + 1],
+                width_of[block],
+                target[start_of[block] : start_of[block + 1]],
+            )
+
+
+@cython.cfunc
+@cython.nogil
+@cython.boundscheck(False)
+@cython.wraparound(False)
+@cython.exceptval(check=False)
+def _encode_block(
+    keys: cython.const[cython.ulonglong][::1],
+    post: cython.ulonglong,
+    width: cython.int,
+    words: cython.ulonglong[::1],
+) -> cython.void:
+    one: cython.ulonglong = 1
+    mask: cython.ulonglong = (one << width) - 1
+    i: cython.Py_ssize_t
+    key: cython.ulonglong
+    place: cython.ulonglong
+    low: cython.ulonglong = keys.shape[0] + ((post - keys[0]) >> width) + 1
+    for i in range(keys.shape[0]):
+        key = keys[i] - keys[0]
+        place = (key >> width) + i
+        words[place >> 6] |= one << (place & 63)
+        key &= mask
+        words[low >> 6] |= key << (low & 63) if width else 0
+        if (low & 63) + width > 64:
+            words[(low >> 6) + 1] |= key >> (64 - (low & 63))
+        low += width
+
+
+@cython.boundscheck(False)
+@cython.wraparound(False)
+def decode(words, posts, widths, starts, first: cython.Py_ssize_t, keys) -> None:
+    """Fill `keys` with those of block number `first` and the following; whole blocks, but for the run's end."""
+    if not cython.compiled:
+        blocks = np.arange(first, first - (-len(keys) // FENCE_STEP))
+        keys[:] = _decode_by_numpy(words, posts, widths, starts, blocks, len(keys))
+        return
+    source: cython.const[cython.ulonglong][::1] = words
+    fences: cython.const[cython.ulonglong][::1] = posts
+    width_of: cython.const[cython.uchar][::1] = widths
+    start_of: cython.const[cython.Py_ssize_t][::1] = starts
+    target: cython.ulonglong[::1] = keys
+    block: cython.Py_ssize_t = first
+    begin: cython.Py_ssize_t = 0
+    stop: cython.Py_ssize_t
+    with cython.nogil:
+        while begin < target.shape[0]:
+            stop = min(begin + _STEP, target.shape[0])
+            _decode_block(
+                source[start_of[block] :],
+                fences[block],
+                fences[block + 1],
+                width_of[block],
+                target[begin:stop],
+            )
+            begin = stop
+            block += 1
+
+
+@cython.cfunc
+@cython.nogil
+@cython.boundscheck(False)
+@cython.wraparound(False)
+@cython.exceptval(check=False)
+def _decode_block(
+    words: cython.const[cython.ulonglong][::1],
+    fence: cython.ulonglong,
+    post: cython.ulonglong,
+    width: cython.int,
+    keys: cython.ulonglong[::1],
+) -> cython.void:
+    """First the high parts, bit after bit and without a branch, then the low ones.
+
+    A damaged block gives wrong keys, but none beyond `keys`, nor is more read than the block has.
+    """
+    one: cython.ulonglong = 1
+    mask: cython.ulonglong = (one << width) - 1
+    i: cython.Py_ssize_t = 0
+    count: cython.Py_ssize_t = keys.shape[0]
+    place: cython.ulonglong = 0
+    low: cython.ulonglong = count + ((post - fence) >> width) + 1
+    word: cython.ulonglong = 0
+    value: cython.ulonglong
+    bit: cython.ulonglong
+    high: cython.ulonglong = 0
+    while i < count and place < low:
+        word = words[place >> 6] if place & 63 == 0 else word >> 1
+        bit = word & 1
+        keys[i] = high
+        i += bit
+        high += 1 - bit
+        place += 1
+    for i in range(count):
+        value = words[low >> 6] >> (low & 63)
+        if (low & 63) + width > 64:
+            value |= words[(low >> 6) + 1] << (64 - (low & 63))
+        keys[i] = fence + (keys[i] << width | value & mask)
+        low += width
+
+
+@cython.boundscheck(False)
+@cython.wraparound(False)
+def join_coded(queries, words, posts, widths, starts, count: cython.Py_ssize_t, known) -> None:
+    """Set `known[i] = 1` for each query that is one of the `count` keys of a coded run; as `join`."""
+    if not cython.compiled:
+        _join_coded_by_numpy(queries, words, posts, widths, starts, count, known)
+        return
+    wanted: cython.const[cython.ulonglong][::1] = queries
+    source: cython.const[cython.ulonglong][::1] = words
+    fences: cython.const[cython.ulonglong][::1] = posts
+    width_of: cython.const[cython.uchar][::1] = widths
+    start_of: cython.const[cython.Py_ssize_t][::1] = starts
+    marks: cython.uchar[::1] = known
+    global _touched  # noqa: PLW0603
+    if wanted.shape[0]:
+        with cython.nogil:
+            _touched = _join_coded(wanted, source, fences, width_of, start_of, count, marks)
+
+
+@cython.cfunc
+@cython.nogil
+@cython.boundscheck(False)
+@cython.wraparound(False)
+@cython.exceptval(check=False)
+def _join_coded(
+    queries: cython.const[cython.ulonglong][::1],
+    words: cython.const[cython.ulonglong][::1],
+    posts: cython.const[cython.ulonglong][::1],
+    widths: cython.const[cython.uchar][::1],
+    starts: cython.const[cython.Py_ssize_t][::1],
+    count: cython.Py_ssize_t,
+    known: cython.uchar[::1],
+) -> cython.ulonglong:
+    """Look queries up by the dozen, as `_join` does, in three steps, each of which touches what the next needs.
+
+    The high parts of a block are three lines of the cache, its low parts forty.
+    """
+    i: cython.Py_ssize_t
+    start: cython.Py_ssize_t = 0
+    block: cython.Py_ssize_t = 0
+    begin: cython.Py_ssize_t
+    length: cython.Py_ssize_t
+    ones: cython.Py_ssize_t
+    taken: cython.Py_ssize_t
+    high: cython.ulonglong
+    at: cython.ulonglong
+    touched: cython.ulonglong = 0
+    blocks = cython.declare(cython.Py_ssize_t[16])
+    asked = cython.declare(cython.Py_ssize_t[16])
+    places = cython.declare(cython.ulonglong[16])  # behind the zeros that stand before the query's high part
+    lows = cython.declare(cython.ulonglong[16])  # where the low parts begin, in bits
+    fences: cython.const[cython.ulonglong][::1] = posts[: posts.shape[0] - 1]
+    last: cython.ulonglong = posts[posts.shape[0] - 1]
+    while start < queries.shape[0]:
+        taken = 0
+        while start < queries.shape[0] and taken < 16:
+            if not known[start] and posts[0] <= queries[start] <= last:
+                block = _gallop(fences, block, queries[start])
+                begin = starts[block]
+                length = starts[block + 1] - begin
+                touched ^= (
+                    words[begin] ^ words[begin + min(8, length - 1)] ^ words[begin + min(16, length - 1)]
+                )
+                blocks[taken] = block
+                asked[taken] = start
+                taken += 1
+            start += 1
+        for i in range(taken):
+            block = blocks[i]
+            ones = min(_STEP, count - block * _STEP)
+            high = (queries[asked[i]] - posts[block]) >> widths[block]
+            lows[i] = 64 * starts[block] + ones + ((posts[block + 1] - posts[block]) >> widths[block]) + 1
+            places[i] = _behind_zeros(words, 64 * starts[block], lows[i], high)
+            at = lows[i] + (places[i] - 64 * starts[block] - high) * widths[block]
+            touched ^= words[min(cython.cast(cython.Py_ssize_t, at >> 6), starts[block + 1] - 1)]
+        for i in range(taken):
+            block = blocks[i]
+            known[asked[i]] = _block_holds(
+                words,
+                64 * starts[block],
+                64 * starts[block + 1],
+                places[i],
+                lows[i],
+                queries[asked[i]] - posts[block],
+                widths[block],
+            )
+    return touched
+
+
+@cython.cfunc
+@cython.nogil
+@cython.inline
+@cython.boundscheck(False)
+@cython.wraparound(False)
+@cython.exceptval(check=False)
+def _behind_zeros(
+    words: cython.const[cython.ulonglong][::1],
+    place: cython.ulonglong,
+    end: cython.ulonglong,
+    number: cython.ulonglong,
+) -> cython.ulonglong:
+    """The place right behind the next `number` 0 bits from `place` on, where a word begins; `end` at most."""
+    zeros: cython.ulonglong
+    while number and place < end:
+        zeros = 64 - _ones(words[place >> 6])
+        if zeros >= number:
+            return min(place + _behind_one(~words[place >> 6], number), end)
+        number -= zeros
+        place += 64
+    return min(place, end)
+
+
+@cython.cfunc
+@cython.nogil
+@cython.inline
+@cython.boundscheck(False)
+@cython.wraparound(False)
+@cython.exceptval(check=False)
+def _block_holds(
+    words: cython.const[cython.ulonglong][::1],
+    begin: cython.ulonglong,
+    end: cython.ulonglong,
+    place: cython.ulonglong,
+    lows: cython.ulonglong,
+    query: cython.ulonglong,
+    width: cython.int,
+) -> cython.bint:
+    """Whether the block in bits begin to end holds its fence + `query`, whose high part begins at `place`."""
+    one: cython.ulonglong = 1
+    mask: cython.ulonglong = (one << width) - 1
+    at: cython.ulonglong = lows + (place - begin - (query >> width)) * width
+    value: cython.ulonglong
+    query &= mask
+    while place < lows and at + width <= end and words[place >> 6] >> (place & 63) & 1:
+        value = words[at >> 6] >> (at & 63) if width else 0
+        if (at & 63) + width > 64:
+            value |= words[(at >> 6) + 1] << (64 - (at & 63))
+        value &= mask
+        if value >= query:
+            return value == query
+        place += 1
+        at += width
+    return False
+
+
+@cython.cfunc
+@cython.nogil
+@cython.inline
+@cython.exceptval(check=False)
+def _ones(word: cython.ulonglong) -> cython.ulonglong:
+    """How many bits of `word` are 1 (Knuth, 7.1.3)."""
+    word -= word >> 1 & _PAIRS
+    word = (word & _NIBBLES) + (word >> 2 & _NIBBLES)
+    word = (word + (word >> 4)) & _BYTES
+    return (word * _EACH) >> 56
+
+
+@cython.cfunc
+@cython.nogil
+@cython.inline
+@cython.exceptval(check=False)
+def _behind_one(word: cython.ulonglong, number: cython.ulonglong) -> cython.ulonglong:
+    """The place right behind 1 bit `number` (1 for the first) of `word`, which has so many (Vigna 2008)."""
+    sums: cython.ulonglong = word - (word >> 1 & _PAIRS)
+    byte: cython.ulonglong
+    sums = (sums & _NIBBLES) + (sums >> 2 & _NIBBLES)
+    sums = ((sums + (sums >> 4)) & _BYTES) * _EACH  # byte i: how many 1 bits bytes 0 to i have
+    byte = 8 * ((((~((sums | _HIGHEST) - number * _EACH) & _HIGHEST) >> 7) * _EACH) >> 56)
+    number -= (sums << 8 >> byte) & 255
+    word >>= byte
+    while number > 1:
+        word &= word - 1
+        number -= 1
+    return byte + _ones(word ^ (word - 1))
+
+
+def _encode_by_numpy(keys, posts, widths, starts, words) -> None:
+    one = np.uint64(1)
+    for block, width in enumerate(widths.astype(np.uint64)):
+        above = keys[block * FENCE_STEP : (block + 1) * FENCE_STEP] - posts[block]
+        order = np.arange(len(above), dtype=np.uint64)
+        target = words[starts[block] : starts[block + 1]]
+        places = (above >> width) + order
+        np.bitwise_or.at(target, places >> np.uint64(6), one << (places & np.uint64(63)))
+        if not width:
+            continue
+        low = above & (one << width) - one
+        places = order * width + np.uint64(len(above)) + (posts[block + 1] - posts[block] >> width) + one
+        shift = places & np.uint64(63)
+        np.bitwise_or.at(target, places >> np.uint64(6), low << shift)
+        split = shift + width > np.uint64(64)
+        following = (places[split] >> np.uint64(6)) + one
+        np.bitwise_or.at(target, following, low[split] >> (np.uint64(64) - shift[split]))
+
+
+def _decode_by_numpy(words, posts, widths, starts, blocks, count) -> np.ndarray:
+    """The `count` keys of the ascending `blocks`, of which only the last may have less than FENCE_STEP."""
+    keys = np.zeros(count, np.uint64)
+    for number, block in enumerate(blocks):
+        target = keys[number * FENCE_STEP : (number + 1) * FENCE_STEP]
+        source = words[starts[block] : starts[block + 1]]
+        width = np.uint64(widths[block])
+        high_bits = len(target) + int(posts[block + 1] - posts[block] >> width) + 1
+        bits = np.unpackbits(source[: -(-high_bits // 64)].view(np.uint8), bitorder="little")[:high_bits]
+        ones = np.flatnonzero(bits)[: len(target)]
+        order = np.arange(len(target), dtype=np.uint64)
+        target[: len(ones)] = ones
+        target[:] = posts[block] + (target - order << width)
+        if width:
+            places = order * width + np.uint64(high_bits)
+            shift = places & np.uint64(63)
+            low = source[places >> np.uint64(6)] >> shift
+            split = shift + width > np.uint64(64)
+            following = source[(places[split] >> np.uint64(6)) + np.uint64(1)]
+            low[split] |= following << (np.uint64(64) - shift[split])
+            target[:] += low & (np.uint64(1) << width) - np.uint64(1)
+    return keys
+
+
+def _join_coded_by_numpy(queries, words, posts, widths, starts, count, known) -> None:
+    """Decode the blocks that are asked for."""
+    which = np.flatnonzero((known == 0) & (queries >= posts[0]) & (queries <= posts[-1]))
+    blocks = np.unique(np.searchsorted(posts[:-1], queries[which], side="right") - 1)
+    if not len(blocks):
+        return
+    held = len(blocks) * FENCE_STEP
+    if blocks[-1] == len(widths) - 1:
+        held -= len(widths) * FENCE_STEP - count
+    keys = _decode_by_numpy(words, posts, widths, starts, blocks, held)
+    at = np.minimum(np.searchsorted(keys, queries[which]), len(keys) - 1)
+    known[which[keys[at] == queries[which]]] = 1

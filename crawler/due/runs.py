@@ -1,13 +1,22 @@
 """Sorted runs of fingerprints on disk.
 
-A run file is strictly ascending uint64, little-endian, without header. It is
+A run is strictly ascending uint64, coded in blocks of 512 keys. Its file is
 written under another name, synced, renamed, and never changed from then on; a
-merge reads some runs and writes one. Of a run only every 512th key (a *fence*)
-is in memory, 1/64 byte a key; the rest is mapped, and a search touches one
-page of it.
+merge reads some runs and writes one.
 
-    00000007.run     0 . . . . . . . 512 . . . . . . . 1024 . . .
-    fences           |               |                 |
+    00000007.run     due-run1 | block 0 | block 1 | ... | fences | CRC-32 of each block
+    block            keys above its first one, the fence, in Elias-Fano code (Vigna 2013):
+      high parts     key i, shifted right by w bits, as the 1 at place (key >> w) + i
+      low parts      the w bits that were shifted out, one after the other
+
+With m blocks of n keys that lie evenly, w is log2 of the mean gap, and a key takes
+w + 2 to w + 2.6 bits: 4.97 bytes at 1e8 keys and 4.55 at 1e9, where the least possible
+is 4.86 and 4.44 (Elias 1974). Blocks are whole words of 8 bytes; how long each is,
+and its w, follow from the fences, which are in memory: 1/28 byte a key in all.
+
+The index (fences and checksums) is verified on opening, and each block the first
+time it is read from then on. Runs of plain uint64 (`coding` 0), as they were written
+before, are read as they are and coded by the next merge.
 """
 
 import itertools
@@ -32,6 +41,11 @@ Fault = Callable[[str], None]  # called with the name of each step, so that test
 _SYNC_BYTES = 64 << 20  # written between two fdatasyncs: the last one must not hold up the commits beside it
 
 
+PLAIN, CODED = 0, 1
+MAGIC = b"due-run1"
+_CODED_AT_A_TIME = 128 * FENCE_STEP  # keys
+
+
 class RunEntry(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """What the store knows of a run file: enough to tell that it is the one that was written."""
 
@@ -39,7 +53,8 @@ class RunEntry(msgspec.Struct, frozen=True, gc=False, array_like=True):
     count: int
     first: int
     last: int
-    crc32: int
+    crc32: int  # of the index; of all keys if they are plain
+    coding: int = 0  # PLAIN or CODED
 
     @property
     def name(self) -> str:
@@ -75,11 +90,11 @@ class Run(Protocol):
         """What is wrong with it, read whole; nothing if it is as it was written."""
 
 
-class DiskRun:
-    """A run file, mapped. Its keys can be read while the object lives, also after the file is unlinked."""
+class PlainRun:
+    """A run file of plain uint64, mapped; can be read while the object lives, also after it is unlinked."""
 
-    def __init__(self, directory: Path, entry: RunEntry, fences: Fingerprints | None = None) -> None:
-        """Open the file that `entry` names; `fences` if they are known, else the whole file is read for them.
+    def __init__(self, directory: Path, entry: RunEntry) -> None:
+        """Open the file that `entry` names, and read it whole for its fences.
 
         Raises:
             DamageError: the file is missing or not as long, or begins or ends with another key.
@@ -88,7 +103,7 @@ class DiskRun:
         self.path = directory / entry.name
         self.count = entry.count
         self._mapped, self.keys = _map_keys(self.path, entry)
-        self.fences = self.keys[::FENCE_STEP].copy() if fences is None else fences
+        self.fences = self.keys[::FENCE_STEP].copy()
         self.rest()
 
     def read(self, start: int, stop: int) -> Fingerprints:
@@ -117,27 +132,165 @@ class DiskRun:
         return found
 
     def __repr__(self) -> str:
-        return f"DiskRun({self.path.name}, {self.count} keys)"
+        return f"PlainRun({self.path.name}, {self.count} keys)"
 
 
 def _map_keys(path: Path, entry: RunEntry) -> tuple[mmap.mmap, Fingerprints]:
-    try:
-        with path.open("rb") as file:
-            length = os.fstat(file.fileno()).st_size
-            if length != 8 * entry.count or not length:
-                raise DamageError(f"{path}: {length} bytes long, not {8 * entry.count}")
-            mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-    except OSError as error:
-        raise DamageError(f"{path}: cannot be opened: {error.strerror}") from error
+    mapped = _map(path)
+    if len(mapped) != 8 * entry.count:
+        raise DamageError(f"{path}: {len(mapped)} bytes long, not {8 * entry.count}")
     keys = np.frombuffer(mapped, "<u8")
     if (int(keys[0]), int(keys[-1])) != (entry.first, entry.last):
         raise DamageError(f"{path}: does not begin and end with the keys it was written with")
     return mapped, keys
 
 
+def _map(path: Path) -> mmap.mmap:
+    try:
+        with path.open("rb") as file:
+            if not os.fstat(file.fileno()).st_size:
+                raise DamageError(f"{path}: is empty")
+            return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    except OSError as error:
+        raise DamageError(f"{path}: cannot be opened: {error.strerror}") from error
+
+
 def _overlapping(keys: Fingerprints, step: int = 1 << 18) -> Iterator[Fingerprints]:
     """Slices of `keys`, each beginning with the last key of the one before."""
     return (keys[start : start + step + 1] for start in range(0, len(keys), step))
+
+
+class CodedRun:
+    """A coded run file, mapped; can be read while the object lives, also after it is unlinked."""
+
+    def __init__(self, directory: Path, entry: RunEntry) -> None:
+        """Open the file that `entry` names.
+
+        Raises:
+            DamageError: the file is missing, not as long, or its index is not what was written.
+        """
+        self.entry = entry
+        self.path = directory / entry.name
+        self.count = entry.count
+        self._mapped = _map(self.path)
+        blocks = -(-entry.count // FENCE_STEP)
+        index_bytes = _index_bytes(blocks)
+        if len(self._mapped) % 8 or len(self._mapped) < len(MAGIC) + index_bytes:
+            raise DamageError(f"{self.path}: {len(self._mapped)} bytes long, too short for its keys")
+        index = memoryview(self._mapped)[len(self._mapped) - index_bytes :]
+        if isal_zlib.crc32(index) != entry.crc32:
+            raise DamageError(f"{self.path}: the checksum of its index is wrong")
+        self._posts = np.empty(blocks + 1, np.uint64)
+        self._posts[:-1] = np.frombuffer(index, "<u8", blocks)
+        self._posts[-1] = entry.last
+        self.fences = self._posts[:-1]
+        self._checks = np.frombuffer(index, "<u4", blocks, 8 * blocks)
+        self._widths, self._starts = kernels.layout(self._posts, entry.count)
+        self._words = np.frombuffer(self._mapped, "<u8")[1:]
+        expected = len(MAGIC) + 8 * int(self._starts[-1]) + index_bytes
+        if len(self._mapped) != expected or self._mapped[: len(MAGIC)] != MAGIC:
+            raise DamageError(f"{self.path}: not the run it was: {len(self._mapped)} of {expected} bytes")
+        self._unread = np.ones(blocks, np.bool_)  # blocks whose checksum was not verified yet
+        self._all_read = False
+        self.rest()
+
+    @property
+    def byte_count(self) -> int:
+        """Bytes on disk."""
+        return len(self._mapped)
+
+    def read(self, start: int, stop: int) -> Fingerprints:
+        """Keys number `start` up to, not including, `stop`.
+
+        Raises:
+            DamageError: they are not what was written.
+        """
+        if start >= stop:
+            return np.empty(0, np.uint64)
+        first, behind = start // FENCE_STEP, -(-stop // FENCE_STEP)
+        self._verify(np.arange(first, behind))
+        begin = first * FENCE_STEP
+        keys = np.empty(min(behind * FENCE_STEP, self.count) - begin, np.uint64)
+        kernels.decode(self._words, self._posts, self._widths, self._starts, first, keys)
+        return keys[start - begin : stop - begin]
+
+    def join(self, queries: Fingerprints, known: np.ndarray) -> None:
+        """Set `known[i] = 1` (uint8) for each of the ascending `queries` that is in the run.
+
+        Raises:
+            DamageError: what it holds is not what was written.
+        """
+        if not self._all_read:
+            blocks = np.searchsorted(self.fences, queries[known == 0], side="right") - 1
+            asked = np.zeros(len(self.fences) + 1, np.bool_)  # the last is that of what lies below all fences
+            asked[blocks] = True
+            self._verify(np.flatnonzero(asked[:-1]))
+        kernels.join_coded(queries, self._words, self._posts, self._widths, self._starts, self.count, known)
+
+    def _verify(self, blocks: np.ndarray) -> None:
+        """Compare those of `blocks` with their checksums that were not yet."""
+        if self._all_read:
+            return
+        blocks = blocks[self._unread[blocks]]
+        if wrong := self._wrong(blocks):
+            raise DamageError(f"{self.path}: the checksum of block {wrong[0]} is wrong")
+        self._unread[blocks] = False
+        self._all_read = not self._unread.any()
+
+    def _wrong(self, blocks: np.ndarray) -> list[int]:
+        """Those of `blocks` that are not what was written."""
+        data = memoryview(self._mapped)[len(MAGIC) :]
+        begins, ends = 8 * self._starts[blocks], 8 * self._starts[blocks + 1]
+        crc32 = isal_zlib.crc32
+        found = zip(
+            blocks.tolist(), begins.tolist(), ends.tolist(), self._checks[blocks].tolist(), strict=True
+        )
+        return [block for block, begin, end, check in found if crc32(data[begin:end]) != check]
+
+    def rest(self) -> None:
+        """Let its pages go from the process; the kernel keeps them: 5 bytes a URL that would be resident."""
+        with suppress(ValueError):  # closed meanwhile
+            self._mapped.madvise(mmap.MADV_DONTNEED)
+
+    def close(self) -> None:
+        """Unmap the file, which frees it if it is unlinked, without the lock of Python."""
+        del self._words, self._checks
+        with suppress(BufferError):  # a slice of it is still read, and the last one unmaps it
+            self._mapped.close()
+
+    def problems(self) -> list[str]:
+        wrong = self._wrong(np.arange(len(self.fences)))
+        if wrong:
+            return [f"{self.path}: the checksum of block {block} is wrong" for block in wrong[:9]]
+        step = _CODED_AT_A_TIME
+        parts = (self.read(at, min(at + step + 1, self.count)) for at in range(0, self.count, step))
+        return [] if all(map(kernels.is_ascending, parts)) else [f"{self.path}: its keys do not ascend"]
+
+    def __repr__(self) -> str:
+        return f"CodedRun({self.path.name}, {self.count} keys)"
+
+
+def _index_bytes(blocks: int) -> int:
+    """Bytes of fences and checksums, in whole words."""
+    return 8 * blocks + 8 * -(-blocks // 2)
+
+
+DiskRun = PlainRun | CodedRun
+
+
+def open_run(directory: Path, entry: RunEntry) -> DiskRun:
+    """Open the run file that `entry` names.
+
+    Raises:
+        DamageError: it is missing or not what was written, or coded in a way that is not known.
+    """
+    if entry.coding == CODED:
+        return CodedRun(directory, entry)
+    if entry.coding == PLAIN:
+        return PlainRun(directory, entry)
+    raise DamageError(
+        f"{directory / entry.name}: coding {entry.coding} is not known; a newer version wrote it"
+    )
 
 
 class DiskRuns:
@@ -155,7 +308,7 @@ class DiskRuns:
         directory.mkdir(parents=True, exist_ok=True)
         self._directory = directory
         self._fault = fault
-        self.opened = [DiskRun(directory, entry) for entry in entries]
+        self.opened = [open_run(directory, entry) for entry in entries]
         self._numbers = itertools.count(max((entry.number for entry in entries), default=0) + 1)
         self._sweep({entry.name for entry in entries})
 
@@ -164,7 +317,7 @@ class DiskRuns:
             if path.name not in named:
                 path.unlink()
 
-    def write(self, chunks: Iterable[Fingerprints], count: int, *, step: str) -> DiskRun:
+    def write(self, chunks: Iterable[Fingerprints], count: int, *, step: str) -> CodedRun:
         """Write a run of the `count` ascending keys in `chunks`, durably. In any thread.
 
         Raises:
@@ -174,7 +327,7 @@ class DiskRuns:
         draft = self._directory / f"{number:08d}.run~"
         try:
             with draft.open("xb", buffering=0) as file:
-                entry, fences = _write_keys(file.fileno(), number, chunks)
+                entry = _write_keys(file.fileno(), number, chunks)
                 self._fault(f"{step} written")
                 os.fsync(file.fileno())
             self._fault(f"{step} synced")
@@ -186,36 +339,55 @@ class DiskRuns:
             draft.unlink(missing_ok=True)
             raise StoreError(f"{draft}: cannot be written: {error.strerror}") from error
         assert entry.count == count, f"{entry.count} keys came, not {count}"
-        return DiskRun(self._directory, entry, fences)
+        return CodedRun(self._directory, entry)
 
     def remove(self, run: Run) -> None:
         """Unlink a run that nothing names; who holds it can still read it."""
-        assert isinstance(run, DiskRun)
+        assert isinstance(run, PlainRun | CodedRun)
         run.path.unlink()
         self._fault("run unlinked")
 
 
-def _write_keys(
-    descriptor: int, number: int, chunks: Iterable[Fingerprints]
-) -> tuple[RunEntry, Fingerprints]:
-    """Write the keys, at least one; return what there is to know of them, and their fences."""
-    count = crc = unsynced = 0
+def _write_keys(descriptor: int, number: int, chunks: Iterable[Fingerprints]) -> RunEntry:
+    """Write the keys, at least one, coded; return what there is to know of them."""
+    count = unsynced = 0
     fences: list[Fingerprints] = []
-    first = last = 0
-    for keys in chunks:
-        if not count:
-            first = int(keys[0])
-        last = int(keys[-1])
-        fences.append(keys[-count % FENCE_STEP :: FENCE_STEP].copy())
-        data = memoryview(keys).cast("B")  # type: ignore[arg-type]
-        crc = isal_zlib.crc32(data, crc)
-        write_all(descriptor, data)
+    checks: list[int] = []
+    write_all(descriptor, MAGIC)
+    for keys, following in _in_blocks(chunks):
         count += len(keys)
+        posts = np.append(keys[::FENCE_STEP], following)
+        fences.append(posts[:-1])
+        widths, starts = kernels.layout(posts, len(keys))
+        words = np.zeros(starts[-1], np.uint64)
+        kernels.encode(keys, posts, widths, starts, words)
+        data = memoryview(words.astype("<u8", copy=False).view(np.uint8))  # type: ignore[arg-type]
+        ends = (8 * starts).tolist()
+        checks += [isal_zlib.crc32(data[begin:end]) for begin, end in itertools.pairwise(ends)]
+        write_all(descriptor, data)
         unsynced += len(data)
         if unsynced >= _SYNC_BYTES:
             os.fdatasync(descriptor)
             unsynced = 0
-    return RunEntry(number, count, first, last, crc), np.concatenate(fences)
+    posts = np.concatenate(fences)
+    index = (posts.astype("<u8").tobytes() + np.array(checks, "<u4").tobytes()).ljust(
+        _index_bytes(len(posts)), b"\0"
+    )
+    write_all(descriptor, index)
+    return RunEntry(number, count, int(posts[0]), int(keys[-1]), isal_zlib.crc32(index), CODED)
+
+
+def _in_blocks(chunks: Iterable[Fingerprints]) -> Iterator[tuple[Fingerprints, np.uint64]]:
+    """The keys in whole blocks, with the key behind them; at the end what is left, with its last key."""
+    left = np.empty(0, np.uint64)
+    for keys in chunks:
+        for start in range(0, len(keys), _CODED_AT_A_TIME):
+            left = np.concatenate([left, keys[start : start + _CODED_AT_A_TIME]])
+            whole = (len(left) - 1) // FENCE_STEP * FENCE_STEP
+            if whole:
+                yield left[:whole], left[whole]
+                left = left[whole:]
+    yield left, left[-1]
 
 
 def write_all(descriptor: int, data: Any) -> None:

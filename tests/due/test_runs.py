@@ -2,12 +2,16 @@
 
 import errno
 import os
+import zlib
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pytest
 
-from crawler.due.runs import DiskRuns
+from crawler.due.kernels import FENCE_STEP
+from crawler.due.merging import merge
+from crawler.due.runs import DiskRuns, RunEntry
 from crawler.errors import DamageError, StoreError
 
 KEYS = np.array([0, 3, 7, 2**63, 2**64 - 1], np.uint64)
@@ -17,9 +21,19 @@ def written(directory: Path, keys: np.ndarray = KEYS):
     return DiskRuns(directory, []).write([keys[:2], keys[2:]], len(keys), step="flush")
 
 
-def test_a_run_is_its_keys_and_nothing_else(tmp_path: Path) -> None:
+def plain(directory: Path, keys: np.ndarray) -> RunEntry:
+    """A run as it was written before runs were coded."""
+    (directory / "00000007.run").write_bytes(keys.astype("<u8").tobytes())
+    return RunEntry(7, len(keys), int(keys[0]), int(keys[-1]), zlib.crc32(keys.astype("<u8").tobytes()))
+
+
+def test_a_run_is_what_was_written(tmp_path: Path) -> None:
+    """5 keys: w is 61, so 15 high bits for 0 0 0 4 7 and 5 low parts are 5 words; one fence, one checksum."""
     run = written(tmp_path)
-    assert (tmp_path / "00000001.run").read_bytes() == KEYS.astype("<u8").tobytes()
+    data = (tmp_path / "00000001.run").read_bytes()
+    assert data[:8] == b"due-run1" and data[48:56] == bytes(8) and len(data) == 64
+    assert zlib.crc32(data[8:48]).to_bytes(4, "little") == data[56:60] and run.entry.coding == 1
+    assert run.entry.crc32 == zlib.crc32(data[48:])
     assert run.entry.count == 5 and (run.entry.first, run.entry.last) == (0, 2**64 - 1)
     assert run.problems() == []
     (again,) = DiskRuns(tmp_path, [run.entry]).opened
@@ -45,7 +59,7 @@ def test_numbers_go_on_and_what_nothing_names_is_removed(tmp_path: Path) -> None
     assert runs.write([KEYS], 5, step="flush").path.name == "00000002.run"
 
 
-@pytest.mark.parametrize("damage", ["missing", "short", "long", "empty", "first", "last"])
+@pytest.mark.parametrize("damage", ["missing", "short", "long", "empty", "magic", "fence", "checksum"])
 def test_a_run_that_is_not_what_was_written_is_named(tmp_path: Path, damage: str) -> None:
     run = written(tmp_path)
     data = run.path.read_bytes()
@@ -53,25 +67,91 @@ def test_a_run_that_is_not_what_was_written_is_named(tmp_path: Path, damage: str
         "short": data[:-8],
         "long": data + b"\0" * 8,
         "empty": b"",
-        "first": b"\1" + data[1:],
-        "last": data[:-1] + b"\0",
+        "magic": b"\1" + data[1:],
+        "fence": data[:-16] + b"\1" + data[-15:],
+        "checksum": data[:-8] + bytes([data[-8] ^ 1]) + data[-7:],
     }
     run.path.unlink() if damage == "missing" else run.path.write_bytes(changed[damage])
     with pytest.raises(DamageError, match="00000001.run"):
         DiskRuns(tmp_path, [run.entry])
 
 
-def test_a_flipped_bit_is_found_by_checking(tmp_path: Path) -> None:
-    run = written(tmp_path)
+@pytest.mark.parametrize("read", ["join", "read", "merge", "check"])
+def test_a_flipped_bit_is_found_when_its_block_is_read(tmp_path: Path, read: str) -> None:
+    """And not before: opening does not read the blocks, and other blocks are read as they are."""
+    keys = np.arange(1, 3 * FENCE_STEP, dtype=np.uint64) << np.uint64(40)
+    run = DiskRuns(tmp_path, []).write([keys], len(keys), step="flush")
     data = bytearray(run.path.read_bytes())
-    data[17] ^= 4
+    data[len(data) // 2] ^= 4
     run.path.write_bytes(data)
     (again,) = DiskRuns(tmp_path, [run.entry]).opened
-    assert again.problems() == [f"{run.path}: its checksum is wrong"]
+    known = np.zeros(FENCE_STEP, np.uint8)
+    again.join(keys[:FENCE_STEP], known)
+    assert known.all() and (again.read(2 * FENCE_STEP, len(keys)) == keys[2 * FENCE_STEP :]).all()
+    message = f"{run.path}: the checksum of block 1 is wrong"
+    if read == "check":
+        assert again.problems() == [message]
+        return
+    with pytest.raises(DamageError, match=message):
+        if read == "join":
+            again.join(keys[FENCE_STEP : 2 * FENCE_STEP], np.zeros_like(known))
+        elif read == "read":
+            again.read(FENCE_STEP + 3, FENCE_STEP + 4)
+        else:
+            list(merge([again], 1 << 16))
+
+
+def test_every_bit_of_a_run_counts(tmp_path: Path) -> None:
+    run = written(tmp_path)
+    data = run.path.read_bytes()
+    for bit in range(8 * len(data)):
+        changed = bytearray(data)
+        changed[bit >> 3] ^= 1 << (bit & 7)
+        run.path.write_bytes(changed)
+        try:
+            (again,) = DiskRuns(tmp_path, [run.entry]).opened
+        except DamageError:
+            continue
+        assert again.problems(), bit
+
+
+def test_a_plain_run_is_read_and_coded_by_the_next_merge(tmp_path: Path) -> None:
+    entry = plain(tmp_path, KEYS)
+    old_entry = msgspec.msgpack.decode(
+        msgspec.msgpack.encode(msgspec.structs.astuple(entry)[:5]), type=RunEntry
+    )
+    runs = DiskRuns(tmp_path, [old_entry])
+    (old,) = runs.opened
+    known = np.zeros(len(KEYS), np.uint8)
+    old.join(KEYS, known)
+    assert old_entry == entry and known.all() and old.problems() == []
+    new = runs.write(merge([old], 1 << 16), 5, step="compaction")
+    assert new.entry.coding == 1 and (new.read(0, 5) == KEYS).all()
+    assert msgspec.msgpack.decode(msgspec.msgpack.encode(new.entry), type=RunEntry) == new.entry
+
+
+def test_a_plain_run_that_is_not_what_was_written_is_named(tmp_path: Path) -> None:
+    entry = plain(tmp_path, KEYS)
+    data = bytearray(KEYS.astype("<u8").tobytes())
+    data[17] ^= 4
+    (tmp_path / entry.name).write_bytes(data)
+    (run,) = DiskRuns(tmp_path, [entry]).opened
+    assert run.problems() == [f"{run.path}: its checksum is wrong"]
+    for changed in (data[:-8], data + bytes(8), b"", b"\1" + data[1:], data[:-1] + b"\0"):
+        (tmp_path / entry.name).write_bytes(changed)
+        with pytest.raises(DamageError, match="00000007.run"):
+            DiskRuns(tmp_path, [entry])
+
+
+def test_a_run_of_a_newer_version_is_refused(tmp_path: Path) -> None:
+    entry = msgspec.structs.replace(plain(tmp_path, KEYS), coding=2)
+    with pytest.raises(DamageError, match=r"00000007.run: coding 2 is not known"):
+        DiskRuns(tmp_path, [entry])
 
 
 def test_keys_out_of_order_are_found_by_checking(tmp_path: Path) -> None:
-    run = DiskRuns(tmp_path, []).write([np.array([1, 9, 4, 10], np.uint64)], 4, step="flush")
+    entry = plain(tmp_path, np.array([1, 9, 4, 10], np.uint64))
+    (run,) = DiskRuns(tmp_path, [entry]).opened
     assert run.problems() == [f"{run.path}: its keys do not ascend"]
 
 
@@ -100,18 +180,18 @@ def test_a_removed_run_can_still_be_read(tmp_path: Path) -> None:
 
 
 def test_a_run_that_rests_takes_no_memory_and_can_be_read(tmp_path: Path) -> None:
-    """8 bytes a URL would be resident after every flush."""
+    """5 bytes a URL would be resident after every flush."""
 
     def resident(path: Path) -> int:
         """KiB of the mapping of `path`."""
         _, _, rest = Path("/proc/self/smaps").read_text().partition(str(path))
         return int(rest.partition("Rss:")[2].split()[0])
 
-    keys = np.arange(1, 1 << 18, dtype=np.uint64)
+    keys = np.unique(np.random.default_rng(1).integers(0, 2**64, 1 << 18, dtype=np.uint64))
     run = DiskRuns(tmp_path, []).write([keys], len(keys), step="flush")
     known = np.zeros(len(keys), np.uint8)
     run.join(keys, known)
-    assert known.all() and resident(run.path) > 1500
+    assert known.all() and resident(run.path) > 1200
     run.rest()
     assert resident(run.path) < 200
     run.join(keys[::2].copy(), known)

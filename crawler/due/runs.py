@@ -43,6 +43,7 @@ _SYNC_BYTES = 64 << 20  # written between two fdatasyncs: the last one must not 
 
 PLAIN, CODED = 0, 1
 MAGIC = b"due-run1"
+_NAMED_MAX = 9  # damaged blocks of a run that are named
 _CODED_AT_A_TIME = 128 * FENCE_STEP  # keys
 
 
@@ -178,8 +179,8 @@ class CodedRun:
         if len(self._mapped) % 8 or len(self._mapped) < len(MAGIC) + index_bytes:
             raise DamageError(f"{self.path}: {len(self._mapped)} bytes long, too short for its keys")
         index = memoryview(self._mapped)[len(self._mapped) - index_bytes :]
-        if isal_zlib.crc32(index) != entry.crc32:
-            raise DamageError(f"{self.path}: the checksum of its index is wrong")
+        if wrong := self._index_problems():
+            raise DamageError(wrong[0])
         self._posts = np.empty(blocks + 1, np.uint64)
         self._posts[:-1] = np.frombuffer(index, "<u8", blocks)
         self._posts[-1] = entry.last
@@ -237,6 +238,11 @@ class CodedRun:
         self._unread[blocks] = False
         self._all_read = not self._unread.any()
 
+    def _index_problems(self) -> list[str]:
+        index_bytes = _index_bytes(-(-self.count // FENCE_STEP))
+        crc32 = isal_zlib.crc32(memoryview(self._mapped)[len(self._mapped) - index_bytes :])
+        return [] if crc32 == self.entry.crc32 else [f"{self.path}: the checksum of its index is wrong"]
+
     def _wrong(self, blocks: np.ndarray) -> list[int]:
         """Those of `blocks` that are not what was written."""
         data = memoryview(self._mapped)[len(MAGIC) :]
@@ -260,8 +266,10 @@ class CodedRun:
 
     def problems(self) -> list[str]:
         wrong = self._wrong(np.arange(len(self.fences)))
-        if wrong:
-            return [f"{self.path}: the checksum of block {block} is wrong" for block in wrong[:9]]
+        found = [f"{self.path}: the checksum of block {block} is wrong" for block in wrong[:_NAMED_MAX]]
+        found += self._index_problems()
+        if found:
+            return found
         step = _CODED_AT_A_TIME
         parts = (self.read(at, min(at + step + 1, self.count)) for at in range(0, self.count, step))
         return [] if all(map(kernels.is_ascending, parts)) else [f"{self.path}: its keys do not ascend"]

@@ -10,8 +10,8 @@ merge reads some runs and writes one.
       low parts      the w bits that were shifted out, one after the other
 
 With m blocks of n keys that lie evenly, w is log2 of the mean gap, and a key takes
-w + 2 to w + 2.6 bits: 4.97 bytes at 1e8 keys and 4.55 at 1e9, where the least possible
-is 4.86 and 4.44 (Elias 1974). Blocks are whole words of 8 bytes; how long each is,
+w + 2 to w + 3 bits: 4.97 bytes in a run of 1e8 keys and 4.55 in one of 1e9, where the
+least possible is 4.86 and 4.44 (Elias 1974). Blocks are whole words of 8 bytes; how long each is,
 and its w, follow from the fences, which are in memory: 1/28 byte a key in all.
 
 The index (fences and checksums) is verified on opening, and each block the first
@@ -221,7 +221,9 @@ class CodedRun:
         Raises:
             DamageError: what it holds is not what was written.
         """
-        if not self._all_read:
+        if not self._all_read and len(self.fences) <= len(queries):
+            self._verify(np.arange(len(self.fences)))
+        elif not self._all_read:
             blocks = np.searchsorted(self.fences, queries[known == 0], side="right") - 1
             asked = np.zeros(len(self.fences) + 1, np.bool_)  # the last is that of what lies below all fences
             asked[blocks] = True

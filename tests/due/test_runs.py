@@ -85,8 +85,8 @@ def test_a_flipped_bit_is_found_when_its_block_is_read(tmp_path: Path, read: str
     data[len(data) // 2] ^= 4
     run.path.write_bytes(data)
     (again,) = DiskRuns(tmp_path, [run.entry]).opened
-    known = np.zeros(FENCE_STEP, np.uint8)
-    again.join(keys[:FENCE_STEP], known)
+    known = np.zeros(2, np.uint8)  # fewer than blocks: else all blocks are read
+    again.join(keys[:2], known)
     assert known.all() and (again.read(2 * FENCE_STEP, len(keys)) == keys[2 * FENCE_STEP :]).all()
     message = f"{run.path}: the checksum of block 1 is wrong"
     if read == "check":
@@ -94,7 +94,7 @@ def test_a_flipped_bit_is_found_when_its_block_is_read(tmp_path: Path, read: str
         return
     with pytest.raises(DamageError, match=message):
         if read == "join":
-            again.join(keys[FENCE_STEP : 2 * FENCE_STEP], np.zeros_like(known))
+            again.join(keys[FENCE_STEP : FENCE_STEP + 2], np.zeros_like(known))
         elif read == "read":
             again.read(FENCE_STEP + 3, FENCE_STEP + 4)
         else:

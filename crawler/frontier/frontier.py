@@ -32,6 +32,7 @@ import random
 import re
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from math import inf
 from typing import Any, Protocol
 
 import numpy as np
@@ -56,6 +57,9 @@ from crawler.robots.cache import Answer, Verdict
 from crawler.storage.keys import PARKED, TODO
 from crawler.storage.kv import Batch, KeyValue
 
+LOOKS_MAX = 256  # entries of a host that are looked at in one turn; each may cost a verdict
+READS_MAX = 16  # times that one turn reads ahead for a host
+LOOK_ON = 0.01  # seconds until a host with more to look at has its next turn
 EXPLAINED_MAX = 100_000  # entries of a queue that are read for one explanation
 
 _TASK_OF = {Answer.ALLOWED: Task.PAGE, Answer.DENIED: Task.DENIED, Answer.FETCH: Task.ROBOTS}
@@ -272,19 +276,23 @@ class Frontier:
 
     def _first_task(self, host: FrontHost, now: float) -> tuple[Task | None, str]:
         """(what the host's first URL needs, its authority); None if there is nothing to try now."""
-        while self._has_entry(host, now):
+        for _ in range(LOOKS_MAX):
+            if not self._has_entry(host, now):
+                return None, ""
             url = entries.join_url(host.name, host.queue[0][1].tail)
             authority, target = entries.split_authority(url)
             kind, until = Answer.ALLOWED, 0.0
             if self._asks_robots(url, host.name):
                 verdict = self._robots.verdict(authority, target, now)
                 kind, until = verdict.kind, verdict.until
-            if kind is Answer.WAIT:
-                host.postpone_first(max(until, now + 1.0))
+            until = max(until, self._settlement.authorities.ready_at(authority))
+            if kind is Answer.WAIT or (until > now and kind is not Answer.DENIED):
+                host.put_off_first(max(until, now + 1.0), self._config.frontier.later_max)
             elif kind is not Answer.DENIED and self._starts_too_soon(host, url, authority, now):
                 return None, authority
             else:
                 return _TASK_OF[kind], authority
+        self._bench.wake(host, now + LOOK_ON)
         return None, ""
 
     def _asks_robots(self, url: str, name: str) -> bool:
@@ -309,20 +317,23 @@ class Frontier:
     def _has_entry(self, host: FrontHost, now: float) -> bool:
         """Whether the host has an entry to be tried now; else it is woken when it may have one."""
         host.recall(now)
-        while not host.queue:
-            full = len(host.later) >= self._config.frontier.later_max
-            if host.read_to == NO_ORDER or full or host.slot in self._intake.unwritten:
+        later_max, reads = self._config.frontier.later_max, READS_MAX
+        while reads and not host.queue:
+            if host.read_to == NO_ORDER or host.is_full(later_max) or host.slot in self._intake.unwritten:
                 break
-            more = host.read_ahead(self._store, self._config.frontier.read_ahead, now)
+            reads -= 1
+            more = host.read_ahead(self._store, self._config.frontier.read_ahead, now, later_max)
             if not more or host.held_in_memory() == self._hosts.todo[host.slot]:
                 host.read_to = NO_ORDER
                 self._correct_count(host)
-        if not host.queue and host.later:
-            self._bench.wake(host, host.later[0][0])
+        if not host.queue and (at := host.recall_at() if reads else now + LOOK_ON) < inf:
+            self._bench.wake(host, at)
         return bool(host.queue)
 
     def _correct_count(self, host: FrontHost) -> None:
         """The whole queue is in memory: its length is what the host's count must be."""
+        if host.skipped:
+            return
         found = host.held_in_memory()
         self._registry.todo += found - self._hosts.todo[host.slot]
         self._hosts.todo[host.slot] = found
@@ -688,7 +699,7 @@ class Frontier:
         for host in self._bench.front.values():
             orders = [order for order, _ in host.entries()]
             assert len(orders) == len(set(orders)) <= hosts.todo[host.slot], host
-            assert host.read_to != NO_ORDER or len(orders) == hosts.todo[host.slot], host
+            assert host.read_to != NO_ORDER or host.skipped or len(orders) == hosts.todo[host.slot], host
             assert hosts.cursor[host.slot] <= host.cursor() or host.held, host
             assert not (host.waiting and host.held), host
         for address in self._addresses:

@@ -305,12 +305,12 @@ def test_robots_txt_comes_first_for_each_authority() -> None:
     judge(crawl.requests, delay=5.0)
 
 
-def test_denied_urls_cost_no_request_and_no_gap() -> None:
+def test_denied_urls_cost_no_request_and_hardly_a_gap() -> None:
     crawl = Crawl(robots=Robots())
     crawl.add([link(f"https://a.org/no{n}") for n in range(200)])
     assert crawl.run() == "done"
     assert len(crawl.requests) == 1 and len(crawl.done) == 200
-    assert crawl.now - 1e6 < 7.0
+    assert 5.0 + 200 * 0.01 <= crawl.now - 1e6 < 8.0
 
 
 def test_urls_wait_while_robots_txt_is_unreachable() -> None:
@@ -845,7 +845,7 @@ def test_counters_and_explanations() -> None:
     found = crawl.frontier.explain("https://a.org/y", crawl.now)
     assert found["state"] == "waits" and 0 < found["wait"] <= 1.0 and found["todo"] == 1
     crawl.run()
-    assert [host["state"] for host in crawl.frontier.hosts(crawl.now, 10)] == ["idle"]
+    assert [host.state for host in crawl.frontier.hosts(crawl.now, 10)] == ["idle"]
     assert crawl.frontier.next_wakeup(crawl.now) is None and crawl.frontier.dry(crawl.now)
 
 

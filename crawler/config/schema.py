@@ -99,6 +99,8 @@ class RobotsConfig(_Section, frozen=True):
     unreachable_max: Seconds = Seconds(2_592_000)  # 30 days, then all is allowed
     redirects_max: Count = 5
     nofollow_links: bool = True  # obey rel=nofollow
+    rules_max: Count = 10_000  # allow and disallow lines taken of one file
+    wildcards_max: Count = 1_000  # of them with * or $
     sitemaps_max: Count = 500  # Sitemap lines taken of one file
 
 

@@ -44,6 +44,7 @@ from crawler.frontier.discovery.intake import Intake
 from crawler.frontier.hosts.addresses import Address, Addresses
 from crawler.frontier.hosts.budget import RULES
 from crawler.frontier.hosts.front_host import NO_PLAN, FrontHost
+from crawler.frontier.hosts.places import PlaceShares
 from crawler.frontier.hosts.politeness import NO_OVERRIDE, HostPoliteness
 from crawler.frontier.hosts.rate import Rate
 from crawler.frontier.hosts.registry import HostHash, Registry
@@ -133,6 +134,7 @@ class Frontier:
         self._look_ups = 0
         self._look_ups_waiting: deque[FrontHost] = deque()
         self._look_ups_waiting_max = 2 * config.network.dns_concurrency
+        self._shares = PlaceShares(registry.hosts, concurrency, config.frontier.untried_share)
         self._aside: set[int] = set()  # hosts whose errands wait for a hop, without place and address
         self._paused: set[str] = set()
 
@@ -208,6 +210,7 @@ class Frontier:
         """The next thing that may start now; its host, address and place are taken. None: nothing may."""
         if errand := self._next_look_up(now):
             return errand
+        self._call_others(now)
         blocked = self._gate(now)
         errand = None if blocked else self._next_errand(now)
         if errand is None:
@@ -215,6 +218,12 @@ class Frontier:
         else:
             self._waited.note("", now)
         return errand
+
+    def _call_others(self, now: float) -> None:
+        """Let hosts that are not known to answer soon have the places that are theirs."""
+        while (host := self._shares.call()) is not None:
+            self._bench.wake(host, now)
+        self._bench.admitting_others = not self._shares
 
     def _gate(self, now: float) -> str:
         """What keeps every request from starting, "" if nothing does."""
@@ -243,6 +252,7 @@ class Frontier:
     def _next_errand(self, now: float) -> Errand | None:
         while (host := self._bench.pop(now)) is not None:
             caller = host.called_by
+            self._shares.came(host.slot)
             errand = self._errand(host, now)
             host.called_by = None
             if caller is not None:
@@ -268,7 +278,11 @@ class Frontier:
             return self._hold(host, task)
         if self._resolving and not (host.addresses and now < host.expires):
             return self._look_up(host)
+        if not self._shares.take(host):
+            self._bench.admitting_others = False
+            return None
         if not self._acquire_address(host, now):
+            self._shares.give(host.slot)
             return None
         self._in_flight += 1
         self._rate.spend(now)
@@ -422,6 +436,7 @@ class Frontier:
             crawl_delay = self._crawl_delay(
                 errand.url, errand.hostname, entries.split_authority(errand.url)[0]
             )
+            self._shares.settle(host.slot, fetch)
         decision = self._settlement.settle(host, errand, fetch, now, crawl_delay)
         if decision.end is End.DONE:
             self._let_go(host, decision, now)
@@ -498,6 +513,7 @@ class Frontier:
             assert errand is not None
             self._aside.discard(errand.host)
             self._in_flight += 1
+            self._shares.retake(self._held[errand.host].slot)
         return at
 
     def _borrow_own(self, host: FrontHost, now: float, name: str) -> float:
@@ -525,6 +541,7 @@ class Frontier:
             return
         self._aside.add(errand.host)
         self._in_flight -= 1
+        self._shares.give(host.slot)
         if host.address is not None:
             self._bench.release_address(host.address, now, now)
             host.address = None
@@ -629,6 +646,10 @@ class Frontier:
         self._registry.note(slot, hostname)
         self._intake.settle_place(slot, now)
 
+    def is_crowded_out(self, errand: Errand) -> bool:
+        """Whether others wait for the errand's place, and its host is not known to answer soon."""
+        return bool(self._shares) and not self._shares.is_prompt(self._held[errand.host].slot)
+
     @property
     def look_ups_waiting(self) -> int:
         """Hosts that wait until one of the look-ups under way ends."""
@@ -695,6 +716,7 @@ class Frontier:
         assert len(self._held) <= self._given_out and self._in_flight <= self._concurrency
         assert self._look_ups <= self._config.network.dns_concurrency
         assert self._aside <= set(self._held)
+        self._shares._check({host.slot for host in self._held.values()})
         assert self._bench.admitting or self._look_ups_waiting
         for host in self._bench.front.values():
             orders = [order for order, _ in host.entries()]

@@ -86,6 +86,7 @@ class FrontierConfig(_Section, frozen=True):
     later_max: Count = 128  # URLs of one host that wait for a retry or robots.txt; then the host waits
     entries_max: Count = 32_768  # URLs in memory, 350 bytes each; `read_ahead` a front host may exceed it
     addresses_max: Count = 20_000  # addresses remembered: those in use and the latest others
+    untried_share: Number = 0.8  # of the places, for hosts whose last answer did not come soon
     address_waiters_max: Count = 64  # hosts of the front that wait for one address; more go back
 
 
@@ -99,6 +100,8 @@ class RobotsConfig(_Section, frozen=True):
     unreachable_max: Seconds = Seconds(2_592_000)  # 30 days, then all is allowed
     redirects_max: Count = 5
     nofollow_links: bool = True  # obey rel=nofollow
+    rules_max: Count = 10_000  # allow and disallow lines taken of one file
+    wildcards_max: Count = 1_000  # of them with * or $
     sitemaps_max: Count = 500  # Sitemap lines taken of one file
 
 
@@ -110,6 +113,9 @@ class FetchConfig(_Section, frozen=True):
     header_timeout: Seconds = Seconds(20)
     silence_timeout: Seconds = Seconds(20)
     total_timeout: Seconds = Seconds(60)
+    crowded_timeout: Seconds = Seconds(
+        15
+    )  # the same while others wait for a place, for hosts not known to answer soon
     header_bytes_max: ByteCount = ByteCount(65_536)
     header_field_bytes_max: ByteCount = ByteCount(65_536)
     header_fields_max: Count = 256

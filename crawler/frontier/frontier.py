@@ -32,6 +32,7 @@ import random
 import re
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from math import inf
 from typing import Any, Protocol
 
 import numpy as np
@@ -43,6 +44,7 @@ from crawler.frontier.discovery.intake import Intake
 from crawler.frontier.hosts.addresses import Address, Addresses
 from crawler.frontier.hosts.budget import RULES
 from crawler.frontier.hosts.front_host import NO_PLAN, FrontHost
+from crawler.frontier.hosts.places import PlaceShares
 from crawler.frontier.hosts.politeness import NO_OVERRIDE, HostPoliteness
 from crawler.frontier.hosts.rate import Rate
 from crawler.frontier.hosts.registry import HostHash, Registry
@@ -56,6 +58,9 @@ from crawler.robots.cache import Answer, Verdict
 from crawler.storage.keys import PARKED, TODO
 from crawler.storage.kv import Batch, KeyValue
 
+LOOKS_MAX = 256  # entries of a host that are looked at in one turn; each may cost a verdict
+READS_MAX = 16  # times that one turn reads ahead for a host
+LOOK_ON = 0.01  # seconds until a host with more to look at has its next turn
 EXPLAINED_MAX = 100_000  # entries of a queue that are read for one explanation
 
 _TASK_OF = {Answer.ALLOWED: Task.PAGE, Answer.DENIED: Task.DENIED, Answer.FETCH: Task.ROBOTS}
@@ -129,6 +134,7 @@ class Frontier:
         self._look_ups = 0
         self._look_ups_waiting: deque[FrontHost] = deque()
         self._look_ups_waiting_max = 2 * config.network.dns_concurrency
+        self._shares = PlaceShares(registry.hosts, concurrency, config.frontier.untried_share)
         self._aside: set[int] = set()  # hosts whose errands wait for a hop, without place and address
         self._paused: set[str] = set()
 
@@ -204,6 +210,7 @@ class Frontier:
         """The next thing that may start now; its host, address and place are taken. None: nothing may."""
         if errand := self._next_look_up(now):
             return errand
+        self._call_others(now)
         blocked = self._gate(now)
         errand = None if blocked else self._next_errand(now)
         if errand is None:
@@ -211,6 +218,12 @@ class Frontier:
         else:
             self._waited.note("", now)
         return errand
+
+    def _call_others(self, now: float) -> None:
+        """Let hosts that are not known to answer soon have the places that are theirs."""
+        while (host := self._shares.call()) is not None:
+            self._bench.wake(host, now)
+        self._bench.admitting_others = not self._shares
 
     def _gate(self, now: float) -> str:
         """What keeps every request from starting, "" if nothing does."""
@@ -239,6 +252,7 @@ class Frontier:
     def _next_errand(self, now: float) -> Errand | None:
         while (host := self._bench.pop(now)) is not None:
             caller = host.called_by
+            self._shares.came(host.slot)
             errand = self._errand(host, now)
             host.called_by = None
             if caller is not None:
@@ -264,7 +278,11 @@ class Frontier:
             return self._hold(host, task)
         if self._resolving and not (host.addresses and now < host.expires):
             return self._look_up(host)
+        if not self._shares.take(host):
+            self._bench.admitting_others = False
+            return None
         if not self._acquire_address(host, now):
+            self._shares.give(host.slot)
             return None
         self._in_flight += 1
         self._rate.spend(now)
@@ -272,19 +290,23 @@ class Frontier:
 
     def _first_task(self, host: FrontHost, now: float) -> tuple[Task | None, str]:
         """(what the host's first URL needs, its authority); None if there is nothing to try now."""
-        while self._has_entry(host, now):
+        for _ in range(LOOKS_MAX):
+            if not self._has_entry(host, now):
+                return None, ""
             url = entries.join_url(host.name, host.queue[0][1].tail)
             authority, target = entries.split_authority(url)
             kind, until = Answer.ALLOWED, 0.0
             if self._asks_robots(url, host.name):
                 verdict = self._robots.verdict(authority, target, now)
                 kind, until = verdict.kind, verdict.until
-            if kind is Answer.WAIT:
-                host.postpone_first(max(until, now + 1.0))
+            until = max(until, self._settlement.authorities.ready_at(authority))
+            if kind is Answer.WAIT or (until > now and kind is not Answer.DENIED):
+                host.put_off_first(max(until, now + 1.0), self._config.frontier.later_max)
             elif kind is not Answer.DENIED and self._starts_too_soon(host, url, authority, now):
                 return None, authority
             else:
                 return _TASK_OF[kind], authority
+        self._bench.wake(host, now + LOOK_ON)
         return None, ""
 
     def _asks_robots(self, url: str, name: str) -> bool:
@@ -309,20 +331,23 @@ class Frontier:
     def _has_entry(self, host: FrontHost, now: float) -> bool:
         """Whether the host has an entry to be tried now; else it is woken when it may have one."""
         host.recall(now)
-        while not host.queue:
-            full = len(host.later) >= self._config.frontier.later_max
-            if host.read_to == NO_ORDER or full or host.slot in self._intake.unwritten:
+        later_max, reads = self._config.frontier.later_max, READS_MAX
+        while reads and not host.queue:
+            if host.read_to == NO_ORDER or host.is_full(later_max) or host.slot in self._intake.unwritten:
                 break
-            more = host.read_ahead(self._store, self._config.frontier.read_ahead, now)
+            reads -= 1
+            more = host.read_ahead(self._store, self._config.frontier.read_ahead, now, later_max)
             if not more or host.held_in_memory() == self._hosts.todo[host.slot]:
                 host.read_to = NO_ORDER
                 self._correct_count(host)
-        if not host.queue and host.later:
-            self._bench.wake(host, host.later[0][0])
+        if not host.queue and (at := host.recall_at() if reads else now + LOOK_ON) < inf:
+            self._bench.wake(host, at)
         return bool(host.queue)
 
     def _correct_count(self, host: FrontHost) -> None:
         """The whole queue is in memory: its length is what the host's count must be."""
+        if host.skipped:
+            return
         found = host.held_in_memory()
         self._registry.todo += found - self._hosts.todo[host.slot]
         self._hosts.todo[host.slot] = found
@@ -411,6 +436,7 @@ class Frontier:
             crawl_delay = self._crawl_delay(
                 errand.url, errand.hostname, entries.split_authority(errand.url)[0]
             )
+            self._shares.settle(host.slot, fetch)
         decision = self._settlement.settle(host, errand, fetch, now, crawl_delay)
         if decision.end is End.DONE:
             self._let_go(host, decision, now)
@@ -487,6 +513,7 @@ class Frontier:
             assert errand is not None
             self._aside.discard(errand.host)
             self._in_flight += 1
+            self._shares.retake(self._held[errand.host].slot)
         return at
 
     def _borrow_own(self, host: FrontHost, now: float, name: str) -> float:
@@ -514,6 +541,7 @@ class Frontier:
             return
         self._aside.add(errand.host)
         self._in_flight -= 1
+        self._shares.give(host.slot)
         if host.address is not None:
             self._bench.release_address(host.address, now, now)
             host.address = None
@@ -618,6 +646,10 @@ class Frontier:
         self._registry.note(slot, hostname)
         self._intake.settle_place(slot, now)
 
+    def is_crowded_out(self, errand: Errand) -> bool:
+        """Whether others wait for the errand's place, and its host is not known to answer soon."""
+        return bool(self._shares) and not self._shares.is_prompt(self._held[errand.host].slot)
+
     @property
     def look_ups_waiting(self) -> int:
         """Hosts that wait until one of the look-ups under way ends."""
@@ -684,11 +716,12 @@ class Frontier:
         assert len(self._held) <= self._given_out and self._in_flight <= self._concurrency
         assert self._look_ups <= self._config.network.dns_concurrency
         assert self._aside <= set(self._held)
+        self._shares._check({host.slot for host in self._held.values()})
         assert self._bench.admitting or self._look_ups_waiting
         for host in self._bench.front.values():
             orders = [order for order, _ in host.entries()]
             assert len(orders) == len(set(orders)) <= hosts.todo[host.slot], host
-            assert host.read_to != NO_ORDER or len(orders) == hosts.todo[host.slot], host
+            assert host.read_to != NO_ORDER or host.skipped or len(orders) == hosts.todo[host.slot], host
             assert hosts.cursor[host.slot] <= host.cursor() or host.held, host
             assert not (host.waiting and host.held), host
         for address in self._addresses:

@@ -110,9 +110,10 @@ class Harvest:
     def robots(self, errand: Errand, fetch: Fetch, now: float) -> Making:
         """Make the change for the answer to a robots.txt, at the end of its redirects."""
         change = Change()
-        ignored = self._robots.sitemaps_ignored
+        ignored, rules_ignored = self._robots.sitemaps_ignored, self._robots.rules_ignored
         self._read_robots(change, errand, fetch, now)
         change.count("robots.sitemaps_ignored", self._robots.sitemaps_ignored - ignored)
+        change.count("robots.rules_ignored", self._robots.rules_ignored - rules_ignored)
         if fetch.status:
             change.captures.append(self._capture(fetch, errand, None, now))
         change.count(f"robots.{fetch.outcome}")

@@ -39,7 +39,7 @@ from crawler.splitter.partition import Partition
 from crawler.storage.commit import Change, CommitPoint, Maker
 from crawler.storage.faults import reach
 from crawler.storage.files import Lock, reserve, sync_directory
-from crawler.storage.keys import CLEAN, EQUIVALENCES, PAGE, PARKED, SCOPE_STATE, TODO
+from crawler.storage.keys import CAPTURE, CLEAN, EQUIVALENCES, PAGE, PARKED, SCOPE_STATE, TODO
 from crawler.storage.kv import LevelStore, scan_prefix
 from crawler.storage.moving import load_json
 from crawler.urlfilter.intake import Intake
@@ -52,6 +52,10 @@ from crawler.urls.trace import TraceWriter
 log = logging.getLogger("crawler")
 
 BALLAST = "ballast"
+KEPT = {
+    "stored.records": PAGE,
+    "stored.captures": CAPTURE,
+}  # keys of a kind, by the counter that tells how many
 
 
 class Stages:
@@ -107,6 +111,7 @@ class Stages:
         self.frontier.open(self.clock.now(), clean=clean)
         self.outbox, self.inbox = self._splitter(whole=clean or self._outlasts_power_cut)
         self.point = self._commit_point()
+        self._count_kept()
         self.intake = self._intake(url_filter)
         self.trace = self._trace() if self.config.crawl.trace else None
         self.learned = self._learned()
@@ -166,6 +171,12 @@ class Stages:
             group_entries_max=self.config.store.group_entries_max,
             sync=self._outlasts_power_cut,
         )
+
+    def _count_kept(self) -> None:
+        """Count records and captures once, where a crawl began before they were counted."""
+        for name, prefix in KEPT.items():
+            if name not in self.point.counters:
+                self.point.counters[name] = sum(1 for _ in scan_prefix(self.store, prefix))
 
     # -- the stages, in the order URLs flow -------------------------------------
 
@@ -293,6 +304,8 @@ class Stages:
                     Link(fingerprint, record.url, record.depth, record.via, record.redirects, record.flags)
                 )
                 change.delete(record_key(fingerprint))
+        change.count("stored.records", -len(links))
+        change.count("stored.captures", -len(lost))
         self.pages.forget(change)
         self.frontier.add(links, change, self.clock.now())
         change.count("urls.done", -len(links))

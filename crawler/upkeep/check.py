@@ -3,10 +3,10 @@
 from pathlib import Path
 
 from crawler.errors import DamageError
-from crawler.process.stages import BALLAST, Stages
+from crawler.process.stages import BALLAST, KEPT, Stages
 from crawler.storage.files import Lock
 from crawler.storage.keys import BY_BUCKET, bucket_range, family
-from crawler.storage.kv import repair, unseal
+from crawler.storage.kv import repair, scan_prefix, unseal
 
 PROBLEMS_MAX = 1000  # lines of one report
 
@@ -15,6 +15,7 @@ def check(stages: Stages) -> list[str]:
     """What is wrong, a line each; [] if all is well. Reads every value, run and WARC record."""
     problems = list(stages.problems())
     problems += _damaged_values(stages)
+    problems += _missing_keys(stages)
     problems += _foreign_keys(stages)
     problems += stages.due.check()
     problems += [f"{problem.where}: {problem.message}" for problem in stages.pages.check()]
@@ -33,6 +34,16 @@ def _damaged_values(stages: Stages) -> list[str]:
                 unseal(key, value)
             except DamageError as error:
                 problems.append(str(error))
+    return problems
+
+
+def _missing_keys(stages: Stages) -> list[str]:
+    """Kinds of keys of which the store has more or fewer than were written."""
+    problems = []
+    for name, prefix in KEPT.items():
+        found, counted = sum(1 for _ in scan_prefix(stages.store, prefix)), stages.point.counters[name]
+        if found != counted:
+            problems.append(f"store: {found} keys {prefix.decode()}, {counted} were written ({name})")
     return problems
 
 

@@ -17,10 +17,11 @@ from crawler import __version__
 from crawler.clock import Clock
 from crawler.config import Config
 from crawler.config.credentials import has_credentials
-from crawler.crawl.directory import CrawlDirectory
+from crawler.crawl.directory import BEGUN, CrawlDirectory
 from crawler.crawl.topology import Topology, keep_table, topology
 from crawler.due.eliminator import Eliminator
 from crawler.due.plans import CompactionPlan, FlushPlan
+from crawler.errors import DamageError
 from crawler.extract.repeats import TAGS
 from crawler.frontier.discovery.entries import decode
 from crawler.frontier.frontier import Frontier
@@ -86,10 +87,12 @@ class Stages:
         self.clock = clock
         self.name = name
         self.topology = topology or Topology(name, Partition.equal_ranges([name]))
+        _refuse_loss(directory)
         directory.mkdir(parents=True, exist_ok=True)
         self.lock = Lock(directory / "node.lock", name)
         try:
             self._open(seed, url_filter)
+            CrawlDirectory(directory.parent).note_begun(name)
             self.restored = self._restore_lost() if restore else 0
             self.counters_before = Counter(self.point.counters)
         except BaseException:
@@ -434,6 +437,22 @@ class Stages:
             self.store.write(batch)
         self.store.close()
         self.lock.release()
+
+
+def _refuse_loss(folder: Path) -> None:
+    """Refuse to begin anew where a process has begun before and its store is gone.
+
+    Raises:
+        DamageError: it is.
+    """
+    store = folder / "store"
+    if store.exists() and any(store.iterdir()):
+        return
+    begun = folder.with_name(folder.name + BEGUN).exists()
+    if begun or any(next(folder.glob(kept), None) is not None for kept in ("warc/*.gz*", "due/*.run")):
+        raise DamageError(
+            f"{store}: is missing, though the crawl was begun; `crawler check --repair` makes it anew from what is left"
+        )
 
 
 @contextmanager

@@ -24,6 +24,7 @@ import bisect
 import itertools
 import struct
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -167,7 +168,7 @@ def _text(error: BaseException) -> str:
 
 
 def repair(path: Path) -> str:
-    """Rebuild a store that cannot be opened from the tables and logs that can be read; what was done, "" if nothing.
+    """Rebuild a store that cannot be opened or read to its end from what can be read; what was done, "" if nothing.
 
     LevelDB's repair reads every table and makes a new manifest. What it cannot
     read it moves to `lost/`. Nobody else may have the store open.
@@ -178,7 +179,9 @@ def repair(path: Path) -> str:
     import plyvel
 
     try:
-        LevelStore(path).close()
+        with closing(LevelStore(path)) as store:
+            for _ in store.scan(b""):
+                pass
         return ""
     except DamageError as error:
         found = str(error)

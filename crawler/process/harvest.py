@@ -68,7 +68,7 @@ class Harvest:
         change = Change()
         decision = self._settle(errand, fetch, now)
         capturing = self._capture(fetch, errand, extracted, now, final=decision.end is End.DONE)
-        change.captures.append(capturing)
+        books.count_kept(change, capturing)
         if decision.end is End.DONE and not (errand.flags & _REFRESH and capturing.unchanged):
             yield from self._follow(change, capturing, extracted)
         if errand.flags & _REFRESH:
@@ -115,7 +115,7 @@ class Harvest:
         change.count("robots.sitemaps_ignored", self._robots.sitemaps_ignored - ignored)
         change.count("robots.rules_ignored", self._robots.rules_ignored - rules_ignored)
         if fetch.status:
-            change.captures.append(self._capture(fetch, errand, None, now))
+            books.count_kept(change, self._capture(fetch, errand, None, now))
         change.count(f"robots.{fetch.outcome}")
         books.count_connection(change, fetch)
         change.count("bytes.wire", fetch.wire_bytes)

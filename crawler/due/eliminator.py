@@ -1,7 +1,7 @@
 """The Duplicate URL Eliminator: links in, those of new URLs out, exactly once.
 
 A link that missed the cache takes this way, through two commits (`=`), the only
-things that decide (durability.md, section 1):
+things that decide (`storage/README.md`, "The commit point"):
 
     loop      admit               committed -> begin_flush                  flushed
                 |                     ^             |                          ^

@@ -1,6 +1,6 @@
 """The character encoding of a page, and its bytes as UTF-8 for the parser.
 
-The order is that of HTML (WHATWG, 13.2.3) as `fetch-behaviour.md` section 10
+The order is that of HTML (WHATWG, 13.2.3) as `extract/README.md`, "Types and charset"
 has it: byte order mark, then the header's charset, then a `<meta>` in the
 first 1,024 bytes, then a later `<meta>` (a browser that meets one starts
 again), and without any declaration UTF-8 if the bytes are valid as such and

@@ -1,7 +1,7 @@
 """The bucket table: which process owns which part of the web.
 
 A bucket is the top 16 bits of a fingerprint, that is of the keyed hash of the
-registrable domain (`seen-urls`, section 1), so all URLs of a domain have one
+registrable domain (`urls/README.md`, "Fingerprint"), so all URLs of a domain have one
 owner. The table gives each of the 65,536 buckets the index of a name; names
 are sorted, so equal settings make equal tables wherever they are read.
 

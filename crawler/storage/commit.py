@@ -1,4 +1,4 @@
-"""The one commit point of a process (`durability.md`, section 1).
+"""The one commit point of a process (`storage/README.md`, "The commit point").
 
 Results queue up in FIFO order: as `Change`s, or as functions that make them.
 Whatever has gathered is taken as one group (the shell may let it wait a moment

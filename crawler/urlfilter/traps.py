@@ -1,4 +1,4 @@
-"""Traps that show in the path alone (`fetch-behaviour.md`, section 12; Heritrix' decide rules).
+"""Traps that show in the path alone (`urlfilter/README.md`, "Traps"; Heritrix' decide rules).
 
 A broken relative link on a page that answers under any path makes paths
 without end: `/a/a/a/...`, `/en/shop/en/shop/...`. Two rules bound them: the

@@ -1,4 +1,4 @@
-"""Fingerprints: 64 bits that stand for a URL (`seen-urls.md`, section 1).
+"""Fingerprints: 64 bits that stand for a URL (`urls/README.md`, "Fingerprint").
 
     fingerprint(url) = H(domain)[top 16 bits] << 48 | H(key)[low 48 bits]
 

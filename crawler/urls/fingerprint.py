@@ -30,7 +30,6 @@ from crawler.urls.canonical import authority, duplicate_key, hostname, target
 from crawler.urls.equivalence import Equivalences
 
 SEED_BYTES = 16
-BUCKET_COUNT = 1 << 16
 CHECK_URL = "http://fingerprint.check/"
 _LOW_48 = (1 << 48) - 1
 _SIXTEEN, _FORTY_EIGHT = np.uint64(16), np.uint64(48)

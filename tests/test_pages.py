@@ -95,6 +95,14 @@ def test_what_a_page_names_exists(page: Path) -> None:
             assert found or any(within.rglob(name)), f"{_relative(page)} names {name}"
 
 
+@pytest.mark.parametrize("path", sorted(PACKAGE.rglob("*.py")), ids=_relative)
+def test_modules_that_a_module_names_exist(path: Path) -> None:
+    """A file in backquotes lies beside, in a folder below, in the package or in the project."""
+    for name in re.findall(r"`((?:[\w-]+/)*[\w-]+\.(?:py|pxd))`", path.read_text(encoding="utf-8")):
+        found = any((base / name).exists() for base in (path.parent, PACKAGE, ROOT))
+        assert found or any(path.parent.rglob(name)), f"{_relative(path)} names {name}"
+
+
 def test_pages_are_shipped() -> None:
     """`pip install` brings the rules along with the code."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))

@@ -117,7 +117,7 @@ def _prescan(content: bytes) -> str:
 
 @lru_cache(maxsize=256)
 def _prescan_beginning(beginning: bytes) -> str:
-    """The encoding that is declared whatever follows; "" if that hangs on a quote that may be closed later."""
+    """The encoding that is declared whatever follows; "" while an open quote could still change it."""
     found = {_prescan_part(beginning + end) for end in (b"", b'">', b"'>")}
     return found.pop() if len(found) == 1 else ""
 

@@ -68,7 +68,7 @@ class Partition:
 
     @classmethod
     def equal_ranges(cls, names: Sequence[str], *, epoch: int = 1) -> "Partition":
-        """One contiguous range each, lengths equal but for one bucket, in the order of the sorted names."""
+        """One contiguous range each, in the order of the sorted names; lengths differ by one bucket at most."""
         count = max(1, len(names))
         ends = -(-np.arange(1, count + 1) * BUCKETS // count)  # rounded up
         return cls(names, np.repeat(np.arange(count, dtype=np.uint16), np.diff(ends, prepend=0)), epoch=epoch)

@@ -24,7 +24,7 @@ def trap(url: str, segments_max: int = 20, repeats_max: int = 2) -> str:
 
 
 def directory_trap(directory: str, segments_max: int = 20, repeats_max: int = 2) -> str | None:
-    """The rule that all files of a directory fall under, "" if none can, None if it hangs on the file.
+    """The rule that all files of a directory fall under, "" if none can, None if it depends on the file.
 
     `directory` is a request form that ends with a slash; files have one
     segment more, or none.

@@ -45,7 +45,7 @@ def _suffix_list() -> Any:
 
 
 def suffix_list_version() -> str:
-    """The version of the public suffix list; a crawl is pinned to it, since buckets hang on it."""
+    """The version of the public suffix list; a crawl is pinned to it, since buckets depend on it."""
     from publicsuffixlist import __version__
 
     return __version__

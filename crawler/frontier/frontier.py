@@ -1,8 +1,8 @@
 """The discovery frontier: every new URL is handed out once, politely, in an order fair to all hosts.
 
     add --> queues on disk --> front of hosts --> take --> fetch --> settle --> stage --> release
-            (`intake.py`,      (`workbench.py`,                    (`settlement.py`)  |
-             `entries.py`)       `host_queue.py`)                                   commit
+            (discovery/)       (hosts/)                            (settlement.py)    |
+                                                                                    commit
 
 An errand holds its host (and for a request its address and one of the
 `concurrency` places) from `take` on. `settle` decides, at the end of the
@@ -22,9 +22,8 @@ may run in another. Rules for the caller:
   only then are its entries read back. A host whose whole queue is in memory
   is handed out before; its result is committed behind the batch anyway.
 
-What a host must wait for, the host waits for: gap, address, robots.txt,
-back-off, the commit of a failure. What a URL must, the URL does: its own
-retry instant. `next_wakeup` names the next instant at which `take` may succeed.
+Host-wide waits delay the host: gap, address, robots.txt, back-off, the commit
+of a failure. A retry delays only its URL. `next_wakeup` names the next instant at which `take` may succeed.
 """
 
 import itertools
@@ -639,7 +638,7 @@ class Frontier:
         self._registry.note(slot, hostname)
 
     def unblock(self, hostname: str, now: float) -> None:
-        """Ask the host again, whoever or whatever held it. Stored with the next batch."""
+        """Ask the host again, whatever held it. Stored with the next batch."""
         slot = self._registry.slot(hostname)
         self._hosts.flags[slot] &= 0xFFFF ^ SILENCED
         self._hosts.refusals[slot] = self._hosts.cause[slot] = 0

@@ -23,7 +23,7 @@ from collections.abc import Sequence
 import mmh3
 
 from crawler.errors import ConfigError
-from crawler.records import Errand, Extracted, Fetch, Outcome, PageRecord, PageState
+from crawler.records import Errand, Extracted, Fetch, LinkFlag, Outcome, PageRecord, PageState
 
 SUCCESSES = frozenset({Outcome.FETCHED, Outcome.EMPTY, Outcome.UNCHANGED})
 _FINAL_STATES = {
@@ -53,6 +53,7 @@ _NO_VERDICT = frozenset(
     }
 )
 
+_REFRESH = int(LinkFlag.REFRESH)  # says how this fetch came about, nothing of the URL
 # What a server may put into a record. A longer ETag is not sent back, so it is not kept.
 _VALIDATOR_BYTES_MAX = 1024
 _TYPE_CHARS_MAX = 128
@@ -136,7 +137,7 @@ def next_record(
         depth=errand.depth,
         via=errand.via,
         redirects=errand.redirects,
-        flags=errand.flags,
+        flags=errand.flags & ~_REFRESH,
         fetched_at=now if fetch.status else 0.0,
         changed_at=now,
         took=fetch.took,

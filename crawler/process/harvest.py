@@ -24,6 +24,7 @@ from collections.abc import Generator
 from crawler.clock import Clock
 from crawler.errors import StoreError, Unexpected
 from crawler.frontier.frontier import Decision, End, Frontier
+from crawler.frontier.refresh.refreshing import Refresh, result_of
 from crawler.pages.page_cache import Capturing, PageCache
 from crawler.process import books
 from crawler.process.admission import Counted
@@ -49,6 +50,7 @@ class Harvest:
         robots: RobotsCache,
         following: Following,
         unexpected: Unexpected | None = None,
+        refresh: Refresh | None = None,
     ) -> None:
         self.unexpected = unexpected or Unexpected()
         self._clock = clock
@@ -56,6 +58,7 @@ class Harvest:
         self._pages = pages
         self._robots = robots
         self._following = following
+        self._refresh = refresh
 
     # -- pages -----------------------------------------------------------------
 
@@ -69,6 +72,8 @@ class Harvest:
         decision = self._settle(errand, fetch, now)
         capturing = self._capture(fetch, errand, extracted, now, final=decision.end is End.DONE)
         change.captures.append(capturing)
+        if self._refresh is not None and decision.end is End.DONE:
+            self._schedule(change, capturing, decision, now)
         if decision.end is End.DONE and not (errand.flags & _REFRESH and capturing.unchanged):
             yield from self._follow(change, capturing, extracted)
         if errand.flags & _REFRESH:
@@ -78,6 +83,18 @@ class Harvest:
         change.line = page_line(errand, fetch, extracted, decision.end)
         self._release(change, decision)
         return change
+
+    def _schedule(self, change: Change, capturing: Capturing, decision: Decision, now: float) -> None:
+        """Let the refresh schedule know a page that is new, or learn from one that was asked again."""
+        assert self._refresh is not None and capturing.record is not None
+        errand, record = capturing.errand, capturing.record
+        if errand.flags & _REFRESH:
+            result = result_of(
+                capturing.fetch.outcome, unchanged=capturing.unchanged, stored=not record.noarchive
+            )
+            self._refresh.ended(errand, result, decision.until, now, change)
+        else:
+            self._refresh.add(errand.fingerprint, record, capturing.instant, now, change)
 
     def _follow(self, change: Change, capturing: Capturing, extracted: Extracted | None) -> Pauses:
         """Follow a page's links, and note in its record how many there are."""

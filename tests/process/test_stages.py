@@ -62,7 +62,7 @@ def next_page(stages: Stages) -> Errand:
             stages.frontier.resolved(errand, ("127.0.0.1",), now + 1000.0, now)
         else:
             absent = Fetch(url=errand.url, outcome=Outcome.GONE, status=404, began=now)
-            stages.commit(partial(stages.harvest.robots, errand, absent, 0, now))
+            stages.commit(partial(stages.harvest.robots, errand, absent, now))
         stages.clock.advance(10.0)  # type: ignore[attr-defined]
         stages.frontier.allow(1)
 

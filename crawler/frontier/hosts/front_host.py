@@ -33,6 +33,7 @@ class FrontHost:
     workbench's heap and `wake` that entry's instant. `waiting`: in an
     address's queue or waiting for a look-up; `called_by` is the address whose
     queue has just called it. `domain` is the key of its registrable domain.
+    `refetch` is a known page that it is to ask again, before its own queue.
     """
 
     __slots__ = (
@@ -50,6 +51,7 @@ class FrontHost:
         "prefix",
         "queue",
         "read_to",
+        "refetch",
         "served",
         "slot",
         "tick",
@@ -67,6 +69,7 @@ class FrontHost:
         self.later: list[tuple[float, Entry]] = []
         self.read_to = read_to
         self.busy: Entry | None = None
+        self.refetch: Any = None
         self.given_out: set[int] = set()
         self.held = False
         self.waiting = False

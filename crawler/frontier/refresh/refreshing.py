@@ -8,6 +8,8 @@ The frontier asks `look` for the best page, and lets its host do the rest:
 robots.txt, addresses, gap, place. A host that may not be asked now is blocked
 in the schedule until it may. Decisions are made in the order of the commit
 queue, so what is stored never contradicts the records of pages.
+
+The schedule runs on the clock of the sites: that of the crawl times `refresh.speed`.
 """
 
 import math
@@ -103,6 +105,7 @@ class Refresh:
     ) -> None:
         self.config = config
         self.schedule = Schedule(settings_of(config), seed=seed, track=True)
+        self._speed = config.speed
         self.share = Share(config.share or ENDLESS_SHARE)
         self.endless = config.endless
         self._record = record
@@ -115,7 +118,7 @@ class Refresh:
         self._predicted = np.zeros((DECILES, 3))  # by decile: refreshes, changes predicted, changes found
         self.results: Counter[str] = Counter()
         if config.endless and rate:
-            self.schedule.rate = rate
+            self.schedule.rate = rate / self._speed
 
     def __len__(self) -> int:
         return len(self.schedule)
@@ -130,7 +133,7 @@ class Refresh:
         Raises:
             DamageError: a record is not whole.
         """
-        state.load(self.schedule, store, now)
+        state.load(self.schedule, store, self._sites(now))
         new = (
             (fingerprint, record)
             for fingerprint, read in stored
@@ -140,8 +143,12 @@ class Refresh:
             fingerprints = np.array([fingerprint for fingerprint, _ in chunk], np.uint64)
             keys = [self._keys(fingerprint, record.url) for fingerprint, record in chunk]
             hosts, directories = np.array(keys, np.uint64).T
-            crawled = np.minimum([record.fetched_at for _, record in chunk], now)
-            self.schedule.add_many(fingerprints, hosts, directories, crawled, 1.0, now)
+            crawled = self._speed * np.minimum([record.fetched_at for _, record in chunk], now)
+            self.schedule.add_many(fingerprints, hosts, directories, crawled, 1.0, self._sites(now))
+
+    def _sites(self, instant: float) -> float:
+        """An instant on the clock of the sites, which is the schedule's."""
+        return instant * self._speed
 
     def _keys(self, fingerprint: int, url: str) -> tuple[int, int]:
         """Keys of a URL's host and directory; both begin with its bucket."""
@@ -160,16 +167,20 @@ class Refresh:
         for _ in range(min(AHEAD_LOOKS, len(self._ahead))):
             fingerprint = self._ahead[0]
             page = self.schedule.find(fingerprint)
-            known = self.schedule.page(page, now) if page >= 0 else None
+            known = self.schedule.page(page, self._sites(now)) if page >= 0 else None
             if known is None or known.state not in ("waits", "explored"):
                 self._ahead.popleft()
                 self._wanted.discard(fingerprint)
                 continue
             host = self.schedule.host_view(known.host)
-            if not host.busy and host.ready <= now and (found := self._refetch(page)) is not None:
+            if (
+                not host.busy
+                and host.ready <= self._sites(now)
+                and (found := self._refetch(page)) is not None
+            ):
                 return found
             self._ahead.rotate(-1)
-        while (page := self.schedule.look(now)) >= 0:
+        while (page := self.schedule.look(self._sites(now))) >= 0:
             if (found := self._refetch(page)) is not None:
                 return found
         return None
@@ -189,7 +200,7 @@ class Refresh:
 
     def hold(self, refetch: Refetch, now: float) -> None:
         """The page is under way, and its host busy, until `ended` or `give_back`."""
-        self.schedule.hold(refetch.page, now)
+        self.schedule.hold(refetch.page, self._sites(now))
         self._held[refetch.fingerprint] = refetch.page
         if refetch.fingerprint in self._wanted:
             self._wanted.discard(refetch.fingerprint)
@@ -198,11 +209,11 @@ class Refresh:
     def give_back(self, refetch: Refetch, now: float, ready: float) -> None:
         """The page was not asked; its host may be from `ready` on."""
         if self._held.pop(refetch.fingerprint, None) is not None:
-            self.schedule.give_back(refetch.page, now, ready)
+            self.schedule.give_back(refetch.page, self._sites(now), self._sites(ready))
 
     def block(self, refetch: Refetch, until: float) -> None:
         """The page's host may not be asked before `until`."""
-        self.schedule.block(self.schedule.host_of(refetch.page), until)
+        self.schedule.block(self.schedule.host_of(refetch.page), self._sites(until))
 
     def shut(self, refetch: Refetch) -> None:
         """The page's host may not be asked before `reopen`."""
@@ -213,11 +224,14 @@ class Refresh:
         """A host that was shut may be asked from `ready` on; harmless for others."""
         if host_key in self._shut:
             self._shut.discard(host_key)
-            self.schedule.block(self.schedule.host(host_key), ready)
+            self.schedule.block(self.schedule.host(host_key), self._sites(ready))
 
     def next_wakeup(self, now: float) -> float:
         """The next instant at which `look` may give a page; infinite if none ever may."""
-        return now if self.schedule.look(now) >= 0 else max(self.schedule.next_wakeup(now), now)
+        then = self._sites(now)
+        return (
+            now if self.schedule.look(then) >= 0 else max(self.schedule.next_wakeup(then) / self._speed, now)
+        )
 
     # -- what is learned -------------------------------------------------------------
 
@@ -228,7 +242,8 @@ class Refresh:
         page = self.schedule.find(fingerprint)
         if page < 0:
             host, directory = self._keys(fingerprint, record.url)
-            page = self.schedule.add(fingerprint, host, directory, min(crawled_at, now), now)
+            then = self._sites(now)
+            page = self.schedule.add(fingerprint, host, directory, min(self._sites(crawled_at), then), then)
             if host in self._shut:
                 self.schedule.block(self.schedule.host_of(page), math.inf)
         self._stage(page, batch)
@@ -241,7 +256,7 @@ class Refresh:
         if result <= Result.CHANGED:
             self._note_prediction(page, result is Result.CHANGED, now)
         self.results[result.name.lower()] += 1
-        self.schedule.settle(page, now, result, until)
+        self.schedule.settle(page, self._sites(now), result, self._sites(until))
         self._stage(page, batch)
 
     def _stage(self, page: int, batch: Batch) -> None:
@@ -269,15 +284,15 @@ class Refresh:
         """Set a page's importance, requests a time; False if it is not here."""
         page = self.schedule.find(fingerprint)
         if page >= 0:
-            self.schedule.weigh(page, importance, now)
+            self.schedule.weigh(page, importance, self._sites(now))
         return page >= 0
 
     def signal(self, fingerprints: Sequence[int], source: int, now: float) -> int:
         """Somebody says that pages have changed; how many of them are here."""
         known = [fingerprint for fingerprint in fingerprints if fingerprint in self.schedule]
         if known:
-            self.schedule.signal_many(np.array(known, np.uint64), now, source)
-            while self.schedule.work(now) and len(known) <= _ADOPTED_AT_ONCE:
+            self.schedule.signal_many(np.array(known, np.uint64), self._sites(now), source)
+            while self.schedule.work(self._sites(now)) and len(known) <= _ADOPTED_AT_ONCE:
                 pass
         return len(known)
 
@@ -289,7 +304,7 @@ class Refresh:
         return None if page < 0 else self._fresh(page, now)
 
     def _fresh(self, page: int, now: float) -> float:
-        known = self.schedule.page(page, now)
+        known = self.schedule.page(page, self._sites(now))
         return math.exp(-min(known.rate * max(known.clock, 0.0), 700.0))
 
     def _note_prediction(self, page: int, changed: bool, now: float) -> None:
@@ -301,7 +316,7 @@ class Refresh:
         page = self.schedule.find(fingerprint)
         if page < 0:
             return {}
-        known = self.schedule.page(page, now)
+        known = self.schedule.page(page, self._sites(now))
         plain: dict[str, Any] = msgspec.to_builtins(known)
         for name in ("fingerprint", "host", "directory"):
             del plain[name]
@@ -321,7 +336,7 @@ class Refresh:
             "ahead": len(self._ahead),
             "expected_freshness": round(float(np.mean(fresh)), 4) if fresh else None,
             "level": self.schedule.level,
-            "rate": self.schedule.rate,
+            "rate": self.schedule.rate * self._speed,
             "results": dict(self.results),
             "calibration": [
                 {"refreshes": int(n), "predicted": round(predicted / n, 3), "found": round(found / n, 3)}

@@ -25,6 +25,7 @@ from crawler.config import RefreshConfig
 from crawler.frontier.refresh import state
 from crawler.frontier.refresh.schedule import Schedule
 from crawler.frontier.refresh.settings import Result, Settings
+from crawler.frontier.refresh.validators import Validators
 from crawler.frontier.share import Share
 from crawler.records import Errand, LinkFlag, Outcome, PageRecord, PageState
 from crawler.storage.kv import Batch, KeyValue
@@ -115,6 +116,7 @@ class Refresh:
         self._shut: set[int] = set()  # keys of hosts that are blocked until the frontier says otherwise
         self._ahead: deque[int] = deque()  # fingerprints of pages asked for out of turn
         self._wanted: set[int] = set()
+        self.validators = Validators(config)
         self._predicted = np.zeros((DECILES, 3))  # by decile: refreshes, changes predicted, changes found
         self.results: Counter[str] = Counter()
         if config.endless and rate:
@@ -248,8 +250,20 @@ class Refresh:
                 self.schedule.block(self.schedule.host_of(page), math.inf)
         self._stage(page, batch)
 
-    def ended(self, errand: Errand, result: Result, until: float, now: float, batch: Batch) -> None:
-        """A page was asked again; its host may be asked from `until` on."""
+    def ended(
+        self,
+        errand: Errand,
+        result: Result,
+        before: PageRecord | None,
+        after: PageRecord,
+        until: float,
+        now: float,
+        batch: Batch,
+    ) -> None:
+        """A page was asked again, its record was `before`; its host may be asked from `until` on."""
+        changed = result is Result.CHANGED
+        if self.validators.answered(errand.fingerprint, errand.host, before, after, changed, now):
+            self.results["validator_lies"] += 1
         page = self._held.pop(errand.fingerprint, None)
         if page is None:
             return
@@ -258,6 +272,13 @@ class Refresh:
         self.results[result.name.lower()] += 1
         self.schedule.settle(page, self._sites(now), result, self._sites(until))
         self._stage(page, batch)
+
+    def conditions(self, errand: Errand, now: float) -> tuple[str, str]:
+        """(ETag, Last-Modified) to ask a page with, each "" if there is none to use."""
+        page = self._held.get(errand.fingerprint)
+        signalled = page is not None and any(self.schedule.page_state(page)[6:7])
+        record = self._record(errand.fingerprint)
+        return self.validators.conditions(errand.fingerprint, errand.host, record, now, signalled=signalled)
 
     def _stage(self, page: int, batch: Batch) -> None:
         state.stage(self.schedule, page, batch)

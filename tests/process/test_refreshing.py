@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from crawler.frontier.refresh.refreshing import Refresh
 from crawler.process.stages import Stages
 from crawler.records import Blame, Errand, Fetch, LinkFlag, Outcome, PageState, Task
 from crawler.storage.commit import Change
@@ -37,9 +38,13 @@ def refetch(joint: Joint, body: bytes = b"", **values: Any) -> Errand:
     return errand
 
 
-def explain(joint: Joint, url: str) -> dict[str, Any]:
+def refresh_of(joint: Joint) -> Refresh:
     assert joint.stages.refresh is not None
-    return joint.stages.refresh.explain(joint.fingerprint(url), joint.clock.now())
+    return joint.stages.refresh
+
+
+def explain(joint: Joint, url: str) -> dict[str, Any]:
+    return refresh_of(joint).explain(joint.fingerprint(url), joint.clock.now())
 
 
 def reopened(joint: Joint) -> Stages:
@@ -59,7 +64,7 @@ def test_pages_are_asked_again_without_end_and_none_is_forgotten(on: Joint) -> N
     asked = {refetch(on).url for _ in range(60)}
     assert asked == set(urls)
     assert not on.stages.problems()
-    on.stages.refresh._check()
+    refresh_of(on)._check()
 
 
 def test_the_gap_of_a_host_holds_over_both_sources(on: Joint) -> None:
@@ -90,7 +95,7 @@ def test_while_an_errand_has_a_host_no_known_page_of_it_is_asked(on: Joint) -> N
 
 
 def test_the_share_divides_what_both_want(open_joint: Callable[..., Joint]) -> None:
-    joint = open_joint(refresh={"share": 0.25, "endless": True, "min_age": 0.0})
+    joint = open_joint(refresh={"share": 0.25, "endless": True, "min_age": 0.0}, crawl={"rate": 5.0})
     crawl(joint, *[f"http://k{n}.org/" for n in range(12)])
     joint.seeds(*[f"http://n{n}.org/{m}" for n in range(12) for m in range(9)])
     kinds = []
@@ -110,7 +115,7 @@ def test_state_outlasts_reopening(on: Joint) -> None:
     on.stages.close()
     on.stages = reopened(on)
     on.frontier, on.harvest, on.admission = on.stages.frontier, on.stages.harvest, on.stages.admission
-    assert len(on.stages.refresh) == 3
+    assert len(refresh_of(on)) == 3
     for url, before in known.items():
         after = explain(on, url)
         for name in ("crawled_at", "changes", "watched", "importance", "signals"):
@@ -134,7 +139,7 @@ def test_pages_of_a_crawl_without_refresh_are_taken_up(open_joint: Callable[...,
         refresh=type(joint.stages.config.refresh)(endless=True),
     )
     joint.stages = reopened(joint)
-    assert joint.stages.refresh is not None and len(joint.stages.refresh) == 2
+    assert len(refresh_of(joint)) == 2
 
 
 @pytest.mark.parametrize(
@@ -196,17 +201,17 @@ def test_a_blocked_host_is_not_asked_until_unblocked(on: Joint) -> None:
 def test_a_page_asked_for_comes_next(on: Joint) -> None:
     urls = [f"http://a.org/{n}" for n in range(30)]
     crawl(on, *urls)
-    assert on.stages.refresh.ask(on.fingerprint(urls[17]))
-    assert not on.stages.refresh.ask(12345)
+    assert refresh_of(on).ask(on.fingerprint(urls[17]))
+    assert not refresh_of(on).ask(12345)
     assert refetch(on).url == urls[17]
-    on.stages.refresh._check()
+    refresh_of(on)._check()
 
 
 def test_signals_are_stored_with_the_next_group(on: Joint) -> None:
     crawl(on, "http://a.org/", "http://a.org/1")
-    assert on.stages.refresh.signal([on.fingerprint("http://a.org/1"), 99], 3, on.clock.now()) == 1
+    assert refresh_of(on).signal([on.fingerprint("http://a.org/1"), 99], 3, on.clock.now()) == 1
     change = Change()
-    on.stages.refresh.stage_signals(change)
+    refresh_of(on).stage_signals(change)
     assert any(key.startswith(REFRESH) for key, _ in change.operations)
     assert explain(on, "http://a.org/1")["signals"][3] == 1
 
@@ -241,7 +246,7 @@ def test_a_host_that_lies_is_asked_plainly(on: Joint) -> None:
         else:
             on.page(errand, fetch(errand.url, b"changed %d" % n, **tagged))
             break
-    assert on.stages.refresh.validators.lies == 1
+    assert refresh_of(on).validators.lies == 1
     for n in range(10):
         errand = on.errand()
         assert on.harvest.conditions(errand, on.clock.now()) == ("", "")

@@ -32,7 +32,7 @@ def main(_command: str, argv: list[str]) -> int:
     config = options.load(args, directory)
     if not (args.urls or args.seeds or config.seeds or directory.exists()):
         raise UsageError("nothing to crawl: give URLs, --seeds FILE, or the --dir of a crawl to go on with")
-    _check_report(args.report)
+    check_report(args.report)
     directory.create()
     options.set_up_log(args, directory.log_file)
     log.info("crawl in %s begins", args.dir)
@@ -78,6 +78,7 @@ def _parse(argv: list[str]) -> argparse.Namespace:
         "--progress", choices=("auto", "plain", "none"), default="auto", help="progress display"
     )
     args = parser.parse_args(argv)
+    setattr(args, "refresh.endless", False)
     if args.mirror:
         setattr(args, "crawl.requisites", True)
     return args
@@ -126,7 +127,7 @@ def _copy_report(made: Path, wanted: Path) -> None:
         raise StoreError(f"--report {wanted}: {error.strerror}; the report is in {made}") from error
 
 
-def _check_report(path: Path | None) -> None:
+def check_report(path: Path | None) -> None:
     """Raises UsageError, before the crawl, if the report could not be written where it is wanted."""
     try:
         if path is not None:
@@ -246,7 +247,7 @@ class _Stopper:
         self._loop.call_soon_threadsafe(self._crawl.stop, "signal")
 
 
-def summary(report: dict[str, Any], directory: Path) -> str:
+def summary(report: dict[str, Any], directory: Path, command: str = "crawl") -> str:
     """What a person wants to know when the run has ended."""
     run = report["run"]
     pages = run.get("pages", {})
@@ -258,6 +259,11 @@ def summary(report: dict[str, Any], directory: Path) -> str:
         f"{run.get('bytes', {}).get('wire', 0) / 1e6:,.1f} MB received; "
         f"{frontier['todo']:,} URLs to do, {frontier['parked']:,} parked",
     ]
+    if refreshed := run.get("refresh", {}):
+        lines.append(
+            f"refreshed: {refreshed.get('done', 0):,} pages asked again; {refreshed.get('content_changed', 0):,} had "
+            f"changed, {refreshed.get('content_same', 0) + refreshed.get('unchanged', 0):,} had not"
+        )
     if failed:
         lines.append("not fetched: " + ", ".join(f"{name} {n:,}" for name, n in failed.items()))
     if report["conservation"] != "holds":
@@ -265,8 +271,8 @@ def summary(report: dict[str, Any], directory: Path) -> str:
     lines.append(
         f"pages: {directory}/*/warc   log of fetches: {directory}/pages.jsonl   report: {directory}/report.json"
     )
-    if frontier["todo"]:
-        lines.append(f"go on with: crawler crawl --dir {directory}")
+    if frontier["todo"] or command == "refresh":
+        lines.append(f"go on with: crawler {command} --dir {directory}")
     return "\n".join(lines)
 
 

@@ -90,6 +90,30 @@ class FrontierConfig(_Section, frozen=True):
     address_waiters_max: Count = 64  # hosts of the front that wait for one address; more go back
 
 
+class RefreshConfig(_Section, frozen=True):
+    """What is asked again, and when (`frontier/refresh/`)."""
+
+    share: Annotated[float, Meta(ge=0, le=1)] = 0.0  # 0 = known pages are never asked again
+    endless: bool = False
+    policy: Literal["ncis", "greedy", "cis", "azar-lds", "uniform", "interval"] = "ncis"
+    neighbourhood: bool = True
+    pooling: bool = True
+    explore: Annotated[float, Meta(ge=0, lt=1)] = 0.05
+    min_age: Seconds = Seconds(3600)
+    max_age: Seconds = Seconds(0)  # 0 = none
+    discard_window: Seconds = Seconds(0)
+    clock_min: Annotated[Seconds, Meta(extra={"least": 0.001})] = Seconds(604_800)
+    clock_max: Seconds = Seconds(7_776_000)
+    first_interval: Annotated[Seconds, Meta(extra={"least": 0.001})] = Seconds(2_592_000)
+    retry_age: Seconds = Seconds(3600)
+    gone_age: Seconds = Seconds(2_592_000)
+    speed: Positive = 1
+    conditional: bool = True
+    same_answers_max: Positive = 5
+    check_every: Positive = 8
+    distrust: Seconds = Seconds(604_800)
+
+
 class RobotsConfig(_Section, frozen=True):
     """robots.txt (RFC 9309; `robots/README.md`, "Answers")."""
 
@@ -329,6 +353,7 @@ class Config(_Section, frozen=True):
     identity: IdentityConfig = IdentityConfig()
     politeness: PolitenessConfig = PolitenessConfig()
     frontier: FrontierConfig = FrontierConfig()
+    refresh: RefreshConfig = RefreshConfig()
     robots: RobotsConfig = RobotsConfig()
     fetch: FetchConfig = FetchConfig()
     network: NetworkConfig = NetworkConfig()

@@ -268,7 +268,7 @@ class Errands:
             return Fetch(url=url, outcome=Outcome.CONNECT_ERROR, error=f"no turn at {name} in time")
         took = 0.0
         try:
-            hop = msgspec.structs.replace(request, url=url, addresses=addresses)
+            hop = msgspec.structs.replace(request, url=url, addresses=addresses, etag="", last_modified="")
             self._allow_secrets(hop, name)
             fetch = await self._client.fetch(hop)
             took = fetch.took
@@ -306,6 +306,8 @@ class Errands:
             request.body_bytes_max = config.robots.bytes_max
         elif errand.flags & _SITEMAP:
             request.body_bytes_max = request.wire_bytes_max = config.sitemaps.bytes_max
+        if not robots:
+            request.etag, request.last_modified = self._harvest.conditions(errand, self._clock.now())
         return request
 
     def _total_timeout(self, request: Request) -> float:

@@ -89,6 +89,12 @@ class Report(msgspec.Struct, kw_only=True):
         """Whether the crawl has ever fetched a page."""
         return any(self.counters.get(f"pages.{name}") for name in SUCCESSES)
 
+    @property
+    def nothing_new(self) -> bool:
+        """Whether the crawl was complete before the run: nothing was asked, and nothing is to do."""
+        pages = group(self.run_counters, "pages")
+        return self.stopped_by == "done" and self.any_success and not any(pages.values())
+
     def why_nothing(self, refused: int) -> str:
         """What stood in the way of the seeds, in a few words; `refused` of them were no URLs."""
         reasons = [f"{refused} seeds are no http(s) URLs"] if refused else []

@@ -147,6 +147,7 @@ class Crawl:
         self._seeds = seeds if isinstance(seeds, SeedFile) else Seeds(self.config, seeds)
         self._running: asyncio.Task[Any] | None = None
         self._opened = False
+        self.process: Process = None  # type: ignore[assignment]  # from entering on
 
     # -- opening and closing -------------------------------------------------
 
@@ -172,6 +173,8 @@ class Crawl:
             await self._open()
         except BaseException as error:
             self._close_items()
+            if self.process is not None:
+                self.process.close()
             self.stages.close(clean=not isinstance(error, StoreError))
             raise
         self._opened = True

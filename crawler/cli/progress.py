@@ -79,19 +79,19 @@ def waiting_for(status: Status) -> str:
     if not hosts:
         return ""
     first = min(hosts, key=_until)
-    reason = first.cause.replace("_", " ") or (
-        f"{first.failures} failures in a row"
-        if first.failures
-        else "slowed by 429 or 503"
-        if first.slowdown > 1.0
-        else "a URL that failed is tried again"
-        if first.next_retry_at
-        else "its gap between requests"
-    )
+    reason = first.cause.replace("_", " ") or _reason(first)
     until = _until(first)
     others = f" and {len(hosts) - 1:,} other hosts" if len(hosts) > 1 else ""
     clock = iso_time(until)[11:19]
     return f"; waits for {first.host}{others} ({reason}) until {clock} UTC, {until - status.now:,.0f} s"
+
+
+def _reason(host: HostStatus) -> str:
+    if host.slowdown > 1.0:
+        return "slowed by 429 or 503"
+    if host.failures:
+        return f"failed {host.failures} times in a row" if host.failures > 1 else "it failed"
+    return "a URL is tried again" if host.next_retry_at else "its gap between requests"
 
 
 def _until(host: HostStatus) -> float:

@@ -44,6 +44,7 @@ log = logging.getLogger("crawler")
 
 T = TypeVar("T")
 Sink = Callable[[Errand, Fetch, Extracted | None], Awaitable[None]]
+Promise = Callable[[Errand, Fetch, Change], None]
 
 Chain = list[tuple[str, str]]  # the requests of a redirect chain so far: URL and Cookie field
 NextHop = Callable[[Request, Fetch, Chain], str]
@@ -86,6 +87,7 @@ class Errands:
         self._wake = wake
         self._unexpected = unexpected
         self.sink = sink
+        self.promise: Promise | None = None  # notes, with the page's change, that the sink is to get it
         self._overrides = Overrides(config.override)
         self._run = {
             Task.PAGE: self._page,
@@ -171,13 +173,20 @@ class Errands:
             return self._queue(lambda: self._harvest.page(errand, fetch, extracted, now))
         self.awaiting_commit += 1
         try:
-            await self._commit(lambda: self._harvest.page(errand, fetch, extracted, now))
+            await self._commit(lambda: self._promised(errand, fetch, extracted, now))
         finally:
             self.awaiting_commit -= 1
         try:
             await self.sink(errand, fetch, extracted)
         finally:
             self.in_sink -= 1
+
+    def _promised(self, errand: Errand, fetch: Fetch, extracted: Extracted | None, now: float) -> Making:
+        """The page's change, with the promise that the sink gets it."""
+        change = yield from self._harvest.page(errand, fetch, extracted, now)
+        if self.promise is not None:
+            self.promise(errand, fetch, change)
+        return change
 
     async def _fetch_page(self, errand: Errand) -> tuple[Fetch, Extracted | None]:
         fetch = await self._follow(errand, self._request(errand), self._own_key_hop)

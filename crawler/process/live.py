@@ -46,7 +46,15 @@ KEY_FILE_WAIT = 600.0  # seconds until a key file that has not come counts as mi
 LAG_INTERVAL = 0.25  # seconds between looks at how late the loop is
 COUNTS_INTERVAL = 5.0  # seconds of request counts that a crash may lose
 
-SIGNAL_SOURCES = {"sitemap": 0, "feed": 1, "indexnow": 2, "websub": 3, "signal": 4, "headers": 5, "listing": 6}
+SIGNAL_SOURCES = {
+    "sitemap": 0,
+    "feed": 1,
+    "indexnow": 2,
+    "websub": 3,
+    "signal": 4,
+    "headers": 5,
+    "listing": 6,
+}
 
 Ahead = Callable[[str, int], bool]
 Noted = Callable[[Sequence[int], str], int]

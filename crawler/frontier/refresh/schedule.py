@@ -646,9 +646,16 @@ class Schedule:
     def _reschedule(self, page: cython.int, now: cython.double) -> cython.void:
         """Make the deadline of a page anew that waits for it."""
         state: cython.uint = self._states[page]
-        if not state & (HELD | WITHHELD | EXPLORED | FAILED | AWAY):
+        if state & (HELD | WITHHELD | EXPLORED | FAILED | AWAY):
+            return
+        if now - self._crawled[page] < self._min_age(page):  # as its bounds were changed
             self._leave(page, now)
             self._schedule(page, now)
+            return
+        host: cython.int = self._owner(page)
+        self._assign(page, host)
+        n: cython.double = self._signals_of(host, self._rows[page].signals)
+        self._move(page, self._key(page, host, n, self._offset(page, host, now), now), now)
 
     @property
     def sweeping(self) -> bool:

@@ -17,6 +17,7 @@ from itertools import islice
 import numpy as np
 
 from crawler.errors import DamageError
+from crawler.frontier.refresh.arms import Arms
 from crawler.frontier.refresh.schedule import Schedule
 from crawler.storage import keys
 from crawler.storage.kv import Batch, KeyValue, scan_prefix, seal, unseal
@@ -37,7 +38,7 @@ _LEVEL = struct.Struct("<d")
 _CHUNK = 4096  # pages put in at once on opening
 
 
-def stage(schedule: Schedule, page: int, batch: Batch) -> None:
+def stage(schedule: Schedule | Arms, page: int, batch: Batch) -> None:
     """Put the records of a page, of its site and its directory into a change or a batch."""
     stage_page(schedule, page, batch)
     host_key = stage_site(schedule, schedule.host_of(page), batch)
@@ -47,14 +48,14 @@ def stage(schedule: Schedule, page: int, batch: Batch) -> None:
     batch.put(keys.REFRESH_LEVEL, seal(_LEVEL.pack(schedule.level)))
 
 
-def stage_site(schedule: Schedule, host: int, batch: Batch) -> int:
+def stage_site(schedule: Schedule | Arms, host: int, batch: Batch) -> int:
     """The record of a site; return its key."""
     host_key, numbers = schedule.site_state(host)
     batch.put(keys.REFRESH_SITE + _key.pack(host_key), seal(_SITE.pack(*numbers)))
     return host_key
 
 
-def stage_page(schedule: Schedule, page: int, batch: Batch) -> None:
+def stage_page(schedule: Schedule | Arms, page: int, batch: Batch) -> None:
     """The record of a page that only a signal touched."""
     fingerprint, *row = schedule.page_state(page)
     batch.put(keys.REFRESH + _key.pack(fingerprint), seal(_PAGE.pack(*row)))
@@ -65,7 +66,7 @@ def stage_removal(fingerprint: int, batch: Batch) -> None:
     batch.delete(keys.REFRESH + _key.pack(fingerprint))
 
 
-def load(schedule: Schedule, store: KeyValue, now: float) -> int:
+def load(schedule: Schedule | Arms, store: KeyValue, now: float) -> int:
     """Put all that is stored into an empty schedule; return the number of pages.
 
     Raises:
@@ -100,7 +101,7 @@ def _records(store: KeyValue, prefix: bytes, size: int) -> Iterator[tuple[int, b
         yield _key.unpack_from(key, len(prefix))[0], payload
 
 
-def stage_signalled(schedule: Schedule, pages: Iterable[int], batch: Batch) -> None:
+def stage_signalled(schedule: Schedule | Arms, pages: Iterable[int], batch: Batch) -> None:
     """The records of pages that signals have touched since the last group, and of their sites."""
     hosts = set()
     for page in pages:

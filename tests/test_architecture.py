@@ -51,6 +51,7 @@ SHELL_IMPORT_EXCEPTIONS = {
     "lab/commands/cache.py": {"time"},  # the CPU time of a simulation
     "lab/commands/histories.py": {"subprocess"},  # it runs git
     "storage/commit.py": {"threading"},  # the one writer thread
+    "storage/files.py": {"time"},  # waits for a lock that is held briefly
     "storage/snapshot.py": {"time"},  # waits until a manifest stands still
     "due/eliminator.py": {"threading"},  # compaction runs beside flushes
 }

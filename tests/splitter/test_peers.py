@@ -174,7 +174,7 @@ def test_links_cross_in_both_directions(mode: str, use_uvloop: bool, authority: 
         assert p0.received == p1.links_for("p0", 1500)
         await reached(lambda: p0.crawlwide.ended and p1.crawlwide.ended)
         status = p0.peers.status()["p1"]
-        assert status["connected"] and status["outbox_links"] == 0
+        assert status.connected and status.outbox_links == 0
         await asyncio.gather(p0.peers.close(), p1.peers.close())
         p0.outbox._check()
 

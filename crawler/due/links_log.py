@@ -219,7 +219,7 @@ class LinksLog:
             raise DamageError(f"{self._directory}: a link cannot be read: {error}") from error
 
     def drop_before(self, position: int) -> None:
-        """Unlink the files that lie before `position` as a whole, but for the one that is appended to."""
+        """Unlink all files that end at or before `position`, except the one that is appended to."""
         while len(self._starts) > 1 and self._starts[1] <= position:
             self._path(self._starts.pop(0)).unlink(missing_ok=True)
 

@@ -9,6 +9,7 @@ import random
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -25,14 +26,15 @@ from crawler.errors import DamageError, DirectoryError, StoreError, disk_failed
 from crawler.extract.repeats import TAGS
 from crawler.frontier.discovery.entries import decode
 from crawler.frontier.frontier import Frontier
-from crawler.pages.captures import record_key
+from crawler.frontier.refresh.refreshing import Refresh
+from crawler.pages.captures import record_key, unpack_record
 from crawler.pages.page_cache import PageCache
 from crawler.process.admission import Admission, Owners, Seen
 from crawler.process.books import conservation, splitter_conservation
 from crawler.process.following import Following
 from crawler.process.harvest import Harvest
 from crawler.process.learned import Learned
-from crawler.records import DueCounts, FrontierCounts, Link, PeerStatus, SplitterCounts
+from crawler.records import DueCounts, FrontierCounts, Link, PageRecord, PeerStatus, SplitterCounts
 from crawler.robots.cache import RobotsCache
 from crawler.splitter.inbox import Inbox
 from crawler.splitter.outbox import Outbox
@@ -115,10 +117,13 @@ class Stages:
         self.robots = self._robots()
         self.pages = self._page_cache()
         self.due = self._eliminator()
+        self.refresh = self._refresh() if self.config.refresh.share or self.config.refresh.endless else None
         self.frontier = self._frontier()
         self._sync_names()
         clean = self._note_opening()
         self.frontier.open(self.clock.now(), clean=clean)
+        if self.refresh is not None:
+            self.refresh.open(self.store, self._stored_pages(), self.clock.now())
         self.outbox, self.inbox = self._splitter(whole=clean or self._outlasts_power_cut)
         self.point = self._commit_point()
         self._count_kept()
@@ -200,7 +205,23 @@ class Stages:
             concurrency=self.config.crawl.concurrency,
             rng=random.Random(),
             processes=len(self.topology.names),
+            refresh=self.refresh,
         )
+
+    def _refresh(self) -> Refresh:
+        """Known pages, to be asked again."""
+        return Refresh(
+            self.config.refresh,
+            record=self.pages.record,
+            hash=self.fingerprinter.hash,
+            host_key=self.fingerprinter.host_key_beside,
+            rate=self.config.crawl.rate / len(self.topology.names),
+        )
+
+    def _stored_pages(self) -> Iterator[tuple[int, Callable[[], PageRecord]]]:
+        """Fingerprint of each URL that was tried, and what reads its record."""
+        for key, value in scan_prefix(self.store, PAGE):
+            yield int.from_bytes(key[2:], "big"), partial(unpack_record, key, value)
 
     def _robots(self) -> RobotsCache:
         config = self.config
@@ -244,7 +265,7 @@ class Stages:
     def _harvest(self) -> Harvest:
         """What the end of a fetch means."""
         following = Following(self.config, self.robots, self.admission, self.learned)
-        return Harvest(self.clock, self.frontier, self.pages, self.robots, following)
+        return Harvest(self.clock, self.frontier, self.pages, self.robots, following, refresh=self.refresh)
 
     def _trace(self) -> TraceWriter:
         """A new trace in the process's folder: links as they enter the host splitter."""

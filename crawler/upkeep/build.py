@@ -1,6 +1,6 @@
 """The second step of `crawler reshard`: the folder of each new process, from all old ones.
 
-Each stage moves its own keys (`moving.py` in its folder); this file drives.
+Each stage moves its own keys (through a `storage/moving.py` Move); this file drives.
 All that belongs to a host has its bucket in front of its key, so a range of
 buckets is copied key by key and nothing is decoded but what must be found.
 

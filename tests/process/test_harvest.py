@@ -371,6 +371,12 @@ def test_retired_urls_are_done(joint: Joint) -> None:
 # ---- refreshes ----
 
 
+@pytest.fixture
+def refreshing(open_joint: Callable[..., Joint]) -> Joint:
+    """One process that asks known pages again, before new ones."""
+    return open_joint(refresh={"endless": True, "share": 1.0, "min_age": 0.0})
+
+
 def known(joint: Joint, **values: Any) -> None:
     """A page that was fetched, with two links."""
     joint.seeds(HOME)
@@ -380,14 +386,13 @@ def known(joint: Joint, **values: Any) -> None:
 
 
 def refresh(joint: Joint, answer: Fetch, *hrefs: str) -> Change:
-    """Ask a page again, as the refresh frontier will; an answer without news is not read."""
+    """Ask a page again; an answer without news is not read."""
     books = dict(joint.stages.point.counters)
     for url in ("http://a.org/x", "http://a.org/y"):
         joint.harvest.retire(url, change := Change())
         joint.stages.commit(change)
-    joint.add(HOME, flags=REFRESH)
     errand = joint.errand()
-    assert errand.flags == REFRESH
+    assert errand.flags == SEED | REFRESH and errand.url == HOME
     news = joint.harvest.shows_news(errand, answer)
     change = joint.page(errand, answer, extracted(*hrefs) if news else None)
     assert "urls.done" not in change.counts and not any(name.startswith("pages.") for name in change.counts)
@@ -395,7 +400,8 @@ def refresh(joint: Joint, answer: Fetch, *hrefs: str) -> Change:
     return change
 
 
-def test_a_refresh_without_news_brings_no_links(joint: Joint) -> None:
+def test_a_refresh_without_news_brings_no_links(refreshing: Joint) -> None:
+    joint = refreshing
     known(joint)
     change = refresh(joint, fetch(HOME, b"first"), "/new")
     assert counted(change) == {
@@ -410,17 +416,18 @@ def test_a_refresh_without_news_brings_no_links(joint: Joint) -> None:
     assert not joint.stages.problems()
 
 
-def test_a_refresh_that_was_read_all_the_same_brings_no_links(joint: Joint) -> None:
+def test_a_refresh_that_was_read_all_the_same_brings_no_links(refreshing: Joint) -> None:
     """The worker may have read it before the first answer was committed."""
+    joint = refreshing
     known(joint)
-    joint.add(HOME, flags=REFRESH)
-    while (errand := joint.errand()).url != HOME:
-        joint.page(errand, fetch(errand.url))
+    errand = joint.errand()
+    assert errand.flags & REFRESH
     change = joint.page(errand, fetch(HOME, b"first"), extracted("/x", "/new"))
     assert not change.links and "urls.links" not in change.counts
 
 
-def test_a_refresh_answered_304(joint: Joint) -> None:
+def test_a_refresh_answered_304(refreshing: Joint) -> None:
+    joint = refreshing
     known(joint)
     change = refresh(joint, fetch(HOME, b"", outcome=Outcome.UNCHANGED, status=304))
     assert counted(change) == {"refresh.unchanged": 1, "refresh.done": 1, "bytes.wire": 100}
@@ -428,7 +435,8 @@ def test_a_refresh_answered_304(joint: Joint) -> None:
     assert record is not None and (record.links, record.not_modified) == (2, 1)
 
 
-def test_new_links_of_a_changed_page_are_discovery(joint: Joint) -> None:
+def test_new_links_of_a_changed_page_are_discovery(refreshing: Joint) -> None:
+    joint = refreshing
     known(joint)
     change = refresh(joint, fetch(HOME, b"second"), "/x", "/new")
     assert counted(change) == {
@@ -448,20 +456,26 @@ def test_new_links_of_a_changed_page_are_discovery(joint: Joint) -> None:
     assert not joint.stages.problems()
 
 
-def test_a_refresh_that_redirects_is_followed_as_discovery(joint: Joint) -> None:
+def test_a_refresh_that_redirects_is_followed_as_discovery(refreshing: Joint) -> None:
+    joint = refreshing
     known(joint)
     change = refresh(joint, redirect(HOME, "/moved"))
     assert change.counts["refresh.redirect"] == change.counts["refresh.done"] == 1
     assert not {"refresh.content_same", "refresh.content_changed"} & change.counts.keys()
-    assert links_of(change) == [("http://a.org/moved", 0, 1, int(LinkFlag.REDIRECT))]
+    assert links_of(change) == [("http://a.org/moved", 0, 1, int(LinkFlag.SEED | LinkFlag.REDIRECT))]
 
 
-def test_a_refresh_to_be_tried_again(joint: Joint) -> None:
+def test_a_refresh_that_fails_is_over(refreshing: Joint) -> None:
+    """Its page stays stored, and the schedule says when it is tried again."""
+    joint = refreshing
     known(joint)
     change = refresh(joint, fetch(HOME, outcome=Outcome.TEMPORARY, blame=Blame.URL, status=500))
-    assert change.counts["refresh.temporary"] == change.counts["refresh.retried"] == 1
-    assert "refresh.done" not in change.counts and "urls.done" not in change.counts
-    assert not joint.stages.problems() or joint.stages.problems()[0].startswith("new =")
+    assert change.counts["refresh.temporary"] == change.counts["refresh.done"] == 1
+    assert not joint.stages.problems()
+    record = joint.stages.pages.record(joint.fingerprint(HOME))
+    assert record is not None and record.state is PageState.STORED
+    assert joint.stages.refresh is not None
+    assert joint.stages.refresh.explain(joint.fingerprint(HOME), joint.clock.now())["state"] == "failed"
 
 
 def test_a_page_that_is_no_refresh_is_read_though_its_content_is_known(joint: Joint) -> None:

@@ -10,6 +10,7 @@ outcome (`internal_error`), and `Unexpected` logs where, once a kind and place;
 a million pages with the same bug write one traceback.
 """
 
+import errno
 import logging
 from traceback import walk_tb
 
@@ -54,6 +55,25 @@ class StoreError(CrawlerError):
     """The disk failed: full, or an I/O error. Start again when it is mended."""
 
     exit_code = 75
+
+
+class BusyError(DirectoryError):
+    """Another process has the folder: try again when it has ended."""
+
+    exit_code = 75
+
+
+_DISK_FAILS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
+
+
+def disk_failed(error: BaseException) -> bool:
+    """Whether an error, or one that it was raised from, says that the disk is full or fails."""
+    seen: BaseException | None = error
+    while seen is not None:
+        if isinstance(seen, OSError) and seen.errno in _DISK_FAILS:
+            return True
+        seen = seen.__cause__
+    return False
 
 
 class Unexpected:

@@ -68,7 +68,12 @@ class ControlServer:
             while line := await reader.readline():
                 writer.write(await self._answer(line) + b"\n")
                 await writer.drain()
-        except (ValueError, OSError):  # an overlong line, or the client has gone
+        except ValueError:
+            with contextlib.suppress(OSError):
+                text = f"a request of more than {REQUEST_BYTES_MAX} bytes"
+                writer.write(msgspec.json.encode({"ok": False, "error": text, "code": 2}) + b"\n")
+                await writer.drain()
+        except OSError:  # the client has gone
             pass
         finally:
             writer.close()

@@ -9,7 +9,7 @@ import importlib
 import os
 import sys
 
-from crawler.errors import CrawlerError
+from crawler.errors import CrawlerError, DirectoryError, StoreError, disk_failed
 from crawler.process.collector import collect_rarely
 
 # Command -> (module, one line). The order is that of `crawler --help`.
@@ -108,12 +108,17 @@ def _run(name: str, arguments: list[str]) -> int:
     try:
         return importlib.import_module(COMMANDS[name][0]).main(name, arguments)
     except CrawlerError as error:
-        return _fail(str(error), error.exit_code)
+        full = isinstance(error, DirectoryError) and disk_failed(error)
+        return _fail(str(error), StoreError.exit_code if full else error.exit_code)
     except BrokenPipeError:  # the reader of our output has gone, as `| head` does
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except KeyboardInterrupt:
         return 130
+    except OSError as error:
+        if not disk_failed(error):
+            raise
+        return _fail(f"{error.filename or 'the disk'}: {error.strerror}", StoreError.exit_code)
 
 
 def _fail(message: str, code: int) -> int:

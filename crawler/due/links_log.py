@@ -79,7 +79,7 @@ class LinksLog:
         at = min(begin, kept[0]) if kept else begin
         for start in kept:
             at = start + self._cut(start, end) if start == at else at
-        if at < end:
+        if begin < end and at < end:
             raise DamageError(f"{self._path(at)}: links that wait for the DUE are missing")
         return kept
 

@@ -30,7 +30,7 @@ from crawler.splitter.crawlwide import CrawlWide, Progress
 from crawler.splitter.peers import Address, Peers
 from crawler.splitter.session import Common, Identity
 from crawler.storage.commit import Change, Maker
-from crawler.storage.keys import RUN
+from crawler.storage.keys import INCARNATION, RUN
 from crawler.storage.kv import seal, unseal
 from crawler.urls.canonical import SESSION_IDS_VERSION
 from crawler.urls.fingerprint import suffix_list_version
@@ -189,7 +189,14 @@ class PeerExchange(Exchange):
         self._beating: asyncio.Task[None] | None = None
         boot = self.crawlwide.boot
         common = Common(
-            Identity(member.crawl, stages.name, boot, SESSION_IDS_VERSION, _check(stages)),
+            Identity(
+                member.crawl,
+                stages.name,
+                boot,
+                SESSION_IDS_VERSION,
+                _check(stages),
+                _next_incarnation(stages),
+            ),
             stages.topology.partition,
             self._outbox,
             self._inbox,
@@ -294,7 +301,9 @@ class PeerExchange(Exchange):
         self._has_share = share > 0.0
 
     def room(self, places: int) -> int:
-        return 0 if self._outbox.full or not self._has_share else super().room(places)
+        if self._outbox.full or not self._has_share or self.peers.is_outcast:
+            return 0
+        return super().room(places)
 
 
 def exchange_of(stages: Stages, member: Member, loops: Loops) -> Exchange:
@@ -314,6 +323,17 @@ def _check(stages: Stages) -> bytes:
     urls = stages.config.urls
     parts = (stages.fingerprinter.check_value, urls.partition, urls.strip_session_ids, suffix_list_version())
     return hashlib.blake2b(repr(parts).encode(), digest_size=16).digest()
+
+
+def _next_incarnation(stages: Stages) -> int:
+    """The number of this start: above those of all earlier ones in this folder, and by the clock for a new folder."""
+    value = stages.store.get(INCARNATION)
+    before = 0 if value is None else int.from_bytes(unseal(INCARNATION, value), "big")
+    number = max(before + 1, int(stages.clock.now() * 1000))
+    batch = stages.store.batch(sync=True)
+    batch.put(INCARNATION, seal(number.to_bytes(8, "big")))
+    stages.store.write(batch)
+    return number
 
 
 def _run_before(stages: Stages, run: str) -> dict[str, int]:

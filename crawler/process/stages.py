@@ -22,7 +22,7 @@ from crawler.crawl.directory import BEGUN, CrawlDirectory
 from crawler.crawl.topology import Topology, keep_table, topology
 from crawler.due.eliminator import Eliminator
 from crawler.due.plans import CompactionPlan, FlushPlan
-from crawler.errors import DamageError
+from crawler.errors import DamageError, DirectoryError, StoreError, disk_failed
 from crawler.extract.repeats import TAGS
 from crawler.frontier.discovery.entries import decode
 from crawler.frontier.frontier import Frontier
@@ -66,10 +66,12 @@ class Stages:
 
     `seed` is the crawl's 16 secret bytes, `topology` says who else crawls (None:
     nobody). With `restore`, pages whose stored copy turns out to be gone become
-    URLs to do again.
+    URLs to do again. `brief`: they are closed soon, so who finds them locked waits.
 
     Raises:
-        DirectoryError: the folder is locked, damaged, or of another seed.
+        BusyError: another process has the folder.
+        DirectoryError: the folder is damaged, or of another seed.
+        StoreError: the disk is full or fails.
     """
 
     def __init__(
@@ -83,6 +85,7 @@ class Stages:
         topology: Topology | None = None,
         url_filter: Callable[[str], bool] | None = None,
         restore: bool = True,
+        brief: bool = False,
     ) -> None:
         self.config = config
         self.directory = directory
@@ -90,14 +93,18 @@ class Stages:
         self.name = name
         self.topology = topology or Topology(name, Partition.equal_ranges([name]))
         _refuse_loss(directory)
-        directory.mkdir(parents=True, exist_ok=True)
-        self.lock = Lock(directory / "node.lock", name)
+        with _disk_errors(directory):
+            directory.mkdir(parents=True, exist_ok=True)
+            self.lock = Lock(directory / "node.lock", name, brief=brief)
         try:
-            self._open(seed, url_filter)
-            CrawlDirectory(directory.parent).note_begun(name)
+            with _disk_errors(directory):
+                self._open(seed, url_filter)
+                CrawlDirectory(directory.parent).note_begun(name)
             self.restored = self._restore_lost() if restore else 0
             self.counters_before = Counter(self.point.counters)
         except BaseException:
+            if (store := getattr(self, "store", None)) is not None:
+                store.close()  # else nobody in this process could open it again
             self.lock.release()
             raise
 
@@ -460,6 +467,17 @@ class Stages:
         self.lock.release()
 
 
+@contextmanager
+def _disk_errors(folder: Path) -> Iterator[None]:
+    """A full disk is a StoreError, whatever met it first."""
+    try:
+        yield
+    except (OSError, DirectoryError) as error:
+        if disk_failed(error):
+            raise StoreError(f"{folder}: {error}") from error
+        raise
+
+
 def _refuse_loss(folder: Path) -> None:
     """Refuse to begin anew where a process has begun before and its store is gone.
 
@@ -484,7 +502,7 @@ def at_rest(
     config = replace(config, crawl=replace(config.crawl, trace=False))  # nothing is crawled here
     folder, seed = directory.process(name), directory.seed()
     place = topology(config, directory.path, name)
-    stages = Stages(config, folder, seed, clock=clock, name=name, topology=place, restore=restore)
+    stages = Stages(config, folder, seed, clock=clock, name=name, topology=place, restore=restore, brief=True)
     clean = False
     try:
         yield stages

@@ -27,10 +27,11 @@ from pathlib import Path
 
 from crawler.clock import Clock
 from crawler.config import SplitterConfig
-from crawler.errors import ConfigError, CrawlerError
+from crawler.errors import ConfigError, CrawlerError, DirectoryError
 from crawler.records import PeerStatus
 from crawler.splitter.partition import check_name
-from crawler.splitter.session import Backoff, Common, Dialler, Doorkeeper, Listener, State
+from crawler.splitter.session import Backoff, Common, Dialler, Doorkeeper, Ending, Listener, State
+from crawler.splitter.wire import Reason
 from crawler.storage.faults import reach
 
 logger = logging.getLogger(__name__)
@@ -38,6 +39,7 @@ logger = logging.getLogger(__name__)
 Address = tuple[str, int]
 LINK_BYTES_MAX = 16 << 10  # the longest URL and what goes with it
 FRAME_BYTES_MAX = 1 << 20
+STRANGERS_EVERY = 60.0  # seconds between two lines about connections of nobody we know
 
 
 def parse_address(text: str) -> Address:
@@ -253,6 +255,22 @@ class _Connection(asyncio.Protocol):
             self.flush()
 
 
+class Strangers:
+    """What is said of connections that never told who they are: a line a minute, with a count."""
+
+    def __init__(self) -> None:
+        self._unsaid = 0
+        self._said_at = -STRANGERS_EVERY
+
+    def note(self, ending: str, now: float) -> str:
+        """One has gone; the line to be logged, "" if there is none yet."""
+        self._unsaid += 1
+        if now - self._said_at < STRANGERS_EVERY:
+            return ""
+        count, self._unsaid, self._said_at = self._unsaid, 0, now
+        return f"a stranger to us: {ending}" if count == 1 else f"{count} strangers to us, the last: {ending}"
+
+
 class Peers:
     """All connections of a process. `addresses` holds the peers, not the process itself.
 
@@ -285,6 +303,8 @@ class Peers:
         self._dial_tls: ssl.SSLContext | None = tls[1]
         self._flushed = asyncio.Event()
         self._closing = False
+        self._strangers = Strangers()
+        self._refused_by: set[str] = set()
         self.last_ending: dict[str, str] = {}  # why the connection to a peer ended last
 
     async def start(self) -> Address:
@@ -364,9 +384,10 @@ class Peers:
         if isinstance(session, Listener):
             self._doorkeeper.leave(session)
             if session.ending is not None and not self._closing:
-                self._log(
-                    f"{session.peer or 'a stranger'} to us", str(session.ending), bool(session.ending.reason)
-                )
+                if session.peer:
+                    self._log(f"{session.peer} to us", str(session.ending), bool(session.ending.reason))
+                elif line := self._strangers.note(str(session.ending), self.now()):
+                    logger.log(logging.ERROR if session.ending.reason else logging.INFO, "splitter: %s", line)
         self.tell_news()
 
     def flush_all(self) -> None:
@@ -453,7 +474,30 @@ class Peers:
         ending = connection.session.ending
         assert ending is not None
         self._log(peer, str(ending), bool(ending.reason))
+        self._judge(peer, ending, connection.was_streaming)
         return connection.was_streaming and ending.reason is None
+
+    def _judge(self, peer: str, ending: Ending, accepted: bool) -> None:
+        """Note whether the peer wants us; if a newer start of this process is at work, this one must stop."""
+        if accepted:
+            self._refused_by.discard(peer)
+        elif ending.by_peer and ending.reason not in (None, Reason.BUSY):
+            self._refused_by.add(peer)
+        if ending.by_peer and ending.reason is Reason.DOUBLE:
+            name = self._common.identity.name
+            self.on_failure(
+                DirectoryError(
+                    f"{name}: stopped, since {peer} says: {ending.text}. Two processes of one name ask the same hosts"
+                )
+            )
+
+    @property
+    def is_outcast(self) -> bool:
+        """Whether some peer refuses this process and none takes what it sends: then it must ask nobody."""
+        return bool(self._refused_by) and not any(
+            connection.session.state is State.STREAMING and isinstance(connection.session, Dialler)
+            for connection in self._connections
+        )
 
     def _log(self, peer: str, text: str, blame: bool) -> None:
         """Log why a connection ended, once until the reason changes."""

@@ -77,7 +77,8 @@ class Identity(msgspec.Struct, frozen=True):
     """What a process says of itself, and what both ends must agree on.
 
     `canonical` is the version of the canonical form of URLs, `check` the
-    fingerprint of a fixed URL, which tells seed and method apart.
+    fingerprint of a fixed URL, which tells seed and method apart. `incarnation`
+    grows with each start of a process: of two of one name the older must stop.
     """
 
     crawl: str
@@ -85,6 +86,7 @@ class Identity(msgspec.Struct, frozen=True):
     boot: bytes
     canonical: int
     check: bytes
+    incarnation: int = 0
 
 
 class Ending(msgspec.Struct, frozen=True):
@@ -317,6 +319,7 @@ class Dialler(_Session):
                 canonical=identity.canonical,
                 check=identity.check,
                 outbox_epoch=self._epoch,
+                incarnation=identity.incarnation,
             )
         )
         self.state = State.GREETING
@@ -370,6 +373,7 @@ class Listener(_Session):
     def __init__(self, common: Common, admit: Callable[["Listener"], Refuse | None], now: float) -> None:
         super().__init__(common, State.WAITING, now)
         self.boot = b""
+        self.incarnation = 0
         self._admit = admit
         self._epoch = b""
         self._durable_told = 0
@@ -388,7 +392,7 @@ class Listener(_Session):
     def _on_hello(self, hello: Hello, now: float) -> None:
         refusal = self._disagreement(hello)
         if refusal is None:
-            self.peer, self.boot = hello.name, hello.boot
+            self.peer, self.boot, self.incarnation = hello.name, hello.boot, hello.incarnation
             refusal = self._admit(self)
         if refusal is not None:
             self._refuse(refusal.reason, f"{hello.name}: {refusal.text}")
@@ -467,14 +471,17 @@ class Listener(_Session):
 class Doorkeeper:
     """The sessions that listen: who is in, and whether one more may come in.
 
-    At most one session a peer: a second one of the same boot id takes the place
-    of the first (its connection broke unnoticed), another boot id is refused
-    while the first lives, since two processes of one name would lose links.
+    At most one session a peer: a second one of the same boot id, or of a newer
+    start, takes the place of the first (its connection broke unnoticed, or it
+    runs on a copy of the folder). An older start is refused for good, another
+    one of the same age while the first lives: two processes of one name would
+    lose links and ask the same hosts.
     """
 
     def __init__(self, *, sessions_max: int) -> None:
         self._sessions_max = sessions_max
         self._known: dict[str, Listener] = {}
+        self._newest: dict[str, int] = {}  # the latest start of each peer that was let in
         self._strangers: dict[Listener, None] = {}  # not yet admitted, oldest first
 
     def enter(self, session: Listener) -> None:
@@ -485,11 +492,15 @@ class Doorkeeper:
 
     def admit(self, session: Listener) -> Refuse | None:
         """Let in a session that said Hello, or return why not."""
+        newest = self._newest.get(session.peer, 0)
+        if session.incarnation < newest:
+            return Refuse(Reason.DOUBLE, "a newer start of that name is known; this is a copy of its folder")
         present = self._known.get(session.peer)
         if present is not None and present.ending is None:
-            if present.boot != session.boot:
+            if present.boot != session.boot and session.incarnation == newest:
                 return Refuse(Reason.DOUBLE, "another process of that name is connected")
             present.supersede()
+        self._newest[session.peer] = session.incarnation
         self._strangers.pop(session, None)
         self._known[session.peer] = session
         return None

@@ -88,7 +88,7 @@ class Reason(StrEnum):
     TABLE = "table"  # another bucket table
     CANONICAL = "canonical"  # another canonical form of URLs
     FINGERPRINT = "fingerprint"  # another seed or method
-    DOUBLE = "double"  # a process of that name is connected already
+    DOUBLE = "double"  # a newer start of that name is known, or another one is connected
     OWNER = "owner"  # a link that the receiver does not own
     BUSY = "busy"  # too many connections, or more sent than the window
 
@@ -131,6 +131,7 @@ class Hello(_Message, frozen=True):
     canonical: _Count
     check: _Token
     outbox_epoch: Epoch
+    incarnation: _Count = 0
 
 
 class Welcome(_Message, frozen=True):

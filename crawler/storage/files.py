@@ -21,13 +21,16 @@ in a forked child.
 import fcntl
 import os
 import shutil
+import time
 import weakref
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from crawler.errors import DamageError, DirectoryError, StoreError
+from crawler.errors import BusyError, DamageError, DirectoryError, StoreError
 
+BRIEF_MAX = 30.0  # seconds for which a lock is waited for that is held briefly
+_LOOK_AGAIN = 0.05  # seconds between two tries
 _READ_CHUNK_BYTES = 1 << 20
 
 
@@ -228,23 +231,38 @@ class Lock:
     """The exclusive right to a directory, held until `release` or the end of the process.
 
     The file tells who holds it: name, process id and boot id (a random name of
-    this start of the process), one line; nothing on a disk that is full.
+    this start of the process), one line; nothing on a disk that is full. One
+    that is `brief`, of a command that looks into a crawl at rest, says so too:
+    who comes meanwhile waits for its end, at most `BRIEF_MAX`.
 
     Raises:
-        DirectoryError: another process, or another Lock of this one, holds it.
+        BusyError: another process, or another Lock of this one, holds it.
+        DirectoryError: it cannot be locked.
     """
 
     __slots__ = ("__weakref__", "_descriptor", "boot_id", "name", "path")
 
-    def __init__(self, path: Path, name: str, *, boot_id: str = "") -> None:
+    def __init__(self, path: Path, name: str, *, boot_id: str = "", brief: bool = False) -> None:
         self.path = path
         self.name = name
         self.boot_id = boot_id or os.urandom(8).hex()
-        self._descriptor = self._open()
+        self._descriptor = self._wait()
         _held.add(self)
         with suppress(OSError):  # a full disk must not keep anyone from making room
             os.ftruncate(self._descriptor, 0)
-            write_all(self._descriptor, f"{name} {os.getpid()} {self.boot_id}\n".encode())
+            words = f"{name} {os.getpid()} {self.boot_id}{' brief' * brief}\n"
+            write_all(self._descriptor, words.encode())
+
+    def _wait(self) -> int:
+        """Open it, behind a holder that is brief or has not said yet who it is."""
+        give_up = time.monotonic() + BRIEF_MAX
+        while True:
+            try:
+                return self._open()
+            except BusyError:
+                if time.monotonic() > give_up or not _is_brief(self.path):
+                    raise
+            time.sleep(_LOOK_AGAIN)
 
     def _open(self) -> int:
         try:
@@ -256,7 +274,7 @@ class Lock:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             os.close(descriptor)
-            raise DirectoryError(f"{self.path}: in use by {lock_holder(self.path)}") from None
+            raise BusyError(f"{self.path}: in use by {lock_holder(self.path)}") from None
         except OSError as error:
             os.close(descriptor)
             raise DirectoryError(f"{self.path}: cannot lock: {error.strerror}") from error
@@ -290,9 +308,20 @@ def lock_holder(path: Path) -> str:
         fields = path.read_text(encoding="utf-8", errors="replace").split()
     except OSError:
         fields = []
-    if len(fields) != 3:
+    if len(fields) not in (3, 4):
         return "another process"
     return f"process {fields[0]} (pid {fields[1]}, boot {fields[2]})"
+
+
+def _is_brief(path: Path) -> bool:
+    """Whether the holder of a lock will let go soon, or the file is still that of one who has ended."""
+    try:
+        fields = path.read_text(encoding="utf-8", errors="replace").split()
+    except OSError:
+        return False
+    if len(fields) == 4 or not fields:
+        return True
+    return len(fields) == 3 and not Path("/proc", fields[1]).exists()
 
 
 _held: weakref.WeakSet[Lock] = weakref.WeakSet()

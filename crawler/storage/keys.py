@@ -94,6 +94,7 @@ REFRESH_LEVEL = b"m/refresh"  # the level that the refresh schedule had found
 SCOPE_STATE = b"m/scope"  # what the seeds and their redirects span
 EQUIVALENCES = b"m/equivalences"  # authorities proven to be two names of one site
 RUN = b"m/run"  # the run under way and what had been fetched before it
+INCARNATION = b"m/incarnation"  # number of the latest start among peers
 OUTBOX_STATE = b"m/outbox/"  # + peer: epoch and numbers of the outbox
 
 METAS: Mapping[bytes, Family] = {
@@ -105,6 +106,7 @@ METAS: Mapping[bytes, Family] = {
     SCOPE_STATE: Family(SCOPE_STATE, "urlfilter", Travel.OWNER),
     EQUIVALENCES: Family(EQUIVALENCES, "urls", Travel.OWNER),
     RUN: Family(RUN, "process", Travel.ANEW),
+    INCARNATION: Family(INCARNATION, "process", Travel.ANEW),
     OUTBOX_STATE: Family(OUTBOX_STATE, "splitter", Travel.ANEW),
 }
 

@@ -283,13 +283,19 @@ class LevelStore:
         """As `KeyValue.scan`; it sees the store as it stands at the call.
 
         Raises:
-            DamageError: a block fails its checksum; on the way, not at the call.
+            DamageError: a table cannot be read, or (on the way) a block fails its checksum.
         """
         if not reverse:
-            return self._verified(self._db.iterator(start=start, stop=stop, verify_checksums=True))
+            return self._verified(self._iterator(start=start, stop=stop))
         # Backwards plyvel misses a last key that equals `start`.
-        backwards = self._db.iterator(stop=stop, reverse=True, verify_checksums=True)
+        backwards = self._iterator(stop=stop, reverse=True)
         return itertools.takewhile(lambda item: item[0] >= start, self._verified(backwards))
+
+    def _iterator(self, **bounds: Any) -> Any:
+        try:
+            return self._db.iterator(verify_checksums=True, **bounds)
+        except self._io_error as error:  # a table that is cut short
+            raise DamageError(f"store: cannot read: {_text(error)}; {_REMEDY}") from error
 
     def _verified(self, items: Iterator[tuple[bytes, bytes]]) -> Iterator[tuple[bytes, bytes]]:
         try:

@@ -81,8 +81,8 @@ def repair(config: Config, directory: CrawlDirectory, name: str, clock: Clock) -
     """
     folder = directory.process(name)
     began = (folder / "store").exists()
-    done = repair_before_opening(folder)
-    store_damaged = not began or any(line.startswith("store ") for line in done)
+    done, rebuilt = repair_before_opening(folder)
+    store_damaged = rebuilt or not began
     found: list[str] = []
     if not store_damaged:
         found, opening = _opened(config, directory, name, clock)
@@ -135,8 +135,10 @@ def repaired(stages: Stages) -> list[str]:
     return lines
 
 
-def repair_before_opening(folder: Path) -> list[str]:
-    """Free the ballast, so that a full disk has room; rebuild a store that cannot be opened.
+def repair_before_opening(folder: Path) -> tuple[list[str], bool]:
+    """Free the ballast, so that a full disk has room; rebuild a store that cannot be opened or read.
+
+    What was done, a line each, and whether the store was rebuilt.
 
     Nothing is written before the ballast is free.
 
@@ -144,12 +146,12 @@ def repair_before_opening(folder: Path) -> list[str]:
         DirectoryError: a process has the folder.
         DamageError: the store cannot be rebuilt.
     """
-    lines = []
+    lines, rebuilt = [], ""
     with Lock(folder / "node.lock", folder.name):
         ballast = folder / BALLAST
         if ballast.exists():
             lines.append(f"freed {ballast.stat().st_size >> 20} MiB of ballast")
             ballast.unlink()
-        if done := repair_store(folder / "store"):
-            lines.append(done)
-    return lines
+        if rebuilt := repair_store(folder / "store"):
+            lines.append(rebuilt)
+    return lines, bool(rebuilt)

@@ -431,7 +431,7 @@ class Rebuild:
         self.done.append(f"due: one run of the {len(known)} URLs known is written anew")
 
     def _counters(self, repeats: int, known: int) -> dict[str, int]:
-        counters = load_counters(self._store)
+        counters = load_counters(self._store) or self._count_outcomes()
         count = counters.get
         counters["urls.to_due"] = repeats + known
         counters["urls.done"] = known - self._todo - self._parked
@@ -440,6 +440,11 @@ class Rebuild:
         for name, prefix in KEPT.items():
             counters[name] = sum(1 for _ in scan_prefix(self._store, prefix))
         return counters
+
+    def _count_outcomes(self) -> dict[str, int]:
+        """What the records tell of the fetches, where the counters are lost: the last one of each page."""
+        records = (unpack_record(key, value) for key, value in scan_prefix(self._store, PAGE))
+        return dict(Counter(f"pages.{record.outcome}" for record in records))
 
 
 def _load_or(store: LevelStore, key: bytes, default: Flushed) -> Flushed:

@@ -152,15 +152,15 @@ def test_repair_writes_nothing_before_the_ballast_is_free(
             raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(files, "write_all", write_all)
-    monkeypatch.setattr(checking, "repair", lambda store: "" if not ballast.exists() else "too early")
-    assert checking.repair_before_opening(directory / "p0") == ["freed 1 MiB of ballast"]
+    monkeypatch.setattr(checking, "repair_store", lambda store: "" if not ballast.exists() else "too early")
+    assert checking.repair_before_opening(directory / "p0") == (["freed 1 MiB of ballast"], False)
 
 
 def test_repair_leaves_a_directory_in_use_alone(directory: Path) -> None:
     (directory / "p0" / "ballast").write_bytes(b"x")
     with files.Lock(directory / "p0" / "node.lock", "p0"):
         repaired = command("check", "--dir", directory, "--repair")
-    assert repaired.returncode == 3 and "in use by" in repaired.stderr, repaired
+    assert repaired.returncode == 75 and "in use by" in repaired.stderr, repaired
     assert (directory / "p0" / "ballast").exists()
 
 
@@ -182,3 +182,38 @@ def test_damage_in_the_middle_of_the_store_is_refused(site: Site, directory: Pat
     flip(log, log.stat().st_size // 3)
     ended = crawl(directory, site.web.seed, *settings(*SMALL))
     assert ended.code == 3 and "store" in ended.err and ended.err.count("\n") == 1, ended
+
+
+@pytest.mark.parametrize(
+    ("pattern", "how"),
+    [
+        ("p0/store", "deleted"),
+        ("p0/store/*.ldb", "deleted"),
+        ("p0/store/*.ldb", "cut"),
+        ("p0/store/*.ldb", "flipped"),
+        ("p0/due/*.run", "deleted"),
+        ("p0/due/*.run", "flipped"),
+        ("p0/warc/*.gz", "flipped"),
+    ],
+)
+def test_nothing_is_lost_in_silence(site: Site, directory: Path, pattern: str, how: str) -> None:
+    """Damage is refused with exit 3; repair mends it; the crawl then lacks no page, and asks for few again."""
+    assert command("check", "--dir", directory).returncode == 0  # opened once more: the log becomes a table
+    path = max(directory.glob(pattern), key=lambda path: path.stat().st_size)
+    if how == "flipped":
+        flip(path, path.stat().st_size // 2)
+    elif how == "cut":
+        os.truncate(path, path.stat().st_size // 2)
+    else:
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+    checked = command("check", "--dir", directory)
+    assert checked.returncode == 3 and "Traceback" not in checked.stderr, checked
+    repaired = command("check", "--dir", directory, "--repair")
+    assert repaired.returncode == 0 and "repaired: " in repaired.stdout, repaired
+    before = site.web.fetched()
+    ended = crawl(directory, site.web.seed, *settings(*SMALL))
+    assert ended.code == 0, ended
+    assert (site.web.fetched() - before).total() < 5
+    found = judge(site.web, directory)
+    assert found.lost == found.unstored == 0, found
+    assert command("check", "--dir", directory).returncode == 0

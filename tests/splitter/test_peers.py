@@ -21,6 +21,7 @@ from crawler.splitter.outbox import Outbox
 from crawler.splitter.partition import Partition
 from crawler.splitter.peers import (
     Peers,
+    Strangers,
     check_limits,
     is_loopback,
     listen_address,
@@ -425,3 +426,15 @@ def test_tls_files_belong_together_and_must_be_readable(tmp_path: Path, authorit
     assert listening is not None and dialling is not None
     assert listening.verify_mode == dialling.verify_mode == ssl.CERT_REQUIRED
     assert dialling.check_hostname
+
+
+def test_strangers_get_a_line_a_minute() -> None:
+    """The first is named at once; of the others there is a count."""
+    strangers = Strangers()
+    said = [strangers.note("no magic", float(now)) for now in range(1000, 1200)]
+    assert [line for line in said if line] == [
+        "a stranger to us: no magic",
+        "60 strangers to us, the last: no magic",
+        "60 strangers to us, the last: no magic",
+        "60 strangers to us, the last: no magic",
+    ]

@@ -266,6 +266,19 @@ def test_a_second_process_of_a_live_name_is_refused() -> None:
     assert third.dialler.state is State.STREAMING
 
 
+def test_the_newer_start_of_a_name_wins_and_the_older_one_is_told_to_stop() -> None:
+    """A copy of a live node's folder, started elsewhere: before, both went on and asked the same hosts."""
+    _, other, ends = streaming()
+    copy = process("p0", crawl="crawl", boot=b"another", incarnation=7)
+    second = pair(copy, other, door=ends.door)
+    exchange(second)
+    assert second.dialler.state is State.STREAMING and ends.listener.ending is not None
+    older = pair(process("p0", crawl="crawl", incarnation=6), other, door=ends.door)
+    exchange(older)
+    assert older.dialler.ending.reason is Reason.DOUBLE and older.dialler.ending.by_peer
+    assert second.dialler.state is State.STREAMING
+
+
 def test_the_same_process_connecting_again_takes_its_own_place() -> None:
     one, other, ends = streaming()
     second = pair(one, other, door=ends.door)

@@ -4,11 +4,12 @@ import errno
 import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
 
-from crawler.errors import DamageError, DirectoryError, StoreError
+from crawler.errors import BusyError, DamageError, DirectoryError, StoreError
 from crawler.storage import files
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -214,3 +215,15 @@ def test_an_unreadable_lock_place_is_named(tmp_path: Path) -> None:
     with pytest.raises(DirectoryError, match=r"node\.lock"):
         files.Lock(tmp_path / "node.lock", "p0")
     assert files.lock_holder(tmp_path / "none") == "another process"
+
+
+def test_a_lock_held_briefly_is_waited_for(tmp_path: Path) -> None:
+    """A command that looks at a crawl at rest does not make a starting node end."""
+    path = tmp_path / "node.lock"
+    reader = files.Lock(path, "p0", brief=True)
+    starting = threading.Thread(target=lambda: files.Lock(path, "p0").release())
+    starting.start()
+    reader.release()
+    starting.join()
+    with files.Lock(path, "p0"), pytest.raises(BusyError, match="in use by process p0"):
+        files.Lock(path, "p0", brief=True)

@@ -1,0 +1,121 @@
+"""The damage matrix: each file of a crawl directory lost, cut, or with one byte flipped; what becomes of the crawl.
+
+    .venv/bin/python scripts/bench/damage.py [--pages N] [--only PATTERN]
+
+A small tree-shaped web is crawled once. For each kind of file and each damage a
+copy of the directory is damaged, checked, repaired, checked, and crawled on.
+`lost` counts pages of the web without a whole response record at the end (by
+FastWARC), `again` those that were fetched a second time. A row is `SILENT` if
+something was lost that no command mentioned.
+"""
+
+import argparse
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+sys.path.insert(0, str(ROOT))
+
+from tests.faults.harness import TreeWeb, crawl, judge, settings  # noqa: E402
+
+SMALL = settings("--set", "pages.segment_bytes=20000", "--set", "store.write_buffer_bytes=64KiB")
+DAMAGES = ("deleted", "cut", "head", "middle", "tail")
+
+
+def command(*arguments: "str | Path") -> "subprocess.CompletedProcess[str]":
+    """Run `crawler ...`."""
+    environ = {**os.environ, "PYTHONPATH": str(ROOT)}
+    words = [sys.executable, "-m", "crawler", *map(str, arguments)]
+    return subprocess.run(
+        words, cwd=ROOT, env=environ, capture_output=True, text=True, timeout=120, check=False
+    )
+
+
+def files_by_kind(directory: Path) -> dict[str, Path]:
+    """One file of each kind, the largest; and, as kinds of their own, the folders `p0/store` and `p0`."""
+    kinds: dict[str, Path] = {}
+    for path in sorted(directory.rglob("*"), key=lambda path: path.stat().st_size):
+        if path.is_file() and path.stat().st_size:
+            name = str(path.relative_to(directory))
+            kinds[re.sub(r"[0-9a-f]{6,}|\d{3,}|-\d+", "*", name)] = path
+    return {**kinds, "p0/store/": directory / "p0/store", "p0/": directory / "p0"}
+
+
+def damage(path: Path, how: str) -> None:
+    """Do it to the file (or folder, which can only be deleted)."""
+    if path.is_dir():
+        shutil.rmtree(path)
+        return
+    if how == "deleted":
+        path.unlink()
+        return
+    data = bytearray(path.read_bytes())
+    place = {"head": 2, "middle": len(data) // 2, "tail": len(data) - 2}.get(how, 0)
+    if how == "cut":
+        del data[len(data) // 2 :]
+    else:
+        data[max(0, min(place, len(data) - 1))] ^= 0x55
+    path.write_bytes(data)
+
+
+def said(*answers: "subprocess.CompletedProcess[str]") -> list[str]:
+    """The lines of some commands that tell of trouble."""
+    lines = [line for each in answers for line in (each.stdout + each.stderr).splitlines()]
+    return [line for line in lines if "all is well" not in line]
+
+
+def main() -> None:
+    """Print the matrix."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--pages", type=int, default=150)
+    parser.add_argument("--only", default="", help="kinds of files, a regular expression")
+    args = parser.parse_args()
+    with (
+        tempfile.TemporaryDirectory() as temporary,
+        TreeWeb(Path(temporary), args.pages) as web,
+    ):
+        whole = Path(temporary) / "whole"
+        ended = crawl(whole, web.seed, *SMALL)
+        assert ended.code == 0, ended.err
+        crawl(whole, web.seed, *SMALL)  # opened once more: what lay in the log lies in a table
+        print(f"{'file':34} {'damage':8} check repair check crawl  lost again  what was said first")
+        silent = 0
+        for kind, path in files_by_kind(whole).items():
+            if not re.search(args.only, kind):
+                continue
+            for how in DAMAGES if path.is_file() else DAMAGES[:1]:
+                silent += row(web, whole, kind, path, how)
+        print(f"{silent} losses in silence")
+
+
+def row(web: TreeWeb, whole: Path, kind: str, path: Path, how: str) -> bool:
+    """One row of the matrix; whether something was lost in silence."""
+    directory = whole.parent / "copy"
+    shutil.rmtree(directory, ignore_errors=True)
+    shutil.copytree(whole, directory)
+    damage(directory / path.relative_to(whole), how)
+    before = web.fetched()
+    first = command("check", "--dir", directory)
+    repaired = command("check", "--dir", directory, "--repair")
+    second = command("check", "--dir", directory)
+    ended = crawl(directory, web.seed, *SMALL)
+    again: Counter[str] = web.fetched() - before
+    found = judge(web, directory)
+    lines = said(first, repaired)
+    trace = "Traceback" in "".join([first.stderr, repaired.stderr, second.stderr, ended.err])
+    silent = bool(found.unstored or again) and not lines
+    codes = f"{first.returncode:5} {repaired.returncode:6} {second.returncode:5} {ended.code:5}"
+    flags = "SILENT " * silent + "TRACEBACK " * trace
+    text = re.sub(r"\S*/copy/", "", lines[0])[:90] if lines else "nothing"
+    print(f"{kind:34} {how:8} {codes} {found.unstored:5} {again.total():5}  {flags}{text}", flush=True)
+    return silent
+
+
+if __name__ == "__main__":
+    main()

@@ -167,11 +167,18 @@ class Errands:
         self.pages_ended += 1
         _say(fetch)
         now = self._clock.now()
+        key = (errand.host, errand.order)
+
+        def make() -> Making:
+            change = yield from steps(self._harvest.page(errand, fetch, extracted, now))
+            change.after.append(lambda: self._client.let_go(key))
+            return change
+
         if self.sink is None:
-            return self._queue(lambda: self._harvest.page(errand, fetch, extracted, now))
+            return self._queue(make)
         self.awaiting_commit += 1
         try:
-            await self._commit(lambda: self._harvest.page(errand, fetch, extracted, now))
+            await self._commit(make)
         finally:
             self.awaiting_commit -= 1
         try:
@@ -181,6 +188,7 @@ class Errands:
 
     async def _fetch_page(self, errand: Errand) -> tuple[Fetch, Extracted | None]:
         fetch = await self._follow(errand, self._request(errand), self._own_key_hop)
+        self._client.hold((errand.host, errand.order), fetch)  # while it is read, waits, and is written
         return fetch, await self._read(errand, fetch)
 
     async def _commit(self, make: Maker) -> None:

@@ -129,3 +129,28 @@ def test_many_links_are_one_change(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         report = crawl(tmp_path, web.url())
         assert sorted(web.paths()) == sorted(["/", *paths])
     assert report["pages"]["fetched"] == 61 and report["urls"]["accepted"] == 1 + 60 + 60 * 61
+
+
+def test_bodies_are_accounted_for_until_they_are_committed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While a body is read, waits for its commit and is written, its bytes count; in the end none do."""
+    accounts, reading = [], []
+    begin, read = Client.start, Reader.read
+
+    async def started(self: Client) -> None:
+        accounts.append(self.account)
+        await begin(self)
+
+    async def noted(self: Reader, errand: Any, fetch: Any) -> Any:
+        reading.append(accounts[0].held >= len(fetch.body) > 0)
+        return await read(self, errand, fetch)
+
+    monkeypatch.setattr(Client, "start", started)
+    monkeypatch.setattr(Reader, "read", noted)
+    with Web({"/": page("/a", "/b"), "/a": page(text="a" * 300_000), "/b": page(text="b")}) as web:
+        report = crawl(tmp_path / "crawl", f"http://localhost:{web.port}/")
+    assert report["pages"]["fetched"] == 3 and reading == [True] * 3
+    (account,) = accounts
+    account._check()
+    assert account.held == 0

@@ -8,10 +8,14 @@ A plain object. An owner is anything hashable; its share grows with each
 first served. The oldest share may always grow: else many half-received bodies
 could fill the account and wait for one another for ever. So the account exceeds
 its limit by at most the share of one owner.
+
+What is had already is `charge`d, whether it fits or not: a body between its
+last byte and its commit. It waits for nobody, and nobody gets more until there
+is room again.
 """
 
 from collections.abc import Hashable
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 _O = TypeVar("_O", bound=Hashable)
 
@@ -19,12 +23,13 @@ _O = TypeVar("_O", bound=Hashable)
 class ByteAccount(Generic[_O]):
     """Holds at most `limit` bytes; only the oldest share may exceed it."""
 
-    __slots__ = ("_limit", "_shares", "_waiting", "held")
+    __slots__ = ("_charged", "_limit", "_shares", "_waiting", "held")
 
     def __init__(self, limit: int) -> None:
         assert limit > 0
         self._limit = limit
-        self._shares: dict[_O, int] = {}  # the oldest first
+        self._shares: dict[Hashable, int] = {}  # the oldest first
+        self._charged: set[Hashable] = set()
         self._waiting: dict[_O, int] = {}  # what each waits for, in line
         self.held = 0
 
@@ -37,18 +42,25 @@ class ByteAccount(Generic[_O]):
         self._waiting[owner] = self._waiting.get(owner, 0) + nbytes
         return False
 
-    def release(self, owner: _O) -> None:
+    def charge(self, owner: Hashable, nbytes: int) -> None:
+        """Let the share of an owner that waits for nothing grow by `nbytes`, which it has."""
+        self._charged.add(owner)
+        self._grant(owner, nbytes)
+
+    def release(self, owner: Hashable) -> None:
         """Give back the owner's share, and its place in the line; harmless if it has none."""
         self.held -= self._shares.pop(owner, 0)
-        self._waiting.pop(owner, None)
+        self._charged.discard(owner)
+        self._waiting.pop(owner, None)  # type: ignore[arg-type]  # who is charged never waits
 
     def next_free(self) -> _O | None:
         """The next owner in line that what it waits for is granted to; None if there is none."""
         if not self._waiting:
             return None
-        oldest = next(iter(self._shares), None)
-        for owner in (oldest, next(iter(self._waiting))):
-            if owner is not None and owner in self._waiting and self._fits(owner, self._waiting[owner]):
+        first = next(iter(self._waiting))
+        oldest: Any = next(iter(self._shares), first)
+        for owner in (oldest, first):
+            if owner in self._waiting and self._fits(owner, self._waiting[owner]):
                 self._grant(owner, self._waiting.pop(owner))
                 return owner
         return None
@@ -56,14 +68,16 @@ class ByteAccount(Generic[_O]):
     def _fits(self, owner: _O, nbytes: int) -> bool:
         return self.held + nbytes <= self._limit or next(iter(self._shares), owner) == owner
 
-    def _grant(self, owner: _O, nbytes: int) -> None:
+    def _grant(self, owner: Hashable, nbytes: int) -> None:
         self._shares[owner] = self._shares.get(owner, 0) + nbytes
         self.held += nbytes
 
     def _check(self) -> None:
         assert self.held == sum(self._shares.values())
         oldest = next(iter(self._shares.values()), 0)
-        assert self.held - oldest <= self._limit, self
+        charged = sum(self._shares[owner] for owner in self._charged)
+        assert self.held - charged - oldest <= self._limit, self
+        assert not self._charged & self._waiting.keys()
         assert not self._waiting or self._shares, "someone waits though nothing is held"
 
     def __repr__(self) -> str:

@@ -44,3 +44,20 @@ def test_first_come_first_served_and_the_oldest_always() -> None:
     assert account.next_free() == "c" and account.next_free() is None
     account.release("nobody")
     assert account.held == 10
+
+
+def test_what_is_charged_stops_others_until_it_is_released() -> None:
+    """Twenty bodies that are parsed: nothing more is received, and nobody waits for ever."""
+    account: ByteAccount[str] = ByteAccount(100)
+    for number in range(20):
+        account.charge(number, 50)
+    assert account.held == 1000 and not account.reserve("connection", 1)
+    for number in range(19):
+        assert account.next_free() is None
+        account.release(number)
+        account._check()
+    assert account.next_free() == "connection"
+    account.release(19)
+    account.release("connection")
+    assert account.held == 0
+    account._check()

@@ -43,6 +43,7 @@ from crawler.crawl.identity import check_identity
 from crawler.crawl.seeds import SeedFile, Seeds
 from crawler.crawl.topology import check_processes, topology
 from crawler.errors import ConfigError, DamageError, NoSeedError, StoreError, UsageError
+from crawler.frontier.report import shares
 from crawler.process.ending import within
 from crawler.process.exchange import Member
 from crawler.process.forked import Forked
@@ -386,7 +387,7 @@ class Crawl:
             hosts=list(stages.frontier.hosts(now, HOSTS_IN_REPORT)),
             due=stages.due_counts(),
             splitter=stages.splitter_counts(),
-            why_slow=stages.frontier.why_slow(),
+            why_slow=shares(stages.frontier.why_slow(), now - process.started),
             cpu_seconds=cpu_seconds(),
             peak_rss_bytes=peak_rss_bytes(),
             problems=stages.problems() if process.failure is None else ["not checked: the run failed"],

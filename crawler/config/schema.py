@@ -14,6 +14,7 @@ from crawler.config.units import ENDLESS, ByteCount, Count, Limit, Number, Posit
 
 Scope = Literal["host", "domain", "prefix", "any"]
 RobotsPolicy = Literal["obey", "ignore"]
+SinkErrors = Literal["stop", "go_on"]
 TlsPolicy = Literal["verify", "record"]
 
 
@@ -64,6 +65,7 @@ class PolitenessConfig(_Section, frozen=True):
     address_delay_share: Number = 0.5  # gap per address as a share of `delay`
     shared_address_domains: Count = 50  # from so many registrable domains on, an address is shared hosting
     shared_address_in_flight: Count = 16
+    shared_address_rate: Number = 50.0  # requests per second to it over all processes; 0 = no limit
     backoff_first: Seconds = Seconds(60)
     backoff_max: Seconds = Seconds(14_400)
     give_up_after: Seconds = Seconds(259_200)  # 3 days without any answer
@@ -272,6 +274,7 @@ class HooksConfig(_Section, frozen=True):
     url_filter: str = ""
     link_extractor: str = ""
     page_sink: str = ""
+    sink_errors: SinkErrors = "stop"  # when the page sink raises
 
 
 class SplitterConfig(_Section, frozen=True):

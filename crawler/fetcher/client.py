@@ -17,6 +17,7 @@ One timer watches the time limits of all connections.
 import asyncio
 import resource
 import time
+from collections.abc import Hashable
 from typing import Any
 
 import crawler
@@ -176,12 +177,21 @@ class Client:
             raise
         finally:
             self._active.discard(connection)
-            self.account.release(connection)
-            while (free := self.account.next_free()) is not None:
-                try:
-                    free.resume()
-                except Exception as error:
-                    free.fail(error)
+            self.let_go(connection)
+
+    def hold(self, owner: Hashable, fetch: Fetch) -> None:
+        """Charge what an answer holds to the account until `let_go`: less is received meanwhile."""
+        decoded = 0 if fetch.content is fetch.body else len(fetch.content)
+        self.account.charge(owner, len(fetch.body) + decoded)
+
+    def let_go(self, owner: Hashable) -> None:
+        """The owner holds nothing any more: let those go on that waited for it."""
+        self.account.release(owner)
+        while (free := self.account.next_free()) is not None:
+            try:
+                free.resume()
+            except Exception as error:
+                free.fail(error)
 
     def grew(self, connection: Connection, nbytes: int) -> None:
         """`connection` holds so many bytes more: let it go on now, or when others have ended."""

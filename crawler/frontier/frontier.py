@@ -487,7 +487,7 @@ class Frontier:
         if len(address.waiting) < self._config.frontier.address_waiters_max:
             self._bench.wait_at(host, address, now)
         else:
-            self._hosts.ready[host.slot] = ready = now + self._addresses.gap * (len(address.waiting) + 1)
+            self._hosts.ready[host.slot] = ready = now + self._addresses.line_takes(address)
             if host.may_leave():
                 self._bench.leave(host, now, idle=False)
             else:

@@ -39,6 +39,13 @@ class Waited:
         self._reason, self._since = reason, now
 
 
+def shares(seconds: dict[str, float], whole: float) -> dict[str, float]:
+    """Each as a share of the time that is over, 0 to 1."""
+    return {
+        name: round(min(1.0, length / whole), 4) if whole > 0 else 0.0 for name, length in seconds.items()
+    }
+
+
 class Report:
     """Read-only views of registry and workbench."""
 

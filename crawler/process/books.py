@@ -78,6 +78,7 @@ def _count_fetch(change: Change, source: str, fetch: Fetch, end: End) -> None:
     count_connection(change, fetch)
     change.count("bytes.wire", fetch.wire_bytes)
     change.count("bytes.decoded", len(fetch.content))
+    change.count("bodies.cut", fetch.truncated == "length")
 
 
 def conservation(counters: Mapping[str, int], due: DueCounts, frontier: FrontierCounts) -> list[str]:

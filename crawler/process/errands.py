@@ -11,8 +11,9 @@ waits for a hop has no place: `concurrency` others may be exchanging bytes.
 
 An exception that nobody expects ends the errand it comes from, in the outcome
 `internal_error`, and no other: host, address and place are free again as behind
-any failure. Only a `StoreError` goes on to the process, and what the page sink
-of the user raises.
+any failure. Only a `StoreError` goes on to the process, and, if
+`hooks.sink_errors` is "stop", what the page sink of the user raises; else that
+is counted and logged.
 """
 
 import asyncio
@@ -169,15 +170,29 @@ class Errands:
         self.pages_ended += 1
         _say(fetch)
         now = self._clock.now()
+        key = (errand.host, errand.order)
+
+        def make() -> Making:
+            change = yield from self._promised(errand, fetch, extracted, now)
+            change.after.append(lambda: self._client.let_go(key))
+            return change
+
         if self.sink is None:
-            return self._queue(lambda: self._harvest.page(errand, fetch, extracted, now))
+            return self._queue(make)
         self.awaiting_commit += 1
         try:
-            await self._commit(lambda: self._promised(errand, fetch, extracted, now))
+            await self._commit(make)
         finally:
             self.awaiting_commit -= 1
         try:
             await self.sink(errand, fetch, extracted)
+        except Exception as error:
+            if self._config.hooks.sink_errors == "stop":
+                raise
+            self._unexpected.note(error, f"page sink, given {errand.url}")
+            failed = Change()
+            failed.count("sink.failed")
+            self._queue(failed)
         finally:
             self.in_sink -= 1
 
@@ -190,6 +205,7 @@ class Errands:
 
     async def _fetch_page(self, errand: Errand) -> tuple[Fetch, Extracted | None]:
         fetch = await self._follow(errand, self._request(errand), self._own_key_hop)
+        self._client.hold((errand.host, errand.order), fetch)  # while it is read, waits, and is written
         return fetch, await self._read(errand, fetch)
 
     async def _commit(self, make: Maker) -> None:

@@ -42,6 +42,9 @@ from crawler.storage.files import free_bytes, total_bytes
 
 log = logging.getLogger("crawler")
 
+SEEDS_GRACE = (
+    5.0  # seconds after a stop in which seeds that were given are still taken, so that few are forgotten
+)
 SEEDS_AHEAD = 2  # changes of seeds that may wait for their commit
 
 
@@ -66,6 +69,7 @@ class Process:
         self.stages = stages
         self.started = stages.clock.now()
         self.stopped_by = ""
+        self._stopped_at = 0.0
         self.failure: BaseException | None = None
         self._grace = STOP_GRACE
         self._news = asyncio.Event()
@@ -157,7 +161,8 @@ class Process:
 
     def stop(self, reason: str, *, grace: float = STOP_GRACE) -> None:
         """Take no new work; `run` ends once what is in flight is committed, or was given `grace` seconds."""
-        self.stopped_by = self.stopped_by or reason
+        if not self.stopped_by:
+            self.stopped_by, self._stopped_at = reason, self.stages.clock.now()
         self._grace = min(self._grace, grace)
         self.wake()
         self.commits.look_at_flight()
@@ -195,16 +200,25 @@ class Process:
             self.wake()
 
     async def _feed_seeds(self) -> None:
-        """Queue the seeds piece by piece, never further ahead than two groups."""
+        """Queue the seeds piece by piece, never further ahead than two groups; after a stop for `SEEDS_GRACE`."""
         for change in self._seeds:
-            if self.stopped_by:
+            if self._seeds_are_late():
+                log.warning("stopped while seeds were loading: give those that are left again")
                 break
             self.queue(change)
             reach("seeds loading")
-            while (len(self.stages.point) > SEEDS_AHEAD or self.stages.due.full) and not self.stopped_by:
+            while (
+                len(self.stages.point) > SEEDS_AHEAD or self.stages.due.full
+            ) and not self._seeds_are_late():
                 await asyncio.sleep(0.01)
         self._seeding = False
         self.wake()
+
+    def _seeds_are_late(self) -> bool:
+        return self.failure is not None or (
+            bool(self.stopped_by)
+            and self.stages.clock.now() > self._stopped_at + min(SEEDS_GRACE, self._grace)
+        )
 
     async def _watch(self) -> None:
         """Look at time and disk, once a second."""
@@ -218,7 +232,13 @@ class Process:
         free = free_bytes(stages.directory)
         state = disk_state(free, total_bytes(stages.directory), stages.config.store)
         if state is Disk.FULL and not self.stopped_by:
-            log.error("disk: %d MiB free; stopping. Make room and start again", free >> 20)
+            least = stages.config.store.stop_water_bytes
+            log.error(
+                "disk: %d MiB free, less than store.stop_water_bytes (%d MiB); stopping. "
+                "Make room and start again: what was accepted is kept",
+                free >> 20,
+                least >> 20,
+            )
             self.stop("disk")
         low = state is not Disk.ROOM
         if low != ("disk" in stages.frontier.paused):
@@ -291,7 +311,9 @@ class Process:
 
     async def _commit_rest(self) -> None:
         stages = self.stages
-        while self.failure is None and (len(stages.point) or self.commits.busy or stages.due.pending):
+        while self.failure is None and (
+            self._seeding or len(stages.point) or self.commits.busy or stages.due.pending
+        ):
             self._news.clear()
             self.commits.wake()
             await self._news.wait()

@@ -139,6 +139,7 @@ class _Child:
             loop = asyncio.get_running_loop()
             loop.add_signal_handler(signal.SIGTERM, crawl.stop, "signal")
             loop.add_signal_handler(signal.SIGINT, crawl.stop, "signal")
+            loop.add_signal_handler(signal.SIGHUP, crawl.stop, "signal")
             watch_parent(start.supervisor, lambda: loop.call_soon_threadsafe(self._orphaned, crawl))
             self._exchange = crawl.process.exchange
             self._say({"port": self._exchange.address[1]})

@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 
 from crawler.admin.control import ControlServer
+from crawler.api import Crawl
+from crawler.config import convert
 from crawler.fetcher.client import Client
 from crawler.fetcher.resolver import Resolver
 from crawler.frontier.frontier import Frontier
@@ -129,3 +131,68 @@ def test_many_links_are_one_change(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         report = crawl(tmp_path, web.url())
         assert sorted(web.paths()) == sorted(["/", *paths])
     assert report["pages"]["fetched"] == 61 and report["urls"]["accepted"] == 1 + 60 + 60 * 61
+
+
+def test_a_disk_too_full_is_exit_75_and_seeds_are_kept(tmp_path: Path) -> None:
+    """The exit code was 0, and the seed was forgotten."""
+    full = ("--set", "store.stop_water_bytes=100000 GiB")
+    report = crawl(tmp_path, "http://localhost:9/", *full, code=75)
+    assert report["stopped_by"] == "disk" and report["frontier"]["todo"] == 1
+    assert "store.stop_water_bytes" in (tmp_path / "crawler.log").read_text()
+
+
+def test_bodies_that_are_cut_are_counted(tmp_path: Path) -> None:
+    with Web({"/": page("/a"), "/a": page(text="a" * 300_000)}) as web:
+        report = crawl(tmp_path, f"http://localhost:{web.port}/", "--set", "fetch.body_bytes_max=100000")
+    assert report["bodies"]["cut"] == 1 and report["run"]["bodies"]["cut"] == 1
+    assert all(0.0 <= share <= 1.0 for share in report["why_slow"].values())
+
+
+def test_a_sink_that_raises_does_not_end_the_crawl_if_it_must_not(tmp_path: Path) -> None:
+    """With sink_errors = "go_on" the pages behind it come, and the failures are counted."""
+    given = []
+
+    def sink(page: Any) -> None:
+        given.append(page.url)
+        raise ValueError("the database is away")
+
+    async def main(port: int) -> dict[str, Any]:
+        settings = {
+            "crawl": {"scope": "host"},
+            "hooks": {"sink_errors": "go_on"},
+            "identity": {"contact": "test@example.org"},
+            "network": {"allow_networks": ["127.0.0.0/8", "::1/128"]},
+            "politeness": {"delay": 0.0, "delay_factor": 0.0},
+        }
+        seeds = [f"http://localhost:{port}/"]
+        async with Crawl(convert(settings), directory=tmp_path, seeds=seeds, page_sink=sink) as made:
+            return await made.run()
+
+    with Web({"/": page("/a", "/b"), "/a": page(text="a"), "/b": page(text="b")}) as web:
+        report = asyncio.run(main(web.port))
+    assert len(given) == 3 and report["stopped_by"] == "done" and report["sink"]["failed"] == 3
+
+
+def test_bodies_are_accounted_for_until_they_are_committed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While a body is read, waits for its commit and is written, its bytes count; in the end none do."""
+    accounts, reading = [], []
+    begin, read = Client.start, Reader.read
+
+    async def started(self: Client) -> None:
+        accounts.append(self.account)
+        await begin(self)
+
+    async def noted(self: Reader, errand: Any, fetch: Any) -> Any:
+        reading.append(accounts[0].held >= len(fetch.body) > 0)
+        return await read(self, errand, fetch)
+
+    monkeypatch.setattr(Client, "start", started)
+    monkeypatch.setattr(Reader, "read", noted)
+    with Web({"/": page("/a", "/b"), "/a": page(text="a" * 300_000), "/b": page(text="b")}) as web:
+        report = crawl(tmp_path / "crawl", f"http://localhost:{web.port}/")
+    assert report["pages"]["fetched"] == 3 and reading == [True] * 3
+    (account,) = accounts
+    account._check()
+    assert account.held == 0

@@ -2,7 +2,8 @@
 
 Hosts on an address wait its gap (half the least host gap, times the number of
 processes), one request at a time; from `shared_address_domains` registrable
-domains on it is shared hosting: 16 in flight instead. With a gap of 0
+domains on it is shared hosting: 16 places instead, each held for the gap after
+its answer too, and `shared_address_rate` requests a second. With a gap of 0
 addresses do not count. Durations are seconds, instants seconds by the process
 clock.
 """
@@ -24,11 +25,14 @@ class Address:
     0 if none is planned.
     """
 
-    __slots__ = ("domains", "event", "in_flight", "name", "ready", "waiting")
+    __slots__ = ("domains", "event", "held", "in_flight", "name", "ready", "waiting")
 
     def __init__(self, name: str, ready: float) -> None:
         self.name = name
         self.in_flight = 0
+        self.held: deque[float] = (
+            deque()
+        )  # of shared hosting: until when each place without a request is held
         self.ready = ready
         self.domains: set[int] | None = set()
         self.waiting: deque[Any] = deque()
@@ -54,6 +58,8 @@ class Addresses:
     def configure(self, config: PolitenessConfig) -> None:
         """Gaps between requests to an address from now on."""
         self.gap = config.delay * config.address_delay_share * self._processes
+        rate = config.shared_address_rate / self._processes
+        self._shared_interval = 1.0 / rate if rate else 0.0
 
     def open(self, now: float) -> None:
         """Requests before a restart are not known: every address waits its gap once."""
@@ -100,8 +106,18 @@ class Addresses:
     def start_at(self, address: Address) -> float | None:
         """The instant from which a request may start there; None: not before one of those in flight ends."""
         if address.domains is None:
-            return 0.0 if address.in_flight < self._shared_in_flight else None
+            held = address.in_flight + len(address.held) - self._shared_in_flight
+            if held < 0:
+                return address.ready
+            return max(address.ready, address.held[held]) if held < len(address.held) else None
         return address.ready if address.in_flight == 0 else None
+
+    def line_takes(self, address: Address) -> float:
+        """Seconds, about, until one more than those that wait there has its turn."""
+        each = self.gap
+        if address.domains is None:
+            each = max(self.gap / self._shared_in_flight, self._shared_interval)
+        return each * (len(address.waiting) + 1)
 
     def acquire(self, address: Address) -> None:
         address.in_flight += 1
@@ -110,7 +126,13 @@ class Addresses:
         """A request that ended at `ended` frees its place."""
         assert address.in_flight > 0, address
         address.in_flight -= 1
-        address.ready = max(address.ready, ended + self.gap)
+        if address.domains is not None:
+            address.ready = max(address.ready, ended + self.gap)
+            return
+        while address.held and address.held[0] <= ended:
+            address.held.popleft()
+        address.held.append(max(ended + self.gap, address.held[-1] if address.held else 0.0))
+        address.ready = max(address.ready, ended) + self._shared_interval
 
     def _forget(self, now: float) -> None:
         """Drop the addresses nobody uses or waits for, the oldest first, down to three quarters."""

@@ -41,3 +41,24 @@ def test_others_get_all_of_their_share_in_turn() -> None:
     while crawl.step(1e9):
         most = max(most, crawl.frontier.requests)
     assert sorted(crawl.done) == sorted(urls) and most == 8
+
+
+def test_shared_hosting_has_a_gap_and_a_rate() -> None:
+    """400 domains on one address: each of 16 places is held for the gap of 0.5 s, and 20 begin a second at most."""
+    began: dict[float, list[float]] = {}
+    for rate, most in ((0.0, 16 / 0.51), (20.0, 20.0)):
+        crawl = Crawl(
+            config(
+                politeness={"shared_address_rate": rate, "delay_factor": 0.0},
+                frontier={"front_factor": 12, "address_waiters_max": 64},
+            ),
+            answer=lambda errand, now: fetched(errand.url, took=0.01),
+            addresses=lambda name: ("10.0.0.1",),
+            concurrency=50,
+        )
+        crawl.checking = False
+        crawl.add([link(f"https://h{n}.d{n}.org/{k}") for n in range(400) for k in range(4)])
+        crawl.run(120.0)
+        began[rate] = sorted(request.began for request in crawl.requests)
+        late = [instant for instant in began[rate] if 20.0 <= instant - 1e6 < 40.0]
+        assert 0.8 * most * 20 <= len(late) <= 1.01 * most * 20 + 16

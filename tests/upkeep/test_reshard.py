@@ -17,7 +17,7 @@ from crawler.records import Link
 from crawler.splitter.partition import Partition
 from crawler.storage.commit import Change
 from crawler.storage.files import Lock
-from crawler.storage.keys import HOST, TODO, bucket
+from crawler.storage.keys import HOST, OUTBOX, TODO, bucket
 from crawler.storage.kv import scan_prefix
 from crawler.upkeep import switch
 from crawler.upkeep.settle import settle
@@ -34,15 +34,15 @@ def config_of(processes: int) -> Config:
 
 
 def crawl(path: Path, processes: int) -> CrawlDirectory:
-    """A crawl whose processes have found URLS, each on the process that does not own it where there are several."""
+    """A crawl whose processes have found URLS, most of them each other's."""
     directory = CrawlDirectory(path)
     directory.create(SEED)
     directory.save_config(config_of(processes))
     clock = VirtualClock()
     with ExitStack() as stack:
-        for name in process_names(config_of(processes)):
+        for place, name in enumerate(process_names(config_of(processes))):
             stages = stack.enter_context(at_rest(config_of(processes), directory, name, clock=clock))
-            find(stages, URLS)
+            find(stages, URLS[place::processes])
     return directory
 
 
@@ -120,6 +120,9 @@ def test_settled_processes_have_nothing_on_its_way(tmp_path: Path) -> None:
             settle(processes)
             assert [stages.outbox.links for stages in processes if stages.outbox] == [0, 0, 0]
             assert [stages.problems() for stages in processes] == [[], [], []]
+            assert [stages.due_counts().pending for stages in processes] == [0, 0, 0]
+            assert not any(list(scan_prefix(stages.store, OUTBOX)) for stages in processes)
+            assert not any(spool.connected for stages in processes for spool in stages.outbox.spools.values())
             assert sum(stages.frontier_counts().todo for stages in processes) == len(URLS)
 
 

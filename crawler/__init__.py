@@ -29,10 +29,21 @@ rest), serve, admin, cli.
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from crawler.api import Crawl, Hooks, Page, configure
+    from crawler.api import Crawl, Element, Elements, Hooks, Page, Request, configure, fetch, run, run_async
 
 __version__ = "0.1.0"
-__all__ = ["Crawl", "Hooks", "Page", "configure"]
+__all__ = [
+    "Crawl",
+    "Element",
+    "Elements",
+    "Hooks",
+    "Page",
+    "Request",
+    "configure",
+    "fetch",
+    "run",
+    "run_async",
+]
 
 
 def __getattr__(name: str) -> object:

@@ -86,7 +86,32 @@ class FrontierConfig(_Section, frozen=True):
     later_max: Count = 128  # URLs of one host that wait for a retry or robots.txt; then the host waits
     entries_max: Count = 32_768  # URLs in memory, 350 bytes each; `read_ahead` a front host may exceed it
     addresses_max: Count = 20_000  # addresses remembered: those in use and the latest others
+    untried_share: Number = 0.8  # of the places, for hosts whose last answer did not come soon
     address_waiters_max: Count = 64  # hosts of the front that wait for one address; more go back
+
+
+class RefreshConfig(_Section, frozen=True):
+    """What is asked again, and when (`frontier/refresh/`)."""
+
+    share: Annotated[float, Meta(ge=0, le=1)] = 0.0  # 0 = known pages are never asked again
+    endless: bool = False
+    policy: Literal["ncis", "greedy", "cis", "azar-lds", "uniform", "interval"] = "ncis"
+    neighbourhood: bool = True
+    pooling: bool = True
+    explore: Annotated[float, Meta(ge=0, lt=1)] = 0.05
+    min_age: Seconds = Seconds(3600)
+    max_age: Seconds = Seconds(0)  # 0 = none
+    discard_window: Seconds = Seconds(0)
+    clock_min: Annotated[Seconds, Meta(extra={"least": 0.001})] = Seconds(604_800)
+    clock_max: Seconds = Seconds(7_776_000)
+    first_interval: Annotated[Seconds, Meta(extra={"least": 0.001})] = Seconds(2_592_000)
+    retry_age: Seconds = Seconds(3600)
+    gone_age: Seconds = Seconds(2_592_000)
+    speed: Positive = 1
+    conditional: bool = True
+    same_answers_max: Positive = 5
+    check_every: Positive = 8
+    distrust: Seconds = Seconds(604_800)
 
 
 class RobotsConfig(_Section, frozen=True):
@@ -99,6 +124,8 @@ class RobotsConfig(_Section, frozen=True):
     unreachable_max: Seconds = Seconds(2_592_000)  # 30 days, then all is allowed
     redirects_max: Count = 5
     nofollow_links: bool = True  # obey rel=nofollow
+    rules_max: Count = 10_000  # allow and disallow lines taken of one file
+    wildcards_max: Count = 1_000  # of them with * or $
     sitemaps_max: Count = 500  # Sitemap lines taken of one file
 
 
@@ -110,6 +137,9 @@ class FetchConfig(_Section, frozen=True):
     header_timeout: Seconds = Seconds(20)
     silence_timeout: Seconds = Seconds(20)
     total_timeout: Seconds = Seconds(60)
+    crowded_timeout: Seconds = Seconds(
+        15
+    )  # the same while others wait for a place, for hosts not known to answer soon
     header_bytes_max: ByteCount = ByteCount(65_536)
     header_field_bytes_max: ByteCount = ByteCount(65_536)
     header_fields_max: Count = 256
@@ -323,6 +353,7 @@ class Config(_Section, frozen=True):
     identity: IdentityConfig = IdentityConfig()
     politeness: PolitenessConfig = PolitenessConfig()
     frontier: FrontierConfig = FrontierConfig()
+    refresh: RefreshConfig = RefreshConfig()
     robots: RobotsConfig = RobotsConfig()
     fetch: FetchConfig = FetchConfig()
     network: NetworkConfig = NetworkConfig()

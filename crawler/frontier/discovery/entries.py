@@ -27,6 +27,7 @@ from crawler.storage.kv import KeyValue, seal, unseal
 
 DEPTH_BITS = 16
 SEQUENCE_BITS = 40
+SEQUENCE_MAX = (1 << SEQUENCE_BITS) - 1
 DEPTH_MAX = (1 << DEPTH_BITS) - 1
 
 

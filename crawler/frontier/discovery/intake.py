@@ -164,7 +164,7 @@ class Intake:
         One whose turn is over rests until it can leave the front.
         """
         hosts = self._registry.hosts
-        if host.held or host.waiting or not hosts.todo[host.slot]:
+        if host.held or host.waiting or not (hosts.todo[host.slot] or host.refetch):
             return
         if host.given_out and self._bench.turn_is_over(host):
             return

@@ -21,7 +21,7 @@ _O = TypeVar("_O", bound=Hashable)
 
 
 class ByteAccount(Generic[_O]):
-    """Holds at most `limit` bytes; only the oldest share may exceed it."""
+    """Holds at most `limit` bytes, but for the oldest share."""
 
     __slots__ = ("_charged", "_limit", "_shares", "_waiting", "held")
 

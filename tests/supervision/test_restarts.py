@@ -4,7 +4,8 @@ import itertools
 
 import pytest
 
-from crawler.supervision.restarts import HOPELESS, LASTED, RESTART_DELAY_MAX, RESTARTS_MAX, Next, Restarts
+from crawler.errors import ConfigError, CrawlerError, DamageError, DirectoryError, StoreError, UsageError
+from crawler.supervision.restarts import LASTED, RESTART_DELAY_MAX, RESTARTS_MAX, Next, Restarts
 
 
 @pytest.mark.parametrize(("code", "stopping"), [(0, False), (0, True), (1, True), (-9, True), (2, True)])
@@ -12,9 +13,23 @@ def test_an_end_as_wanted_is_final(code: int, stopping: bool) -> None:
     assert Restarts().ended(code, 1.0, stopping=stopping) is Next.NOTHING
 
 
-@pytest.mark.parametrize("code", HOPELESS)
-def test_what_would_only_come_again_fails_at_once(code: int) -> None:
-    assert Restarts().ended(code, 10 * LASTED, stopping=False) is Next.FAIL
+@pytest.mark.parametrize("error", [UsageError, ConfigError, DirectoryError, DamageError])
+def test_what_would_only_come_again_fails_at_once(error: type[CrawlerError]) -> None:
+    assert Restarts().ended(error.exit_code, 10 * LASTED, stopping=False) is Next.FAIL
+
+
+@pytest.mark.parametrize("code", [CrawlerError.exit_code, StoreError.exit_code, 4, -9])
+def test_what_may_pass_is_tried_again(code: int) -> None:
+    assert Restarts().ended(code, 0.0, stopping=False) is Next.START
+
+
+def test_the_numbers_are_those_of_the_page() -> None:
+    """`supervision/README.md`: 0.2 s doubling to 30 s, at most 10 times without lasting 60 s."""
+    restarts, delays = Restarts(), []
+    while restarts.ended(-9, 59.9, stopping=False) is Next.START:
+        delays.append(restarts.delay)
+    assert delays == pytest.approx([0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 12.8, 25.6, 30.0, 30.0])
+    assert restarts.ended(-9, 60.0, stopping=False) is Next.START
 
 
 @pytest.mark.parametrize("code", [1, 5, -9, -11])

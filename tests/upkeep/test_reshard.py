@@ -1,0 +1,221 @@
+"""`crawler reshard` without a command line: nothing is lost or doubled, and the switch cannot be halved."""
+
+from contextlib import ExitStack
+from pathlib import Path
+
+import msgspec
+import pytest
+from msgspec.structs import replace
+
+from crawler.clock import VirtualClock
+from crawler.config import Config, convert
+from crawler.crawl.directory import CrawlDirectory
+from crawler.crawl.topology import JOURNAL, TABLE_FILE, process_names
+from crawler.errors import DirectoryError, UsageError
+from crawler.process.stages import Stages, at_rest
+from crawler.records import Link
+from crawler.splitter.partition import Partition
+from crawler.storage.commit import Change
+from crawler.storage.files import Lock
+from crawler.storage.keys import HOST, OUTBOX, TODO, bucket
+from crawler.storage.kv import scan_prefix
+from crawler.upkeep import switch
+from crawler.upkeep.settle import settle
+from crawler.upkeep.switch import BUILT, REPLACED, Journal, Move, finish
+
+SEED = bytes(range(16))
+URLS = [f"http://h{n}.org/{page}" for n in range(12) for page in "ab"]
+
+
+def config_of(processes: int) -> Config:
+    return convert(
+        {"crawl": {"processes": processes}, "cache": {"bits": 6}, "store": {"durability": "process"}}
+    )
+
+
+def crawl(path: Path, processes: int) -> CrawlDirectory:
+    """A crawl whose processes have found URLS, most of them each other's."""
+    directory = CrawlDirectory(path)
+    directory.create(SEED)
+    directory.save_config(config_of(processes))
+    clock = VirtualClock()
+    with ExitStack() as stack:
+        for place, name in enumerate(process_names(config_of(processes))):
+            stages = stack.enter_context(at_rest(config_of(processes), directory, name, clock=clock))
+            find(stages, URLS[place::processes])
+    return directory
+
+
+def find(stages: Stages, urls: list[str]) -> None:
+    """Let links be accepted: own ones are queued for the DUE, others for their owners."""
+    change = Change()
+    for url in urls:
+        link = Link(stages.fingerprinter.fingerprint(url), url)
+        owner = stages.topology.partition.owner(link.fingerprint)
+        change.count("urls.accepted")
+        if owner == stages.name:
+            if not stages.due.admit(stages.fingerprinter.fingerprints([url])):
+                change.count("urls.cache_hits")
+                continue
+            change.links.append(link)
+            change.count("urls.to_due")
+        else:
+            change.foreign.append((owner, [link]))
+            change.count("urls.to_outbox")
+    stages.commit_now(change)
+
+
+def queued(directory: CrawlDirectory, processes: int) -> dict[str, list[int]]:
+    """The hosts' buckets of every to-do entry, by process; every process is whole and its laws hold."""
+    found = {}
+    for name in process_names(config_of(processes)):
+        with at_rest(config_of(processes), directory, name, clock=VirtualClock()) as stages:
+            assert stages.problems() == []
+            assert stages.outbox is None or stages.outbox.links == 0
+            found[name] = [bucket(key) for key, _ in scan_prefix(stages.store, TODO)]
+            owner = stages.topology.partition.owner_of_bucket
+            mine = stages.topology.partition.index(name)
+            assert all(owner[place] == mine for place in found[name])
+            assert all(owner[bucket(key)] == mine for key, _ in scan_prefix(stages.store, HOST))
+            stages.frontier._check()
+    return found
+
+
+def move(directory: CrawlDirectory, processes: int, epoch: int) -> list[str]:
+    said: list[str] = []
+    target = Partition.equal_ranges(process_names(config_of(processes)), epoch=epoch)
+    Move(directory, config_of(processes), target, VirtualClock(), said.append).run()
+    return said
+
+
+def test_every_url_is_with_its_owner_once_after_any_move(tmp_path: Path) -> None:
+    directory = crawl(tmp_path / "crawl", 2)
+    epoch, before = 1, None
+    for processes in (3, 1, 4, 2):
+        epoch += 1
+        said = move(directory, processes, epoch)
+        assert sum(line.startswith("building") for line in said) == processes
+        found = queued(directory, processes)
+        everything = sorted(place for places in found.values() for place in places)
+        assert len(everything) == len(URLS)
+        assert before is None or everything == before
+        assert processes == 1 or sum(bool(places) for places in found.values()) > 1
+        before = everything
+        assert not (directory.path / BUILT).exists() and not (directory.path / REPLACED).exists()
+        assert directory.process_names() == process_names(config_of(processes))
+        assert convert(directory.saved_config()).crawl.processes == processes
+        assert Partition.read(directory.path / TABLE_FILE).epoch == epoch
+
+
+def test_settled_processes_have_nothing_on_its_way(tmp_path: Path) -> None:
+    """Twice is as good as once, and the laws hold in each."""
+    directory = crawl(tmp_path / "crawl", 3)
+    with ExitStack() as stack:
+        processes = [
+            stack.enter_context(at_rest(config_of(3), directory, name, clock=VirtualClock()))
+            for name in process_names(config_of(3))
+        ]
+        assert sum(stages.waiting_for_peers() != {} for stages in processes) > 0
+        for _ in range(2):
+            settle(processes)
+            assert [stages.outbox.links for stages in processes if stages.outbox] == [0, 0, 0]
+            assert [stages.problems() for stages in processes] == [[], [], []]
+            assert [stages.due_counts().pending for stages in processes] == [0, 0, 0]
+            assert not any(list(scan_prefix(stages.store, OUTBOX)) for stages in processes)
+            assert not any(spool.connected for stages in processes for spool in stages.outbox.spools.values())
+            assert sum(stages.frontier_counts().todo for stages in processes) == len(URLS)
+
+
+def test_a_table_must_be_newer_and_all_processes_here(tmp_path: Path) -> None:
+    directory = crawl(tmp_path / "crawl", 2)
+    with pytest.raises(UsageError, match="epoch"):
+        move(directory, 3, 1)
+    with Lock(directory.process("p1") / "node.lock", "p1"), pytest.raises(DirectoryError):
+        move(directory, 3, 2)
+    (directory.path / "p1").rename(tmp_path / "elsewhere")
+    with pytest.raises(DirectoryError, match="p1 is not here"):
+        move(directory, 3, 2)
+
+
+def test_what_was_built_and_is_not_whole_changes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    directory = crawl(tmp_path / "crawl", 2)
+    monkeypatch.setattr(switch, "problems_of", lambda *_: ["a law does not hold"])
+    with pytest.raises(DirectoryError, match="a law does not hold.*nothing was changed"):
+        move(directory, 3, 2)
+    assert not (directory.path / JOURNAL).exists()
+    assert directory.process_names() == ["p0", "p1"]
+    monkeypatch.undo()
+    move(directory, 3, 2)
+    assert len(sum(queued(directory, 3).values(), [])) == len(URLS)
+
+
+# -- the switch alone ------------------------------------------------------------------------
+
+
+class Crash(Exception):
+    """The power goes."""
+
+
+def prepared(path: Path, old: list[str], new: list[str]) -> CrawlDirectory:
+    """A directory whose journal has just been written; each folder says whose it is."""
+    directory = CrawlDirectory(path)
+    for name in old:
+        (path / name / "store").mkdir(parents=True)
+        (path / name / "store" / "whose").write_text(f"old {name}")
+    for name in new:
+        (path / BUILT / name / "store").mkdir(parents=True)
+        (path / BUILT / name / "store" / "whose").write_text(f"new {name}")
+    journal = Journal(old=old, new=new, config="[crawl]\nprocesses = 3\n", table='{"epoch": 2}')
+    (path / JOURNAL).write_bytes(msgspec.json.encode(journal))
+    return directory
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (["p0"], ["p0", "p1", "p2"]),
+        (["p0", "p1", "p2"], ["p0"]),
+        (["p0", "p1"], ["p1", "p2"]),
+        (["a"], ["b"]),
+    ],
+)
+def test_a_switch_is_finished_from_wherever_it_was_cut_off(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, old: list[str], new: list[str]
+) -> None:
+    """At each step, and again at each step of what finishes it."""
+    steps = len(old) + len(new)
+    for crashes in [(first, second) for first in range(steps + 1) for second in range(steps + 1)]:
+        directory = prepared(tmp_path / f"{crashes}", old, new)
+        for left in crashes:
+            count = [left]
+
+            def reach(_: str, count: list[int] = count) -> None:
+                count[0] -= 1
+                if count[0] < 0:
+                    raise Crash
+
+            monkeypatch.setattr(switch, "reach", reach)
+            try:
+                assert finish(directory) in (True, False)
+            except Crash:
+                assert (directory.path / JOURNAL).exists()
+        monkeypatch.setattr(switch, "reach", lambda _: None)
+        finish(directory)
+        assert not finish(directory)
+        whose = {path.parent.parent.name: path.read_text() for path in directory.path.glob("*/store/whose")}
+        assert whose == {name: f"new {name}" for name in new}
+        assert directory.config_file.read_text() == "[crawl]\nprocesses = 3\n"
+        assert (directory.path / TABLE_FILE).read_text() == '{"epoch": 2}'
+        left_over = {BUILT, REPLACED, JOURNAL} & {path.name for path in directory.path.iterdir()}
+        assert left_over == set()
+
+
+def test_no_trace_is_begun_at_rest(tmp_path: Path) -> None:
+    directory = crawl(tmp_path / "crawl", 1)
+    config = config_of(2)
+    config = replace(config, crawl=replace(config.crawl, trace=True))
+    target = Partition.equal_ranges(process_names(config), epoch=2)
+    Move(directory, config, target, VirtualClock(), lambda _: None).run()
+    assert list(directory.path.glob("*/trace/*")) == []

@@ -121,7 +121,7 @@ def fetch(url: str, config: Settings = None) -> Page:
 
 async def _fetch(url: str, config: Settings, folder: Path) -> Page:
     settings = config if isinstance(config, Config) else configure(config)
-    settings = replace(settings, seeds=(), crawl=replace(settings.crawl, processes=1, patience=0))
+    settings = replace(settings, seeds=(), crawl=replace(settings.crawl, processes=1))
     last = None
     async with Crawl(settings, directory=folder, seeds=url, follow=False) as crawl:
         async for page in crawl.pages():

@@ -123,7 +123,7 @@ def screen(status: Status, rates: dict[str, float], elapsed: float) -> Any:
     )
     parts = [head, _totals(status)]
     if waits := waiting_for(status):
-        parts.append(Text(waits.removeprefix("; "), style="yellow"))
+        parts.append(Text(waits.removeprefix("; "), style="yellow", no_wrap=True, overflow="ellipsis"))
     return Group(*parts, Text(), _hosts(status.waiting))
 
 
@@ -147,7 +147,7 @@ def _totals(status: Status) -> Any:
         f"{frontier.in_flight:,} in flight, {frontier.parked:,} parked",
     }
     table = Table.grid(padding=(0, 2))
-    table.add_column(style="dim", no_wrap=True)
+    table.add_column(style="dim", no_wrap=True, min_width=7)
     table.add_column(no_wrap=True, overflow="ellipsis")
     for name, text in rows.items():
         table.add_row(name, text)

@@ -41,11 +41,11 @@ def test_a_404_is_a_fetch_and_what_robots_forbids_is_none() -> None:
     [
         (
             {"ready_at": 1060.0, "failures": 2},
-            "waits for a.test (failed 2 times in a row) until 00:17:40 UTC, 60 s",
+            "waits until 00:17:40 UTC (60 s) for a.test: failed 2 times in a row",
         ),
         ({"ready_at": 1060.0, "failures": 1, "slowdown": 2.0}, "slowed by 429 or 503"),
         ({"ready_at": 1060.0, "cause": "address_denied"}, "address denied"),
-        ({"next_retry_at": 1030.0}, "a URL is tried again) until 00:17:10 UTC, 30 s"),
+        ({"next_retry_at": 1030.0}, "until 00:17:10 UTC (30 s) for a.test: a URL is tried again"),
         ({"ready_at": 1010.0}, "its gap between requests"),
     ],
 )

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from crawler.cli import options
-from crawler.cli.seeding import checked
+from crawler.cli.seeding import add_logins, checked
 from crawler.config import Config
 from crawler.crawl.directory import CrawlDirectory
 from crawler.crawl.fresh import put_aside
@@ -35,7 +35,9 @@ def main(_command: str, argv: list[str]) -> int:
     directory = CrawlDirectory(args.dir)
     if args.fresh and (aside := put_aside(directory)) is not None and not args.quiet:
         print(f"the former crawl is put aside: {aside}", file=sys.stderr)
-    config = options.load(args, directory)
+    layers = options.layers(args, directory)
+    add_logins(args, layers)
+    config = layers.config()
     if not (args.urls or args.seeds or config.seeds or directory.exists()):
         raise UsageError("nothing to crawl: give URLs, --seeds FILE, or the --dir of a crawl to go on with")
     _check_report(args.report)
@@ -74,6 +76,17 @@ def _parse(argv: list[str]) -> argparse.Namespace:
     parser.add_argument("urls", nargs="*", metavar="URL", help="seeds")
     parser.add_argument("--seeds", metavar="FILE", help="one URL a line, # comments, - = standard input")
     options.add_config_flags(parser)
+    parser.add_argument("--http-user", metavar="USER", help="login (Basic) at the hosts of the seeds")
+    parser.add_argument(
+        "--http-password", metavar="PASSWORD", help="its password; http://USER:PASSWORD@HOST/ too"
+    )
+    parser.add_argument(
+        "--reject",
+        action="append",
+        default=[],
+        metavar="LIST",
+        help="no pages whose path ends so, such as zip,pdf or *.iso",
+    )
     parser.add_argument(
         "--mirror",
         action="store_true",
@@ -90,6 +103,9 @@ def _parse(argv: list[str]) -> argparse.Namespace:
     )
     args = parser.parse_args(argv)
     args.urls = [checked(url) for url in args.urls]
+    if args.reject:
+        endings = [each.strip().lstrip("*.") for text in args.reject for each in text.split(",")]
+        setattr(args, "filter.exclude_extensions", [f".{each}" for each in endings if each])
     if args.mirror:
         setattr(args, "crawl.requisites", True)
     return args
@@ -281,6 +297,10 @@ def summary(report: dict[str, Any], directory: Path) -> str:
     if _nothing_new(report):
         lines.append(
             "complete; known pages are not fetched again (crawler refresh, or --fresh to begin anew)"
+        )
+    if cut := pages.get("cut", 0):
+        lines.append(
+            f"cut off: {cut:,} longer than fetch.body_bytes_max or fetch.wire_bytes_max (--set raises them)"
         )
     if failed:
         lines.append("not fetched: " + ", ".join(f"{name} {n:,}" for name, n in failed.items()))

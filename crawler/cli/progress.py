@@ -165,7 +165,7 @@ def _hosts(hosts: list[HostStatus]) -> Any:
         table.add_column(
             title,
             justify=justify,  # type: ignore[arg-type]
-            no_wrap=True,
+            no_wrap=title != "host",  # it alone gives way
             overflow="ellipsis",
             min_width=width,
         )

@@ -37,6 +37,10 @@ async def run_async(
 ) -> dict[str, Any]:
     """Crawl to the end and return the report.
 
+        >>> crawling = crawler.run_async(url, directory=folder / "async", config=settings)
+        >>> asyncio.run(crawling)["pages"]  # in a notebook: await crawling
+        {'fetched': 2}
+
     Args:
         seeds: where the crawl begins, one URL or several.
         parse: gets each page with status 2xx; yields items and `Request`s.
@@ -85,6 +89,12 @@ def run(
 ) -> dict[str, Any]:
     """`run_async` for scripts.
 
+    With `url` a site of two pages, `folder` a Path, `settings` the user's own:
+
+        >>> report = crawler.run(url, directory=folder / "run", config=settings)
+        >>> report["stopped_by"], report["pages"]
+        ('done', {'fetched': 2})
+
     Raises:
         UsageError: a loop runs here already, as in a notebook: `await crawler.run_async(...)` there.
     """
@@ -110,6 +120,9 @@ def fetch(url: str, config: Settings = None) -> Page:
     """Fetch one page, polite as a crawl, and keep nothing; to try selectors on.
 
     Redirects are followed; the last answer is returned.
+
+        >>> crawler.fetch(url, settings).css("title").text
+        'Home'
 
     Raises:
         CrawlerError: it could not be fetched.

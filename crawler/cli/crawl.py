@@ -122,7 +122,7 @@ def seeds(args: argparse.Namespace) -> Iterator[str]:
             file = (
                 sys.stdin
                 if path == "-"
-                else stack.enter_context(open(path, encoding="utf-8", errors="replace"))
+                else stack.enter_context(open(path, encoding="utf-8-sig", errors="replace"))
             )
         except OSError as error:
             raise UsageError(f"--seeds {args.seeds}: {error.strerror}") from error

@@ -1,6 +1,6 @@
 """crawler: a Mercator-style web crawler.
 
-The life of a URL, stage by stage (one process; `process.py` knows the order):
+The life of a URL, stage by stage (`process/` knows the order; `crawler/README.md` has the map and the rules):
 
     frontier --> fetcher --> extract --> urlfilter --> splitter --(other hosts)--> peers
        ^                                                  | own hosts
@@ -21,7 +21,9 @@ audit       what is wrong with a site that was crawled
 lab         the experiments of the papers, on the same code
 
 Below the stages: urls (canonical form, fingerprint, CLOCK cache), storage (one
-store, one commit point), records, config, clock, errors.
+store, one commit point), records, config, clock, errors. Above them: process (one
+process), crawl (what a crawl is), supervision (N processes), upkeep (a crawl at
+rest), serve, admin, cli.
 """
 
 from typing import TYPE_CHECKING

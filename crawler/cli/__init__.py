@@ -16,6 +16,7 @@ from crawler.process.collector import collect_rarely
 COMMANDS = {
     "demo": ("crawler.cli.demo", "crawl a small web on loopback before your eyes"),
     "crawl": ("crawler.cli.crawl", "crawl into a directory; the same command goes on where it stopped"),
+    "refresh": ("crawler.cli.refresh", "keep the stored pages fresh, until stopped"),
     "node": ("crawler.cli.node", "one process of a crawl of many machines"),
     "seed": ("crawler.cli.change", "add seeds to a crawl, running or not"),
     "block": ("crawler.cli.change", "ask nothing more of a host"),

@@ -40,7 +40,7 @@ def main(_command: str, argv: list[str]) -> int:
     config = layers.config()
     if not (args.urls or args.seeds or config.seeds or directory.exists()):
         raise UsageError("nothing to crawl: give URLs, --seeds FILE, or the --dir of a crawl to go on with")
-    _check_report(args.report)
+    check_report(args.report)
     directory.create()
     options.set_up_log(args, directory.log_file)
     log.info("crawl in %s begins", args.dir)
@@ -102,6 +102,7 @@ def _parse(argv: list[str]) -> argparse.Namespace:
         "--fresh", action="store_true", help="begin anew; the crawl in DIR is put aside as DIR.1, DIR.2, ..."
     )
     args = parser.parse_args(argv)
+    setattr(args, "refresh.endless", False)
     args.urls = [checked(url) for url in args.urls]
     if args.reject:
         endings = [each.strip().lstrip("*.") for text in args.reject for each in text.split(",")]
@@ -156,7 +157,7 @@ def _copy_report(made: Path, wanted: Path) -> None:
         raise StoreError(f"--report {wanted}: {error.strerror}; the report is in {made}") from error
 
 
-def _check_report(path: Path | None) -> None:
+def check_report(path: Path | None) -> None:
     """Raises UsageError, before the crawl, if the report could not be written where it is wanted."""
     try:
         if path is not None and path != STDOUT:
@@ -282,7 +283,7 @@ def _nothing_new(report: dict[str, Any]) -> bool:
     return report["stopped_by"] == "done" and not asked and not report["frontier"]["todo"]
 
 
-def summary(report: dict[str, Any], directory: Path) -> str:
+def summary(report: dict[str, Any], directory: Path, command: str = "crawl") -> str:
     """What a person wants to know when the run has ended."""
     run = report["run"]
     pages = run.get("pages", {})
@@ -294,7 +295,12 @@ def summary(report: dict[str, Any], directory: Path) -> str:
         f"{run.get('bytes', {}).get('wire', 0) / 1e6:,.1f} MB received; "
         f"{frontier['todo']:,} URLs to do, {frontier['parked']:,} parked",
     ]
-    if _nothing_new(report):
+    if refreshed := run.get("refresh", {}):
+        lines.append(
+            f"refreshed: {refreshed.get('done', 0):,} pages asked again; {refreshed.get('content_changed', 0):,} had "
+            f"changed, {refreshed.get('content_same', 0) + refreshed.get('unchanged', 0):,} had not"
+        )
+    if command == "crawl" and _nothing_new(report):
         lines.append(
             "complete; known pages are not fetched again (crawler refresh, or --fresh to begin anew)"
         )
@@ -309,8 +315,8 @@ def summary(report: dict[str, Any], directory: Path) -> str:
     lines.append(
         f"pages: {directory}/*/warc   log of fetches: {directory}/pages.jsonl   report: {directory}/report.json"
     )
-    if frontier["todo"]:
-        lines.append(f"go on with: crawler crawl --dir {directory}")
+    if frontier["todo"] or command == "refresh":
+        lines.append(f"go on with: crawler {command} --dir {directory}")
     return "\n".join(lines)
 
 

@@ -38,6 +38,18 @@ FLAGS: tuple[tuple[str, str, str | None, str], ...] = (
     ("--proxy", "fetch.proxy", "URL", "HTTP proxy for all requests"),
     ("--processes", "crawl.processes", "N", "processes on this machine"),
     ("--rate", "crawl.rate", "R", "pages per second over all processes, constant"),
+    (
+        "--refresh-share",
+        "refresh.share",
+        "S",
+        "share of the fetches for known pages while there are new URLs (0; refresh: 0.9)",
+    ),
+    (
+        "--policy",
+        "refresh.policy",
+        "NAME",
+        "order of refreshes: ncis, greedy, cis, azar-lds, uniform, interval",
+    ),
     ("--concurrency", "crawl.concurrency", "N", "fetches in flight a process (500)"),
     ("--delay", "politeness.delay", "S", "least gap between requests to a host (1 s)"),
     ("--delay-factor", "politeness.delay_factor", "K", "gap as a multiple of the last answer time (10)"),

@@ -277,7 +277,7 @@ class Errands:
             return Fetch(url=url, outcome=Outcome.CONNECT_ERROR, error=f"no turn at {name} in time")
         took = 0.0
         try:
-            hop = msgspec.structs.replace(request, url=url, addresses=addresses)
+            hop = msgspec.structs.replace(request, url=url, addresses=addresses, etag="", last_modified="")
             self._allow_secrets(hop, name)
             fetch = await self._client.fetch(hop)
             took = fetch.took
@@ -309,11 +309,19 @@ class Errands:
         if self._overrides:
             self._override(request, errand)
         self._allow_secrets(request, errand.hostname)
+        if self._frontier.is_crowded_out(errand):
+            request.total_timeout = min(self._total_timeout(request), config.fetch.crowded_timeout)
         if robots:
             request.body_bytes_max = config.robots.bytes_max
         elif errand.flags & _SITEMAP:
             request.body_bytes_max = request.wire_bytes_max = config.sitemaps.bytes_max
+        if not robots:
+            request.etag, request.last_modified = self._harvest.conditions(errand, self._clock.now())
         return request
+
+    def _total_timeout(self, request: Request) -> float:
+        own = request.total_timeout
+        return self._config.fetch.total_timeout if own is None else own
 
     def _allow_secrets(self, request: Request, name: str) -> None:
         """Let only those headers go along that were configured for this URL, wherever a redirect leads."""

@@ -37,6 +37,10 @@ async def run_async(
 ) -> dict[str, Any]:
     """Crawl to the end and return the report.
 
+        >>> crawling = crawler.run_async(url, directory=folder / "async", config=settings)
+        >>> asyncio.run(crawling)["pages"]  # in a notebook: await crawling
+        {'fetched': 2}
+
     Args:
         seeds: where the crawl begins, one URL or several.
         parse: gets each page with status 2xx; yields items and `Request`s.
@@ -85,6 +89,12 @@ def run(
 ) -> dict[str, Any]:
     """`run_async` for scripts.
 
+    With `url` a site of two pages, `folder` a Path, `settings` the user's own:
+
+        >>> report = crawler.run(url, directory=folder / "run", config=settings)
+        >>> report["stopped_by"], report["pages"]
+        ('done', {'fetched': 2})
+
     Raises:
         UsageError: a loop runs here already, as in a notebook: `await crawler.run_async(...)` there.
     """
@@ -111,6 +121,9 @@ def fetch(url: str, config: Settings = None) -> Page:
 
     Redirects are followed; the last answer is returned.
 
+        >>> crawler.fetch(url, settings).css("title").text
+        'Home'
+
     Raises:
         CrawlerError: it could not be fetched.
     """
@@ -121,7 +134,7 @@ def fetch(url: str, config: Settings = None) -> Page:
 
 async def _fetch(url: str, config: Settings, folder: Path) -> Page:
     settings = config if isinstance(config, Config) else configure(config)
-    settings = replace(settings, seeds=(), crawl=replace(settings.crawl, processes=1, patience=0))
+    settings = replace(settings, seeds=(), crawl=replace(settings.crawl, processes=1))
     last = None
     async with Crawl(settings, directory=folder, seeds=url, follow=False) as crawl:
         async for page in crawl.pages():

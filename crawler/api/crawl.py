@@ -67,7 +67,11 @@ PageSinkHook = Callable[[Page], Awaitable[None] | None]
 
 
 def configure(settings: Mapping[str, Any] | None = None) -> Config:
-    """The configuration of nested settings over the defaults; ConfigError names a wrong key."""
+    """The configuration of nested settings over the defaults; ConfigError names a wrong key.
+
+    >>> crawler.configure({"crawl": {"max_time": "2 h"}}).crawl.max_time
+    7200.0
+    """
     return convert(settings or {})
 
 
@@ -82,7 +86,11 @@ def entry_point(group: str, name: str) -> Any:
 
 
 class Hooks(msgspec.Struct, frozen=True):
-    """The callables that a user hangs into the crawl; None where there is none."""
+    """The callables that a user hangs into the crawl; None where there is none.
+
+    >>> crawler.Hooks(url_filter=lambda url: "/tag/" not in url).url_filter("http://x/tag/1")
+    False
+    """
 
     url_filter: UrlFilterHook | None = None
     link_extractor: LinkExtractorHook | None = None
@@ -104,6 +112,14 @@ def _named(group: str, name: str) -> Any:
 
 class Crawl:
     """One crawl directory, crawled by this process; with `member`, as one of several.
+
+        >>> async def titles():
+        ...     async with crawler.Crawl(settings, directory=folder / "crawl", seeds=url) as crawl:
+        ...         return [page.css("title").text async for page in crawl.pages()]
+        >>> asyncio.run(titles())
+        ['Home', 'About']
+        >>> [page.status for page in crawler.Crawl(directory=folder / "crawl").stored()]
+        [200, 200]
 
     `parser` is a child forked before the loop began (`reader.fork_parser`);
     without it one is started as a program when a heavy page comes.

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from crawler.cli import options
-from crawler.cli.seeding import checked
+from crawler.cli.seeding import add_logins, checked
 from crawler.config import Config
 from crawler.crawl.directory import CrawlDirectory
 from crawler.crawl.fresh import put_aside
@@ -41,7 +41,9 @@ def _main(argv: list[str]) -> int:
     directory = CrawlDirectory(args.dir)
     if args.fresh and (aside := put_aside(directory)) is not None and not args.quiet:
         print(f"the former crawl is put aside: {aside}", file=sys.stderr)
-    config = options.load(args, directory)
+    layers = options.layers(args, directory)
+    add_logins(args, layers)
+    config = layers.config()
     if not (args.urls or args.seeds or config.seeds or directory.exists()):
         raise UsageError("nothing to crawl: give URLs, --seeds FILE, or the --dir of a crawl to go on with")
     check_report(args.report)
@@ -80,6 +82,17 @@ def _parse(argv: list[str]) -> argparse.Namespace:
     parser.add_argument("urls", nargs="*", metavar="URL", help="seeds")
     parser.add_argument("--seeds", metavar="FILE", help="one URL a line, # comments, - = standard input")
     options.add_config_flags(parser)
+    parser.add_argument("--http-user", metavar="USER", help="login (Basic) at the hosts of the seeds")
+    parser.add_argument(
+        "--http-password", metavar="PASSWORD", help="its password; http://USER:PASSWORD@HOST/ too"
+    )
+    parser.add_argument(
+        "--reject",
+        action="append",
+        default=[],
+        metavar="LIST",
+        help="no pages whose path ends so, such as zip,pdf or *.iso",
+    )
     parser.add_argument(
         "--mirror",
         action="store_true",
@@ -97,6 +110,9 @@ def _parse(argv: list[str]) -> argparse.Namespace:
     args = parser.parse_args(argv)
     setattr(args, "refresh.endless", False)
     args.urls = [checked(url) for url in args.urls]
+    if args.reject:
+        endings = [each.strip().lstrip("*.") for text in args.reject for each in text.split(",")]
+        setattr(args, "filter.exclude_extensions", [f".{each}" for each in endings if each])
     if args.mirror:
         setattr(args, "crawl.requisites", True)
     return args
@@ -113,7 +129,7 @@ def seeds(args: argparse.Namespace) -> Iterator[str]:
             file = (
                 sys.stdin
                 if path == "-"
-                else stack.enter_context(open(path, encoding="utf-8", errors="replace"))
+                else stack.enter_context(open(path, encoding="utf-8-sig", errors="replace"))
             )
         except OSError as error:
             raise UsageError(f"--seeds {args.seeds}: {error.strerror}") from error
@@ -317,6 +333,10 @@ def summary(report: dict[str, Any], directory: Path, command: str = "crawl") -> 
     if command == "crawl" and _nothing_new(report):
         lines.append(
             "complete; known pages are not fetched again (crawler refresh, or --fresh to begin anew)"
+        )
+    if cut := pages.get("cut", 0):
+        lines.append(
+            f"cut off: {cut:,} longer than fetch.body_bytes_max or fetch.wire_bytes_max (--set raises them)"
         )
     if failed:
         lines.append("not fetched: " + ", ".join(f"{name} {n:,}" for name, n in failed.items()))

@@ -83,7 +83,7 @@ def waiting_for(status: Status) -> str:
     until = _until(first)
     others = f" and {len(hosts) - 1:,} other hosts" if len(hosts) > 1 else ""
     clock = iso_time(until)[11:19]
-    return f"; waits for {first.host}{others} ({reason}) until {clock} UTC, {until - status.now:,.0f} s"
+    return f"; waits until {clock} UTC ({until - status.now:,.0f} s) for {first.host}{others}: {reason}"
 
 
 def _reason(host: HostStatus) -> str:
@@ -123,7 +123,7 @@ def screen(status: Status, rates: dict[str, float], elapsed: float) -> Any:
     )
     parts = [head, _totals(status)]
     if waits := waiting_for(status):
-        parts.append(Text(waits.removeprefix("; "), style="yellow"))
+        parts.append(Text(waits.removeprefix("; "), style="yellow", no_wrap=True, overflow="ellipsis"))
     return Group(*parts, Text(), _hosts(status.waiting))
 
 
@@ -147,7 +147,7 @@ def _totals(status: Status) -> Any:
         f"{frontier.in_flight:,} in flight, {frontier.parked:,} parked",
     }
     table = Table.grid(padding=(0, 2))
-    table.add_column(style="dim", no_wrap=True)
+    table.add_column(style="dim", no_wrap=True, min_width=7)
     table.add_column(no_wrap=True, overflow="ellipsis")
     for name, text in rows.items():
         table.add_row(name, text)
@@ -159,8 +159,16 @@ def _hosts(hosts: list[HostStatus]) -> Any:
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False, header_style="dim")
-    for title, justify in (("host", "left"), ("to do", "right"), ("state", "left"), ("ready in", "right")):
-        table.add_column(title, justify=justify, no_wrap=True, overflow="ellipsis")  # type: ignore[arg-type]
+    for title, justify, width in (
+        ("host", "left", 8), ("to do", "right", 5), ("state", "left", 7), ("ready in", "right", 8)
+    ):  # fmt: skip
+        table.add_column(
+            title,
+            justify=justify,  # type: ignore[arg-type]
+            no_wrap=title != "host",  # it alone gives way
+            overflow="ellipsis",
+            min_width=width,
+        )
     for host in sorted(hosts, key=lambda host: -host.todo)[:HOSTS_SHOWN]:
         ready = f"{host.wait:.1f} s" if host.todo and host.wait > 0 else ""
         table.add_row(host.host, f"{host.todo:,}", host.state.replace("_", " "), ready)

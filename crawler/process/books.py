@@ -75,6 +75,7 @@ def count_connection(change: Change, fetch: Fetch) -> None:
 def _count_fetch(change: Change, source: str, fetch: Fetch, end: End) -> None:
     change.count(f"{source}.{fetch.outcome}")
     change.count(f"{source}.retried", end is not End.DONE)
+    change.count(f"{source}.cut", fetch.truncated == "length")
     count_connection(change, fetch)
     change.count("bytes.wire", fetch.wire_bytes)
     change.count("bytes.decoded", len(fetch.content))

@@ -1,21 +1,48 @@
 """`Page`: text, tree, JSON and URLs, as they stand in the examples of its docstrings and beyond."""
 
+import asyncio
 import doctest
 import importlib
+import subprocess
+import sys
 from dataclasses import dataclass
+from pathlib import Path
 
 import msgspec
 import pytest
 
 import crawler
 from crawler import Page
+from tests.end_to_end.web import SETTINGS, Web
+from tests.end_to_end.web import page as source
 
-MODULES = ("page", "request", "rules", "items", "calls", "crawl")
+ROOT = Path(__file__).resolve().parents[2]
+MODULES = ("page", "request", "rules", "calls", "crawl")
 
 
 @pytest.mark.parametrize("name", MODULES)
-def test_examples(name: str) -> None:
-    assert doctest.testmod(importlib.import_module(f"crawler.api.{name}")).failed == 0
+def test_examples(name: str, tmp_path: Path) -> None:
+    """Those of the docstrings run as they stand, on a site of two pages."""
+    with Web({"/": source("/about", text="Home"), "/about": source(text="About")}) as web:
+        names = {
+            "crawler": crawler,
+            "asyncio": asyncio,
+            "url": web.url(),
+            "folder": tmp_path,
+            "settings": SETTINGS,
+        }
+        ran = doctest.testmod(importlib.import_module(f"crawler.api.{name}"), extraglobs=names)
+    assert ran.failed == 0 and ran.attempted > 0
+
+
+def test_every_public_name_has_an_example() -> None:
+    assert [name for name in crawler.__all__ if ">>>" not in (getattr(crawler, name).__doc__ or "")] == []
+
+
+@pytest.mark.skipif(sys.version_info[:2] != (3, 11), reason="signatures are written as 3.11 does")
+def test_the_reference_is_fresh() -> None:
+    made = subprocess.run([sys.executable, ROOT / "scripts" / "api_reference", "--check"], check=False)
+    assert made.returncode == 0, "run scripts/api_reference"
 
 
 def test_text_is_decoded_as_header_or_page_says() -> None:

@@ -35,7 +35,7 @@ def read(path: Path) -> PagesFile:
         UsageError: it cannot be read, lacks a column, or a value is impossible; with the line.
     """
     try:
-        with path.open(newline="", encoding="utf-8") as file:
+        with path.open(newline="", encoding="utf-8-sig") as file:
             return _parse(path, file)
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise UsageError(f"pages file {path}: {error}") from error
@@ -47,6 +47,9 @@ def _parse(path: Path, lines: Iterable[str]) -> PagesFile:
     missing = {"importance", "change_rate"} - set(reader.fieldnames or ())
     if missing:
         raise UsageError(f"pages file {path}: no column {', '.join(sorted(missing))}")
+    given = list(reader.fieldnames or ())
+    if twice := sorted({name for name in given if given.count(name) > 1}):
+        raise UsageError(f"pages file {path}: column {', '.join(twice)} stands twice")
     names, rows = [], []
     for number, row in enumerate(reader, start=1):
         if number > ROWS_MAX:

@@ -1,0 +1,145 @@
+"""What a command line says of mistakes: one line that names what was meant."""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from crawler.cli import COMMANDS
+from crawler.cli.completion import SHELLS, parsers
+from tests.end_to_end.web import FAST, Web, crawl, page, run
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["crwl"], "no command 'crwl'; did you mean crawl?"),
+        (["example.org"], "did you mean `crawler crawl example.org`?"),
+        (["--dir", "x", "crawl"], "flags follow the command"),
+        (["crawl", "example.org"], "did you mean https://example.org/ ?"),
+        (["crawl", "localhost:8000/a"], "did you mean http://localhost:8000/a ?"),
+        (["crawl", "--max-page", "3"], "did you mean --max-pages?"),
+        (["crawl", "--max-page=3"], "did you mean --max-pages?"),
+        (["crawl", "--log-format", "jsn"], "did you mean json?"),
+        (["crawl", "--set", "crawl.dept=3"], "did you mean crawl.depth?"),
+        (["crawl", "--set", "crawl.body_bytes_max=3"], "did you mean fetch.body_bytes_max?"),
+    ],
+)
+def test_mistakes_name_what_was_meant(tmp_path: Path, arguments: list[str], said: str) -> None:
+    ran = run(*arguments, *(["--dir", tmp_path / "crawl"] if arguments[0] == "crawl" else []))
+    assert ran.code == 2 and said in ran.err and ran.err.count("\n") == 1, ran
+    assert not (tmp_path / "crawl").exists()
+
+
+def test_one_underscore_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CRAWLER_CRAWL_MAX_PAGES", "3")
+    ran = run("config", "show")
+    assert ran.code == 2 and "CRAWLER_CRAWL__MAX_PAGES is meant" in ran.err
+    monkeypatch.delenv("CRAWLER_CRAWL_MAX_PAGES")
+    monkeypatch.setenv("CRAWLER_HOME", "/x")  # of somebody else
+    assert run("config", "show").code == 0
+
+
+@pytest.mark.parametrize("flag", ["-V", "--version"])
+def test_version(flag: str) -> None:
+    assert run(flag).text.startswith("crawler 0.")
+
+
+def test_options_and_urls_in_any_order(tmp_path: Path) -> None:
+    with Web({path: page(text=path) for path in ("/a", "/b", "/c")}) as web:
+        first, *others = (web.url(path) for path in ("/a", "/b", "/c"))
+        ran = run("crawl", first, "--dir", tmp_path, others[0], *FAST, others[1])
+        assert ran.code == 0 and sorted(web.paths()) == ["/a", "/b", "/c"]
+
+
+def test_report_to_standard_output(tmp_path: Path) -> None:
+    """The report alone, so that a program can read it."""
+    import msgspec
+
+    with Web({"/": page()}) as web:
+        ran = run("crawl", web.url(), "--dir", tmp_path, "--report", "-", *FAST)
+    assert msgspec.json.decode(ran.out)["pages"]["fetched"] == 1
+
+
+def test_a_finished_crawl_says_so_and_fresh_begins_anew(tmp_path: Path) -> None:
+    directory = tmp_path / "crawl"
+    with Web({"/": page()}) as web:
+        crawl(directory, web.url())
+        again = run("crawl", web.url(), "--dir", directory, *FAST)
+        assert "complete; known pages are not fetched again" in again.text and web.paths() == ["/"]
+        fresh = run("crawl", web.url(), "--dir", directory, "--fresh", *FAST)
+        assert f"put aside: {directory}.1" in fresh.err and web.paths() == ["/", "/"]
+
+
+def test_address_denied_gives_the_value_to_type(tmp_path: Path) -> None:
+    ran = run("crawl", "http://127.0.0.1:1/", "--dir", tmp_path / "a", "--progress", "none")
+    assert ran.code == 4 and "--allow-network 127.0.0.0/8 opens it" in ran.err
+    ran = run("crawl", "http://10.1.2.3/", "--dir", tmp_path / "b", "--progress", "none")
+    assert ran.code == 4 and "--allow-network 10.1.2.3/32 opens it" in ran.err
+
+
+def test_a_dead_proxy_is_called_so(tmp_path: Path) -> None:
+    ran = run(
+        "crawl",
+        "http://x.test/",
+        "--dir",
+        tmp_path,
+        "--proxy",
+        "http://127.0.0.1:1",
+        *FAST,
+        "--patience",
+        "0",
+    )
+    assert ran.code == 4 and "the proxy does not answer" in ran.err
+
+
+def test_429_is_called_so(tmp_path: Path) -> None:
+    with Web({"/": (429, {"Retry-After": "900"}, "")}) as web:
+        ran = run("crawl", web.url(), "--dir", tmp_path, *FAST, "--patience", "0")
+    assert ran.code == 4 and "the host asks for a pause (429 or 503)" in ran.err
+
+
+# -- made from the parsers -----------------------------------------------------------
+
+
+def test_each_command_has_its_parser() -> None:
+    assert {name for name, _ in parsers()} == COMMANDS.keys() - {"lab", "bench"}
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_completion_names_commands_and_flags(shell: str) -> None:
+    text = run("completion", shell).text
+    assert all(name in text for name in COMMANDS) and "max-pages" in text
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["cr"], {"crawl"}),
+        (["crawl", "--max"], {"--max-pages", "--max-time", "--max-bytes"}),
+        (["crawl", "--scope", "do"], {"domain"}),
+        (["completion", ""], set()),
+    ],
+)
+def test_bash_completes(tmp_path: Path, words: list[str], expected: set[str]) -> None:
+    (tmp_path / "comp").write_text(run("completion", "bash").text)
+    quoted = " ".join(f'"{word}"' for word in ["crawler", *words])
+    script = (
+        f'source comp; COMP_WORDS=({quoted}); COMP_CWORD={len(words)}; _crawler; echo "${{COMPREPLY[@]}}"'
+    )
+    ran = subprocess.run(["bash", "-c", script], capture_output=True, text=True, cwd=tmp_path, check=True)
+    assert ran.stderr == "" and expected <= set(ran.stdout.split())
+
+
+@pytest.mark.parametrize("name", ["", *COMMANDS])
+def test_manual_pages(name: str) -> None:
+    ran = run("man", *([name] if name else []))
+    assert ran.code == 0 and ran.text.startswith(".TH") and ".SH NAME" in ran.text
+
+
+def test_shell_prints_an_expression(tmp_path: Path) -> None:
+    settings = ("--allow-network", "127.0.0.0/8", "--set", "due.max_wait=0.05")
+    with Web({"/": page(text="Tea")}) as web:
+        ran = run("shell", web.url(), "-c", "css('title').text", *settings)
+        assert ran.code == 0 and ran.text == "Tea\n", ran
+        assert run("shell", web.url(), "-c", "css('a[')", *settings).code == 1

@@ -1,0 +1,70 @@
+"""The line and the screen of a running crawl: what is counted, and what is waited for."""
+
+import io
+
+import pytest
+from rich.console import Console
+
+from crawler.admin.status import Status
+from crawler.cli.progress import fetches, line, screen, waiting_for
+from crawler.records import FrontierCounts, HostStatus
+
+RATES = {"pages": 0.0, "bytes": 0.0}
+
+
+def host(**values: object) -> HostStatus:
+    plain = dict(
+        host="a.test", state="waiting", cause="", ready_at=0.0, wait=0.0, next_retry_at=0.0, gap=1.0,
+        failures=0, refusals=0, slowdown=1.0, todo=1, parked=0, known=1,
+    )  # fmt: skip
+    return HostStatus(**(plain | values))  # type: ignore[arg-type]
+
+
+def status(*hosts: HostStatus, in_flight: int = 0) -> Status:
+    counters = {
+        "pages.fetched": 3,
+        "pages.gone": 2,
+        "pages.retried": 1,
+        "pages.temporary": 1,
+        "pages.robots_denied": 4,
+    }
+    frontier = FrontierCounts(todo=1, hosts=1, in_flight=in_flight)
+    return Status(now=1000.0, counters=counters, frontier=frontier, waiting=list(hosts))
+
+
+def test_a_404_is_a_fetch_and_what_robots_forbids_is_none() -> None:
+    assert fetches(status()) == 6 and line(status(), RATES).startswith("6 pages")
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        (
+            {"ready_at": 1060.0, "failures": 2},
+            "waits until 00:17:40 UTC (60 s) for a.test: failed 2 times in a row",
+        ),
+        ({"ready_at": 1060.0, "failures": 1, "slowdown": 2.0}, "slowed by 429 or 503"),
+        ({"ready_at": 1060.0, "cause": "address_denied"}, "address denied"),
+        ({"next_retry_at": 1030.0}, "until 00:17:10 UTC (30 s) for a.test: a URL is tried again"),
+        ({"ready_at": 1010.0}, "its gap between requests"),
+    ],
+)
+def test_what_is_waited_for(values: dict[str, object], said: str) -> None:
+    assert said in waiting_for(status(host(**values)))
+
+
+def test_no_word_where_the_wait_is_short_or_something_is_in_flight() -> None:
+    assert waiting_for(status(host(ready_at=1001.0))) == ""
+    assert waiting_for(status(host(ready_at=1060.0), in_flight=1)) == ""
+
+
+@pytest.mark.parametrize("width", [40, 80, 200])
+def test_the_screen_fits(width: int) -> None:
+    out = io.StringIO()
+    hosts = [
+        host(host=f"{n}.a-long-name-of-a-host.example.org", ready_at=1060.0, wait=60.0) for n in range(20)
+    ]
+    Console(file=out, width=width).print(screen(status(*hosts), RATES, 12.0))
+    shown = out.getvalue().splitlines()
+    assert max(map(len, shown)) <= width and len(shown) <= 22
+    assert "to do" in out.getvalue() and "60.0 s" in out.getvalue()

@@ -276,6 +276,12 @@ class Crawl:
     def _supervised(self) -> bool:
         return self._member is not None and self._member.supervised
 
+    def signal(self, urls: Iterable[str], source: str = "signal") -> dict[str, int]:
+        """Say that pages have changed: how many were noted, are new links, are not refreshed, were refused."""
+        said: dict[str, int] = self.process.commands.signal(list(urls), source)
+        self.process.wake()
+        return said
+
     def kill(self) -> None:
         """Nothing runs outside this process that would have to be ended."""
 

@@ -31,6 +31,16 @@ from crawler.records import Errand, LinkFlag, Outcome, PageRecord, PageState
 from crawler.storage.kv import Batch, KeyValue
 from crawler.urls.canonical import authority, target
 
+# Numbers under which the schedule counts signals; any other source is the last one, 7.
+SIGNAL_SOURCES = {
+    "sitemap": 0,
+    "feed": 1,
+    "indexnow": 2,
+    "websub": 3,
+    "signal": 4,
+    "headers": 5,
+    "listing": 6,
+}
 _REFRESH = int(LinkFlag.REFRESH)
 _LOW_48 = (1 << 48) - 1
 _ADOPTED_AT_ONCE = 1024

@@ -1,4 +1,7 @@
-"""`crawler seed`, `signal`, `block`, `unblock`, `retire`, `set`: changing a crawl; `pause`, `resume`, `stop`: one that runs."""
+"""`crawler seed`, `signal`, `block`, `unblock`, `retire`, `set`: changing a crawl.
+
+`pause`, `resume` and `stop` are for one that runs.
+"""
 
 import argparse
 from typing import Any

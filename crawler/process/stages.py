@@ -194,6 +194,7 @@ class Stages:
             record=self.pages.record,
             hash=self.fingerprinter.hash,
             host_key=self.fingerprinter.host_key_beside,
+            fingerprint=self.fingerprinter.fingerprint,
             rate=self.config.crawl.rate / len(self.topology.names),
         )
 

@@ -313,6 +313,7 @@ class Crawl:
             why_slow=stages.frontier.why_slow(),
             cpu_seconds=cpu_seconds(),
             peak_rss_bytes=peak_rss_bytes(),
+            refreshing={} if stages.refresh is None else stages.refresh.view(now),
             problems=stages.problems() if process.failure is None else ["not checked: the run failed"],
         )
 

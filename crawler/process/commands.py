@@ -73,6 +73,7 @@ class Commands:
             splitter=stages.splitter_counts(),
             peers={stages.name: self._peers()} if stages.topology.peers else {},
             waiting=list(stages.frontier.hosts(now, hosts)),
+            refreshing={} if stages.refresh is None else stages.refresh.view(now),
         )
 
     def why(self, url: str) -> dict[str, Any]:

@@ -328,7 +328,6 @@ class Live:
             "errors": self.errors.plain(),
             "log": dict(self.errors.counts),
             "serve": self._served(),
-            "refreshing": {} if self._stages.refresh is None else self._stages.refresh.view(self._now()),
         }
 
     def _served(self) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from crawler import __version__
 from crawler.clock import Clock
-from crawler.config import Config
+from crawler.config import Config, Overrides
 from crawler.config.credentials import has_credentials
 from crawler.crawl.directory import CrawlDirectory
 from crawler.crawl.topology import Topology, keep_table, topology
@@ -30,6 +30,7 @@ from crawler.pages.captures import record_key, unpack_record
 from crawler.pages.page_cache import PageCache
 from crawler.process.admission import Admission, Owners, Seen
 from crawler.process.books import conservation, splitter_conservation
+from crawler.process.comparing import Comparing
 from crawler.process.following import Following
 from crawler.process.harvest import Harvest
 from crawler.process.learned import Learned
@@ -209,6 +210,7 @@ class Stages:
 
     def _page_cache(self) -> PageCache:
         config = self.config
+        comparing = Comparing(config.pages, Overrides(config.override))
         return PageCache(
             self.directory,
             self.store,
@@ -217,6 +219,8 @@ class Stages:
             software=f"crawler/{__version__}",
             operator=config.identity.contact,
             robots_policy=config.robots.policy,
+            ignored=comparing.ignored,
+            text_only=comparing.text_only,
             fingerprint=self.fingerprinter.fingerprint,
             sync=self._outlasts_power_cut,
         )

@@ -173,7 +173,8 @@ class Extracted(msgspec.Struct, gc=False):
     are the page-level robots directives. `parse_limit` says that the page
     exceeded the parser's bound and `hrefs` come from a plain scan. `maps` are
     the sitemaps that a sitemap index names; `repeats` the links with every
-    mention, filled for URL traces only.
+    mention, filled for URL traces only. `dated` are links of a sitemap or feed
+    with the instant of their last change, where the document's dates say anything.
     """
 
     base: str
@@ -189,6 +190,7 @@ class Extracted(msgspec.Struct, gc=False):
     noarchive: bool = False
     parse_limit: bool = False
     repeats: list[str] = []
+    dated: list[tuple[str, float]] = []
 
 
 class PageState(StrEnum):

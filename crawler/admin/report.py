@@ -83,6 +83,7 @@ class Report(msgspec.Struct, kw_only=True):
     cpu_seconds: float
     peak_rss_bytes: int
     problems: list[str]
+    refreshing: dict[str, Any] = {}
 
     def plain(self) -> dict[str, Any]:
         """The report as JSON has it."""
@@ -101,6 +102,7 @@ class Report(msgspec.Struct, kw_only=True):
             "run": {**_NO_COUNTERS, **nested(self.run_counters)},
             **{name: sections[name] for name in ("frontier", "hosts", "due")},
             **splitter,
+            **({"refreshing": self.refreshing} if self.refreshing else {}),
             "why_slow": self.why_slow,
             "cpu_seconds": round(self.cpu_seconds, 3),
             "peak_rss_bytes": self.peak_rss_bytes,

@@ -375,6 +375,12 @@ class Crawl:
     def _supervised(self) -> bool:
         return self._member is not None and self._member.supervised
 
+    def signal(self, urls: Iterable[str], source: str = "signal") -> dict[str, int]:
+        """Say that pages have changed: how many were noted, are new links, are not refreshed, were refused."""
+        said: dict[str, int] = self.process.commands.signal(list(urls), source)
+        self.process.wake()
+        return said
+
     def kill(self) -> None:
         """Nothing runs outside this process that would have to be ended."""
 
@@ -406,6 +412,7 @@ class Crawl:
             why_slow=shares(stages.frontier.why_slow(), now - process.started),
             cpu_seconds=cpu_seconds(),
             peak_rss_bytes=peak_rss_bytes(),
+            refreshing={} if stages.refresh is None else stages.refresh.view(now),
             problems=stages.problems() if process.failure is None else ["not checked: the run failed"],
         )
 

@@ -19,6 +19,7 @@ COMMANDS = {
     "refresh": ("crawler.cli.refresh", "keep the stored pages fresh, until stopped"),
     "node": ("crawler.cli.node", "one process of a crawl of many machines"),
     "seed": ("crawler.cli.change", "add seeds to a crawl, running or not"),
+    "signal": ("crawler.cli.change", "say that pages have changed"),
     "block": ("crawler.cli.change", "ask nothing more of a host"),
     "unblock": ("crawler.cli.change", "take a host up again"),
     "retire": ("crawler.cli.change", "drop to-do URLs that match a regular expression"),

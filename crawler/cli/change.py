@@ -1,4 +1,7 @@
-"""`crawler seed`, `block`, `unblock`, `retire`, `set`: changing a crawl; `pause`, `resume`, `stop`: one that runs."""
+"""`crawler seed`, `signal`, `block`, `unblock`, `retire`, `set`: changing a crawl.
+
+`pause`, `resume` and `stop` are for one that runs.
+"""
 
 import argparse
 from typing import Any
@@ -11,6 +14,11 @@ from crawler.errors import UsageError
 
 _TEXTS = {
     "seed": ("Add seeds.", "URL", "crawler seed https://example.org/new/ --dir example"),
+    "signal": (
+        "Say that pages have changed; they are asked again sooner if such signals have been right before.",
+        "URL",
+        "crawler signal https://example.org/news/ --dir example",
+    ),
     "block": ("Ask nothing more of a host.", "HOST", "crawler block slow.example.org --dir example"),
     "unblock": ("Take a host up again.", "HOST", "crawler unblock slow.example.org --dir example"),
     "retire": (
@@ -39,7 +47,7 @@ def main(command: str, argv: list[str]) -> int:
     description, metavar, example = _TEXTS[command]
     parser = options.parser(command, description, example)
     if metavar:
-        nargs = "+" if command in ("seed", "set") else 1
+        nargs = "+" if command in ("seed", "set", "signal") else 1
         parser.add_argument("arguments", nargs=nargs, metavar=metavar, type=options.url)
     args = parser.parse_args(argv)
     if command == "set":
@@ -71,7 +79,7 @@ def _set(args: argparse.Namespace) -> int:
 
 
 def _request(command: str, args: argparse.Namespace) -> dict[str, Any]:
-    if command == "seed":
+    if command in ("seed", "signal"):
         return {"command": command, "urls": args.arguments}
     if command == "retire":
         import re
@@ -89,6 +97,18 @@ def _said(command: str, answers: list[Any]) -> str:
         refused = answers[0]["refused"]
         return "\n".join(
             [f"{answers[0]['queued']} queued", *(f"refused, no http(s) URL: {url}" for url in refused)]
+        )
+    if command == "signal":
+        sums = {name: sum(answer[name] for answer in answers) for name in answers[0]}
+        return ", ".join(
+            f"{sums[name]:,} {text}"
+            for name, text in (
+                ("noted", "noted"),
+                ("links", "new, queued"),
+                ("not_refreshed", "known, but not refreshed here"),
+                ("refused", "refused"),
+            )
+            if sums[name] or name == "noted"
         )
     if command == "retire":
         return f"{sum(answer['retired'] for answer in answers):,} URLs retired"

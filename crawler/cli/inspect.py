@@ -1,6 +1,7 @@
 """`crawler status`, `crawler why URL`, `crawler get URL`: looking into a crawl, running or at rest."""
 
 import sys
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -61,10 +62,31 @@ def _summary(status: Status) -> list[str]:
         "hosts": f"{frontier.hosts:,}" + (f" ({_numbers(hosts)})" if any(hosts.values()) else ""),
         "parked": _numbers(parked),
     }
+    if refreshed := group(status.counters, "refresh"):
+        rows["refreshed"] = _numbers(refreshed)
+    if text := _freshness(status.refreshing):
+        rows["fresh"] = text
     rows = _running(status) | rows
     if status.splitter is not None:
         rows["splitter"] = f"{status.splitter.sent:,} links sent, {status.splitter.waiting:,} waiting"
     return [f"{name + ':':<10}{text}" for name, text in rows.items() if text]
+
+
+def _freshness(refreshing: Mapping[str, Any]) -> str:
+    """How fresh the copies are expected to be, and whether the expectation is right; "" where nothing is refreshed."""
+    if not refreshing.get("pages"):
+        return ""
+    expected = refreshing.get("expected_freshness")
+    parts = [f"{_count(refreshing['pages'], 'page')} kept"]
+    if expected is not None:
+        parts.append(f"{expected:.1%} expected to be current")
+    rows = refreshing.get("calibration", [])
+    if asked := sum(row["refreshes"] for row in rows):
+        found, predicted = (
+            sum(row[name] * row["refreshes"] for row in rows) / asked for name in ("found", "predicted")
+        )
+        parts.append(f"{found:.1%} of refreshes found a change, {predicted:.1%} predicted")
+    return ", ".join(parts)
 
 
 def _running(status: Status) -> dict[str, str]:

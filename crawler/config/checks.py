@@ -88,6 +88,8 @@ def check_values(config: Config) -> None:
     for name in ("include", "exclude"):
         for text in getattr(config.filter, name):
             _check_pattern(f"filter.{name}", text)
+    for text in [*config.pages.ignore, *(text for table in config.override for text in table.ignore or ())]:
+        _check_pattern("pages.ignore", text)
     for table in config.override:
         if not table.match:
             raise ConfigError("configuration: override.match: missing; a host, *.domain or URL prefix")

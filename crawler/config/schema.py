@@ -266,6 +266,8 @@ class PagesConfig(_Section, frozen=True):
     segment_bytes: Annotated[ByteCount, Meta(extra={"least": 1})] = ByteCount(10**9)
     gzip_level: Annotated[int, Meta(ge=0, le=9)] = 1  # isal 0 to 3; 9 = zlib's best, for archivists
     prefix: str = "crawl"
+    change: Literal["raw", "text"] = "text"
+    ignore: tuple[str, ...] = ()
 
 
 class HooksConfig(_Section, frozen=True):
@@ -346,6 +348,8 @@ class Override(_Section, frozen=True):
     headers: tuple[str, ...] | None = None
     body_bytes_max: ByteCount | None = None
     total_timeout: Seconds | None = None
+    change: Literal["raw", "text"] | None = None
+    ignore: tuple[str, ...] | None = None
 
 
 class Config(_Section, frozen=True):

@@ -13,6 +13,9 @@ compression level apart, may be stored again. The content digest is not
 cryptographic: a site that forges a collision fools the freshness of its own
 page and nothing else. It costs 8 us for 45 kB; a SHA-1 would cost 32.
 
+Where only the visible text counts, a page asked again whose digest differs is
+compared with its stored copy; if it reads the same, it keeps the old digest.
+
 `next_record` is the one place where an answer turns into the state of a URL.
 A failed try of a page that is stored leaves it stored: the copy is still there.
 """
@@ -61,6 +64,13 @@ _TYPE_CHARS_MAX = 128
 _ERROR_CHARS_MAX = 500
 _LOCATION_CHARS_MAX = 8192
 
+# Comments, what is no text, and tags; each to the end of the input if it is not closed.
+_INVISIBLE = re.compile(
+    rb"<!--.*?(?:-->|\Z)|<(script|style|template)\b.*?(?:</\1\b[^<>]*>|\Z)|<[a-z/!?][^>]*(?:>|\Z)",
+    re.DOTALL | re.IGNORECASE,
+)
+HTML_TYPES = ("text/html", "application/xhtml+xml")
+TEXT_BYTES_MAX = 256 << 10  # of larger pages any byte counts: the comparison would hold up the loop
 _WEAK_SECONDS = 2.0  # RFC 9110 8.8.2.2
 
 Patterns = Sequence[re.Pattern[bytes]]
@@ -86,6 +96,20 @@ def content_digest(content: bytes, patterns: Patterns = ()) -> bytes:
     for pattern in patterns:
         content = pattern.sub(b"", content)
     return mmh3.mmh3_x64_128_digest(content)
+
+
+def visible_text(html: bytes) -> bytes:
+    """What stands between the tags of HTML, its title too, blanks made one; linear in any input."""
+    return b" ".join(_INVISIBLE.sub(b" ", html).split())
+
+
+def same_text(one: bytes, other: bytes, patterns: Patterns = ()) -> bool:
+    """Whether two HTML pages show the same text, what `patterns` match left out; about 45 us for a kB of tags."""
+    if max(len(one), len(other)) > TEXT_BYTES_MAX:
+        return False
+    for pattern in patterns:
+        one, other = pattern.sub(b"", one), pattern.sub(b"", other)
+    return visible_text(one) == visible_text(other)
 
 
 def is_unchanged(previous: PageRecord | None, outcome: Outcome, digest: bytes) -> bool:

@@ -28,7 +28,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from crawler.config import PagesConfig
-from crawler.errors import ConfigError
+from crawler.errors import ConfigError, DamageError
 from crawler.pages import change, damage, segments, warc
 from crawler.pages.archive import Archive
 from crawler.pages.building import Builder
@@ -43,9 +43,10 @@ from crawler.pages.captures import (
     record_key,
     segment_key,
 )
-from crawler.records import Capture, Errand, Extracted, Fetch, Outcome, PageRecord, Task
+from crawler.records import Capture, Errand, Extracted, Fetch, LinkFlag, Outcome, PageRecord, Task
 from crawler.storage.kv import Batch, KeyValue, seal, unseal
 
+_REFRESH = int(LinkFlag.REFRESH)
 _HOPS_CACHED_MAX = 4096  # URLs remembered by fingerprint, for `via`
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,100}")
 
@@ -55,6 +56,7 @@ class PageCache(Archive):
 
     Args:
         ignored: patterns (bytes) that a URL's comparisons leave out; none by default.
+        text_only: whether of a URL's HTML only the visible text is compared.
         fingerprint: fingerprint of a URL, for answers whose errand has none (robots.txt).
         operator, robots_policy: for the warcinfo record.
         random: random bytes for record ids.
@@ -76,6 +78,7 @@ class PageCache(Archive):
         operator: str = "",
         robots_policy: str = "obey",
         ignored: Callable[[str], change.Patterns] = lambda url: (),
+        text_only: Callable[[str], bool] = lambda url: False,
         fingerprint: Callable[[str], int] | None = None,
         random: Callable[[int], bytes] = os.urandom,
         sync: bool = True,
@@ -88,6 +91,8 @@ class PageCache(Archive):
         super().__init__(directory / "warc", store)
         self._decoded = config.store == "decoded"
         self._ignored = ignored
+        self._text_only = text_only
+        self._compared = (0, b"", False)  # the last comparison of texts: fingerprint, digest, result
         self._fingerprint = fingerprint
         self._builder = Builder(decoded=self._decoded, random=random, url_of=self._url_of)
         self._compress = warc.compressor(config.gzip_level)
@@ -172,15 +177,37 @@ class PageCache(Archive):
 
     def shows_known(self, fetch: Fetch, errand: Errand) -> bool:
         """Whether an answer shows the content that is known of its URL; asked before it is read."""
-        return change.is_unchanged(
-            self.record(errand.fingerprint), fetch.outcome, self._content_digest(fetch)
-        )
+        previous = self.record(errand.fingerprint)
+        return change.is_unchanged(previous, fetch.outcome, self._content_digest(fetch, errand, previous))
 
-    def _content_digest(self, fetch: Fetch) -> bytes:
+    def _content_digest(self, fetch: Fetch, errand: Errand, previous: PageRecord | None) -> bytes:
         """The digest of what counts as a change; b"" of an answer without content of its own."""
         if fetch.outcome not in change.SUCCESSES or fetch.outcome is Outcome.UNCHANGED:
             return b""
-        return change.content_digest(fetch.content or fetch.body, self._ignored(fetch.url))
+        patterns = self._ignored(fetch.url)
+        digest = change.content_digest(fetch.content or fetch.body, patterns)
+        if previous is None or digest == previous.content_digest or not errand.flags & _REFRESH:
+            return digest
+        if self._compared[:2] != (errand.fingerprint, digest):
+            same = self._reads_the_same(errand.fingerprint, fetch, previous, patterns)
+            self._compared = errand.fingerprint, digest, same
+        return previous.content_digest if self._compared[2] else digest
+
+    def _reads_the_same(
+        self, fingerprint: int, fetch: Fetch, previous: PageRecord, patterns: change.Patterns
+    ) -> bool:
+        """Whether an answer shows the text of the stored copy, where only that counts."""
+        if not (
+            self._text_only(fetch.url) and fetch.content_type in change.HTML_TYPES and previous.content_digest
+        ):
+            return False
+        if fetch.undecoded or len(fetch.content) > change.TEXT_BYTES_MAX:
+            return False
+        try:
+            copy = self.get(fingerprint, with_noarchive=True)
+            return copy is not None and change.same_text(copy.content, fetch.content, patterns)
+        except DamageError:  # a copy that cannot be read is none
+            return False
 
     def _payload(self, fetch: Fetch) -> bytes:
         return (fetch.content or fetch.body) if self._decoded else fetch.body
@@ -189,7 +216,7 @@ class PageCache(Archive):
         self, capturing: Capturing, previous: PageRecord | None, extracted: Extracted | None
     ) -> None:
         fetch = capturing.fetch
-        capturing.digest = self._content_digest(fetch)
+        capturing.digest = self._content_digest(fetch, capturing.errand, previous)
         capturing.unchanged = change.is_unchanged(previous, fetch.outcome, capturing.digest)
         capturing.record = change.next_record(
             previous,

@@ -14,7 +14,9 @@ import msgspec
 from crawler.admin.status import Status
 from crawler.clock import iso_time
 from crawler.errors import UsageError
+from crawler.frontier.refresh.refreshing import SIGNAL_SOURCES
 from crawler.process import verdict
+from crawler.process.admission import Beside
 from crawler.process.stages import Stages
 from crawler.records import Capture, LinkFlag, PageRecord, PeerStatus
 from crawler.storage.commit import Change
@@ -40,7 +42,7 @@ class Commands:
         self._commit = commit
         self._peers = peers or stages.waiting_for_peers
         commands = (
-            self.status, self.why, self.get, self.seed, self.block, self.unblock, self.retire,
+            self.status, self.why, self.get, self.seed, self.block, self.unblock, self.retire, self.signal,
         )  # fmt: skip
         self._commands = {command.__name__: _checked(command) for command in commands}
 
@@ -71,6 +73,7 @@ class Commands:
             splitter=stages.splitter_counts(),
             peers={stages.name: self._peers()} if stages.topology.peers else {},
             waiting=list(stages.frontier.hosts(now, hosts)),
+            refreshing={} if stages.refresh is None else stages.refresh.view(now),
         )
 
     def why(self, url: str) -> dict[str, Any]:
@@ -151,6 +154,36 @@ class Commands:
             self._stages.point.make()
             self._commit(self._stages.admission.seeds(good))
         return {"queued": len(good), "refused": bad}
+
+    def signal(self, urls: list[str], source: str = "signal") -> dict[str, Any]:
+        """Note that pages are said to have changed; URLs that are new and in scope become links."""
+        stages = self._stages
+        said = {"noted": 0, "links": 0, "not_refreshed": 0, "refused": 0}
+        known, new = [], []
+        for url in urls:
+            form = canonical(url)
+            fingerprint = stages.fingerprinter.fingerprint(form) if form is not None else 0
+            if form is None:
+                said["refused"] += 1
+            elif stages.topology.peers and stages.topology.partition.owner(fingerprint) != stages.name:
+                continue  # its owner is asked, too
+            elif stages.pages.record(fingerprint) is not None:
+                known.append(fingerprint)
+            elif stages.intake.explain(form).rule:
+                said["refused"] += 1
+            else:
+                new.append(form)
+        stages.point.make()
+        change = Change()
+        if stages.refresh is not None:
+            number = SIGNAL_SOURCES.get(source.partition(":")[0], len(SIGNAL_SOURCES))
+            said["noted"] = stages.refresh.signal(known, number, stages.clock.now())
+            stages.refresh.stage_signals(change)
+        said["not_refreshed"] = len(known) - said["noted"]
+        if new:
+            said["links"] = stages.admission.links(change, new[0], new, Beside(depth=1))
+        self._commit(change)
+        return said
 
     def block(self, host: str) -> dict[str, Any]:
         """Ask nothing more of a host."""

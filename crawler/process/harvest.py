@@ -33,8 +33,9 @@ from crawler.process.page_line import page_line
 from crawler.records import Blame, Errand, Extracted, Fetch, LinkFlag, Outcome, PageRecord
 from crawler.robots.cache import RobotsCache
 from crawler.storage.commit import Change, Making
-from crawler.urls.canonical import authority
+from crawler.urls.canonical import authority, canonical, hostname
 
+_SITEMAP = int(LinkFlag.SITEMAP)
 _REFRESH = int(LinkFlag.REFRESH)  # plain, as the flags of an errand are: an IntFlag costs 1 us a test
 Pauses = Generator[None, None, None]
 
@@ -81,6 +82,8 @@ class Harvest:
         books.count_kept(change, capturing)
         if self._refresh is not None and decision.end is End.DONE:
             self._schedule(change, capturing, before, decision, now)
+            if extracted is not None and extracted.dated and not capturing.unchanged:
+                self._hear(errand, before, extracted, now)
         if decision.end is End.DONE and not (errand.flags & _REFRESH and capturing.unchanged):
             yield from self._follow(change, capturing, extracted)
         if errand.flags & _REFRESH:
@@ -109,6 +112,22 @@ class Harvest:
             self._refresh.ended(errand, result, before, record, decision.until, now, change)
         else:
             self._refresh.add(errand.fingerprint, record, capturing.instant, now, change)
+
+    def _hear(self, errand: Errand, before: PageRecord | None, extracted: Extracted, now: float) -> None:
+        """Take the dates of a sitemap or feed, from its second reading on, for signals about its own host's pages."""
+        assert self._refresh is not None
+        if before is None or not before.fetched_at:
+            return
+        urls = [
+            canonical(raw_url) for raw_url, changed_at in extracted.dated if changed_at > before.fetched_at
+        ]
+        dates = [changed_at for _, changed_at in extracted.dated if changed_at > before.fetched_at]
+        own = [
+            (url, changed_at)
+            for url, changed_at in zip(urls, dates, strict=True)
+            if url is not None and hostname(url) == errand.hostname
+        ]
+        self._refresh.hear(own, "sitemap" if errand.flags & _SITEMAP else "feed", now)
 
     def _follow(self, change: Change, capturing: Capturing, extracted: Extracted | None) -> Pauses:
         """Follow a page's links, and note in its record how many there are."""

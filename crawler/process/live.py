@@ -24,6 +24,7 @@ from crawler.config import Config
 from crawler.crawl import settings
 from crawler.errors import DamageError, UsageError
 from crawler.extract.feed import read_feed
+from crawler.frontier.refresh.refreshing import SIGNAL_SOURCES
 from crawler.process.admission import Beside
 from crawler.process.waits import HOSTS_MAX, Waits
 from crawler.serve.behind import StoredCrawl
@@ -45,16 +46,6 @@ log = logging.getLogger("crawler")
 KEY_FILE_WAIT = 600.0  # seconds until a key file that has not come counts as missing
 LAG_INTERVAL = 0.25  # seconds between looks at how late the loop is
 COUNTS_INTERVAL = 5.0  # seconds of request counts that a crash may lose
-
-SIGNAL_SOURCES = {
-    "sitemap": 0,
-    "feed": 1,
-    "indexnow": 2,
-    "websub": 3,
-    "signal": 4,
-    "headers": 5,
-    "listing": 6,
-}
 
 Ahead = Callable[[str, int], bool]
 Noted = Callable[[Sequence[int], str], int]
@@ -337,7 +328,6 @@ class Live:
             "errors": self.errors.plain(),
             "log": dict(self.errors.counts),
             "serve": self._served(),
-            "refreshing": {} if self._stages.refresh is None else self._stages.refresh.view(self._now()),
         }
 
     def _served(self) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from crawler.extract.css import read_sheet
 from crawler.extract.feed import is_feed, read_feed
 from crawler.extract.findings import Context
 from crawler.extract.repeats import links_with_repeats
-from crawler.extract.sitemap import read_sitemap
+from crawler.extract.sitemap import Entry, read_sitemap, signals
 from crawler.extract.types import is_css, is_html, is_usable, is_xhtml, sniff_html
 from crawler.extract.worker import Worker, work
 from crawler.process.forked import Forked, can_fork, fork_children
@@ -33,6 +33,11 @@ _NAMES = {b"link": "link_values", b"x-robots-tag": "robots_tags"}
 def fork_parser() -> Forked | None:
     """A process that will parse heavy pages; only before there is a loop. None where that cannot be."""
     return fork_children(work, 1)[0] if can_fork() else None
+
+
+def _dated(entries: Iterable[Entry], now: float) -> list[tuple[str, float]]:
+    """URL and instant of the entries whose date says something; none if the dates of all are the same."""
+    return [(entry.loc, entry.lastmod) for entry in signals(entries, now) if entry.lastmod is not None]
 
 
 class Reader:
@@ -70,14 +75,19 @@ class Reader:
     def _sitemap(self, fetch: Fetch) -> Extracted:
         found = read_sitemap(fetch.content, self._config.sitemaps)
         return Extracted(
-            fetch.url, hrefs=[entry.loc for entry in found.entries], maps=[entry.loc for entry in found.maps]
+            fetch.url,
+            hrefs=[entry.loc for entry in found.entries],
+            maps=[entry.loc for entry in found.maps],
+            dated=_dated(found.entries, fetch.began),
         )
 
     def _feed(self, fetch: Fetch) -> Extracted:
         found = read_feed(fetch.content, self._config.extract.links_max)
         hrefs = [entry.loc for entry in found.entries]
         return Extracted(
-            fetch.url, hrefs=hrefs + [raw_url for raw_url in (found.page, found.next) if raw_url]
+            fetch.url,
+            hrefs=hrefs + [raw_url for raw_url in (found.page, found.next) if raw_url],
+            dated=_dated(found.entries, fetch.began),
         )
 
     def _sheet(self, fetch: Fetch) -> Extracted:

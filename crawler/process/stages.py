@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from crawler import __version__
 from crawler.clock import Clock
-from crawler.config import Config
+from crawler.config import Config, Overrides
 from crawler.config.credentials import has_credentials
 from crawler.crawl.directory import BEGUN, CrawlDirectory
 from crawler.crawl.topology import Topology, keep_table, topology
@@ -31,6 +31,7 @@ from crawler.pages.captures import record_key, unpack_record
 from crawler.pages.page_cache import PageCache
 from crawler.process.admission import Admission, Owners, Seen
 from crawler.process.books import conservation, splitter_conservation
+from crawler.process.comparing import Comparing
 from crawler.process.following import Following
 from crawler.process.harvest import Harvest
 from crawler.process.learned import Learned
@@ -215,6 +216,7 @@ class Stages:
             record=self.pages.record,
             hash=self.fingerprinter.hash,
             host_key=self.fingerprinter.host_key_beside,
+            fingerprint=self.fingerprinter.fingerprint,
             rate=self.config.crawl.rate / len(self.topology.names),
         )
 
@@ -229,6 +231,7 @@ class Stages:
 
     def _page_cache(self) -> PageCache:
         config = self.config
+        comparing = Comparing(config.pages, Overrides(config.override))
         return PageCache(
             self.directory,
             self.store,
@@ -237,6 +240,8 @@ class Stages:
             software=f"crawler/{__version__}",
             operator=config.identity.contact,
             robots_policy=config.robots.policy,
+            ignored=comparing.ignored,
+            text_only=comparing.text_only,
             fingerprint=self.fingerprinter.fingerprint,
             sync=self._outlasts_power_cut,
         )

@@ -7,7 +7,7 @@ import pytest
 
 from crawler.frontier.refresh.refreshing import Refresh
 from crawler.process.stages import Stages
-from crawler.records import Blame, Errand, Fetch, LinkFlag, Outcome, PageState, Task
+from crawler.records import Blame, Errand, Extracted, Fetch, LinkFlag, Outcome, PageState, Task
 from crawler.storage.commit import Change
 from crawler.storage.keys import REFRESH
 from crawler.storage.kv import scan_prefix
@@ -251,3 +251,43 @@ def test_a_host_that_lies_is_asked_plainly(on: Joint) -> None:
         errand = on.errand()
         assert on.harvest.conditions(errand, on.clock.now()) == ("", "")
         on.page(errand, fetch(errand.url, b"again %d" % n, **tagged))
+
+
+@pytest.mark.parametrize(("change", "counted"), [("text", "content_same"), ("raw", "content_changed")])
+def test_a_stamp_in_the_markup_is_a_change_only_where_any_byte_counts(
+    open_joint: Callable[..., Joint], change: str, counted: str
+) -> None:
+    joint = open_joint(**ON, pages={"change": change})
+    joint.follow("http://a.org/", fetch("http://a.org/", b"<p>same</p><!-- 1 -->"))
+    errand = joint.errand()
+    said = joint.page(errand, fetch(errand.url, b"<p class=x> same</p><!-- 2 -->", began=joint.clock.now()))
+    assert said.counts[f"refresh.{counted}"] == 1
+    errand = joint.errand()
+    said = joint.page(errand, fetch(errand.url, b"<p>other</p><!-- 2 -->", began=joint.clock.now()))
+    assert said.counts["refresh.content_changed"] == 1
+
+
+def test_patterns_are_left_out_where_an_override_says_so(open_joint: Callable[..., Joint]) -> None:
+    joint = open_joint(**ON, override=[{"match": "a.org", "ignore": ["visits: [0-9]+"]}])
+    crawl(joint, "http://a.org/", "http://b.org/")
+    changed = []
+    for n in range(8):
+        errand = joint.errand()
+        said = joint.page(errand, fetch(errand.url, b"<p>visits: %d</p>" % n, began=joint.clock.now()))
+        changed.append((errand.hostname, said.counts.get("refresh.content_changed", 0)))
+    assert sum(n for host, n in changed if host == "a.org") == 1  # the first, after another content
+    assert all(n for host, n in changed if host == "b.org")
+
+
+def test_dates_of_a_sitemap_are_signals_from_its_second_reading_on(on: Joint) -> None:
+    crawl(on, "http://a.org/", "http://a.org/1")
+    url, now = "http://a.org/map.xml", on.clock.now()
+    dates = [("http://a.org/1", now + 0.5), ("/no/url", now + 0.5), ("http://b.org/", now + 0.5)]
+    later = Extracted(url, dated=[("http://a.org/1", now + 500.0), ("http://a.org/", now - 500.0)])
+    on.follow(url, fetch(url, b"1", began=now), Extracted(url, dated=dates), flags=int(LinkFlag.SITEMAP))
+    assert explain(on, "http://a.org/1")["signals"] == (0,) * 8
+    while (errand := on.errand()).url != url:
+        on.page(errand, fetch(errand.url, errand.url.encode(), began=on.clock.now()))
+    on.page(errand, fetch(url, b"2", began=on.clock.now()), later)
+    assert explain(on, "http://a.org/1")["signals"][0] == 1
+    assert explain(on, "http://a.org/")["signals"][0] == 0

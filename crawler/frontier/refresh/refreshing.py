@@ -31,6 +31,16 @@ from crawler.records import Errand, LinkFlag, Outcome, PageRecord, PageState
 from crawler.storage.kv import Batch, KeyValue
 from crawler.urls.canonical import authority, target
 
+# Numbers under which the schedule counts signals; any other source is the last one, 7.
+SIGNAL_SOURCES = {
+    "sitemap": 0,
+    "feed": 1,
+    "indexnow": 2,
+    "websub": 3,
+    "signal": 4,
+    "headers": 5,
+    "listing": 6,
+}
 _REFRESH = int(LinkFlag.REFRESH)
 _LOW_48 = (1 << 48) - 1
 _ADOPTED_AT_ONCE = 1024
@@ -90,6 +100,7 @@ class Refresh:
         config: share, policy, bounds.
         record: what is known of a page by its fingerprint, None if nothing is.
         hash: keyed hash of bytes, 64 bits.
+        fingerprint: that of a URL in request form.
         host_key: (host name, fingerprint of one of its URLs) -> key of the host.
         rate: fetches a second of this process that are all for refresh; 0 = not known.
     """
@@ -101,6 +112,7 @@ class Refresh:
         record: Callable[[int], PageRecord | None],
         hash: Callable[[bytes], int],
         host_key: Callable[[str, int], int],
+        fingerprint: Callable[[str], int],
         rate: float = 0.0,
         seed: int = 1,
     ) -> None:
@@ -112,6 +124,7 @@ class Refresh:
         self._record = record
         self._hash = hash
         self._host_key = host_key
+        self._fingerprint = fingerprint
         self._held: dict[int, int] = {}  # fingerprint -> page
         self._shut: set[int] = set()  # keys of hosts that are blocked until the frontier says otherwise
         self._ahead: deque[int] = deque()  # fingerprints of pages asked for out of turn
@@ -316,6 +329,19 @@ class Refresh:
             while self.schedule.work(self._sites(now)) and len(known) <= _ADOPTED_AT_ONCE:
                 pass
         return len(known)
+
+    def hear(self, dated: Iterable[tuple[str, float]], source: str, now: float) -> int:
+        """A sitemap or feed says when pages (request forms) changed; how many it says anything new about.
+
+        A change before the page's last crawl has been seen then.
+        """
+        changed = []
+        for url, changed_at in dated:
+            fingerprint = self._fingerprint(url)
+            page = self.schedule.find(fingerprint)
+            if page >= 0 and self._sites(changed_at) > self.schedule.page_state(page)[3]:
+                changed.append(fingerprint)
+        return self.signal(changed, SIGNAL_SOURCES[source], now)
 
     # -- what is shown -------------------------------------------------------------------
 

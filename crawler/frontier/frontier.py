@@ -1,8 +1,8 @@
 """The discovery frontier: every new URL is handed out once, politely, in an order fair to all hosts.
 
     add --> queues on disk --> front of hosts --> take --> fetch --> settle --> stage --> release
-            (`intake.py`,      (`workbench.py`,                    (`settlement.py`)  |
-             `entries.py`)       `host_queue.py`)                                   commit
+            (discovery/)       (hosts/)                            (settlement.py)    |
+                                                                                    commit
 
 An errand holds its host (and for a request its address and one of the
 `concurrency` places) from `take` on. `settle` decides, at the end of the
@@ -22,12 +22,12 @@ may run in another. Rules for the caller:
   only then are its entries read back. A host whose whole queue is in memory
   is handed out before; its result is committed behind the batch anyway.
 
-What a host must wait for, the host waits for: gap, address, robots.txt,
-back-off, the commit of a failure. What a URL must, the URL does: its own
-retry instant. `next_wakeup` names the next instant at which `take` may succeed.
+Host-wide waits delay the host: gap, address, robots.txt, back-off, the commit
+of a failure. A retry delays only its URL. `next_wakeup` names the next instant at which `take` may succeed.
 """
 
 import itertools
+import math
 import random
 import re
 from collections import deque
@@ -51,9 +51,11 @@ from crawler.frontier.hosts.registry import HostHash, Registry
 from crawler.frontier.hosts.table import NO_ORDER, SILENCED, HostFlag, Place
 from crawler.frontier.hosts.visits import ASK_AGAIN, Visits
 from crawler.frontier.hosts.workbench import Workbench
+from crawler.frontier.refresh.refreshing import Refetch, Refresh
 from crawler.frontier.report import Report, Waited
 from crawler.frontier.settlement import Decision, End, Settlement, stage
-from crawler.records import Errand, Fetch, HostStatus, Link, Task
+from crawler.frontier.share import Side
+from crawler.records import Errand, Fetch, HostStatus, Link, LinkFlag, Task
 from crawler.robots.cache import Answer, Verdict
 from crawler.storage.keys import PARKED, TODO
 from crawler.storage.kv import Batch, KeyValue
@@ -61,6 +63,8 @@ from crawler.storage.kv import Batch, KeyValue
 LOOKS_MAX = 256  # entries of a host that are looked at in one turn; each may cost a verdict
 READS_MAX = 16  # times that one turn reads ahead for a host
 LOOK_ON = 0.01  # seconds until a host with more to look at has its next turn
+_REFRESH = int(LinkFlag.REFRESH)  # plain, as the flags of an errand are
+_REFETCHES_TRIED = 16  # known pages whose hosts turn out not to be free, before something else is done
 EXPLAINED_MAX = 100_000  # entries of a queue that are read for one explanation
 
 _TASK_OF = {Answer.ALLOWED: Task.PAGE, Answer.DENIED: Task.DENIED, Answer.FETCH: Task.ROBOTS}
@@ -86,6 +90,7 @@ class Frontier:
         rng: for the jitter of retries and the order after opening.
         processes: of the whole crawl; they share rate and addresses.
         priority: link -> 0 (first) to 255 (last); 128 where not given.
+        refresh: known pages to be asked again; None: none is.
     """
 
     def __init__(
@@ -100,6 +105,7 @@ class Frontier:
         rng: random.Random,
         processes: int = 1,
         priority: Callable[[Link], int] | None = None,
+        refresh: Refresh | None = None,
     ) -> None:
         self._store = store
         self._config = config
@@ -127,6 +133,9 @@ class Frontier:
         self._visits = Visits(registry, self._politeness, self._addresses, self._bench)
         self._report = Report(registry, self._bench)
         self._waited = Waited()
+        self._refresh = refresh
+        self._refetches = 0  # given out so far
+        self._taken_at = 0.0
         self._held: dict[int, FrontHost] = {}  # by host key
         self._given_out = 0  # errands that are not released
         self._in_flight = 0  # those of them that are requests: each has a place
@@ -208,6 +217,7 @@ class Frontier:
 
     def take(self, now: float) -> Errand | None:
         """The next thing that may start now; its host, address and place are taken. None: nothing may."""
+        self._taken_at = now
         if errand := self._next_look_up(now):
             return errand
         self._call_others(now)
@@ -241,15 +251,94 @@ class Frontier:
             host = self._look_ups_waiting.popleft()
             self._bench.admitting = True
             host.waiting = False
-            if host.queue and not self._hosts.flags[host.slot] & SILENCED:
+            if (host.queue or host.refetch) and not self._hosts.flags[host.slot] & SILENCED:
                 return self._begin_look_up(host)
             self._bench.wake(host, now)
         return None
 
     def _waits_for(self) -> str:
-        return self._bench.waits_for() if self._registry.todo else "empty"
+        return self._bench.waits_for() if self._registry.todo or self._refresh is not None else "empty"
 
     def _next_errand(self, now: float) -> Errand | None:
+        """From discovery or refresh, whose turn it is; from the other where that side has nothing to start."""
+        if self._refresh is None:
+            return self._next_of_front(now)
+        discovery = self._has_event(now)
+        refresh = self._refreshes(now) and self._refresh.next_wakeup(now) <= now
+        share = self._refresh.share
+        errand = None
+        if share.first(discovery=discovery, refresh=refresh) is Side.REFRESH:
+            errand = self._next_refetch(now) or self._next_of_front(now)
+        elif discovery:
+            errand = self._next_of_front(now) or (self._next_refetch(now) if refresh else None)
+        if errand is not None and errand.task is Task.PAGE:
+            side = Side.REFRESH if errand.flags & _REFRESH else Side.DISCOVERY
+            share.spend(side, contended=discovery and refresh)
+        return errand
+
+    def _has_event(self, now: float) -> bool:
+        instant = self._bench.next_event(now)
+        return instant is not None and instant <= now
+
+    def _refreshes(self, now: float) -> bool:
+        """Whether known pages are asked now: in a crawl that ends with its discovery, while that goes on."""
+        if self._refresh is None:
+            return False
+        if self._refresh.endless:
+            return True
+        instant = self._bench.next_event(now) if self._registry.todo else None
+        return instant is not None and instant <= now + self._config.crawl.patience
+
+    def _next_refetch(self, now: float) -> Errand | None:
+        """Bring the host of the best known page to the front, for that page."""
+        assert self._refresh is not None
+        for _ in range(_REFETCHES_TRIED):
+            refetch = self._refresh.look(now)
+            if refetch is None:
+                break
+            host = self._host_of(refetch, now)
+            if host is None:
+                continue
+            host.refetch, host.called_by = refetch, None
+            self._refresh.hold(refetch, now)
+            self._bench.sleep(host)
+            if errand := self._errand(host, now):
+                return errand
+        return None
+
+    def _host_of(self, refetch: Refetch, now: float) -> FrontHost | None:
+        """The page's host in the front, free to be asked now; None, and blocked in the schedule, if it is not."""
+        assert self._refresh is not None
+        name = entries.split_url(refetch.url)[0]
+        slot = self._registry.slot_beside(name, refetch.fingerprint)
+        host = self._bench.front.get(slot)
+        ready = max(self._hosts.ready[slot], self._visits.free_at(self._hosts.key[slot], now))
+        outside = host is None and self._hosts.place[slot] != Place.IDLE
+        if self._hosts.flags[slot] & SILENCED or outside or (host is not None and host.held):
+            self._refresh.shut(refetch)  # until it is unblocked, comes in, or its errand ends
+        elif ready > now:
+            self._refresh.block(refetch, ready)
+        elif host is not None and (host.waiting or host.refetch):
+            self._refresh.block(refetch, now + ASK_AGAIN)
+        elif host is not None:
+            return host
+        elif not self._bench.makes_room(now):
+            self._refresh.block(refetch, now + 1.0)
+        else:
+            host = self._intake.front_host(slot, name, NO_ORDER)
+            self._bench.enter(host)
+            return host
+        return None
+
+    def _drop_refetch(self, host: FrontHost, now: float, ready: float) -> None:
+        """The host will not ask its known page now: the schedule has it again."""
+        if self._refresh is not None and host.refetch is not None:
+            refetch, host.refetch = host.refetch, None
+            self._refresh.give_back(refetch, now, ready)
+            if self._hosts.flags[host.slot] & SILENCED:
+                self._refresh.shut(refetch)
+
+    def _next_of_front(self, now: float) -> Errand | None:
         while (host := self._bench.pop(now)) is not None:
             caller = host.called_by
             self._shares.came(host.slot)
@@ -264,6 +353,7 @@ class Frontier:
     def _errand(self, host: FrontHost, now: float) -> Errand | None:
         """What to do for a host whose instant has come; None: nothing now, and the host is where it waits."""
         if self._hosts.flags[host.slot] & SILENCED:
+            self._drop_refetch(host, now, now)
             if host.may_leave():
                 self._bench.leave(host, now, idle=True)
             return None
@@ -290,6 +380,10 @@ class Frontier:
 
     def _first_task(self, host: FrontHost, now: float) -> tuple[Task | None, str]:
         """(what the host's first URL needs, its authority); None if there is nothing to try now."""
+        if host.refetch is not None:
+            task, authority = self._refetch_task(host, now)
+            if host.refetch is not None:
+                return task, authority
         for _ in range(LOOKS_MAX):
             if not self._has_entry(host, now):
                 return None, ""
@@ -308,6 +402,21 @@ class Frontier:
                 return _TASK_OF[kind], authority
         self._bench.wake(host, now + LOOK_ON)
         return None, ""
+
+    def _refetch_task(self, host: FrontHost, now: float) -> tuple[Task | None, str]:
+        """The same for the known page that the host is to ask; one whose robots.txt is waited for goes back."""
+        url = host.refetch.url
+        authority, target = entries.split_authority(url)
+        kind, until = Answer.ALLOWED, 0.0
+        if self._asks_robots(url, host.name):
+            verdict = self._robots.verdict(authority, target, now)
+            kind, until = verdict.kind, verdict.until
+        if kind is Answer.WAIT:
+            self._drop_refetch(host, now, max(until, now + 1.0))
+            return None, authority
+        if kind is not Answer.DENIED and self._starts_too_soon(host, url, authority, now):
+            return None, authority
+        return _TASK_OF[kind], authority
 
     def _asks_robots(self, url: str, name: str) -> bool:
         policy = self._config.robots.policy
@@ -399,6 +508,8 @@ class Frontier:
             return Errand(task, host.key, host.name, "", attempt=self._hosts.failures[host.slot])
         if task is Task.ROBOTS:
             return Errand(task, host.key, host.name, url, address=address)
+        if host.refetch is not None:
+            return self._refetch_errand(host, task, address)
         order, entry = host.take_first()
         return Errand(
             task,
@@ -412,6 +523,26 @@ class Frontier:
             entry.flags,
             order,
             entry.attempt,
+            address,
+        )
+
+    def _refetch_errand(self, host: FrontHost, task: Task, address: str) -> Errand:
+        """The errand for the host's known page; its order, below zero, stands in no queue."""
+        self._refetches += 1
+        host.given_out.add(-self._refetches)
+        known = host.refetch
+        return Errand(
+            task,
+            host.key,
+            host.name,
+            known.url,
+            known.fingerprint,
+            known.depth,
+            known.via,
+            known.redirects,
+            known.flags,
+            -self._refetches,
+            0,
             address,
         )
 
@@ -438,6 +569,10 @@ class Frontier:
             )
             self._shares.settle(host.slot, fetch)
         decision = self._settlement.settle(host, errand, fetch, now, crawl_delay)
+        if errand.flags & _REFRESH:
+            host.refetch = None  # the harvest tells the schedule what came of it
+        elif decision.end is End.HOST:
+            self._drop_refetch(host, now, decision.until)
         if decision.end is End.DONE:
             self._let_go(host, decision, now)
             self._intake.wake(host)
@@ -476,6 +611,8 @@ class Frontier:
         """The errand does not hold the host any more, nor its address."""
         del self._held[host.key]
         host.held = False
+        if self._refresh is not None:
+            self._refresh.reopen(host.key, self._hosts.ready[host.slot])
         if host.address is not None:
             self._bench.release_address(host.address, decision.ended, now)
             host.address = None
@@ -484,9 +621,9 @@ class Frontier:
         """Where a free host goes: out of the front, to sleep, or to wait for its instant."""
         if self._hosts.flags[host.slot] & SILENCED:
             self._bench.leave(host, now, idle=True)
-        elif not self._hosts.todo[host.slot]:
+        elif not self._hosts.todo[host.slot] and host.refetch is None:
             self._bench.sleep(host)
-        elif self._bench.turn_is_over(host):
+        elif self._bench.turn_is_over(host) and host.refetch is None:
             self._bench.leave(host, now, idle=False)
         else:
             self._bench.wake(host, self._hosts.ready[host.slot])
@@ -562,9 +699,9 @@ class Frontier:
     def _gap_behind(self, host: FrontHost) -> float:
         """Seconds to wait behind a request that was cut off."""
         gap = max(self._config.politeness.delay, self._hosts.gap[host.slot])
-        if host.busy is None:
+        if host.busy is None and host.refetch is None:
             return gap
-        url = entries.join_url(host.name, host.busy[1].tail)
+        url = entries.join_url(host.name, host.busy[1].tail) if host.busy else host.refetch.url
         gap = max(gap, self._crawl_delay(url, host.name, entries.split_authority(url)[0]))
         return max(gap, self._overrides.for_url(url, host.name).delay or 0.0) if self._overrides else gap
 
@@ -583,7 +720,9 @@ class Frontier:
         if self._in_flight >= self._requests_max:
             return None
         instant = self._bench.next_event(now)
-        return None if instant is None else max(instant, self._rate.ready_at())
+        if self._refresh is not None and self._refreshes(now):
+            instant = min(self._refresh.next_wakeup(now), math.inf if instant is None else instant)
+        return None if instant is None or instant == math.inf else max(instant, self._rate.ready_at())
 
     def dry(self, now: float) -> bool:
         """Whether a place is free and no host is ready for it: new URLs are welcome."""
@@ -598,6 +737,8 @@ class Frontier:
         "done": nothing is left but hosts that are blocked or given up;
         "patience": all that is left waits longer than that.
         """
+        if self._refresh is not None and self._refresh.endless:
+            return ""
         if self._given_out or self._intake.pending or len(self._visits) or self._paused:
             return ""
         instant = self._bench.next_event(now)
@@ -639,12 +780,14 @@ class Frontier:
         self._registry.note(slot, hostname)
 
     def unblock(self, hostname: str, now: float) -> None:
-        """Ask the host again, whoever or whatever held it. Stored with the next batch."""
+        """Ask the host again, whatever held it. Stored with the next batch."""
         slot = self._registry.slot(hostname)
         self._hosts.flags[slot] &= 0xFFFF ^ SILENCED
         self._hosts.refusals[slot] = self._hosts.cause[slot] = 0
         self._registry.note(slot, hostname)
         self._intake.settle_place(slot, now)
+        if self._refresh is not None:
+            self._refresh.reopen(self._hosts.key[slot], now)
 
     def is_crowded_out(self, errand: Errand) -> bool:
         """Whether others wait for the errand's place, and its host is not known to answer soon."""
@@ -694,6 +837,8 @@ class Frontier:
     def _load(self, slot: int) -> FrontHost | None:
         """The object of a host that comes in from the back; None if it is to stay out."""
         self._hosts.place[slot] = Place.IDLE
+        if self._refresh is not None and not self._hosts.flags[slot] & SILENCED:
+            self._refresh.reopen(self._hosts.key[slot], self._hosts.ready[slot])
         if not self._hosts.todo[slot] or self._hosts.flags[slot] & SILENCED:
             return None
         if slot in self._intake.unwritten:
@@ -702,6 +847,7 @@ class Frontier:
         return self._intake.front_host(slot, self._registry.stored_name(slot), self._hosts.cursor[slot])
 
     def _unload(self, host: FrontHost) -> None:
+        self._drop_refetch(host, self._taken_at, self._hosts.ready[host.slot])
         self._hosts.cursor[host.slot] = host.cursor()
 
     def _check(self) -> None:

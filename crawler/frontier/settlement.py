@@ -32,12 +32,13 @@ from crawler.frontier.hosts.authorities import Authorities, failed_alone, names_
 from crawler.frontier.hosts.front_host import FrontHost
 from crawler.frontier.hosts.politeness import HostPoliteness
 from crawler.frontier.hosts.registry import Registry
-from crawler.records import Blame, Errand, Fetch, Outcome, Task
+from crawler.records import Blame, Errand, Fetch, LinkFlag, Outcome, Task
 from crawler.storage.kv import Batch
 
 _NO_OVERRIDE = Override()
 _DENIED_GAP = 0.01  # s; a verdict costs loop time: a host with nothing but denied URLs gets a share of it
 _OTHERS_LOOKED_AT = 64  # entries of the host among which another authority is looked for
+_REFRESH = int(LinkFlag.REFRESH)
 _SUSPECT = 2  # strikes from which every failure counts
 _NO_ADDRESS = (Outcome.DNS_NOT_FOUND, Outcome.ADDRESS_DENIED)
 
@@ -96,6 +97,8 @@ class Settlement:
         self, host: FrontHost, errand: Errand, fetch: Fetch, now: float, crawl_delay: float
     ) -> Decision:
         """Charge the outcome and decide."""
+        if errand.flags & _REFRESH:
+            return self._refetched(host, errand, fetch, now, crawl_delay)
         if errand.task is Task.PAGE:
             return self._page(host, errand, fetch, now, crawl_delay)
         if errand.task is Task.DENIED:
@@ -122,6 +125,16 @@ class Settlement:
         if not (fetch.status or names_port(authority)):
             self._politeness.note_silence(host.slot, now)
         return False
+
+    def _refetched(
+        self, host: FrontHost, errand: Errand, fetch: Fetch, now: float, crawl_delay: float
+    ) -> Decision:
+        """A known page was asked again, or denied: it is in no queue, and its next turn is the schedule's to say."""
+        until = now
+        if errand.task is Task.PAGE:
+            override = self._overrides.for_url(errand.url, host.name) if self._overrides else _NO_OVERRIDE
+            until = self._politeness.finish(host.slot, fetch, now, crawl_delay=crawl_delay, override=override)
+        return self._with_record(host, Decision(errand, End.DONE, now, until))
 
     def _look_up(self, host: FrontHost, errand: Errand, fetch: Fetch, now: float) -> Decision:
         if fetch.outcome in _NO_ADDRESS:

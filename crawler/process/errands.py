@@ -11,9 +11,8 @@ waits for a hop has no place: `concurrency` others may be exchanging bytes.
 
 An exception that nobody expects ends the errand it comes from, in the outcome
 `internal_error`, and no other: host, address and place are free again as behind
-any failure. Only a `StoreError` goes on to the process, and, if
-`hooks.sink_errors` is "stop", what the page sink of the user raises; else that
-is counted and logged.
+any failure. Only a `StoreError` goes on to the process, and what the page sink
+of the user raises.
 """
 
 import asyncio
@@ -45,6 +44,7 @@ log = logging.getLogger("crawler")
 
 T = TypeVar("T")
 Sink = Callable[[Errand, Fetch, Extracted | None], Awaitable[None]]
+Promise = Callable[[Errand, Fetch, Change], None]
 
 Chain = list[tuple[str, str]]  # the requests of a redirect chain so far: URL and Cookie field
 NextHop = Callable[[Request, Fetch, Chain], str]
@@ -87,6 +87,7 @@ class Errands:
         self._wake = wake
         self._unexpected = unexpected
         self.sink = sink
+        self.promise: Promise | None = None  # notes, with the page's change, that the sink is to get it
         self._overrides = Overrides(config.override)
         self._run = {
             Task.PAGE: self._page,
@@ -171,7 +172,7 @@ class Errands:
         key = (errand.host, errand.order)
 
         def make() -> Making:
-            change = yield from steps(self._harvest.page(errand, fetch, extracted, now))
+            change = yield from self._promised(errand, fetch, extracted, now)
             change.after.append(lambda: self._client.let_go(key))
             return change
 
@@ -184,15 +185,15 @@ class Errands:
             self.awaiting_commit -= 1
         try:
             await self.sink(errand, fetch, extracted)
-        except Exception as error:
-            if self._config.hooks.sink_errors == "stop":
-                raise
-            self._unexpected.note(error, f"page sink, given {errand.url}")
-            failed = Change()
-            failed.count("sink.failed")
-            self._queue(failed)
         finally:
             self.in_sink -= 1
+
+    def _promised(self, errand: Errand, fetch: Fetch, extracted: Extracted | None, now: float) -> Making:
+        """The page's change, with the promise that the sink gets it."""
+        change = yield from self._harvest.page(errand, fetch, extracted, now)
+        if self.promise is not None:
+            self.promise(errand, fetch, change)
+        return change
 
     async def _fetch_page(self, errand: Errand) -> tuple[Fetch, Extracted | None]:
         fetch = await self._follow(errand, self._request(errand), self._own_key_hop)
@@ -284,7 +285,7 @@ class Errands:
             return Fetch(url=url, outcome=Outcome.CONNECT_ERROR, error=f"no turn at {name} in time")
         took = 0.0
         try:
-            hop = msgspec.structs.replace(request, url=url, addresses=addresses)
+            hop = msgspec.structs.replace(request, url=url, addresses=addresses, etag="", last_modified="")
             self._allow_secrets(hop, name)
             fetch = await self._client.fetch(hop)
             took = fetch.took
@@ -322,6 +323,8 @@ class Errands:
             request.body_bytes_max = config.robots.bytes_max
         elif errand.flags & _SITEMAP:
             request.body_bytes_max = request.wire_bytes_max = config.sitemaps.bytes_max
+        if not robots:
+            request.etag, request.last_modified = self._harvest.conditions(errand, self._clock.now())
         return request
 
     def _total_timeout(self, request: Request) -> float:

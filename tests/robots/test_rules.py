@@ -88,6 +88,11 @@ User-Agent: quxbot
         ("/*/b/*/c$", "/x/b/y/z/c", True),
         ("/*/b/*/c$", "/x/b/y/z/c/", False),
         ("/a*a$", "/a", False),
+        # each part needs octets of its own
+        ("/a*b*b", "/ab", False),
+        ("/a*b*b", "/abb", True),
+        ("/a*b*b$", "/ab", False),
+        ("/a*bb*b$", "/abb", False),
         ("/a$b", "/a$bc", True),
         ("/A", "/a", False),
         ("/a b", "/a%20b", True),

@@ -36,6 +36,7 @@ class FrontHost:
     workbench's heap and `wake` that entry's instant. `waiting`: in an
     address's queue or waiting for a look-up; `called_by` is the address whose
     queue has just called it. `domain` is the key of its registrable domain.
+    `refetch` is a known page that it is to ask again, before its own queue.
     """
 
     __slots__ = (
@@ -53,6 +54,7 @@ class FrontHost:
         "prefix",
         "queue",
         "read_to",
+        "refetch",
         "served",
         "skipped",
         "skipped_from",
@@ -75,6 +77,7 @@ class FrontHost:
         self.skipped_from, self.skipped_until = NO_ORDER, inf
         self.read_to = read_to
         self.busy: Entry | None = None
+        self.refetch: Any = None
         self.given_out: set[int] = set()
         self.held = False
         self.waiting = False

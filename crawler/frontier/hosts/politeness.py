@@ -119,7 +119,7 @@ class HostPoliteness:
 
 
 def gap(took: float, config: PolitenessConfig, override: Override) -> float:
-    """The plain gap behind an answer that took so long (`fetch-behaviour.md`, section 1)."""
+    """The plain gap behind an answer that took so long (`frontier/README.md`, "Politeness")."""
     delay = config.delay if override.delay is None else override.delay
     factor = config.delay_factor if override.delay_factor is None else override.delay_factor
     return max(delay, min(factor * took, config.delay_max))

@@ -121,6 +121,10 @@ class Workbench:
         self._look_at = 0.0
         host.tick = NO_PLAN
 
+    def makes_room(self, now: float) -> bool:
+        """Whether a host may enter from outside, be it that others are sent away."""
+        return self.has_room() or (self.admitting and self._make_room(now) and self.has_room())
+
     def wait_at(self, host: FrontHost, address: Address, now: float) -> None:
         """The host waits for its address: behind the others, or before them if it has just been called."""
         host.waiting = True

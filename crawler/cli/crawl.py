@@ -342,8 +342,6 @@ def summary(report: dict[str, Any], directory: Path, command: str = "crawl") -> 
         lines.append("not fetched: " + ", ".join(f"{name} {n:,}" for name, n in failed.items()))
     if cut := run.get("bodies", {}).get("cut"):
         lines.append(f"cut at fetch.body_bytes_max or sitemaps.bytes_max: {cut:,} bodies")
-    if given_again := run.get("sink", {}).get("failed"):
-        lines.append(f"page sink: it raised for {given_again:,} pages; see {directory}/crawler.log")
     if report["conservation"] != "holds":
         lines += [f"counting error: {problem}" for problem in report["conservation"]]
     lines.append(

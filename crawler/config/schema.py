@@ -14,7 +14,6 @@ from crawler.config.units import ENDLESS, ByteCount, Count, Limit, Number, Posit
 
 Scope = Literal["host", "domain", "prefix", "any"]
 RobotsPolicy = Literal["obey", "ignore"]
-SinkErrors = Literal["stop", "go_on"]
 TlsPolicy = Literal["verify", "record"]
 
 
@@ -276,7 +275,6 @@ class HooksConfig(_Section, frozen=True):
     url_filter: str = ""
     link_extractor: str = ""
     page_sink: str = ""
-    sink_errors: SinkErrors = "stop"  # when the page sink raises
 
 
 class SplitterConfig(_Section, frozen=True):

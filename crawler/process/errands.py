@@ -11,9 +11,8 @@ waits for a hop has no place: `concurrency` others may be exchanging bytes.
 
 An exception that nobody expects ends the errand it comes from, in the outcome
 `internal_error`, and no other: host, address and place are free again as behind
-any failure. Only a `StoreError` goes on to the process, and, if
-`hooks.sink_errors` is "stop", what the page sink of the user raises; else that
-is counted and logged.
+any failure. Only a `StoreError` goes on to the process, and what the page sink
+of the user raises.
 """
 
 import asyncio
@@ -186,13 +185,6 @@ class Errands:
             self.awaiting_commit -= 1
         try:
             await self.sink(errand, fetch, extracted)
-        except Exception as error:
-            if self._config.hooks.sink_errors == "stop":
-                raise
-            self._unexpected.note(error, f"page sink, given {errand.url}")
-            failed = Change()
-            failed.count("sink.failed")
-            self._queue(failed)
         finally:
             self.in_sink -= 1
 

@@ -8,8 +8,6 @@ from typing import Any
 import pytest
 
 from crawler.admin.control import ControlServer
-from crawler.api import Crawl
-from crawler.config import convert
 from crawler.fetcher.client import Client
 from crawler.fetcher.resolver import Resolver
 from crawler.frontier.frontier import Frontier
@@ -146,31 +144,6 @@ def test_bodies_that_are_cut_are_counted(tmp_path: Path) -> None:
         report = crawl(tmp_path, f"http://localhost:{web.port}/", "--set", "fetch.body_bytes_max=100000")
     assert report["bodies"]["cut"] == 1 and report["run"]["bodies"]["cut"] == 1
     assert all(0.0 <= share <= 1.0 for share in report["why_slow"].values())
-
-
-def test_a_sink_that_raises_does_not_end_the_crawl_if_it_must_not(tmp_path: Path) -> None:
-    """With sink_errors = "go_on" the pages behind it come, and the failures are counted."""
-    given = []
-
-    def sink(page: Any) -> None:
-        given.append(page.url)
-        raise ValueError("the database is away")
-
-    async def main(port: int) -> dict[str, Any]:
-        settings = {
-            "crawl": {"scope": "host"},
-            "hooks": {"sink_errors": "go_on"},
-            "identity": {"contact": "test@example.org"},
-            "network": {"allow_networks": ["127.0.0.0/8", "::1/128"]},
-            "politeness": {"delay": 0.0, "delay_factor": 0.0},
-        }
-        seeds = [f"http://localhost:{port}/"]
-        async with Crawl(convert(settings), directory=tmp_path, seeds=seeds, page_sink=sink) as made:
-            return await made.run()
-
-    with Web({"/": page("/a", "/b"), "/a": page(text="a"), "/b": page(text="b")}) as web:
-        report = asyncio.run(main(web.port))
-    assert len(given) == 3 and report["stopped_by"] == "done" and report["sink"]["failed"] == 3
 
 
 def test_bodies_are_accounted_for_until_they_are_committed(

@@ -31,6 +31,12 @@ class Canned:
         self.asked_at: list[float] = []
         self.ended: list[str] = []
 
+    def hold(self, owner: object, fetch: Fetch) -> None:
+        """Bodies are not accounted for here."""
+
+    def let_go(self, owner: object) -> None:
+        pass
+
     async def fetch(self, request: Request) -> Fetch:
         self.requests.append(request)
         self.asked_at.append(self._joint.clock.now())

@@ -47,7 +47,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
-    """The Python API, imported when it is asked for: `import crawler` alone stays light."""
+    """The Python API (`crawler/api`), imported when it is asked for: `import crawler` alone stays light."""
     if name not in __all__:
         raise AttributeError(f"module 'crawler' has no attribute {name!r}")
     from crawler import api

@@ -40,6 +40,7 @@ class Status(msgspec.Struct, kw_only=True):
     errors: list[dict[str, Any]] = []
     log: dict[str, int] = {}
     serve: dict[str, Any] = {}
+    refreshing: dict[str, Any] = {}
 
     def plain(self) -> dict[str, Any]:
         """As one tree for JSON: groups of counters beside the sections of the stages."""
@@ -95,7 +96,13 @@ def _mean(values: Sequence[dict[str, float]]) -> dict[str, float]:
     return {name: sum(value.get(name, 0.0) for value in values) / len(values) for name in names}
 
 
+def _average(values: Sequence[float]) -> float:
+    return sum(values) / len(values)
+
+
 _BY_NAME: dict[str, Callable[[Sequence[Any]], Any]] = {
+    "expected_freshness": _average,
+    "level": _average,
     "now": max,
     "started": min,
     "ended": max,

@@ -1,8 +1,8 @@
 """The discovery frontier: every new URL is handed out once, politely, in an order fair to all hosts.
 
     add --> queues on disk --> front of hosts --> take --> fetch --> settle --> stage --> release
-            (`intake.py`,      (`workbench.py`,                    (`settlement.py`)  |
-             `entries.py`)       `host_queue.py`)                                   commit
+            (discovery/)       (hosts/)                            (settlement.py)    |
+                                                                                    commit
 
 An errand holds its host (and for a request its address and one of the
 `concurrency` places) from `take` on. `settle` decides, at the end of the
@@ -22,16 +22,17 @@ may run in another. Rules for the caller:
   only then are its entries read back. A host whose whole queue is in memory
   is handed out before; its result is committed behind the batch anyway.
 
-What a host must wait for, the host waits for: gap, address, robots.txt,
-back-off, the commit of a failure. What a URL must, the URL does: its own
-retry instant. `next_wakeup` names the next instant at which `take` may succeed.
+Host-wide waits delay the host: gap, address, robots.txt, back-off, the commit
+of a failure. A retry delays only its URL. `next_wakeup` names the next instant at which `take` may succeed.
 """
 
 import itertools
+import math
 import random
 import re
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from math import inf
 from typing import Any, Protocol
 
 import numpy as np
@@ -43,19 +44,27 @@ from crawler.frontier.discovery.intake import Intake
 from crawler.frontier.hosts.addresses import Address, Addresses
 from crawler.frontier.hosts.budget import RULES
 from crawler.frontier.hosts.front_host import NO_PLAN, FrontHost
+from crawler.frontier.hosts.places import PlaceShares
 from crawler.frontier.hosts.politeness import NO_OVERRIDE, HostPoliteness
 from crawler.frontier.hosts.rate import Rate
 from crawler.frontier.hosts.registry import HostHash, Registry
 from crawler.frontier.hosts.table import NO_ORDER, SILENCED, HostFlag, Place
 from crawler.frontier.hosts.visits import ASK_AGAIN, Visits
 from crawler.frontier.hosts.workbench import Workbench
+from crawler.frontier.refresh.refreshing import Refetch, Refresh
 from crawler.frontier.report import Report, Waited
 from crawler.frontier.settlement import Decision, End, Settlement, stage
-from crawler.records import Errand, Fetch, HostStatus, Link, Task
+from crawler.frontier.share import Side
+from crawler.records import Errand, Fetch, HostStatus, Link, LinkFlag, Task
 from crawler.robots.cache import Answer, Verdict
 from crawler.storage.keys import PARKED, TODO
 from crawler.storage.kv import Batch, KeyValue
 
+LOOKS_MAX = 256  # entries of a host that are looked at in one turn; each may cost a verdict
+READS_MAX = 16  # times that one turn reads ahead for a host
+LOOK_ON = 0.01  # seconds until a host with more to look at has its next turn
+_REFRESH = int(LinkFlag.REFRESH)  # plain, as the flags of an errand are
+_REFETCHES_TRIED = 16  # known pages whose hosts turn out not to be free, before something else is done
 EXPLAINED_MAX = 100_000  # entries of a queue that are read for one explanation
 
 _TASK_OF = {Answer.ALLOWED: Task.PAGE, Answer.DENIED: Task.DENIED, Answer.FETCH: Task.ROBOTS}
@@ -81,6 +90,7 @@ class Frontier:
         rng: for the jitter of retries and the order after opening.
         processes: of the whole crawl; they share rate and addresses.
         priority: link -> 0 (first) to 255 (last); 128 where not given.
+        refresh: known pages to be asked again; None: none is.
     """
 
     def __init__(
@@ -95,6 +105,7 @@ class Frontier:
         rng: random.Random,
         processes: int = 1,
         priority: Callable[[Link], int] | None = None,
+        refresh: Refresh | None = None,
     ) -> None:
         self._store = store
         self._config = config
@@ -122,6 +133,9 @@ class Frontier:
         self._visits = Visits(registry, self._politeness, self._addresses, self._bench)
         self._report = Report(registry, self._bench)
         self._waited = Waited()
+        self._refresh = refresh
+        self._refetches = 0  # given out so far
+        self._taken_at = 0.0
         self._held: dict[int, FrontHost] = {}  # by host key
         self._given_out = 0  # errands that are not released
         self._in_flight = 0  # those of them that are requests: each has a place
@@ -129,6 +143,7 @@ class Frontier:
         self._look_ups = 0
         self._look_ups_waiting: deque[FrontHost] = deque()
         self._look_ups_waiting_max = 2 * config.network.dns_concurrency
+        self._shares = PlaceShares(registry.hosts, concurrency, config.frontier.untried_share)
         self._aside: set[int] = set()  # hosts whose errands wait for a hop, without place and address
         self._paused: set[str] = set()
 
@@ -202,8 +217,10 @@ class Frontier:
 
     def take(self, now: float) -> Errand | None:
         """The next thing that may start now; its host, address and place are taken. None: nothing may."""
+        self._taken_at = now
         if errand := self._next_look_up(now):
             return errand
+        self._call_others(now)
         blocked = self._gate(now)
         errand = None if blocked else self._next_errand(now)
         if errand is None:
@@ -211,6 +228,12 @@ class Frontier:
         else:
             self._waited.note("", now)
         return errand
+
+    def _call_others(self, now: float) -> None:
+        """Let hosts that are not known to answer soon have the places that are theirs."""
+        while (host := self._shares.call()) is not None:
+            self._bench.wake(host, now)
+        self._bench.admitting_others = not self._shares
 
     def _gate(self, now: float) -> str:
         """What keeps every request from starting, "" if nothing does."""
@@ -228,17 +251,97 @@ class Frontier:
             host = self._look_ups_waiting.popleft()
             self._bench.admitting = True
             host.waiting = False
-            if host.queue and not self._hosts.flags[host.slot] & SILENCED:
+            if (host.queue or host.refetch) and not self._hosts.flags[host.slot] & SILENCED:
                 return self._begin_look_up(host)
             self._bench.wake(host, now)
         return None
 
     def _waits_for(self) -> str:
-        return self._bench.waits_for() if self._registry.todo else "empty"
+        return self._bench.waits_for() if self._registry.todo or self._refresh is not None else "empty"
 
     def _next_errand(self, now: float) -> Errand | None:
+        """From discovery or refresh, whose turn it is; from the other where that side has nothing to start."""
+        if self._refresh is None:
+            return self._next_of_front(now)
+        discovery = self._has_event(now)
+        refresh = self._refreshes(now) and self._refresh.next_wakeup(now) <= now
+        share = self._refresh.share
+        errand = None
+        if share.first(discovery=discovery, refresh=refresh) is Side.REFRESH:
+            errand = self._next_refetch(now) or self._next_of_front(now)
+        elif discovery:
+            errand = self._next_of_front(now) or (self._next_refetch(now) if refresh else None)
+        if errand is not None and errand.task is Task.PAGE:
+            side = Side.REFRESH if errand.flags & _REFRESH else Side.DISCOVERY
+            share.spend(side, contended=discovery and refresh)
+        return errand
+
+    def _has_event(self, now: float) -> bool:
+        instant = self._bench.next_event(now)
+        return instant is not None and instant <= now
+
+    def _refreshes(self, now: float) -> bool:
+        """Whether known pages are asked now: in a crawl that ends with its discovery, while that goes on."""
+        if self._refresh is None:
+            return False
+        if self._refresh.endless:
+            return True
+        instant = self._bench.next_event(now) if self._registry.todo else None
+        return instant is not None and instant <= now + self._config.crawl.patience
+
+    def _next_refetch(self, now: float) -> Errand | None:
+        """Bring the host of the best known page to the front, for that page."""
+        assert self._refresh is not None
+        for _ in range(_REFETCHES_TRIED):
+            refetch = self._refresh.look(now)
+            if refetch is None:
+                break
+            host = self._host_of(refetch, now)
+            if host is None:
+                continue
+            host.refetch, host.called_by = refetch, None
+            self._refresh.hold(refetch, now)
+            self._bench.sleep(host)
+            if errand := self._errand(host, now):
+                return errand
+        return None
+
+    def _host_of(self, refetch: Refetch, now: float) -> FrontHost | None:
+        """The page's host in the front, free to be asked now; None, and blocked in the schedule, if it is not."""
+        assert self._refresh is not None
+        name = entries.split_url(refetch.url)[0]
+        slot = self._registry.slot_beside(name, refetch.fingerprint)
+        host = self._bench.front.get(slot)
+        ready = max(self._hosts.ready[slot], self._visits.free_at(self._hosts.key[slot], now))
+        outside = host is None and self._hosts.place[slot] != Place.IDLE
+        if self._hosts.flags[slot] & SILENCED or outside or (host is not None and host.held):
+            self._refresh.shut(refetch)  # until it is unblocked, comes in, or its errand ends
+        elif ready > now:
+            self._refresh.block(refetch, ready)
+        elif host is not None and (host.waiting or host.refetch):
+            self._refresh.block(refetch, now + ASK_AGAIN)
+        elif host is not None:
+            return host
+        elif not self._bench.makes_room(now):
+            self._refresh.block(refetch, now + 1.0)
+        else:
+            host = self._intake.front_host(slot, name, NO_ORDER)
+            self._bench.enter(host)
+            return host
+        return None
+
+    def _drop_refetch(self, host: FrontHost, now: float, ready: float) -> None:
+        """The host will not ask its known page now: the schedule has it again."""
+        if self._refresh is not None and host.refetch is not None:
+            refetch, host.refetch = host.refetch, None
+            self._refresh.give_back(refetch, now, ready)
+            if self._hosts.flags[host.slot] & SILENCED:
+                self._refresh.shut(refetch)
+
+    def _next_of_front(self, now: float) -> Errand | None:
         while (host := self._bench.pop(now)) is not None:
             caller = host.called_by
+            self._shares.came(host.slot)
             errand = self._errand(host, now)
             host.called_by = None
             if caller is not None:
@@ -250,6 +353,7 @@ class Frontier:
     def _errand(self, host: FrontHost, now: float) -> Errand | None:
         """What to do for a host whose instant has come; None: nothing now, and the host is where it waits."""
         if self._hosts.flags[host.slot] & SILENCED:
+            self._drop_refetch(host, now, now)
             if host.may_leave():
                 self._bench.leave(host, now, idle=True)
             return None
@@ -264,7 +368,11 @@ class Frontier:
             return self._hold(host, task)
         if self._resolving and not (host.addresses and now < host.expires):
             return self._look_up(host)
+        if not self._shares.take(host):
+            self._bench.admitting_others = False
+            return None
         if not self._acquire_address(host, now):
+            self._shares.give(host.slot)
             return None
         self._in_flight += 1
         self._rate.spend(now)
@@ -272,20 +380,43 @@ class Frontier:
 
     def _first_task(self, host: FrontHost, now: float) -> tuple[Task | None, str]:
         """(what the host's first URL needs, its authority); None if there is nothing to try now."""
-        while self._has_entry(host, now):
+        if host.refetch is not None:
+            task, authority = self._refetch_task(host, now)
+            if host.refetch is not None:
+                return task, authority
+        for _ in range(LOOKS_MAX):
+            if not self._has_entry(host, now):
+                return None, ""
             url = entries.join_url(host.name, host.queue[0][1].tail)
             authority, target = entries.split_authority(url)
             kind, until = Answer.ALLOWED, 0.0
             if self._asks_robots(url, host.name):
                 verdict = self._robots.verdict(authority, target, now)
                 kind, until = verdict.kind, verdict.until
-            if kind is Answer.WAIT:
-                host.postpone_first(max(until, now + 1.0))
+            until = max(until, self._settlement.authorities.ready_at(authority))
+            if kind is Answer.WAIT or (until > now and kind is not Answer.DENIED):
+                host.put_off_first(max(until, now + 1.0), self._config.frontier.later_max)
             elif kind is not Answer.DENIED and self._starts_too_soon(host, url, authority, now):
                 return None, authority
             else:
                 return _TASK_OF[kind], authority
+        self._bench.wake(host, now + LOOK_ON)
         return None, ""
+
+    def _refetch_task(self, host: FrontHost, now: float) -> tuple[Task | None, str]:
+        """The same for the known page that the host is to ask; one whose robots.txt is waited for goes back."""
+        url = host.refetch.url
+        authority, target = entries.split_authority(url)
+        kind, until = Answer.ALLOWED, 0.0
+        if self._asks_robots(url, host.name):
+            verdict = self._robots.verdict(authority, target, now)
+            kind, until = verdict.kind, verdict.until
+        if kind is Answer.WAIT:
+            self._drop_refetch(host, now, max(until, now + 1.0))
+            return None, authority
+        if kind is not Answer.DENIED and self._starts_too_soon(host, url, authority, now):
+            return None, authority
+        return _TASK_OF[kind], authority
 
     def _asks_robots(self, url: str, name: str) -> bool:
         policy = self._config.robots.policy
@@ -309,20 +440,23 @@ class Frontier:
     def _has_entry(self, host: FrontHost, now: float) -> bool:
         """Whether the host has an entry to be tried now; else it is woken when it may have one."""
         host.recall(now)
-        while not host.queue:
-            full = len(host.later) >= self._config.frontier.later_max
-            if host.read_to == NO_ORDER or full or host.slot in self._intake.unwritten:
+        later_max, reads = self._config.frontier.later_max, READS_MAX
+        while reads and not host.queue:
+            if host.read_to == NO_ORDER or host.is_full(later_max) or host.slot in self._intake.unwritten:
                 break
-            more = host.read_ahead(self._store, self._config.frontier.read_ahead, now)
+            reads -= 1
+            more = host.read_ahead(self._store, self._config.frontier.read_ahead, now, later_max)
             if not more or host.held_in_memory() == self._hosts.todo[host.slot]:
                 host.read_to = NO_ORDER
                 self._correct_count(host)
-        if not host.queue and host.later:
-            self._bench.wake(host, host.later[0][0])
+        if not host.queue and (at := host.recall_at() if reads else now + LOOK_ON) < inf:
+            self._bench.wake(host, at)
         return bool(host.queue)
 
     def _correct_count(self, host: FrontHost) -> None:
         """The whole queue is in memory: its length is what the host's count must be."""
+        if host.skipped:
+            return
         found = host.held_in_memory()
         self._registry.todo += found - self._hosts.todo[host.slot]
         self._hosts.todo[host.slot] = found
@@ -374,6 +508,8 @@ class Frontier:
             return Errand(task, host.key, host.name, "", attempt=self._hosts.failures[host.slot])
         if task is Task.ROBOTS:
             return Errand(task, host.key, host.name, url, address=address)
+        if host.refetch is not None:
+            return self._refetch_errand(host, task, address)
         order, entry = host.take_first()
         return Errand(
             task,
@@ -387,6 +523,26 @@ class Frontier:
             entry.flags,
             order,
             entry.attempt,
+            address,
+        )
+
+    def _refetch_errand(self, host: FrontHost, task: Task, address: str) -> Errand:
+        """The errand for the host's known page; its order, below zero, stands in no queue."""
+        self._refetches += 1
+        host.given_out.add(-self._refetches)
+        known = host.refetch
+        return Errand(
+            task,
+            host.key,
+            host.name,
+            known.url,
+            known.fingerprint,
+            known.depth,
+            known.via,
+            known.redirects,
+            known.flags,
+            -self._refetches,
+            0,
             address,
         )
 
@@ -411,7 +567,12 @@ class Frontier:
             crawl_delay = self._crawl_delay(
                 errand.url, errand.hostname, entries.split_authority(errand.url)[0]
             )
+            self._shares.settle(host.slot, fetch)
         decision = self._settlement.settle(host, errand, fetch, now, crawl_delay)
+        if errand.flags & _REFRESH:
+            host.refetch = None  # the harvest tells the schedule what came of it
+        elif decision.end is End.HOST:
+            self._drop_refetch(host, now, decision.until)
         if decision.end is End.DONE:
             self._let_go(host, decision, now)
             self._intake.wake(host)
@@ -450,6 +611,8 @@ class Frontier:
         """The errand does not hold the host any more, nor its address."""
         del self._held[host.key]
         host.held = False
+        if self._refresh is not None:
+            self._refresh.reopen(host.key, self._hosts.ready[host.slot])
         if host.address is not None:
             self._bench.release_address(host.address, decision.ended, now)
             host.address = None
@@ -458,9 +621,9 @@ class Frontier:
         """Where a free host goes: out of the front, to sleep, or to wait for its instant."""
         if self._hosts.flags[host.slot] & SILENCED:
             self._bench.leave(host, now, idle=True)
-        elif not self._hosts.todo[host.slot]:
+        elif not self._hosts.todo[host.slot] and host.refetch is None:
             self._bench.sleep(host)
-        elif self._bench.turn_is_over(host):
+        elif self._bench.turn_is_over(host) and host.refetch is None:
             self._bench.leave(host, now, idle=False)
         else:
             self._bench.wake(host, self._hosts.ready[host.slot])
@@ -487,6 +650,7 @@ class Frontier:
             assert errand is not None
             self._aside.discard(errand.host)
             self._in_flight += 1
+            self._shares.retake(self._held[errand.host].slot)
         return at
 
     def _borrow_own(self, host: FrontHost, now: float, name: str) -> float:
@@ -514,6 +678,7 @@ class Frontier:
             return
         self._aside.add(errand.host)
         self._in_flight -= 1
+        self._shares.give(host.slot)
         if host.address is not None:
             self._bench.release_address(host.address, now, now)
             host.address = None
@@ -534,9 +699,9 @@ class Frontier:
     def _gap_behind(self, host: FrontHost) -> float:
         """Seconds to wait behind a request that was cut off."""
         gap = max(self._config.politeness.delay, self._hosts.gap[host.slot])
-        if host.busy is None:
+        if host.busy is None and host.refetch is None:
             return gap
-        url = entries.join_url(host.name, host.busy[1].tail)
+        url = entries.join_url(host.name, host.busy[1].tail) if host.busy else host.refetch.url
         gap = max(gap, self._crawl_delay(url, host.name, entries.split_authority(url)[0]))
         return max(gap, self._overrides.for_url(url, host.name).delay or 0.0) if self._overrides else gap
 
@@ -555,7 +720,9 @@ class Frontier:
         if self._in_flight >= self._requests_max:
             return None
         instant = self._bench.next_event(now)
-        return None if instant is None else max(instant, self._rate.ready_at())
+        if self._refresh is not None and self._refreshes(now):
+            instant = min(self._refresh.next_wakeup(now), math.inf if instant is None else instant)
+        return None if instant is None or instant == math.inf else max(instant, self._rate.ready_at())
 
     def dry(self, now: float) -> bool:
         """Whether a place is free and no host is ready for it: new URLs are welcome."""
@@ -570,6 +737,8 @@ class Frontier:
         "done": nothing is left but hosts that are blocked or given up;
         "patience": all that is left waits longer than that.
         """
+        if self._refresh is not None and self._refresh.endless:
+            return ""
         if self._given_out or self._intake.pending or len(self._visits) or self._paused:
             return ""
         instant = self._bench.next_event(now)
@@ -611,12 +780,18 @@ class Frontier:
         self._registry.note(slot, hostname)
 
     def unblock(self, hostname: str, now: float) -> None:
-        """Ask the host again, whoever or whatever held it. Stored with the next batch."""
+        """Ask the host again, whatever held it. Stored with the next batch."""
         slot = self._registry.slot(hostname)
         self._hosts.flags[slot] &= 0xFFFF ^ SILENCED
         self._hosts.refusals[slot] = self._hosts.cause[slot] = 0
         self._registry.note(slot, hostname)
         self._intake.settle_place(slot, now)
+        if self._refresh is not None:
+            self._refresh.reopen(self._hosts.key[slot], now)
+
+    def is_crowded_out(self, errand: Errand) -> bool:
+        """Whether others wait for the errand's place, and its host is not known to answer soon."""
+        return bool(self._shares) and not self._shares.is_prompt(self._held[errand.host].slot)
 
     @property
     def look_ups_waiting(self) -> int:
@@ -662,6 +837,8 @@ class Frontier:
     def _load(self, slot: int) -> FrontHost | None:
         """The object of a host that comes in from the back; None if it is to stay out."""
         self._hosts.place[slot] = Place.IDLE
+        if self._refresh is not None and not self._hosts.flags[slot] & SILENCED:
+            self._refresh.reopen(self._hosts.key[slot], self._hosts.ready[slot])
         if not self._hosts.todo[slot] or self._hosts.flags[slot] & SILENCED:
             return None
         if slot in self._intake.unwritten:
@@ -670,6 +847,7 @@ class Frontier:
         return self._intake.front_host(slot, self._registry.stored_name(slot), self._hosts.cursor[slot])
 
     def _unload(self, host: FrontHost) -> None:
+        self._drop_refetch(host, self._taken_at, self._hosts.ready[host.slot])
         self._hosts.cursor[host.slot] = host.cursor()
 
     def _check(self) -> None:
@@ -684,11 +862,12 @@ class Frontier:
         assert len(self._held) <= self._given_out and self._in_flight <= self._concurrency
         assert self._look_ups <= self._config.network.dns_concurrency
         assert self._aside <= set(self._held)
+        self._shares._check({host.slot for host in self._held.values()})
         assert self._bench.admitting or self._look_ups_waiting
         for host in self._bench.front.values():
             orders = [order for order, _ in host.entries()]
             assert len(orders) == len(set(orders)) <= hosts.todo[host.slot], host
-            assert host.read_to != NO_ORDER or len(orders) == hosts.todo[host.slot], host
+            assert host.read_to != NO_ORDER or host.skipped or len(orders) == hosts.todo[host.slot], host
             assert hosts.cursor[host.slot] <= host.cursor() or host.held, host
             assert not (host.waiting and host.held), host
         for address in self._addresses:

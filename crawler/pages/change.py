@@ -19,11 +19,12 @@ A failed try of a page that is stored leaves it stored: the copy is still there.
 
 import re
 from collections.abc import Sequence
+from email.utils import parsedate_to_datetime
 
 import mmh3
 
 from crawler.errors import ConfigError
-from crawler.records import Errand, Extracted, Fetch, Outcome, PageRecord, PageState
+from crawler.records import Errand, Extracted, Fetch, LinkFlag, Outcome, PageRecord, PageState
 
 SUCCESSES = frozenset({Outcome.FETCHED, Outcome.EMPTY, Outcome.UNCHANGED})
 _FINAL_STATES = {
@@ -53,11 +54,14 @@ _NO_VERDICT = frozenset(
     }
 )
 
+_REFRESH = int(LinkFlag.REFRESH)  # says how this fetch came about, nothing of the URL
 # What a server may put into a record. A longer ETag is not sent back, so it is not kept.
 _VALIDATOR_BYTES_MAX = 1024
 _TYPE_CHARS_MAX = 128
 _ERROR_CHARS_MAX = 500
 _LOCATION_CHARS_MAX = 8192
+
+_WEAK_SECONDS = 2.0  # RFC 9110 8.8.2.2
 
 Patterns = Sequence[re.Pattern[bytes]]
 
@@ -136,7 +140,7 @@ def next_record(
         depth=errand.depth,
         via=errand.via,
         redirects=errand.redirects,
-        flags=errand.flags,
+        flags=errand.flags & ~_REFRESH,
         fetched_at=now if fetch.status else 0.0,
         changed_at=now,
         took=fetch.took,
@@ -186,7 +190,17 @@ def _note_success(record: PageRecord, previous: PageRecord | None, fetch: Fetch,
         record.last_modified = _text(fetch, b"last-modified") or record.last_modified
     else:
         record.etag = _text(fetch, b"etag")
-        record.last_modified = _text(fetch, b"last-modified")
+        record.last_modified = "" if _is_weak(fetch) else _text(fetch, b"last-modified")
+
+
+def _is_weak(fetch: Fetch) -> bool:
+    """Whether Last-Modified is so close to Date that the page may have changed again in that second."""
+    try:
+        modified = parsedate_to_datetime(fetch.header(b"last-modified").decode("latin-1"))
+        sent = parsedate_to_datetime(fetch.header(b"date").decode("latin-1"))
+        return (sent - modified).total_seconds() < _WEAK_SECONDS
+    except (TypeError, ValueError, OverflowError):
+        return False
 
 
 def _note_extracted(record: PageRecord, extracted: Extracted | None) -> None:

@@ -94,6 +94,8 @@ class Commands:
             answer["record"] = _plain_record(record)
             answer["captures"] = [_plain_capture(capture) for capture in stages.pages.captures(fingerprint)]
         answer["known"] = record is not None or stages.due.contains(fingerprint)
+        if stages.refresh is not None and record is not None:
+            answer["refresh"] = stages.refresh.explain(fingerprint, stages.clock.now())
         if record is None:
             now = stages.clock.now()
             answer |= stages.frontier.entry(request_form)

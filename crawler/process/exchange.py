@@ -304,7 +304,9 @@ def exchange_of(stages: Stages, member: Member, loops: Loops) -> Exchange:
 
 def pages_of(counters: Mapping[str, int]) -> int:
     """Fetches that have ended, by the counters of their outcomes."""
-    return sum(counters.get(f"pages.{outcome}", 0) for outcome in Outcome)
+    return sum(
+        counters.get(f"pages.{outcome}", 0) + counters.get(f"refresh.{outcome}", 0) for outcome in Outcome
+    )
 
 
 def _check(stages: Stages) -> bytes:

@@ -24,12 +24,13 @@ from collections.abc import Generator
 from crawler.clock import Clock
 from crawler.errors import StoreError, Unexpected
 from crawler.frontier.frontier import Decision, End, Frontier
+from crawler.frontier.refresh.refreshing import Refresh, result_of
 from crawler.pages.page_cache import Capturing, PageCache
 from crawler.process import books
 from crawler.process.admission import Counted
 from crawler.process.following import Following
 from crawler.process.page_line import page_line
-from crawler.records import Blame, Errand, Extracted, Fetch, LinkFlag, Outcome
+from crawler.records import Blame, Errand, Extracted, Fetch, LinkFlag, Outcome, PageRecord
 from crawler.robots.cache import RobotsCache
 from crawler.storage.commit import Change, Making
 from crawler.urls.canonical import authority
@@ -49,6 +50,7 @@ class Harvest:
         robots: RobotsCache,
         following: Following,
         unexpected: Unexpected | None = None,
+        refresh: Refresh | None = None,
     ) -> None:
         self.unexpected = unexpected or Unexpected()
         self._clock = clock
@@ -56,8 +58,15 @@ class Harvest:
         self._pages = pages
         self._robots = robots
         self._following = following
+        self._refresh = refresh
 
     # -- pages -----------------------------------------------------------------
+
+    def conditions(self, errand: Errand, now: float) -> tuple[str, str]:
+        """(ETag, Last-Modified) to ask for a page with, each "" if there is none to use."""
+        if self._refresh is None or not errand.flags & _REFRESH:
+            return "", ""
+        return self._refresh.conditions(errand, now)
 
     def shows_news(self, errand: Errand, fetch: Fetch) -> bool:
         """Whether an answer is worth reading: of a refresh, one with other content than is known."""
@@ -67,8 +76,11 @@ class Harvest:
         """Make the change for a page's fetch, final or to be repeated."""
         change = Change()
         decision = self._settle(errand, fetch, now)
+        before = self._pages.record(errand.fingerprint) if errand.flags & _REFRESH else None
         capturing = self._capture(fetch, errand, extracted, now, final=decision.end is End.DONE)
-        change.captures.append(capturing)
+        books.count_kept(change, capturing)
+        if self._refresh is not None and decision.end is End.DONE:
+            self._schedule(change, capturing, before, decision, now)
         if decision.end is End.DONE and not (errand.flags & _REFRESH and capturing.unchanged):
             yield from self._follow(change, capturing, extracted)
         if errand.flags & _REFRESH:
@@ -78,6 +90,25 @@ class Harvest:
         change.line = page_line(errand, fetch, extracted, decision.end)
         self._release(change, decision)
         return change
+
+    def _schedule(
+        self,
+        change: Change,
+        capturing: Capturing,
+        before: PageRecord | None,
+        decision: Decision,
+        now: float,
+    ) -> None:
+        """Let the refresh schedule know a page that is new, or learn from one that was asked again."""
+        assert self._refresh is not None and capturing.record is not None
+        errand, record = capturing.errand, capturing.record
+        if errand.flags & _REFRESH:
+            result = result_of(
+                capturing.fetch.outcome, unchanged=capturing.unchanged, stored=not record.noarchive
+            )
+            self._refresh.ended(errand, result, before, record, decision.until, now, change)
+        else:
+            self._refresh.add(errand.fingerprint, record, capturing.instant, now, change)
 
     def _follow(self, change: Change, capturing: Capturing, extracted: Extracted | None) -> Pauses:
         """Follow a page's links, and note in its record how many there are."""
@@ -110,11 +141,12 @@ class Harvest:
     def robots(self, errand: Errand, fetch: Fetch, now: float) -> Making:
         """Make the change for the answer to a robots.txt, at the end of its redirects."""
         change = Change()
-        ignored = self._robots.sitemaps_ignored
+        ignored, rules_ignored = self._robots.sitemaps_ignored, self._robots.rules_ignored
         self._read_robots(change, errand, fetch, now)
         change.count("robots.sitemaps_ignored", self._robots.sitemaps_ignored - ignored)
+        change.count("robots.rules_ignored", self._robots.rules_ignored - rules_ignored)
         if fetch.status:
-            change.captures.append(self._capture(fetch, errand, None, now))
+            books.count_kept(change, self._capture(fetch, errand, None, now))
         change.count(f"robots.{fetch.outcome}")
         books.count_connection(change, fetch)
         change.count("bytes.wire", fetch.wire_bytes)

@@ -46,6 +46,16 @@ KEY_FILE_WAIT = 600.0  # seconds until a key file that has not come counts as mi
 LAG_INTERVAL = 0.25  # seconds between looks at how late the loop is
 COUNTS_INTERVAL = 5.0  # seconds of request counts that a crash may lose
 
+SIGNAL_SOURCES = {
+    "sitemap": 0,
+    "feed": 1,
+    "indexnow": 2,
+    "websub": 3,
+    "signal": 4,
+    "headers": 5,
+    "listing": 6,
+}
+
 Ahead = Callable[[str, int], bool]
 Noted = Callable[[Sequence[int], str], int]
 
@@ -68,6 +78,10 @@ class Live:
         self.refresh_signal: Noted | None = (
             None  # set by it: known pages are said to have changed; how many it took
         )
+        refresh = stages.refresh
+        if refresh is not None:
+            self.refresh_ahead = lambda url, fingerprint: self._ask_soon(fingerprint)
+            self.refresh_signal = self._note_signals
         serve = self._config.serve
         self.demand = Demand(serve.request_half_life, serve.counted_pages_max, now=self._now())
         self.crawl = StoredCrawl(
@@ -76,6 +90,9 @@ class Live:
             ahead=self.fetch_ahead,
             count=lambda fingerprint: self.demand.add(fingerprint, self._now()),
             signal=self.signal,
+            probability=None
+            if refresh is None
+            else lambda fingerprint, record, now: refresh.probability(fingerprint, now),
         )
         self.server: PageServer | None = None
 
@@ -225,6 +242,20 @@ class Live:
             said.links = self._admit(unknown)
         return said
 
+    def _ask_soon(self, fingerprint: int) -> bool:
+        taken: bool = self._stages.refresh.ask(fingerprint)
+        self._process.wake()
+        return taken
+
+    def _note_signals(self, fingerprints: Sequence[int], source: str) -> int:
+        """Tell the refresh schedule that known pages changed, durable with the next group; how many it knows."""
+        number = SIGNAL_SOURCES.get(source.partition(":")[0], len(SIGNAL_SOURCES))
+        taken: int = self._stages.refresh.signal(fingerprints, number, self._now())
+        change = Change()
+        self._stages.refresh.stage_signals(change)
+        self._process.queue(change)
+        return taken
+
     # -- commands
 
     def run(self, request: Mapping[str, Any]) -> Any:
@@ -306,6 +337,7 @@ class Live:
             "errors": self.errors.plain(),
             "log": dict(self.errors.counts),
             "serve": self._served(),
+            "refreshing": {} if self._stages.refresh is None else self._stages.refresh.view(self._now()),
         }
 
     def _served(self) -> dict[str, Any]:

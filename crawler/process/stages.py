@@ -9,6 +9,7 @@ import random
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -17,21 +18,23 @@ from crawler import __version__
 from crawler.clock import Clock
 from crawler.config import Config
 from crawler.config.credentials import has_credentials
-from crawler.crawl.directory import CrawlDirectory
+from crawler.crawl.directory import BEGUN, CrawlDirectory
 from crawler.crawl.topology import Topology, keep_table, topology
 from crawler.due.eliminator import Eliminator
 from crawler.due.plans import CompactionPlan, FlushPlan
+from crawler.errors import DamageError
 from crawler.extract.repeats import TAGS
 from crawler.frontier.discovery.entries import decode
 from crawler.frontier.frontier import Frontier
-from crawler.pages.captures import record_key
+from crawler.frontier.refresh.refreshing import Refresh
+from crawler.pages.captures import record_key, unpack_record
 from crawler.pages.page_cache import PageCache
 from crawler.process.admission import Admission, Owners, Seen
 from crawler.process.books import conservation, splitter_conservation
 from crawler.process.following import Following
 from crawler.process.harvest import Harvest
 from crawler.process.learned import Learned
-from crawler.records import DueCounts, FrontierCounts, Link, PeerStatus, SplitterCounts
+from crawler.records import DueCounts, FrontierCounts, Link, PageRecord, PeerStatus, SplitterCounts
 from crawler.robots.cache import RobotsCache
 from crawler.splitter.inbox import Inbox
 from crawler.splitter.outbox import Outbox
@@ -39,7 +42,7 @@ from crawler.splitter.partition import Partition
 from crawler.storage.commit import Change, CommitPoint, Maker
 from crawler.storage.faults import reach
 from crawler.storage.files import Lock, reserve, sync_directory
-from crawler.storage.keys import CLEAN, EQUIVALENCES, PAGE, PARKED, SCOPE_STATE, TODO
+from crawler.storage.keys import CAPTURE, CLEAN, EQUIVALENCES, PAGE, PARKED, SCOPE_STATE, TODO
 from crawler.storage.kv import LevelStore, scan_prefix
 from crawler.storage.moving import load_json
 from crawler.urlfilter.intake import Intake
@@ -52,6 +55,10 @@ from crawler.urls.trace import TraceWriter
 log = logging.getLogger("crawler")
 
 BALLAST = "ballast"
+KEPT = {
+    "stored.records": PAGE,
+    "stored.captures": CAPTURE,
+}  # keys of a kind, by the counter that tells how many
 
 
 class Stages:
@@ -82,10 +89,12 @@ class Stages:
         self.clock = clock
         self.name = name
         self.topology = topology or Topology(name, Partition.equal_ranges([name]))
+        _refuse_loss(directory)
         directory.mkdir(parents=True, exist_ok=True)
         self.lock = Lock(directory / "node.lock", name)
         try:
             self._open(seed, url_filter)
+            CrawlDirectory(directory.parent).note_begun(name)
             self.restored = self._restore_lost() if restore else 0
             self.counters_before = Counter(self.point.counters)
         except BaseException:
@@ -101,12 +110,16 @@ class Stages:
         self.robots = self._robots()
         self.pages = self._page_cache()
         self.due = self._eliminator()
+        self.refresh = self._refresh() if self.config.refresh.share or self.config.refresh.endless else None
         self.frontier = self._frontier()
         self._sync_names()
         clean = self._note_opening()
         self.frontier.open(self.clock.now(), clean=clean)
+        if self.refresh is not None:
+            self.refresh.open(self.store, self._stored_pages(), self.clock.now())
         self.outbox, self.inbox = self._splitter(whole=clean or self._outlasts_power_cut)
         self.point = self._commit_point()
+        self._count_kept()
         self.intake = self._intake(url_filter)
         self.trace = self._trace() if self.config.crawl.trace else None
         self.learned = self._learned()
@@ -167,6 +180,12 @@ class Stages:
             sync=self._outlasts_power_cut,
         )
 
+    def _count_kept(self) -> None:
+        """Count records and captures once, where a crawl began before they were counted."""
+        for name, prefix in KEPT.items():
+            if name not in self.point.counters:
+                self.point.counters[name] = sum(1 for _ in scan_prefix(self.store, prefix))
+
     # -- the stages, in the order URLs flow -------------------------------------
 
     def _frontier(self) -> Frontier:
@@ -179,7 +198,23 @@ class Stages:
             concurrency=self.config.crawl.concurrency,
             rng=random.Random(),
             processes=len(self.topology.names),
+            refresh=self.refresh,
         )
+
+    def _refresh(self) -> Refresh:
+        """Known pages, to be asked again."""
+        return Refresh(
+            self.config.refresh,
+            record=self.pages.record,
+            hash=self.fingerprinter.hash,
+            host_key=self.fingerprinter.host_key_beside,
+            rate=self.config.crawl.rate / len(self.topology.names),
+        )
+
+    def _stored_pages(self) -> Iterator[tuple[int, Callable[[], PageRecord]]]:
+        """Fingerprint of each URL that was tried, and what reads its record."""
+        for key, value in scan_prefix(self.store, PAGE):
+            yield int.from_bytes(key[2:], "big"), partial(unpack_record, key, value)
 
     def _robots(self) -> RobotsCache:
         config = self.config
@@ -223,7 +258,7 @@ class Stages:
     def _harvest(self) -> Harvest:
         """What the end of a fetch means."""
         following = Following(self.config, self.robots, self.admission, self.learned)
-        return Harvest(self.clock, self.frontier, self.pages, self.robots, following)
+        return Harvest(self.clock, self.frontier, self.pages, self.robots, following, refresh=self.refresh)
 
     def _trace(self) -> TraceWriter:
         """A new trace in the process's folder: links as they enter the host splitter."""
@@ -293,6 +328,8 @@ class Stages:
                     Link(fingerprint, record.url, record.depth, record.via, record.redirects, record.flags)
                 )
                 change.delete(record_key(fingerprint))
+        change.count("stored.records", -len(links))
+        change.count("stored.captures", -len(lost))
         self.pages.forget(change)
         self.frontier.add(links, change, self.clock.now())
         change.count("urls.done", -len(links))
@@ -421,6 +458,22 @@ class Stages:
             self.store.write(batch)
         self.store.close()
         self.lock.release()
+
+
+def _refuse_loss(folder: Path) -> None:
+    """Refuse to begin anew where a process has begun before and its store is gone.
+
+    Raises:
+        DamageError: it is.
+    """
+    store = folder / "store"
+    if store.exists() and any(store.iterdir()):
+        return
+    begun = folder.with_name(folder.name + BEGUN).exists()
+    if begun or any(next(folder.glob(kept), None) is not None for kept in ("warc/*.gz*", "due/*.run")):
+        raise DamageError(
+            f"{store}: is missing, though the crawl was begun; `crawler check --repair` makes it anew from what is left"
+        )
 
 
 @contextmanager

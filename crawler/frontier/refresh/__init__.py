@@ -5,6 +5,8 @@ heaps.py      many meldable heaps over one array of nodes
 numbering.py  64-bit keys to small numbers, growing without a burst of work
 columns.py    arrays that grow in place
 settings.py   what can be set, outcomes, views
+refreshing.py the schedule joined to frontier, pages and store
+validators.py conditional requests, and whose validators can be believed
 state.py      records in the store, and the schedule rebuilt from them
 arms.py       several policies side by side, as one schedule
 levels.py     equal levels in all processes: how the rate moves between them

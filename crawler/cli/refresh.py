@@ -1,0 +1,45 @@
+"""`crawler refresh`: keep the stored pages of a crawl fresh, until stopped."""
+
+import argparse
+import logging
+from pathlib import Path
+
+from crawler.cli import crawl, options
+from crawler.crawl.directory import CrawlDirectory
+from crawler.errors import UsageError
+
+log = logging.getLogger("crawler")
+
+
+def main(_command: str, argv: list[str]) -> int:
+    """Ask known pages again in the order of their crawl value; exit code 0 when stopped as asked."""
+    args = _parse(argv)
+    directory = CrawlDirectory(args.dir)
+    if not directory.exists():
+        raise UsageError(f"no crawl in {args.dir}; `crawler crawl URL --dir {args.dir}` makes one")
+    config = options.load(args, directory)
+    crawl.check_report(args.report)
+    options.set_up_log(args, directory.log_file)
+    log.info("refresh in %s begins", args.dir)
+    report = crawl.run(config, args, iter(()))
+    log.info("refresh in %s ended: %s", args.dir, report.get("stopped_by") or "ended")
+    if not args.quiet:
+        print(crawl.summary(report, args.dir, command="refresh"))
+    return 0
+
+
+def _parse(argv: list[str]) -> argparse.Namespace:
+    parser = options.parser(
+        "refresh",
+        "Ask the stored pages of a crawl again, those first whose copies are most worth it, until stopped.\n"
+        "Change rates, and what signals are worth, are learned meanwhile. New links are followed, too.",
+        "crawler refresh --dir example --rate 0.5 --max-time '1 h'",
+    )
+    options.add_config_flags(parser)
+    parser.add_argument("--report", type=Path, metavar="FILE", help="JSON summary (always in DIR too)")
+    parser.add_argument(
+        "--progress", choices=("auto", "plain", "none"), default="auto", help="progress display"
+    )
+    args = parser.parse_args(argv)
+    setattr(args, "refresh.endless", True)
+    return args

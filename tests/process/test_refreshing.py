@@ -1,0 +1,253 @@
+"""Known pages through the real frontier: harvested, stored, reopened, polite over both sources."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from crawler.frontier.refresh.refreshing import Refresh
+from crawler.process.stages import Stages
+from crawler.records import Blame, Errand, Fetch, LinkFlag, Outcome, PageState, Task
+from crawler.storage.commit import Change
+from crawler.storage.keys import REFRESH
+from crawler.storage.kv import scan_prefix
+from tests.process.support import Joint, fetch
+
+ON = {"refresh": {"endless": True, "share": 0.5, "min_age": 0.0}}
+_REFRESH = int(LinkFlag.REFRESH)
+
+
+@pytest.fixture
+def on(open_joint: Callable[..., Joint]) -> Joint:
+    return open_joint(**ON)
+
+
+def crawl(joint: Joint, *urls: str) -> None:
+    """Fetch new URLs, and whatever known page comes between."""
+    joint.seeds(*urls)
+    while joint.stages.frontier_counts().todo:
+        errand = joint.errand()
+        joint.page(errand, fetch(errand.url, errand.url.encode()))
+
+
+def refetch(joint: Joint, body: bytes = b"", **values: Any) -> Errand:
+    """The next known page is asked again."""
+    errand = joint.errand()
+    assert errand.flags & _REFRESH
+    joint.page(errand, fetch(errand.url, body or errand.url.encode(), began=joint.clock.now(), **values))
+    return errand
+
+
+def refresh_of(joint: Joint) -> Refresh:
+    assert joint.stages.refresh is not None
+    return joint.stages.refresh
+
+
+def explain(joint: Joint, url: str) -> dict[str, Any]:
+    return refresh_of(joint).explain(joint.fingerprint(url), joint.clock.now())
+
+
+def reopened(joint: Joint) -> Stages:
+    stages = joint.stages
+    return Stages(
+        stages.config,
+        stages.directory,
+        bytes(range(16)),
+        clock=joint.clock,
+        topology=stages.topology,
+    )
+
+
+def test_pages_are_asked_again_without_end_and_none_is_forgotten(on: Joint) -> None:
+    urls = [f"http://{host}.org/{n}" for host in "abc" for n in range(3)]
+    crawl(on, *urls)
+    asked = {refetch(on).url for _ in range(60)}
+    assert asked == set(urls)
+    assert not on.stages.problems()
+    refresh_of(on)._check()
+
+
+def test_the_gap_of_a_host_holds_over_both_sources(on: Joint) -> None:
+    """One request a host at a time, and never two within its gap, new URLs and known ones together."""
+    crawl(on, "http://a.org/", "http://b.org/")
+    on.seeds(*[f"http://{host}.org/{n}" for host in "ab" for n in range(20)])
+    before: dict[str, float] = {}
+    kinds = set()
+    for _ in range(60):
+        errand = on.errand()
+        now = on.clock.now()
+        assert now - before.get(errand.hostname, 0.0) >= 1.0
+        answer = fetch(errand.url, took=0.01)
+        on.page(errand, answer)
+        before[errand.hostname] = now
+        kinds.add(errand.flags & _REFRESH)
+        on.frontier._check()
+    assert kinds == {0, _REFRESH}
+
+
+def test_while_an_errand_has_a_host_no_known_page_of_it_is_asked(on: Joint) -> None:
+    crawl(on, "http://a.org/", "http://a.org/1")
+    errand = on.errand()
+    on.clock.advance(1000.0)
+    assert on.frontier.take(on.clock.now()) is None
+    on.page(errand, fetch(errand.url))
+    assert on.errand().hostname == "a.org"
+
+
+def test_the_share_divides_what_both_want(open_joint: Callable[..., Joint]) -> None:
+    joint = open_joint(refresh={"share": 0.25, "endless": True, "min_age": 0.0}, crawl={"rate": 5.0})
+    crawl(joint, *[f"http://k{n}.org/" for n in range(12)])
+    joint.seeds(*[f"http://n{n}.org/{m}" for n in range(12) for m in range(9)])
+    kinds = []
+    for _ in range(80):
+        errand = joint.errand()
+        kinds.append(bool(errand.flags & _REFRESH))
+        joint.page(errand, fetch(errand.url, errand.url.encode()))
+    assert 10 <= sum(kinds) <= 30
+
+
+def test_state_outlasts_reopening(on: Joint) -> None:
+    crawl(on, "http://a.org/", "http://a.org/1", "http://b.org/")
+    for n in range(20):
+        refetch(on, b"version %d" % n)
+    known = {url: explain(on, url) for url in ("http://a.org/", "http://a.org/1", "http://b.org/")}
+    assert sum(1 for _ in scan_prefix(on.stages.store, REFRESH)) == 3
+    on.stages.close()
+    on.stages = reopened(on)
+    on.frontier, on.harvest, on.admission = on.stages.frontier, on.stages.harvest, on.stages.admission
+    assert len(refresh_of(on)) == 3
+    for url, before in known.items():
+        after = explain(on, url)
+        for name in ("crawled_at", "changes", "watched", "importance", "signals"):
+            assert after[name] == pytest.approx(before[name]), (url, name)
+    on.frontier.allow(1 << 40)
+    refetch(on)
+
+
+def test_pages_of_a_crawl_without_refresh_are_taken_up(open_joint: Callable[..., Joint]) -> None:
+    joint = open_joint()
+    crawl(joint, "http://a.org/", "http://a.org/1")
+    gone = joint.follow("http://a.org/gone", fetch("http://a.org/gone", outcome=Outcome.GONE, status=404))
+    assert gone.counts["pages.gone"] == 1
+    joint.stages.close()
+    joint.stages.config = type(joint.stages.config)(
+        **{
+            name: getattr(joint.stages.config, name)
+            for name in joint.stages.config.__struct_fields__
+            if name != "refresh"
+        },
+        refresh=type(joint.stages.config.refresh)(endless=True),
+    )
+    joint.stages = reopened(joint)
+    assert len(refresh_of(joint)) == 2
+
+
+@pytest.mark.parametrize(
+    ("answer", "state", "stored"),
+    [
+        ({"outcome": Outcome.GONE, "status": 404}, "away", PageState.GONE),
+        ({"outcome": Outcome.REDIRECT, "status": 301, "location": "/x"}, "away", PageState.REDIRECTED),
+        ({"outcome": Outcome.TEMPORARY, "status": 500, "blame": Blame.URL}, "failed", PageState.STORED),
+        ({"outcome": Outcome.RESET, "status": 0, "blame": Blame.HOST}, "failed", PageState.STORED),
+        (
+            {"outcome": Outcome.UNCHANGED, "status": 304, "body": b"", "content": b""},
+            "waits",
+            PageState.STORED,
+        ),
+    ],
+)
+def test_what_an_answer_makes_of_a_page(
+    on: Joint, answer: dict[str, Any], state: str, stored: PageState
+) -> None:
+    crawl(on, "http://a.org/")
+    errand = on.errand()
+    on.page(errand, fetch(errand.url, **answer))
+    on.clock.advance(5.0)
+    assert explain(on, "http://a.org/")["state"] == state
+    record = on.stages.pages.record(errand.fingerprint)
+    assert record is not None and record.state is stored and not record.flags & _REFRESH
+    assert not on.stages.problems()
+
+
+def test_robots_that_now_deny_end_a_page_without_a_request(on: Joint) -> None:
+    crawl(on, "http://a.org/")
+    on.clock.advance(2 * 86_400.0)  # the copy of robots.txt is too old
+    errand = on.frontier.take(on.clock.now())
+    while errand is None or errand.task is not Task.ROBOTS:
+        if errand is None:
+            on.clock.advance(1.0)
+        elif errand.task is Task.RESOLVE:
+            on.frontier.resolved(errand, ["127.0.0.1"], on.clock.now() + 1e6, on.clock.now())
+        else:
+            raise AssertionError(errand)
+        errand = on.frontier.take(on.clock.now())
+    denying = fetch(errand.url, b"User-agent: *\nDisallow: /\n", content_type="text/plain")
+    on.commit(on.harvest.robots(errand, denying, on.clock.now()))
+    denied = on.errand(Task.DENIED)
+    assert denied.flags & _REFRESH
+    change = on.commit(on.harvest.denied(denied, on.clock.now()))
+    assert change.counts["refresh.robots_denied"] == 1
+    assert explain(on, "http://a.org/")["state"] == "away"
+
+
+def test_a_blocked_host_is_not_asked_until_unblocked(on: Joint) -> None:
+    crawl(on, "http://a.org/", "http://b.org/")
+    on.frontier.block("a.org")
+    assert {refetch(on).hostname for _ in range(10)} == {"b.org"}
+    on.frontier.unblock("a.org", on.clock.now())
+    assert {refetch(on).hostname for _ in range(10)} == {"a.org", "b.org"}
+
+
+def test_a_page_asked_for_comes_next(on: Joint) -> None:
+    urls = [f"http://a.org/{n}" for n in range(30)]
+    crawl(on, *urls)
+    assert refresh_of(on).ask(on.fingerprint(urls[17]))
+    assert not refresh_of(on).ask(12345)
+    assert refetch(on).url == urls[17]
+    refresh_of(on)._check()
+
+
+def test_signals_are_stored_with_the_next_group(on: Joint) -> None:
+    crawl(on, "http://a.org/", "http://a.org/1")
+    assert refresh_of(on).signal([on.fingerprint("http://a.org/1"), 99], 3, on.clock.now()) == 1
+    change = Change()
+    refresh_of(on).stage_signals(change)
+    assert any(key.startswith(REFRESH) for key, _ in change.operations)
+    assert explain(on, "http://a.org/1")["signals"][3] == 1
+
+
+def test_conditions_are_those_of_the_copy_and_checked_now_and_then(on: Joint) -> None:
+    crawl(on, "http://a.org/")
+    tagged = {"headers": ((b"ETag", b'W/"1"'), (b"Last-Modified", b"Mon, 01 Jan 2024 00:00:00 GMT"))}
+    refetch(on, b"1", **tagged)
+    asked = []
+    for _ in range(12):
+        errand = on.errand()
+        pair = on.harvest.conditions(errand, on.clock.now())
+        asked.append(pair)
+        answer: Fetch = (
+            fetch(errand.url, b"", outcome=Outcome.UNCHANGED, status=304, **tagged)
+            if any(pair)
+            else fetch(errand.url, b"1", **tagged)
+        )
+        on.page(errand, answer)
+    assert set(asked) == {("", ""), ('W/"1"', "Mon, 01 Jan 2024 00:00:00 GMT")}
+    assert asked.count(("", "")) == 2  # after five 304 in a row, each time
+
+
+def test_a_host_that_lies_is_asked_plainly(on: Joint) -> None:
+    crawl(on, "http://a.org/")
+    tagged = {"headers": ((b"ETag", b'"for ever"'),)}
+    refetch(on, b"1", **tagged)
+    for n in range(30):
+        errand = on.errand()
+        if any(on.harvest.conditions(errand, on.clock.now())):
+            on.page(errand, fetch(errand.url, b"", outcome=Outcome.UNCHANGED, status=304, **tagged))
+        else:
+            on.page(errand, fetch(errand.url, b"changed %d" % n, **tagged))
+            break
+    assert refresh_of(on).validators.lies == 1
+    for n in range(10):
+        errand = on.errand()
+        assert on.harvest.conditions(errand, on.clock.now()) == ("", "")
+        on.page(errand, fetch(errand.url, b"again %d" % n, **tagged))

@@ -1,6 +1,6 @@
 """crawler: a Mercator-style web crawler.
 
-The life of a URL, stage by stage (one process; `process.py` knows the order):
+The life of a URL, stage by stage (`process/` knows the order; `crawler/README.md` has the map and the rules):
 
     frontier --> fetcher --> extract --> urlfilter --> splitter --(other hosts)--> peers
        ^                                                  | own hosts
@@ -21,16 +21,29 @@ audit       what is wrong with a site that was crawled
 lab         the experiments of the papers, on the same code
 
 Below the stages: urls (canonical form, fingerprint, CLOCK cache), storage (one
-store, one commit point), records, config, clock, errors.
+store, one commit point), records, config, clock, errors. Above them: process (one
+process), crawl (what a crawl is), supervision (N processes), upkeep (a crawl at
+rest), serve, admin, cli.
 """
 
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from crawler.api import Crawl, Hooks, Page, configure
+    from crawler.api import Crawl, Element, Elements, Hooks, Page, Request, configure, fetch, run, run_async
 
 __version__ = "0.1.0"
-__all__ = ["Crawl", "Hooks", "Page", "configure"]
+__all__ = [
+    "Crawl",
+    "Element",
+    "Elements",
+    "Hooks",
+    "Page",
+    "Request",
+    "configure",
+    "fetch",
+    "run",
+    "run_async",
+]
 
 
 def __getattr__(name: str) -> object:

@@ -4,10 +4,10 @@
        '-----does not--> waits in line --next_free--> granted
 
 A plain object. An owner is anything hashable; its share grows with each
-`reserve` and ends with `release`. Who does not fit waits, first come, first
-served. The oldest share may always grow: else many half-received bodies could
-fill the account and wait for one another for ever. So what is held exceeds the
-limit by at most what one owner comes to hold.
+`reserve` and ends with `release`. An owner that does not fit waits, first come,
+first served. The oldest share may always grow: else many half-received bodies
+could fill the account and wait for one another for ever. So the account exceeds
+its limit by at most the share of one owner.
 """
 
 from collections.abc import Hashable
@@ -17,7 +17,7 @@ _O = TypeVar("_O", bound=Hashable)
 
 
 class ByteAccount(Generic[_O]):
-    """Holds at most `limit` bytes, but for the oldest share."""
+    """Holds at most `limit` bytes; only the oldest share may exceed it."""
 
     __slots__ = ("_limit", "_shares", "_waiting", "held")
 

@@ -112,7 +112,7 @@ class Outcome(StrEnum):
 
 
 class Blame(IntEnum):
-    """Whom a failure is charged to (`fetch-behaviour.md`, section 7)."""
+    """Whom a failure is charged to (`frontier/README.md`, "Failures")."""
 
     NONE = 0  # success, or final for the URL
     URL = 1  # tried again by the URL's own schedule

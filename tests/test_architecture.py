@@ -1,4 +1,4 @@
-"""The shape of the code, checked by parsing imports (DESIGN: a star, not a chain; pure core, thin shell)."""
+"""The shape of the code, checked by parsing imports (`crawler/README.md`, "Rules of the house")."""
 
 import ast
 from pathlib import Path
@@ -7,18 +7,35 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent / "crawler"
 
-SHARED = {"byte_account", "records", "errors", "unexpected", "config", "clock", "urls", "storage"}
+SHARED = {"byte_account", "records", "errors", "config", "clock", "urls", "storage"}
 STAGES = {"frontier", "robots", "fetcher", "extract", "urlfilter", "splitter", "due", "freshness", "pages"}
 # Stage -> stages it may use, with the reason.
 EXCEPTIONS = {
     "frontier": {"freshness", "robots"},  # it schedules by crawl value and asks robots.txt before a page
+}
+# The rooms around the stages, lowest first: each imports only what stands in lines above its own.
+LAYERS = (
+    SHARED,
+    STAGES,
+    {"crawl", "serve", "__init__"},
+    {"export", "admin"},
+    {"audit"},
+    {"process"},
+    {"api", "upkeep"},
+    {"supervision"},
+    {"cli"},
+    {"bench", "lab", "__main__"},
+)
+# Import against the direction -> its reason.
+AGAINST_LAYERS = {
+    ("__init__", "api"): "the Python API, imported when it is asked for",
+    ("supervision", "cli"): "a child logs in the form that the command line gave",
 }
 # Files that may wait, talk and read clocks; all others take `now` and are plain objects.
 SHELL = {
     "process/process.py",
     "process/live.py",
     "process/commit_loop.py",
-    "process/places.py",
     "process/tasks.py",
     "process/errands.py",
     "process/reader.py",
@@ -29,7 +46,9 @@ SHELL = {
     "supervision/parent.py",
     "process/ending.py",
     "clock.py",
-    "api.py",
+    "api/crawl.py",
+    "api/delivery.py",
+    "api/calls.py",
     "lab/changing/server.py",
     "fetcher/client.py",
     "fetcher/connection.py",
@@ -50,9 +69,7 @@ SHELL_IMPORTS = {"asyncio", "aiohttp", "uvloop", "socket", "time", "aiodns", "su
 SHELL_IMPORT_EXCEPTIONS = {
     "lab/commands/cache.py": {"time"},  # the CPU time of a simulation
     "lab/commands/histories.py": {"subprocess"},  # it runs git
-    "storage/commit.py": {"threading"},  # the one writer thread
     "storage/snapshot.py": {"time"},  # waits until a manifest stands still
-    "due/eliminator.py": {"threading"},  # compaction runs beside flushes
 }
 
 
@@ -111,6 +128,49 @@ def test_shared_modules_know_no_stage(path: Path) -> None:
         return
     used = {name.split(".")[1] for name in _imports(path) if name.startswith("crawler.")}
     assert used <= SHARED, f"{_relative(path)} imports {sorted(used - SHARED)}"
+
+
+def _top(relative: str) -> str:
+    return relative.split("/")[0].removesuffix(".py")
+
+
+def _used(path: Path) -> set[str]:
+    """The folders and root modules of the crawler that a file imports, without its own."""
+    used = {name.split(".")[1] for name in _imports(path) if name.startswith("crawler.")}
+    return used - {_top(_relative(path)), "__version__"}
+
+
+def _against() -> set[tuple[str, str]]:
+    floor = {name: number for number, layer in enumerate(LAYERS) for name in layer}
+    return {
+        (top, used)
+        for path in _modules()
+        for top in [_top(_relative(path))]
+        for used in _used(path)
+        if floor[used] >= floor[top] and not (floor[top] == floor[used] < 2)
+    }
+
+
+def test_the_root_has_a_direction() -> None:
+    """Folders and root modules form layers; what goes the other way is listed with its reason."""
+    assert {_top(_relative(path)) for path in _modules()} == set().union(*LAYERS)
+    assert _against() == set(AGAINST_LAYERS), "an import against LAYERS, or one that is listed and gone"
+
+
+def test_the_lists_are_current() -> None:
+    """What this file permits is there, and needs the permission."""
+    imports = {_relative(path): {name.split(".")[0] for name in _imports(path)} for path in _modules()}
+    assert {file for file in SHELL if not imports.get(file, set()) & SHELL_IMPORTS} == set()
+    assert {
+        (file, name)
+        for file, names in SHELL_IMPORT_EXCEPTIONS.items()
+        for name in names - imports.get(file, set())
+    } == set()
+    folders = {path.name for path in ROOT.iterdir() if path.is_dir()}
+    assert folders >= SHELL_FOLDERS | STAGES
+    for stage, others in EXCEPTIONS.items():
+        used = set().union(*(_used(path) for path in _modules() if _top(_relative(path)) == stage))
+        assert others <= used, f"{stage} does not use {sorted(others - used)}"
 
 
 def test_no_use_of_the_global_random_generator() -> None:

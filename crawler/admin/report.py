@@ -38,6 +38,29 @@ def cpu_seconds() -> float:
     return own.ru_utime + own.ru_stime + children.ru_utime + children.ru_stime
 
 
+def _network(host: str) -> str:
+    """What opens the address of a host, as --allow-network takes it."""
+    if host == "localhost" or host.endswith(".localhost") or host.startswith("127."):
+        return "127.0.0.0/8"
+    bare = host.strip("[]")
+    if ":" in bare:
+        return f"{bare}/128"
+    return f"{bare}/32" if bare.replace(".", "").isdigit() else "ADDRESS/32"
+
+
+_WORDS = {
+    "proxy_error": "the proxy does not answer or refuses (see --proxy)",
+    "host_busy": "the host asks for a pause (429 or 503)",
+}
+
+
+def _said(outcome: str, n: int) -> str:
+    """An outcome in words, and how often it was met."""
+    kind = outcome.removeprefix("robots.txt ")
+    plain = outcome.replace("_", " ")
+    return f"{plain.removesuffix(kind.replace('_', ' '))}{_WORDS.get(kind, kind.replace('_', ' '))} {n}"
+
+
 class Report(msgspec.Struct, kw_only=True):
     """What a run has come to; of one process, or of several (`status.merge`).
 
@@ -91,15 +114,23 @@ class Report(msgspec.Struct, kw_only=True):
         """Whether the crawl has ever fetched a page."""
         return any(self.counters.get(f"pages.{name}") for name in SUCCESSES)
 
+    @property
+    def nothing_new(self) -> bool:
+        """Whether the crawl was complete before the run: nothing was asked, and nothing is to do."""
+        pages = group(self.run_counters, "pages")
+        return self.stopped_by == "done" and self.any_success and not any(pages.values())
+
     def why_nothing(self, refused: int) -> str:
         """What stood in the way of the seeds, in a few words; `refused` of them were no URLs."""
         reasons = [f"{refused} seeds are no http(s) URLs"] if refused else []
         for host in self.hosts[:REASONS_SHOWN]:
             cause = host.cause.replace("_", " ") or ("no answer" if host.failures else "")
-            hint = " (--allow-network opens one)" if host.cause == "address_denied" else ""
+            hint = (
+                f" (--allow-network {_network(host.host)} opens it)" if host.cause == "address_denied" else ""
+            )
             reasons += [f"{host.host}: {cause}{hint}"] if cause else []
         outcomes = group(self.run_counters, "pages")
-        reasons += [
-            f"{name.replace('_', ' ')} {n}" for name, n in sorted(outcomes.items()) if name != "retried"
-        ]
+        if not outcomes:  # robots.txt was all that was asked for
+            outcomes = {f"robots.txt {name}": n for name, n in group(self.run_counters, "robots").items()}
+        reasons += [_said(name, n) for name, n in sorted(outcomes.items()) if name != "retried"]
         return "; ".join(reasons) or "nothing is left to do; `crawler status` tells more"

@@ -35,6 +35,7 @@ COMMANDS = {
         "crawler.cli.report",
         "dead links, redirect chains, duplicates and more, as text, HTML, JSON or CSV",
     ),
+    "shell": ("crawler.cli.shell", "a page at the Python prompt, to try selectors on"),
     "serve": ("crawler.cli.serve", "serve the stored pages over HTTP"),
     "export": (
         "crawler.cli.export",
@@ -47,6 +48,8 @@ COMMANDS = {
         "rebuild what the lost disk of a process held from the others' archives",
     ),
     "config": ("crawler.cli.config", "show the configuration in force, or check a file"),
+    "completion": ("crawler.cli.completion", "completion for bash, zsh or fish"),
+    "man": ("crawler.cli.completion", "a manual page, for man(1)"),
     "lab": ("crawler.lab.__main__", "the experiments of the papers"),
     "bench": ("crawler.bench.__main__", "the built-in benchmarks, with their references"),
 }
@@ -80,16 +83,26 @@ def main(argv: list[str] | None = None) -> int:
     if name in ("-h", "--help", "help"):
         print(_usage(), end="")
         return 0
-    if name == "--version":
+    if name in ("-V", "--version"):
         from crawler import __version__
 
         print(f"crawler {__version__}")
         return 0
     if name not in COMMANDS:
-        return _fail(f"no command {name!r}; `crawler --help` lists them", 2)
+        return _fail(_no_command(name), 2)
     code = _run(name, arguments[1:])
     ending = sys.modules.get("crawler.process.ending")  # imported by commands that have a loop only
     return code if argv is not None or ending is None else ending.leave(code)
+
+
+def _no_command(name: str) -> str:
+    from crawler.cli.parsing import meant
+
+    if name.startswith("-"):
+        return f"{name}: flags follow the command, as in `crawler crawl {name} ...`; `crawler --help` lists commands"
+    if "://" in name or "." in name:
+        return f"{name!r} is no command; did you mean `crawler crawl {name}`?"
+    return f"no command {name!r}{meant(name, COMMANDS)}; `crawler --help` lists them"
 
 
 def _run(name: str, arguments: list[str]) -> int:

@@ -24,10 +24,20 @@ def ask(path: Path, request: dict[str, Any]) -> list[Any]:
     return answers
 
 
+def begun_names(directory: CrawlDirectory) -> list[str]:
+    """The processes of a crawl, one whose store or folder is lost among them."""
+    from crawler.config import convert
+    from crawler.crawl.topology import process_names
+
+    here = directory.process_names()
+    lost = [name for name in process_names(convert(directory.saved_config())) if directory.has_begun(name)]
+    return sorted({*here, *lost}, key=lambda name: (len(name), name))
+
+
 def names(directory: CrawlDirectory) -> list[str]:
     """The processes of a crawl, at least one."""
     directory.require()
-    names = directory.process_names()
+    names = begun_names(directory)
     if not names:  # it was stopped before it could begin, or somebody took its store away
         raise DirectoryError(f"{directory.path}: nothing was crawled here yet; `crawler crawl` begins it")
     return names

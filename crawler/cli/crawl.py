@@ -13,12 +13,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from crawler.cli import options
+from crawler.cli.seeding import checked
 from crawler.config import Config
 from crawler.crawl.directory import CrawlDirectory
+from crawler.crawl.fresh import put_aside
 from crawler.errors import StoreError, UsageError
 from crawler.process import ending
 
 log = logging.getLogger("crawler")
+
+STDOUT = Path("-")
 
 if TYPE_CHECKING:
     from crawler.process.exchange import Member
@@ -29,6 +33,8 @@ def main(_command: str, argv: list[str]) -> int:
     """Crawl; exit code 0 when done or stopped as asked."""
     args = _parse(argv)
     directory = CrawlDirectory(args.dir)
+    if args.fresh and (aside := put_aside(directory)) is not None and not args.quiet:
+        print(f"the former crawl is put aside: {aside}", file=sys.stderr)
     config = options.load(args, directory)
     if not (args.urls or args.seeds or config.seeds or directory.exists()):
         raise UsageError("nothing to crawl: give URLs, --seeds FILE, or the --dir of a crawl to go on with")
@@ -38,7 +44,7 @@ def main(_command: str, argv: list[str]) -> int:
     log.info("crawl in %s begins", args.dir)
     report = run(config, args, seeds(args))
     log.info("crawl in %s ended: %s", args.dir, report.get("stopped_by") or "ended")
-    if not args.quiet:
+    if not args.quiet and args.report != STDOUT:
         print(summary(report, args.dir))
     if args.mirror:
         _write_mirror(args)
@@ -73,12 +79,18 @@ def _parse(argv: list[str]) -> argparse.Namespace:
         action="store_true",
         help="with requisites; at the end files for reading offline, in DIR/mirror",
     )
-    parser.add_argument("--report", type=Path, metavar="FILE", help="JSON summary (always in DIR too)")
+    parser.add_argument(
+        "--report", type=Path, metavar="FILE", help="JSON summary, - = standard output (always in DIR too)"
+    )
     parser.add_argument(
         "--progress", choices=("auto", "plain", "none"), default="auto", help="progress display"
     )
+    parser.add_argument(
+        "--fresh", action="store_true", help="begin anew; the crawl in DIR is put aside as DIR.1, DIR.2, ..."
+    )
     args = parser.parse_args(argv)
     setattr(args, "refresh.endless", False)
+    args.urls = [checked(url) for url in args.urls]
     if args.mirror:
         setattr(args, "crawl.requisites", True)
     return args
@@ -121,7 +133,9 @@ def run(
 def _copy_report(made: Path, wanted: Path) -> None:
     """Copy the report of the run, however it ended."""
     try:
-        if made.exists():
+        if made.exists() and wanted == STDOUT:
+            sys.stdout.write(made.read_text(encoding="utf-8"))
+        elif made.exists():
             shutil.copyfile(made, wanted)
     except OSError as error:
         raise StoreError(f"--report {wanted}: {error.strerror}; the report is in {made}") from error
@@ -130,7 +144,7 @@ def _copy_report(made: Path, wanted: Path) -> None:
 def check_report(path: Path | None) -> None:
     """Raises UsageError, before the crawl, if the report could not be written where it is wanted."""
     try:
-        if path is not None:
+        if path is not None and path != STDOUT:
             path.open("ab").close()
     except OSError as error:
         raise UsageError(f"--report {path}: {error.strerror}") from error
@@ -247,6 +261,12 @@ class _Stopper:
         self._loop.call_soon_threadsafe(self._crawl.stop, "signal")
 
 
+def _nothing_new(report: dict[str, Any]) -> bool:
+    """Whether the crawl was complete before the run."""
+    asked = any(report["run"].get("pages", {}).values())
+    return report["stopped_by"] == "done" and not asked and not report["frontier"]["todo"]
+
+
 def summary(report: dict[str, Any], directory: Path, command: str = "crawl") -> str:
     """What a person wants to know when the run has ended."""
     run = report["run"]
@@ -263,6 +283,10 @@ def summary(report: dict[str, Any], directory: Path, command: str = "crawl") -> 
         lines.append(
             f"refreshed: {refreshed.get('done', 0):,} pages asked again; {refreshed.get('content_changed', 0):,} had "
             f"changed, {refreshed.get('content_same', 0) + refreshed.get('unchanged', 0):,} had not"
+        )
+    if command == "crawl" and _nothing_new(report):
+        lines.append(
+            "complete; known pages are not fetched again (crawler refresh, or --fresh to begin anew)"
         )
     if failed:
         lines.append("not fetched: " + ", ".join(f"{name} {n:,}" for name, n in failed.items()))

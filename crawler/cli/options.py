@@ -21,7 +21,7 @@ FLAGS: tuple[tuple[str, str, str | None, str], ...] = (
     ("--scope", "crawl.scope", "host|domain|prefix|any", "which links are followed, relative to the seeds"),
     ("--include", "*filter.include", "RE", "only URLs that match one of these"),
     ("--exclude", "*filter.exclude", "RE", "no URL that matches one of these"),
-    ("--max-pages", "crawl.max_pages", "N", "end this run after N pages"),
+    ("--max-pages", "crawl.max_pages", "N", "end this run after N fetches of URLs, failed ones among them"),
     ("--max-time", "crawl.max_time", "T", "end this run after T, such as 90 or '2 h'"),
     ("--max-bytes", "crawl.max_bytes", "B", "end this run after B bytes, such as '10 GB'"),
     ("--depth", "crawl.depth", "N", "link hops from a seed; URLs beyond are parked"),

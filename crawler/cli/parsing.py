@@ -1,13 +1,71 @@
-"""Command-line parsers whose errors are one line, like all other errors."""
+"""Command-line parsers whose errors are one line, like all other errors, and name what was meant.
+
+Options and arguments come in any order. `parser_of` gets the parser of a command
+without running it: completions and manual pages are made from it.
+"""
 
 import argparse
-from typing import NoReturn
+import difflib
+import re
+from collections.abc import Callable, Iterable, Sequence
+from contextvars import ContextVar
+from typing import Any, NoReturn
 
 from crawler.errors import UsageError
+
+_wanted: ContextVar[bool] = ContextVar("wanted", default=False)
+
+
+class _Made(Exception):
+    """The parser of a command, instead of the run that it was made for."""
+
+    def __init__(self, parser: argparse.ArgumentParser) -> None:
+        self.parser = parser
+
+
+def meant(word: str, words: Iterable[str]) -> str:
+    """`; did you mean X?` if one of `words` is like `word`, else ""."""
+    close = difflib.get_close_matches(word, list(words), 1, 0.6)
+    return f"; did you mean {close[0]}?" if close else ""
+
+
+def parser_of(main: Callable[[str, list[str]], int], command: str, argv: Sequence[str] = ()) -> Any:
+    """The parser of a command, None if it has none."""
+    token = _wanted.set(True)
+    try:
+        main(command, list(argv))
+    except _Made as made:
+        return made.parser
+    except UsageError:
+        pass
+    finally:
+        _wanted.reset(token)
+    return None
 
 
 class Parser(argparse.ArgumentParser):
     """An argument parser that raises UsageError where argparse would print its usage and exit."""
 
+    def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Parse, options and arguments mixed as they come."""
+        if _wanted.get():
+            raise _Made(self)
+        mixable = not any(
+            action.nargs in (argparse.PARSER, argparse.REMAINDER) for action in self._get_positional_actions()
+        )
+        if mixable:
+            return self.parse_intermixed_args(args, namespace)
+        return super().parse_args(args, namespace)
+
     def error(self, message: str) -> NoReturn:
-        raise UsageError(f"{message}; `{self.prog} --help` lists the flags")
+        raise UsageError(f"{message}{self._hint(message)}; `{self.prog} --help` lists the flags")
+
+    def _hint(self, message: str) -> str:
+        """What was meant instead of a flag or a choice that is none."""
+        if found := re.match(r"unrecognized arguments: (\S+)", message):
+            return meant(found[1].partition("=")[0], self._option_string_actions)
+        if found := re.match(r"argument (\S+?): invalid choice: '(.*?)' \(", message):
+            for action in self._actions:
+                if found[1].split("/")[0] in (*action.option_strings, action.dest, action.metavar):
+                    return meant(found[2], map(str, action.choices or ()))
+        return ""

@@ -5,12 +5,14 @@ import sys
 import time
 from typing import Any, Protocol
 
-from crawler.admin.status import Status, group, rates
-from crawler.records import HostStatus
+from crawler.admin.status import Status, group
+from crawler.clock import iso_time
+from crawler.records import HostStatus, Outcome
 
 LIVE_INTERVAL = 0.5
 PLAIN_INTERVAL = 5.0
 HOSTS_SHOWN = 12
+LONG_WAIT = 2.0  # seconds of waiting that are worth a word
 
 
 class Shown(Protocol):
@@ -34,12 +36,13 @@ class Rates:
 
     def __init__(self, status: Status) -> None:
         self._at = time.monotonic()
-        self._counters = status.counters
+        self._fetches, self._bytes = fetches(status), status.counters.get("bytes.wire", 0)
 
     def take(self, status: Status) -> dict[str, float]:
-        now, counters = time.monotonic(), status.counters
-        made = rates(self._counters, counters, now - self._at)
-        self._at, self._counters = now, counters
+        now, fetched, received = time.monotonic(), fetches(status), status.counters.get("bytes.wire", 0)
+        seconds = max(now - self._at, 1e-9)
+        made = {"pages": (fetched - self._fetches) / seconds, "bytes": (received - self._bytes) / seconds}
+        self._at, self._fetches, self._bytes = now, fetched, received
         return made
 
 
@@ -55,11 +58,45 @@ def line(status: Status, rates: dict[str, float]) -> str:
     """One line of progress."""
     count, frontier = status.counters.get, status.frontier
     return (
-        f"{count('pages.fetched', 0):,} pages ({rates['pages']:.1f}/s), "
+        f"{fetches(status):,} pages ({rates['pages']:.1f}/s), "
         f"{count('bytes.wire', 0) / 1e6:,.1f} MB ({rates['bytes'] / 1e6:.2f} MB/s), "
         f"{frontier.todo:,} to do on {frontier.hosts:,} hosts, "
-        f"{frontier.in_flight:,} in flight, {count('urls.failed', 0):,} failed"
+        f"{frontier.in_flight:,} in flight, {count('urls.failed', 0):,} failed{waiting_for(status)}"
     )
+
+
+def fetches(status: Status) -> int:
+    """Fetches of URLs that have ended, whatever their outcome; what robots.txt forbids is not fetched."""
+    pages = group(status.counters, "pages")
+    return sum(pages.get(outcome, 0) for outcome in Outcome if outcome is not Outcome.ROBOTS_DENIED)
+
+
+def waiting_for(status: Status) -> str:
+    """What a crawl with nothing in flight waits for, and until when; "" if it does not wait long."""
+    if status.frontier.in_flight or not status.frontier.todo:
+        return ""
+    hosts = [host for host in status.waiting if host.todo and _until(host) - status.now > LONG_WAIT]
+    if not hosts:
+        return ""
+    first = min(hosts, key=_until)
+    reason = first.cause.replace("_", " ") or _reason(first)
+    until = _until(first)
+    others = f" and {len(hosts) - 1:,} other hosts" if len(hosts) > 1 else ""
+    clock = iso_time(until)[11:19]
+    return f"; waits for {first.host}{others} ({reason}) until {clock} UTC, {until - status.now:,.0f} s"
+
+
+def _reason(host: HostStatus) -> str:
+    if host.slowdown > 1.0:
+        return "slowed by 429 or 503"
+    if host.failures:
+        return f"failed {host.failures} times in a row" if host.failures > 1 else "it failed"
+    return "a URL is tried again" if host.next_retry_at else "its gap between requests"
+
+
+def _until(host: HostStatus) -> float:
+    """When a host has something to do again."""
+    return max(host.ready_at, host.next_retry_at)
 
 
 async def _live(crawl: Shown) -> None:
@@ -84,7 +121,10 @@ def screen(status: Status, rates: dict[str, float], elapsed: float) -> Any:
     head.append(
         f"{_clock(elapsed)}  {rates['pages']:,.1f} pages/s  {rates['bytes'] / 1e6:.2f} MB/s", style="bold"
     )
-    return Group(head, _totals(status), Text(), _hosts(status.waiting))
+    parts = [head, _totals(status)]
+    if waits := waiting_for(status):
+        parts.append(Text(waits.removeprefix("; "), style="yellow"))
+    return Group(*parts, Text(), _hosts(status.waiting))
 
 
 def _clock(elapsed: float) -> str:
@@ -100,7 +140,7 @@ def _totals(status: Status) -> Any:
     outcomes = group(status.counters, "pages").items()
     others = sorted(((n, name) for name, n in outcomes if name != "fetched" and n), reverse=True)
     rows = {
-        "fetched": f"{count('pages.fetched', 0):,} pages, {count('bytes.wire', 0) / 1e6:,.1f} MB",
+        "fetched": f"{fetches(status):,} pages, {count('bytes.wire', 0) / 1e6:,.1f} MB",
         "others": ", ".join(f"{name.replace('_', ' ')} {n:,}" for n, name in others) or "none",
         "links": f"{count('urls.links', 0):,} found, {status.due.new:,} new URLs",
         "to do": f"{frontier.todo:,} on {frontier.hosts:,} hosts, "

@@ -4,15 +4,15 @@ import sys
 import time
 from typing import Any
 
-from crawler.admin import status
+from crawler.admin.status import Status, merge
 from crawler.cli import access, options
 from crawler.cli.progress import Rates, line, screen
 
 ORDERS = {
-    "busy": lambda host: (host["state"] != "in_flight", -host["todo"]),
-    "failing": lambda host: (-host["failures"], -host["refusals"], -host["todo"]),
-    "wait": lambda host: -host["wait"],
-    "size": lambda host: -host["known"],
+    "busy": lambda host: (host.state != "in_flight", -host.todo),
+    "failing": lambda host: (-host.failures, -host.refusals, -host.todo),
+    "wait": lambda host: -host.wait,
+    "size": lambda host: -host.known,
 }
 
 
@@ -45,11 +45,11 @@ def _looks(args: Any) -> Any:
     while not args.count or number < args.count:
         if number:
             time.sleep(max(0.1, args.interval))
-        state = status.merge(access.ask(args.dir, {"command": "status", "hosts": 50}))
-        state["waiting"] = sorted(state["waiting"], key=ORDERS[args.order])
+        state = merge([Status.of(part) for part in access.ask(args.dir, {"command": "status", "hosts": 50})])
+        state.waiting.sort(key=ORDERS[args.order])
         rates = rates or Rates(state)
-        started = min((each["started"] for each in state.get("processes", [])), default=state["now"])
-        yield state, rates.take(state), state["now"] - started
+        started = min((each["started"] for each in state.processes), default=state.now)
+        yield state, rates.take(state), state.now - started
         number += 1
 
 

@@ -38,7 +38,7 @@ def _readable(message: str) -> str:
     path = where.removesuffix("`")
     if unknown := re.fullmatch(r"Object contains unknown field `(.*)`", what):
         key = f"{path}.{unknown[1]}" if path else unknown[1]
-        return f"{key}: there is no such key; config/default.toml lists all"
+        return f"{key}: there is no such key{_meant(key)}; config/default.toml lists all"
     if what.startswith("Invalid enum value"):
         what = f"{what.removeprefix('Invalid enum value ')} is none of {', '.join(_choices(path))}"
     names = {"int": "a whole number", "float": "a number", "str": "text", "bool": "true or false"}
@@ -46,6 +46,21 @@ def _readable(message: str) -> str:
         what = re.sub(rf"`{kind}(?: \| null)?`", name, what)
     what = what.replace("`array`", "a list").replace("`object`", "a section")
     return f"{path}: {what[:1].lower()}{what[1:]}" if path else what
+
+
+def _meant(key: str) -> str:
+    """The key that is like one that there is not."""
+    import difflib  # imported here, as it is seldom needed
+
+    keys = []
+    for section in msgspec.structs.fields(Config):
+        keys.append(section.name)
+        if isinstance(section.type, type) and issubclass(section.type, msgspec.Struct):
+            keys += [f"{section.name}.{field.name}" for field in msgspec.structs.fields(section.type)]
+    if close := difflib.get_close_matches(key, keys, 1, 0.75):
+        return f"; did you mean {close[0]}?"
+    leaf = [each for each in keys if each.rpartition(".")[2] == key.rpartition(".")[2]]
+    return f"; did you mean {leaf[0]}?" if leaf else ""
 
 
 def _choices(path: str) -> tuple[str, ...]:

@@ -36,7 +36,21 @@ def environment_overrides(environ: Mapping[str, str] = os.environ) -> dict[str, 
         if name.startswith("CRAWLER_") and "__" in name:
             section, key = name[len("CRAWLER_") :].lower().split("__", 1)
             found[f"{section}.{key}"] = value
+        elif right := _with_two_underscores(name):
+            raise ConfigError(f"environment: {name}: a section ends in two underscores; {right} is meant")
     return found
+
+
+def _with_two_underscores(name: str) -> str:
+    """The variable that `CRAWLER_SECTION_KEY` should have been; "" if it is none of a key."""
+    if not name.startswith("CRAWLER_"):
+        return ""
+    rest = name[len("CRAWLER_") :].lower()
+    for section in msgspec.structs.fields(Config):
+        key = rest.removeprefix(f"{section.name}_")
+        if key != rest and _field_type(section.name, key) is not None:
+            return f"CRAWLER_{section.name.upper()}__{key.upper()}"
+    return ""
 
 
 def _field_type(section: str, key: str) -> Any:
@@ -132,5 +146,5 @@ def _toml_value(value: Any) -> str:
         return repr(value)
     if isinstance(value, list | tuple):
         return "[" + ", ".join(map(_toml_value, value)) + "]"
-    # A JSON string is a TOML basic string but for DEL.
+    # A JSON string is a TOML basic string, except for DEL.
     return msgspec.json.encode(str(value)).decode().replace("\x7f", "\\u007f")

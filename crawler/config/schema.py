@@ -54,7 +54,7 @@ class IdentityConfig(_Section, frozen=True):
 
 
 class PolitenessConfig(_Section, frozen=True):
-    """Gaps between requests (`fetch-behaviour.md`, section 1)."""
+    """Gaps between requests (`frontier/README.md`, "Politeness")."""
 
     delay: Seconds = Seconds(1.0)  # least gap a host
     delay_factor: Number = 10.0  # gap as a multiple of the last answer time
@@ -86,6 +86,7 @@ class FrontierConfig(_Section, frozen=True):
     later_max: Count = 128  # URLs of one host that wait for a retry or robots.txt; then the host waits
     entries_max: Count = 32_768  # URLs in memory, 350 bytes each; `read_ahead` a front host may exceed it
     addresses_max: Count = 20_000  # addresses remembered: those in use and the latest others
+    untried_share: Number = 0.8  # of the places, for hosts whose last answer did not come soon
     address_waiters_max: Count = 64  # hosts of the front that wait for one address; more go back
 
 
@@ -114,7 +115,7 @@ class RefreshConfig(_Section, frozen=True):
 
 
 class RobotsConfig(_Section, frozen=True):
-    """robots.txt (RFC 9309; `fetch-behaviour.md`, section 2)."""
+    """robots.txt (RFC 9309; `robots/README.md`, "Answers")."""
 
     policy: RobotsPolicy = "obey"
     bytes_max: ByteCount = ByteCount(512_000)
@@ -123,17 +124,22 @@ class RobotsConfig(_Section, frozen=True):
     unreachable_max: Seconds = Seconds(2_592_000)  # 30 days, then all is allowed
     redirects_max: Count = 5
     nofollow_links: bool = True  # obey rel=nofollow
+    rules_max: Count = 10_000  # allow and disallow lines taken of one file
+    wildcards_max: Count = 1_000  # of them with * or $
     sitemaps_max: Count = 500  # Sitemap lines taken of one file
 
 
 class FetchConfig(_Section, frozen=True):
-    """Limits of one fetch (`fetch-behaviour.md`, sections 5 and 8 to 10)."""
+    """Limits of one fetch (`fetcher/README.md`, "Time and size limits")."""
 
     connect_timeout: Seconds = Seconds(10)
     tls_timeout: Seconds = Seconds(10)
     header_timeout: Seconds = Seconds(20)
     silence_timeout: Seconds = Seconds(20)
     total_timeout: Seconds = Seconds(60)
+    crowded_timeout: Seconds = Seconds(
+        15
+    )  # the same while others wait for a place, for hosts not known to answer soon
     header_bytes_max: ByteCount = ByteCount(65_536)
     header_field_bytes_max: ByteCount = ByteCount(65_536)
     header_fields_max: Count = 256
@@ -153,7 +159,7 @@ class FetchConfig(_Section, frozen=True):
 
 
 class NetworkConfig(_Section, frozen=True):
-    """Addresses and names (`fetch-behaviour.md`, section 3)."""
+    """Addresses and names (`fetcher/README.md`, "Addresses")."""
 
     allow_networks: tuple[str, ...] = ()
     dns_timeout: Seconds = Seconds(5)
@@ -167,7 +173,7 @@ class NetworkConfig(_Section, frozen=True):
 
 
 class UrlsConfig(_Section, frozen=True):
-    """Canonical form and fingerprints (`fetch-behaviour.md`, section 4; `seen-urls.md`, section 1)."""
+    """Canonical form and fingerprints (`urls/README.md`, "Forms of a URL" and "Fingerprint")."""
 
     length_max: Count = 8192
     strip_session_ids: bool = True
@@ -176,7 +182,7 @@ class UrlsConfig(_Section, frozen=True):
 
 
 class ExtractConfig(_Section, frozen=True):
-    """Link extraction (`fetch-behaviour.md`, sections 10 and 11)."""
+    """Link extraction (`extract/README.md`, "Types and charset" and "Links")."""
 
     cpu_seconds_max: Seconds = Seconds(2.0)
     links_max: Count = 20_000
@@ -199,7 +205,7 @@ class FilterConfig(_Section, frozen=True):
 
 
 class TrapsConfig(_Section, frozen=True):
-    """Trap limits (`fetch-behaviour.md`, section 12)."""
+    """Trap limits (`urlfilter/README.md`, "Traps")."""
 
     path_segments_max: Count = 20
     repeated_segments_max: Count = 2
@@ -207,7 +213,7 @@ class TrapsConfig(_Section, frozen=True):
 
 
 class SitemapsConfig(_Section, frozen=True):
-    """Sitemaps and feeds as link sources (`fetch-behaviour.md`, section 14)."""
+    """Sitemaps and feeds as link sources (`extract/README.md`, "Sitemaps and feeds")."""
 
     robots: bool = True  # follow Sitemap lines of robots.txt
     guess: bool = False  # also ask /sitemap.xml
@@ -220,13 +226,13 @@ class SitemapsConfig(_Section, frozen=True):
 
 
 class CacheConfig(_Section, frozen=True):
-    """The CLOCK caches before the DUE and before the outbox (`seen-urls.md`, section 2)."""
+    """The CLOCK caches before the DUE and before the outbox (`urls/README.md`, "URL cache")."""
 
     bits: Annotated[int, Meta(ge=4, le=30)] = 18
 
 
 class DueConfig(_Section, frozen=True):
-    """The Duplicate URL Eliminator (`seen-urls.md`, section 3)."""
+    """The Duplicate URL Eliminator (`due/README.md`)."""
 
     method: Literal["runs", "one_file", "memory"] = "runs"
     buffer_entries_max: Positive = 1 << 18
@@ -237,7 +243,7 @@ class DueConfig(_Section, frozen=True):
 
 
 class StoreConfig(_Section, frozen=True):
-    """Durability and space (`durability.md`)."""
+    """Durability and space (`storage/README.md`)."""
 
     durability: Literal["power", "process"] = "power"
     group_entries_max: Positive = 256  # results of one commit
@@ -252,7 +258,7 @@ class StoreConfig(_Section, frozen=True):
 
 
 class PagesConfig(_Section, frozen=True):
-    """The page cache (`archive.md`)."""
+    """The page cache (`pages/README.md`, "WARC")."""
 
     store: Literal["raw", "decoded"] = "raw"
     segment_bytes: Annotated[ByteCount, Meta(extra={"least": 1})] = ByteCount(10**9)
@@ -271,7 +277,7 @@ class HooksConfig(_Section, frozen=True):
 
 
 class SplitterConfig(_Section, frozen=True):
-    """The host splitter (`durability.md`, section 2)."""
+    """The host splitter (`splitter/README.md`, "Protocol")."""
 
     name: str = "p0"
     peers: tuple[str, ...] = ()  # "name=host:port", this process among them

@@ -1,1 +1,1 @@
-"""."""
+"""What a crawl is: its directory, identity, topology, seeds."""

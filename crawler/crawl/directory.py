@@ -6,6 +6,7 @@
     DIR/report.json     summary of the last run
     DIR/pages.jsonl     a line per fetch
     DIR/crawler.log     the log
+    DIR/p0.begun        there once the process p0 has begun, so that it misses its folder
     DIR/p0/ ...         one folder a process: store/ due/ links/ warc/ trace/ node.lock control.sock
 
 The crawl's id is a hash of the seed, so two directories never share one by
@@ -27,6 +28,7 @@ from crawler.errors import DirectoryError, StoreError
 from crawler.storage.files import atomic_write, sync_directory
 
 SEED_BYTES = 16
+BEGUN = ".begun"
 _NOT_OURS = (errno.EACCES, errno.EPERM, errno.EROFS)  # a place for files of others, not a disk that fails
 
 
@@ -66,6 +68,15 @@ class CrawlDirectory:
         """The processes that this crawl has, in their order."""
         names = [folder.parent.name for folder in self.path.glob("*/store")]
         return sorted(names, key=lambda name: (len(name), name))
+
+    def has_begun(self, name: str) -> bool:
+        """Whether a process has begun here, although its folder may be lost."""
+        return (self.path / f"{name}{BEGUN}").exists()
+
+    def note_begun(self, name: str) -> None:
+        """Remember outside of its folder that a process has begun, so that the loss of the folder is noticed."""
+        if not self.has_begun(name):
+            atomic_write(self.path / f"{name}{BEGUN}", b"")
 
     def require(self) -> None:
         """Raises DirectoryError if there is no crawl here."""

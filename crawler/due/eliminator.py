@@ -1,17 +1,17 @@
 """The Duplicate URL Eliminator: links in, those of new URLs out, exactly once.
 
 A link that missed the cache takes this way, through two commits (`=`), the only
-things that decide (durability.md, section 1):
+things that decide (`storage/README.md`, "The commit point"):
 
     loop      admit               committed -> begin_flush                  flushed
                 |                     ^             |                          ^
     writer      append, sync, stage ==      plan.run   stage_flush ============
                 links log | d/links          X.run   |  d/runs, d/flushed, and t/ of the new links
 
-The loop calls what stands in its line, and all questions; the writer calls the
-rest. `plan.run` may as well be called in a worker thread. A large flush takes the
-second half of the way in parts, each with a run of its own, and `begin_flush`
-gives the same plan again until the last part is through. There is one flush at
+Methods in row `loop`, and all questions, run on the event loop, the others in the
+writer thread; `plan.run` may run in any thread. A large flush takes the second
+half of the way in parts, each with a run of its own: `begin_flush` gives the same
+plan again until the last part is through. There is one flush at
 a time and one compaction (`begin_compaction`, `run`, `stage_compaction`,
 `compacted`) at a time; either may overtake the other, since a compaction
 changes how the known set is cut into runs, not the set.
@@ -201,7 +201,7 @@ class Eliminator:
 
     @property
     def full(self) -> bool:
-        """Whether so many links wait that no more should come before a flush."""
+        """Whether the buffer is full: no more links should come before a flush."""
         return self.pending >= 2 * self._config.buffer_entries_max
 
     def wants_flush(self, now: float, *, dry: bool = False) -> bool:

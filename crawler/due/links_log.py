@@ -20,6 +20,7 @@ import re
 import struct
 import zlib
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
@@ -218,7 +219,7 @@ class LinksLog:
             raise DamageError(f"{self._directory}: a link cannot be read: {error}") from error
 
     def drop_before(self, position: int) -> None:
-        """Unlink the files that lie before `position` as a whole, but for the one that is appended to."""
+        """Unlink all files that end at or before `position`, except the one that is appended to."""
         while len(self._starts) > 1 and self._starts[1] <= position:
             self._path(self._starts.pop(0)).unlink(missing_ok=True)
 
@@ -226,3 +227,19 @@ class LinksLog:
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
+
+
+def salvage(directory: Path) -> Iterator[Link]:
+    """The links of every block that can be read, whatever became of the others; flushed ones among them."""
+    decode = msgspec.msgpack.Decoder(list[Link]).decode
+    for path in sorted(directory.glob("*.log")):
+        data = path.read_bytes()
+        at = 0
+        while at + _HEADER.size <= len(data):
+            length, crc = _HEADER.unpack_from(data, at)
+            payload = data[at + _HEADER.size : at + _HEADER.size + length]
+            if len(payload) != length or zlib.crc32(payload) != crc:
+                break
+            with suppress(msgspec.MsgspecError):
+                yield from decode(payload)
+            at += _HEADER.size + length

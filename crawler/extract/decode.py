@@ -1,6 +1,6 @@
 """The character encoding of a page, and its bytes as UTF-8 for the parser.
 
-The order is that of HTML (WHATWG, 13.2.3) as `fetch-behaviour.md` section 10
+The order is that of HTML (WHATWG, 13.2.3) as `extract/README.md`, "Types and charset"
 has it: byte order mark, then the header's charset, then a `<meta>` in the
 first 1,024 bytes, then a later `<meta>` (a browser that meets one starts
 again), and without any declaration UTF-8 if the bytes are valid as such and
@@ -117,7 +117,7 @@ def _prescan(content: bytes) -> str:
 
 @lru_cache(maxsize=256)
 def _prescan_beginning(beginning: bytes) -> str:
-    """The encoding that is declared whatever follows; "" if that hangs on a quote that may be closed later."""
+    """The encoding that is declared whatever follows; "" while an open quote could still change it."""
     found = {_prescan_part(beginning + end) for end in (b"", b'">', b"'>")}
     return found.pop() if len(found) == 1 else ""
 

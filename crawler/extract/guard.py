@@ -61,16 +61,6 @@ _EQUAL_OPEN_MAX = 3  # of equal formatting elements, WHATWG 13.2.4.3
 # Formatting elements without attributes that can be open: three of each kind, and one `a`.
 _PLAIN_REOPENED = 3 * 12 + 1
 _FORMATTING_NAME = re.compile(rb"(?:" + b"|".join(FORMATTING_NAMES) + rb")(?=[\t\n\f\r /])", re.IGNORECASE)
-_TAG = re.compile(
-    rb"""[^\s"'=/<>]+(?:[\s/]+(?:[^\s"'=/<>]+(?:\s*=\s*(?:"[^"]*"|'[^']*'|[^\s"'=<>]+))?)?)*+""", re.DOTALL
-)
-_SPELLING_BYTES = 400  # of a formatting tag; a longer one is not plain
-_EQUAL_OPEN_MAX = 3  # of equal formatting elements, WHATWG 13.2.4.3
-# Formatting elements without attributes that can be open: three of each kind, and one `a`.
-_PLAIN_REOPENED = 3 * 12 + 1
-_FORMATTING_ATTRIBUTES = re.compile(
-    rb"<(" + b"|".join(FORMATTING_NAMES) + rb")[\t\n\f\r /][^>]*+", re.IGNORECASE
-)
 _TAG = re.compile(rb"</?[a-z][^\t\n\f\r />]*+")
 _START = re.compile(rb"<[A-Za-z]")
 _RAW_TEXT = re.compile(

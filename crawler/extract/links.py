@@ -1,4 +1,4 @@
-"""The links of a page (`fetch-behaviour.md`, section 11), on selectolax (lexbor).
+"""The links of a page (`extract/README.md`, "Links"), on selectolax (lexbor).
 
 Lexbor parses by the HTML standard, so what is a link is decided by the tree:
 nothing from comments, script, style, textarea, title or template contents

@@ -4,7 +4,7 @@ Requisites are images (with every candidate of a srcset), scripts, style
 sheets, icons, media, embedded objects, frames, and what CSS in the page itself
 names. (What a style sheet names in turn is read in `css.py`.)
 `other_links` is for the setting `all_attributes`: everything that holds a URL,
-but for forms that are not sent by GET, whose URLs must not be asked for.
+except forms that are not sent by GET: their URLs must not be asked for.
 """
 
 import re

@@ -1,4 +1,4 @@
-"""Which bodies are read for links (`fetch-behaviour.md`, section 10; WHATWG MIME Sniffing, 7.1)."""
+"""Which bodies are read for links (`extract/README.md`, "Types and charset"; WHATWG MIME Sniffing, 7.1)."""
 
 import re
 

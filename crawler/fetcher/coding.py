@@ -11,7 +11,7 @@ isal, so a wrong checksum or a missing trailer costs nothing. A stream that
 breaks gives what precedes the break: decompressors drop the output of the call
 that fails, so a broken stream is fed again in ever smaller pieces to find the
 last byte that still decodes. A body labelled gzip that is none is taken as it
-is (`fetch-behaviour.md`, section 10).
+is (`fetcher/README.md`, "Content codings and types").
 """
 
 from collections.abc import Callable, Iterator, Sequence

@@ -1,7 +1,7 @@
 """Cookies (RFC 6265) within caps: off by default, or for the length of one redirect chain.
 
 A cookie is sent back to its own host, or to the hosts below a domain that is no
-public suffix. Caps (`fetch-behaviour.md`, section 13): 4 KiB a cookie, 50 a
+public suffix. Caps (`fetcher/README.md`, "Cookies, credentials and TLS"): 4 KiB a cookie, 50 a
 registrable domain, 8 KiB a request, and a number of domains; the oldest go
 first. No prefixes, no SameSite: a crawler has no sites that embed it.
 """

@@ -1,7 +1,7 @@
 """The address guard: the networks a crawler must never be led into.
 
 A name may resolve to anything, so what is checked is the address that is
-really connected to, on each connection (`fetch-behaviour.md`, section 3).
+really connected to, on each connection (`fetcher/README.md`, "Addresses").
 Denied are the special-purpose networks of the IANA registries (RFC 6890) and
 one cloud provider's metadata address; the IPv4 address inside an IPv6 one
 (::ffff:0:0/96, 64:ff9b::/96) is judged as IPv4. What is not a plain address in

@@ -1,4 +1,4 @@
-"""How a fetch ended: every end maps to exactly one Outcome and one Blame (`fetch-behaviour.md`, 5 to 7).
+"""How a fetch ended: every end maps to exactly one Outcome and one Blame (`fetcher/README.md`, "Status and outcome").
 
 status          outcome             blame
 2xx             FETCHED or EMPTY    NONE

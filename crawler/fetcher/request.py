@@ -22,7 +22,7 @@ _DEFAULT_PORTS = {"http": 80, "https": 443}
 
 
 class Limits(msgspec.Struct, frozen=True, gc=False):
-    """Sizes in bytes and times in seconds that bind one fetch (`fetch-behaviour.md`, section 8)."""
+    """Sizes in bytes and times in seconds that bind one fetch (`fetcher/README.md`, "Time and size limits")."""
 
     connect_timeout: float
     tls_timeout: float

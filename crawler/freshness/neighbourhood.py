@@ -32,8 +32,6 @@ from cython.cimports.libc.math import exp, expm1
 _BONUS = cython.declare(cython.double, 6.0)  # in units of the scale, for an excess of 1
 _SLOWEST = cython.declare(cython.double, 0.05)  # the clock's least speed
 _inf = cython.declare(cython.double, float("inf"))
-DIRECTORY_PRIOR = 1.0  # pseudo counts; a site has more pages, and tells less of each
-SITE_PRIOR = 3.0
 
 
 @cython.ccall

@@ -1,8 +1,8 @@
 """The discovery frontier: every new URL is handed out once, politely, in an order fair to all hosts.
 
     add --> queues on disk --> front of hosts --> take --> fetch --> settle --> stage --> release
-            (`intake.py`,      (`workbench.py`,                    (`settlement.py`)  |
-             `entries.py`)       `host_queue.py`)                                   commit
+            (discovery/)       (hosts/)                            (settlement.py)    |
+                                                                                    commit
 
 An errand holds its host (and for a request its address and one of the
 `concurrency` places) from `take` on. `settle` decides, at the end of the
@@ -22,9 +22,8 @@ may run in another. Rules for the caller:
   only then are its entries read back. A host whose whole queue is in memory
   is handed out before; its result is committed behind the batch anyway.
 
-What a host must wait for, the host waits for: gap, address, robots.txt,
-back-off, the commit of a failure. What a URL must, the URL does: its own
-retry instant. `next_wakeup` names the next instant at which `take` may succeed.
+Host-wide waits delay the host: gap, address, robots.txt, back-off, the commit
+of a failure. A retry delays only its URL. `next_wakeup` names the next instant at which `take` may succeed.
 """
 
 import itertools
@@ -33,6 +32,7 @@ import random
 import re
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from math import inf
 from typing import Any, Protocol
 
 import numpy as np
@@ -44,6 +44,7 @@ from crawler.frontier.discovery.intake import Intake
 from crawler.frontier.hosts.addresses import Address, Addresses
 from crawler.frontier.hosts.budget import RULES
 from crawler.frontier.hosts.front_host import NO_PLAN, FrontHost
+from crawler.frontier.hosts.places import PlaceShares
 from crawler.frontier.hosts.politeness import NO_OVERRIDE, HostPoliteness
 from crawler.frontier.hosts.rate import Rate
 from crawler.frontier.hosts.registry import HostHash, Registry
@@ -59,6 +60,9 @@ from crawler.robots.cache import Answer, Verdict
 from crawler.storage.keys import PARKED, TODO
 from crawler.storage.kv import Batch, KeyValue
 
+LOOKS_MAX = 256  # entries of a host that are looked at in one turn; each may cost a verdict
+READS_MAX = 16  # times that one turn reads ahead for a host
+LOOK_ON = 0.01  # seconds until a host with more to look at has its next turn
 _REFRESH = int(LinkFlag.REFRESH)  # plain, as the flags of an errand are
 _REFETCHES_TRIED = 16  # known pages whose hosts turn out not to be free, before something else is done
 EXPLAINED_MAX = 100_000  # entries of a queue that are read for one explanation
@@ -139,6 +143,7 @@ class Frontier:
         self._look_ups = 0
         self._look_ups_waiting: deque[FrontHost] = deque()
         self._look_ups_waiting_max = 2 * config.network.dns_concurrency
+        self._shares = PlaceShares(registry.hosts, concurrency, config.frontier.untried_share)
         self._aside: set[int] = set()  # hosts whose errands wait for a hop, without place and address
         self._paused: set[str] = set()
 
@@ -215,6 +220,7 @@ class Frontier:
         self._taken_at = now
         if errand := self._next_look_up(now):
             return errand
+        self._call_others(now)
         blocked = self._gate(now)
         errand = None if blocked else self._next_errand(now)
         if errand is None:
@@ -222,6 +228,12 @@ class Frontier:
         else:
             self._waited.note("", now)
         return errand
+
+    def _call_others(self, now: float) -> None:
+        """Let hosts that are not known to answer soon have the places that are theirs."""
+        while (host := self._shares.call()) is not None:
+            self._bench.wake(host, now)
+        self._bench.admitting_others = not self._shares
 
     def _gate(self, now: float) -> str:
         """What keeps every request from starting, "" if nothing does."""
@@ -329,6 +341,7 @@ class Frontier:
     def _next_of_front(self, now: float) -> Errand | None:
         while (host := self._bench.pop(now)) is not None:
             caller = host.called_by
+            self._shares.came(host.slot)
             errand = self._errand(host, now)
             host.called_by = None
             if caller is not None:
@@ -355,7 +368,11 @@ class Frontier:
             return self._hold(host, task)
         if self._resolving and not (host.addresses and now < host.expires):
             return self._look_up(host)
+        if not self._shares.take(host):
+            self._bench.admitting_others = False
+            return None
         if not self._acquire_address(host, now):
+            self._shares.give(host.slot)
             return None
         self._in_flight += 1
         self._rate.spend(now)
@@ -367,19 +384,23 @@ class Frontier:
             task, authority = self._refetch_task(host, now)
             if host.refetch is not None:
                 return task, authority
-        while self._has_entry(host, now):
+        for _ in range(LOOKS_MAX):
+            if not self._has_entry(host, now):
+                return None, ""
             url = entries.join_url(host.name, host.queue[0][1].tail)
             authority, target = entries.split_authority(url)
             kind, until = Answer.ALLOWED, 0.0
             if self._asks_robots(url, host.name):
                 verdict = self._robots.verdict(authority, target, now)
                 kind, until = verdict.kind, verdict.until
-            if kind is Answer.WAIT:
-                host.postpone_first(max(until, now + 1.0))
+            until = max(until, self._settlement.authorities.ready_at(authority))
+            if kind is Answer.WAIT or (until > now and kind is not Answer.DENIED):
+                host.put_off_first(max(until, now + 1.0), self._config.frontier.later_max)
             elif kind is not Answer.DENIED and self._starts_too_soon(host, url, authority, now):
                 return None, authority
             else:
                 return _TASK_OF[kind], authority
+        self._bench.wake(host, now + LOOK_ON)
         return None, ""
 
     def _refetch_task(self, host: FrontHost, now: float) -> tuple[Task | None, str]:
@@ -419,20 +440,23 @@ class Frontier:
     def _has_entry(self, host: FrontHost, now: float) -> bool:
         """Whether the host has an entry to be tried now; else it is woken when it may have one."""
         host.recall(now)
-        while not host.queue:
-            full = len(host.later) >= self._config.frontier.later_max
-            if host.read_to == NO_ORDER or full or host.slot in self._intake.unwritten:
+        later_max, reads = self._config.frontier.later_max, READS_MAX
+        while reads and not host.queue:
+            if host.read_to == NO_ORDER or host.is_full(later_max) or host.slot in self._intake.unwritten:
                 break
-            more = host.read_ahead(self._store, self._config.frontier.read_ahead, now)
+            reads -= 1
+            more = host.read_ahead(self._store, self._config.frontier.read_ahead, now, later_max)
             if not more or host.held_in_memory() == self._hosts.todo[host.slot]:
                 host.read_to = NO_ORDER
                 self._correct_count(host)
-        if not host.queue and host.later:
-            self._bench.wake(host, host.later[0][0])
+        if not host.queue and (at := host.recall_at() if reads else now + LOOK_ON) < inf:
+            self._bench.wake(host, at)
         return bool(host.queue)
 
     def _correct_count(self, host: FrontHost) -> None:
         """The whole queue is in memory: its length is what the host's count must be."""
+        if host.skipped:
+            return
         found = host.held_in_memory()
         self._registry.todo += found - self._hosts.todo[host.slot]
         self._hosts.todo[host.slot] = found
@@ -543,6 +567,7 @@ class Frontier:
             crawl_delay = self._crawl_delay(
                 errand.url, errand.hostname, entries.split_authority(errand.url)[0]
             )
+            self._shares.settle(host.slot, fetch)
         decision = self._settlement.settle(host, errand, fetch, now, crawl_delay)
         if errand.flags & _REFRESH:
             host.refetch = None  # the harvest tells the schedule what came of it
@@ -625,6 +650,7 @@ class Frontier:
             assert errand is not None
             self._aside.discard(errand.host)
             self._in_flight += 1
+            self._shares.retake(self._held[errand.host].slot)
         return at
 
     def _borrow_own(self, host: FrontHost, now: float, name: str) -> float:
@@ -652,6 +678,7 @@ class Frontier:
             return
         self._aside.add(errand.host)
         self._in_flight -= 1
+        self._shares.give(host.slot)
         if host.address is not None:
             self._bench.release_address(host.address, now, now)
             host.address = None
@@ -753,7 +780,7 @@ class Frontier:
         self._registry.note(slot, hostname)
 
     def unblock(self, hostname: str, now: float) -> None:
-        """Ask the host again, whoever or whatever held it. Stored with the next batch."""
+        """Ask the host again, whatever held it. Stored with the next batch."""
         slot = self._registry.slot(hostname)
         self._hosts.flags[slot] &= 0xFFFF ^ SILENCED
         self._hosts.refusals[slot] = self._hosts.cause[slot] = 0
@@ -761,6 +788,10 @@ class Frontier:
         self._intake.settle_place(slot, now)
         if self._refresh is not None:
             self._refresh.reopen(self._hosts.key[slot], now)
+
+    def is_crowded_out(self, errand: Errand) -> bool:
+        """Whether others wait for the errand's place, and its host is not known to answer soon."""
+        return bool(self._shares) and not self._shares.is_prompt(self._held[errand.host].slot)
 
     @property
     def look_ups_waiting(self) -> int:
@@ -831,11 +862,12 @@ class Frontier:
         assert len(self._held) <= self._given_out and self._in_flight <= self._concurrency
         assert self._look_ups <= self._config.network.dns_concurrency
         assert self._aside <= set(self._held)
+        self._shares._check({host.slot for host in self._held.values()})
         assert self._bench.admitting or self._look_ups_waiting
         for host in self._bench.front.values():
             orders = [order for order, _ in host.entries()]
             assert len(orders) == len(set(orders)) <= hosts.todo[host.slot], host
-            assert host.read_to != NO_ORDER or len(orders) == hosts.todo[host.slot], host
+            assert host.read_to != NO_ORDER or host.skipped or len(orders) == hosts.todo[host.slot], host
             assert hosts.cursor[host.slot] <= host.cursor() or host.held, host
             assert not (host.waiting and host.held), host
         for address in self._addresses:

@@ -5,6 +5,8 @@
     the URL               tried again `tries` times in all,        waits its gap
                           30 s and 2 min apart (+-20 %)
     the host              keeps its place                          backs off
+    its authority         keeps its place; URLs of the host's      waits its gap
+                          other authorities go first (`authorities.py`)
 
 A host that is well but fails on one URL must not stand before it for ever (a
 page that always resets the connection, or always says 503). Each time a host
@@ -17,6 +19,7 @@ batch. The host's counts in memory run ahead of the store by what is between
 `settle` and the commit.
 """
 
+import itertools
 import math
 import random
 from enum import StrEnum
@@ -25,6 +28,7 @@ import msgspec
 
 from crawler.config import Config, Override, Overrides
 from crawler.frontier.discovery import entries
+from crawler.frontier.hosts.authorities import Authorities, failed_alone, names_port
 from crawler.frontier.hosts.front_host import FrontHost
 from crawler.frontier.hosts.politeness import HostPoliteness
 from crawler.frontier.hosts.registry import Registry
@@ -32,6 +36,8 @@ from crawler.records import Blame, Errand, Fetch, LinkFlag, Outcome, Task
 from crawler.storage.kv import Batch
 
 _NO_OVERRIDE = Override()
+_DENIED_GAP = 0.01  # s; a verdict costs loop time: a host with nothing but denied URLs gets a share of it
+_OTHERS_LOOKED_AT = 64  # entries of the host among which another authority is looked for
 _REFRESH = int(LinkFlag.REFRESH)
 _SUSPECT = 2  # strikes from which every failure counts
 _NO_ADDRESS = (Outcome.DNS_NOT_FOUND, Outcome.ADDRESS_DENIED)
@@ -85,6 +91,7 @@ class Settlement:
         self._registry = registry
         self._politeness = politeness
         self._rng = rng
+        self.authorities = Authorities()
 
     def settle(
         self, host: FrontHost, errand: Errand, fetch: Fetch, now: float, crawl_delay: float
@@ -95,12 +102,29 @@ class Settlement:
         if errand.task is Task.PAGE:
             return self._page(host, errand, fetch, now, crawl_delay)
         if errand.task is Task.DENIED:
-            return self._done(host, Decision(errand, End.DONE, now, now))
+            hosts = self._registry.hosts
+            hosts.ready[host.slot] = until = max(hosts.ready[host.slot], now + _DENIED_GAP)
+            return self._done(host, Decision(errand, End.DONE, now, until))
         if errand.task is Task.RESOLVE:
             return self._look_up(host, errand, fetch, now)
-        until = self._politeness.finish(host.slot, fetch, now, crawl_delay=crawl_delay)
-        end = End.HOST if fetch.blame is Blame.HOST else End.READY
+        charged = self._charges_host(host, errand, fetch, now)
+        until = self._politeness.finish(host.slot, fetch, now, crawl_delay=crawl_delay, charged=charged)
+        end = End.HOST if charged and fetch.blame is Blame.HOST else End.READY
         return self._with_record(host, Decision(errand, end, now, until))
+
+    def _charges_host(self, host: FrontHost, errand: Errand, fetch: Fetch, now: float) -> bool:
+        """Whether the end of a request is the host's; else it has been charged to the errand's authority."""
+        authority = entries.split_authority(errand.url)[0]
+        if fetch.blame is not Blame.HOST and fetch.status:
+            self.authorities.answered(authority)
+        items = itertools.islice(host.entries(), _OTHERS_LOOKED_AT)
+        others = (entries.split_authority(entries.join_url(host.name, entry.tail))[0] for _, entry in items)
+        if not failed_alone(errand.task, fetch, authority, others):
+            return True
+        self.authorities.failed(authority, now, self._politeness.config)
+        if not (fetch.status or names_port(authority)):
+            self._politeness.note_silence(host.slot, now)
+        return False
 
     def _refetched(
         self, host: FrontHost, errand: Errand, fetch: Fetch, now: float, crawl_delay: float
@@ -127,8 +151,13 @@ class Settlement:
         entry = host.busy[1]
         was_well = not self._registry.hosts.failures[host.slot]
         override = self._overrides.for_url(errand.url, host.name) if self._overrides else _NO_OVERRIDE
-        until = self._politeness.finish(host.slot, fetch, now, crawl_delay=crawl_delay, override=override)
+        charged = self._charges_host(host, errand, fetch, now)
+        until = self._politeness.finish(
+            host.slot, fetch, now, crawl_delay=crawl_delay, override=override, charged=charged
+        )
         decision = Decision(errand, End.DONE, now, until, attempt=entry.attempt)
+        if not charged:
+            return self._host_failed(host, decision, struck=False)
         if fetch.blame is Blame.HOST:
             struck = was_well or entry.strikes >= _SUSPECT
             entry.strikes += struck

@@ -75,7 +75,7 @@ class Archive:
             yield int.from_bytes(key[2:], "big"), unpack_record(key, value)
 
     def capture_at(self, key: bytes) -> Capture | None:
-        """The committed capture with this `c/` key, be it of a process that shared the crawl before a reshard."""
+        """The committed capture with this `c/` key, also one that another process held before a reshard."""
         value = self.store.get(key) or self.store.get(keys.ELSEWHERE + key[2:])
         return None if value is None else unpack_capture(key, value)
 

@@ -92,7 +92,8 @@ class Capturing(msgspec.Struct, gc=False):
     records are written, `profile` which revisit it is ("" = a response).
     `unchanged` tells that the page shows the content already known, `digest`
     its content digest (16 bytes), `directives` the page-level robots directives
-    that count here. `capture` is filled by `write`.
+    that count here. `capture` is filled by `write`. `new_record` and
+    `new_capture` tell that the store will have one key more of that kind.
     """
 
     fetch: Fetch
@@ -111,6 +112,8 @@ class Capturing(msgspec.Struct, gc=False):
     noarchive: bool = False
     directives: str = ""
     capture: Capture | None = None
+    new_record: bool = False
+    new_capture: bool = False
 
 
 class StoredPage(msgspec.Struct):

@@ -118,6 +118,7 @@ class PageCache(Archive):
         )
         self._pending_originals: dict[bytes, Original] = {}
         self._pending_records: dict[int, PageRecord] = {}
+        self._pending_captures: set[bytes] = set()
         self._written: list[Capturing] = []
         self._staged: deque[list[Capturing]] = deque()
         self._urls: dict[int, str] = {}
@@ -161,9 +162,18 @@ class PageCache(Archive):
         if errand.task is not Task.ROBOTS:
             previous = self.record(fingerprint)
             self._renew_record(capturing, previous, extracted)
+            capturing.new_record = previous is None
         if capturing.stored:
             self._choose_kind(capturing, previous)
+            capturing.new_capture = self._is_new(capturing.key)
         return capturing
+
+    def _is_new(self, key: bytes) -> bool:
+        """Whether no capture of this URL at this instant is there or under way."""
+        if key in self._pending_captures or self.store.get(key) is not None:
+            return False
+        self._pending_captures.add(key)
+        return True
 
     def shows_known(self, fetch: Fetch, errand: Errand) -> bool:
         """Whether an answer shows the content that is known of its URL; asked before it is read."""
@@ -317,6 +327,7 @@ class PageCache(Archive):
     def committed(self) -> None:
         """The oldest staged group is durable; call once a group, on the loop thread."""
         for capturing in self._staged.popleft():
+            self._pending_captures.discard(capturing.key)
             if self._pending_records.get(capturing.fingerprint) is capturing.record:
                 self._pending_records.pop(capturing.fingerprint, None)
             original = self._pending_originals.get(capturing.payload_digest)
@@ -347,6 +358,7 @@ class PageCache(Archive):
         if not self._written and not self._staged:
             assert not self._pending_records, self._pending_records
             assert not self._pending_originals, self._pending_originals
+            assert not self._pending_captures, self._pending_captures
 
     def __repr__(self) -> str:
         return f"PageCache({self._writer!r}, {len(self._pending_records)} pending)"

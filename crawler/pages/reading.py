@@ -370,6 +370,15 @@ def check_digests(record: Record) -> list[str]:
     return problems
 
 
+def payload_digest(record: Record) -> bytes:
+    """The SHA-1 of the payload as the record states it; b"" if it states none that can be read."""
+    method, _, value = record.fields.get("warc-payload-digest", "").partition(":")
+    try:
+        return base64.b32decode(value, casefold=True) if method.lower() == "sha1" else b""
+    except binascii.Error:
+        return b""
+
+
 def _digest_fits(text: str, data: bytes) -> bool:
     method, _, value = text.partition(":")
     if method.lower() != "sha1":

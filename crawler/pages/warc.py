@@ -1,4 +1,4 @@
-"""WARC/1.1 records and the segments they are appended to (ISO 28500:2017; `archive.md`).
+"""WARC/1.1 records and the segments they are appended to (ISO 28500:2017; `pages/README.md`, "WARC").
 
 A stored answer is one *capture*: a `response` or `revisit` record, the
 `request` that led to it and a `metadata` record, next to one another in one

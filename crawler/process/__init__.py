@@ -1,1 +1,1 @@
-"""."""
+"""One crawling process: joins the stages (`process/README.md`)."""

@@ -4,6 +4,11 @@
     to_due              = pending + known + new
     new                 = done + todo + parked          (what is in flight is still to do)
 
+beside them, the number of keys of two kinds, so that keys lost in silence are missed
+
+    stored.records      = page records in the store (u/)
+    stored.captures     = captures in the store (c/)
+
 and between processes
 
     to_outbox + scope_told = sent + waiting + repeated
@@ -19,6 +24,7 @@ point carries its counts, so the laws hold after a crash too.
 from collections.abc import Mapping
 
 from crawler.frontier.frontier import End
+from crawler.pages.captures import Capturing
 from crawler.records import DueCounts, Fetch, FrontierCounts, Outcome, SplitterCounts
 from crawler.storage.commit import Change
 
@@ -34,6 +40,13 @@ _NO_FAILURE = frozenset(
     }
 )
 _SHOWS_CONTENT = (Outcome.FETCHED, Outcome.EMPTY)
+
+
+def count_kept(change: Change, capturing: Capturing) -> None:
+    """Let a capture ride in the change, and count the keys that it adds to the store."""
+    change.captures.append(capturing)
+    change.count("stored.records", capturing.new_record)
+    change.count("stored.captures", capturing.new_capture)
 
 
 def count_page(change: Change, fetch: Fetch, end: End) -> None:

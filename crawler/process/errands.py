@@ -44,6 +44,7 @@ log = logging.getLogger("crawler")
 
 T = TypeVar("T")
 Sink = Callable[[Errand, Fetch, Extracted | None], Awaitable[None]]
+Promise = Callable[[Errand, Fetch, Change], None]
 
 Chain = list[tuple[str, str]]  # the requests of a redirect chain so far: URL and Cookie field
 NextHop = Callable[[Request, Fetch, Chain], str]
@@ -86,6 +87,7 @@ class Errands:
         self._wake = wake
         self._unexpected = unexpected
         self.sink = sink
+        self.promise: Promise | None = None  # notes, with the page's change, that the sink is to get it
         self._overrides = Overrides(config.override)
         self._run = {
             Task.PAGE: self._page,
@@ -171,13 +173,20 @@ class Errands:
             return self._queue(lambda: self._harvest.page(errand, fetch, extracted, now))
         self.awaiting_commit += 1
         try:
-            await self._commit(lambda: self._harvest.page(errand, fetch, extracted, now))
+            await self._commit(lambda: self._promised(errand, fetch, extracted, now))
         finally:
             self.awaiting_commit -= 1
         try:
             await self.sink(errand, fetch, extracted)
         finally:
             self.in_sink -= 1
+
+    def _promised(self, errand: Errand, fetch: Fetch, extracted: Extracted | None, now: float) -> Making:
+        """The page's change, with the promise that the sink gets it."""
+        change = yield from self._harvest.page(errand, fetch, extracted, now)
+        if self.promise is not None:
+            self.promise(errand, fetch, change)
+        return change
 
     async def _fetch_page(self, errand: Errand) -> tuple[Fetch, Extracted | None]:
         fetch = await self._follow(errand, self._request(errand), self._own_key_hop)
@@ -300,6 +309,8 @@ class Errands:
         if self._overrides:
             self._override(request, errand)
         self._allow_secrets(request, errand.hostname)
+        if self._frontier.is_crowded_out(errand):
+            request.total_timeout = min(self._total_timeout(request), config.fetch.crowded_timeout)
         if robots:
             request.body_bytes_max = config.robots.bytes_max
         elif errand.flags & _SITEMAP:
@@ -307,6 +318,10 @@ class Errands:
         if not robots:
             request.etag, request.last_modified = self._harvest.conditions(errand, self._clock.now())
         return request
+
+    def _total_timeout(self, request: Request) -> float:
+        own = request.total_timeout
+        return self._config.fetch.total_timeout if own is None else own
 
     def _allow_secrets(self, request: Request, name: str) -> None:
         """Let only those headers go along that were configured for this URL, wherever a redirect leads."""

@@ -79,7 +79,7 @@ class Harvest:
         decision = self._settle(errand, fetch, now)
         before = self._pages.record(errand.fingerprint) if errand.flags & _REFRESH else None
         capturing = self._capture(fetch, errand, extracted, now, final=decision.end is End.DONE)
-        change.captures.append(capturing)
+        books.count_kept(change, capturing)
         if self._refresh is not None and decision.end is End.DONE:
             self._schedule(change, capturing, before, decision, now)
             if extracted is not None and extracted.dated and not capturing.unchanged:
@@ -160,11 +160,12 @@ class Harvest:
     def robots(self, errand: Errand, fetch: Fetch, now: float) -> Making:
         """Make the change for the answer to a robots.txt, at the end of its redirects."""
         change = Change()
-        ignored = self._robots.sitemaps_ignored
+        ignored, rules_ignored = self._robots.sitemaps_ignored, self._robots.rules_ignored
         self._read_robots(change, errand, fetch, now)
         change.count("robots.sitemaps_ignored", self._robots.sitemaps_ignored - ignored)
+        change.count("robots.rules_ignored", self._robots.rules_ignored - rules_ignored)
         if fetch.status:
-            change.captures.append(self._capture(fetch, errand, None, now))
+            books.count_kept(change, self._capture(fetch, errand, None, now))
         change.count(f"robots.{fetch.outcome}")
         books.count_connection(change, fetch)
         change.count("bytes.wire", fetch.wire_bytes)

@@ -18,10 +18,11 @@ from crawler import __version__
 from crawler.clock import Clock
 from crawler.config import Config, Overrides
 from crawler.config.credentials import has_credentials
-from crawler.crawl.directory import CrawlDirectory
+from crawler.crawl.directory import BEGUN, CrawlDirectory
 from crawler.crawl.topology import Topology, keep_table, topology
 from crawler.due.eliminator import Eliminator
 from crawler.due.plans import CompactionPlan, FlushPlan
+from crawler.errors import DamageError
 from crawler.extract.repeats import TAGS
 from crawler.frontier.discovery.entries import decode
 from crawler.frontier.frontier import Frontier
@@ -42,7 +43,7 @@ from crawler.splitter.partition import Partition
 from crawler.storage.commit import Change, CommitPoint, Maker
 from crawler.storage.faults import reach
 from crawler.storage.files import Lock, reserve, sync_directory
-from crawler.storage.keys import CLEAN, EQUIVALENCES, PAGE, PARKED, SCOPE_STATE, TODO
+from crawler.storage.keys import CAPTURE, CLEAN, EQUIVALENCES, PAGE, PARKED, SCOPE_STATE, TODO
 from crawler.storage.kv import LevelStore, scan_prefix
 from crawler.storage.moving import load_json
 from crawler.urlfilter.intake import Intake
@@ -55,6 +56,10 @@ from crawler.urls.trace import TraceWriter
 log = logging.getLogger("crawler")
 
 BALLAST = "ballast"
+KEPT = {
+    "stored.records": PAGE,
+    "stored.captures": CAPTURE,
+}  # keys of a kind, by the counter that tells how many
 
 
 class Stages:
@@ -85,10 +90,12 @@ class Stages:
         self.clock = clock
         self.name = name
         self.topology = topology or Topology(name, Partition.equal_ranges([name]))
+        _refuse_loss(directory)
         directory.mkdir(parents=True, exist_ok=True)
         self.lock = Lock(directory / "node.lock", name)
         try:
             self._open(seed, url_filter)
+            CrawlDirectory(directory.parent).note_begun(name)
             self.restored = self._restore_lost() if restore else 0
             self.counters_before = Counter(self.point.counters)
         except BaseException:
@@ -113,6 +120,7 @@ class Stages:
             self.refresh.open(self.store, self._stored_pages(), self.clock.now())
         self.outbox, self.inbox = self._splitter(whole=clean or self._outlasts_power_cut)
         self.point = self._commit_point()
+        self._count_kept()
         self.intake = self._intake(url_filter)
         self.trace = self._trace() if self.config.crawl.trace else None
         self.learned = self._learned()
@@ -172,6 +180,12 @@ class Stages:
             group_entries_max=self.config.store.group_entries_max,
             sync=self._outlasts_power_cut,
         )
+
+    def _count_kept(self) -> None:
+        """Count records and captures once, where a crawl began before they were counted."""
+        for name, prefix in KEPT.items():
+            if name not in self.point.counters:
+                self.point.counters[name] = sum(1 for _ in scan_prefix(self.store, prefix))
 
     # -- the stages, in the order URLs flow -------------------------------------
 
@@ -319,6 +333,8 @@ class Stages:
                     Link(fingerprint, record.url, record.depth, record.via, record.redirects, record.flags)
                 )
                 change.delete(record_key(fingerprint))
+        change.count("stored.records", -len(links))
+        change.count("stored.captures", -len(lost))
         self.pages.forget(change)
         self.frontier.add(links, change, self.clock.now())
         change.count("urls.done", -len(links))
@@ -447,6 +463,22 @@ class Stages:
             self.store.write(batch)
         self.store.close()
         self.lock.release()
+
+
+def _refuse_loss(folder: Path) -> None:
+    """Refuse to begin anew where a process has begun before and its store is gone.
+
+    Raises:
+        DamageError: it is.
+    """
+    store = folder / "store"
+    if store.exists() and any(store.iterdir()):
+        return
+    begun = folder.with_name(folder.name + BEGUN).exists()
+    if begun or any(next(folder.glob(kept), None) is not None for kept in ("warc/*.gz*", "due/*.run")):
+        raise DamageError(
+            f"{store}: is missing, though the crawl was begun; `crawler check --repair` makes it anew from what is left"
+        )
 
 
 @contextmanager

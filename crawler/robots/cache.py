@@ -142,6 +142,7 @@ class RobotsCache:
         self._unsaved: dict[bytes, bytes] = {}  # recorded and perhaps not yet readable in the store
         self.hits = 0
         self.misses = 0
+        self.rules_ignored = 0  # rules beyond `rules_max` and `wildcards_max` of a file
         self.sitemaps_ignored = 0  # Sitemap lines beyond `sitemaps_max` of a file
 
     def verdict(self, authority: str, target: str, now: float, *, policy: str = "") -> Verdict:
@@ -189,7 +190,7 @@ class RobotsCache:
         else:
             parsed = Parsed()
             if result is Result.RULES:
-                parsed = self._bounded(read(self._whole_lines(body, complete), self._token))
+                parsed = self._bounded(self._read(self._whole_lines(body, complete)))
             copy = Copy(parsed, fetched_at=now, status=status, outcome=outcome)
         self._keep(authority, _Entry(copy))
         key, value = _key(authority), seal(msgspec.msgpack.encode(copy))
@@ -254,6 +255,13 @@ class RobotsCache:
         return Copy(
             before.parsed, before.fetched_at, before.failures + 1, since, now + delay, status, outcome
         )
+
+    def _read(self, body: bytes) -> Parsed:
+        """The rules of a file, as many as are taken; the others are counted."""
+        config = self._config
+        parsed = read(body, self._token, rules_max=config.rules_max, wildcards_max=config.wildcards_max)
+        self.rules_ignored += parsed.ignored
+        return parsed
 
     def _bounded(self, parsed: Parsed) -> Parsed:
         """`parsed` with as many sitemaps as are taken; the others are counted."""

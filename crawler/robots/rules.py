@@ -8,21 +8,24 @@ so a parsed file is a few hundred bytes however long it was.
 Matching follows section 2.2.2: of all patterns that match the path and query,
 the longest in octets decides, allow wins a tie, no match allows. Both sides
 are first brought to one spelling of percent-encoding (`_spelling`). Patterns
-without `*` and `$` are prefixes, and one `str.startswith` with the tuple of
-all of them rules most targets out; the rest is walked from the longest
-pattern on. A wildcard pattern is matched part by part from the left, which is
-linear in the target: there is no regular expression to blow up.
+without `*` and `$` are prefixes: the longest one that fits is found by a look-up
+for each length that occurs. Of those with wildcards only patterns are tried
+whose part before the first wildcard is found in the same way, part by part
+from the left, which is linear in the target: there is no regular expression to
+blow up. `wildcards_max` of one file bound what a verdict costs, `rules_max` what
+a file costs; rules beyond are ignored and counted.
 
 Beyond the RFC, to the side of caution: lines without a colon (`disallow /x`)
 and the usual misspellings of disallow are read as what they mean.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import msgspec
 
+RULES_MAX, WILDCARDS_MAX = 10_000, 1_000  # of one file; the largest files of the web have some hundreds
 BOM = b"\xef\xbb\xbf"
 UNRESERVED = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~")
 
@@ -64,12 +67,32 @@ class Parsed(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """What a robots.txt says to one token; the part that is stored.
 
     `rules` are sorted: longest pattern first, allow before disallow.
-    `crawl_delay` is in seconds, None if the chosen group has none.
+    `crawl_delay` is in seconds, None if the chosen group has none. `ignored` counts
+    the rules beyond the limits.
     """
 
     rules: tuple[Rule, ...] = ()
     crawl_delay: float | None = None
     sitemaps: tuple[str, ...] = ()
+    ignored: int = 0
+
+
+class _ByPrefix:
+    """Rules by a prefix that a target must have; among those of one prefix the order stays."""
+
+    __slots__ = ("_lengths", "_rules")
+
+    def __init__(self, items: Iterable[tuple[str, Rule]]) -> None:
+        self._rules: dict[str, list[Rule]] = {}
+        for prefix, rule in items:
+            self._rules.setdefault(prefix, []).append(rule)
+        self._lengths = sorted({len(prefix) for prefix in self._rules}, reverse=True)
+
+    def fitting(self, target: str) -> Iterator[list[Rule]]:
+        """The rules of each prefix that `target` has, the longest prefix first."""
+        for length in self._lengths:
+            if length <= len(target) and (rules := self._rules.get(target[:length])):
+                yield rules
 
 
 class Rules:
@@ -79,16 +102,22 @@ class Rules:
     False
     """
 
-    __slots__ = ("crawl_delay", "parsed", "sitemaps", "_prefixes", "_wildcards", "weight")
+    __slots__ = ("crawl_delay", "parsed", "sitemaps", "_asked", "_plain", "_wildcards", "weight")
 
     def __init__(self, parsed: Parsed) -> None:
         self.parsed = parsed
         self.crawl_delay = parsed.crawl_delay
         self.sitemaps = parsed.sitemaps
-        self._prefixes = tuple(rule.pattern for rule in parsed.rules if not _is_wildcard(rule.pattern))
-        self._wildcards = tuple(rule for rule in parsed.rules if _is_wildcard(rule.pattern))
+        rules = parsed.rules
+        self._plain = _ByPrefix((rule.pattern, rule) for rule in rules if not _is_wildcard(rule.pattern))
+        self._wildcards = _ByPrefix(
+            (_head(rule.pattern), rule) for rule in rules if _is_wildcard(rule.pattern)
+        )
+        self._asked: tuple[str, Rule | None] | None = (
+            None  # the latest verdict: a URL is asked about several times
+        )
         # Bytes of memory, roughly: what a bounded cache of these objects counts.
-        self.weight = 500 + sum(130 + len(rule.pattern) for rule in parsed.rules) + 100 * len(self.sitemaps)
+        self.weight = 500 + sum(300 + len(rule.pattern) for rule in parsed.rules) + 100 * len(self.sitemaps)
 
     def allowed(self, target: str) -> bool:
         """Whether `target` (path and query, from the slash on) may be asked."""
@@ -99,16 +128,34 @@ class Rules:
         """The rule that decides about `target`; None if none matches, which allows it."""
         if target == "/robots.txt":
             return None
-        target = _spelling(target)
-        rules = self.parsed.rules if target.startswith(self._prefixes) else self._wildcards
-        for rule in rules:
-            if _matches(rule.pattern, target):
-                return rule
-        return None
+        if self._asked is None or self._asked[0] != target:
+            self._asked = target, self._decide(_spelling(target))
+        return self._asked[1]
+
+    def _decide(self, target: str) -> Rule | None:
+        best = next((rules[0] for rules in self._plain.fitting(target)), None)
+        for rules in self._wildcards.fitting(target):
+            for rule in rules:  # the longest pattern first, so a worse one ends the search
+                if best is not None and _rank(rule) >= _rank(best):
+                    break
+                if _matches(rule.pattern, target):
+                    best = rule
+                    break
+        return best
 
     def __repr__(self) -> str:
         rules, sitemaps = self.parsed.rules, self.sitemaps
         return f"Rules({len(rules)} rules, crawl_delay={self.crawl_delay}, {len(sitemaps)} sitemaps)"
+
+
+def _rank(rule: Rule) -> tuple[int, bool]:
+    """The least rank decides: the longest pattern, and among those of one length allow."""
+    return -len(rule.pattern), not rule.allow
+
+
+def _head(pattern: str) -> str:
+    """What a target that a wildcard pattern matches begins with."""
+    return pattern.removesuffix("$").partition("*")[0]
 
 
 def parse(body: bytes, token: str) -> Rules:
@@ -120,9 +167,11 @@ def parse(body: bytes, token: str) -> Rules:
     return Rules(read(body, token))
 
 
-def read(body: bytes, token: str) -> Parsed:
-    """The same as `parse`, in the form that is stored."""
-    groups = _Groups(token.lower())
+def read(
+    body: bytes, token: str, *, rules_max: int = RULES_MAX, wildcards_max: int = WILDCARDS_MAX
+) -> Parsed:
+    """The same as `parse`, in the form that is stored, with the first so many rules of the file."""
+    groups = _Groups(token.lower(), rules_max, wildcards_max)
     for field, value in _lines(body):
         groups.add(field, value)
     return groups.parsed()
@@ -132,26 +181,39 @@ def read(body: bytes, token: str) -> Parsed:
 class _Choice:
     """What the groups of one agent said so far."""
 
+    rules_left: int
+    wildcards_left: int
     found: bool = False
     rules: dict[Rule, None] | None = None
     crawl_delay: float | None = None
+    ignored: int = 0
 
     def add(self, field: int, value: str) -> None:
         if field == _CRAWL_DELAY:
             self.crawl_delay = _longer(self.crawl_delay, _seconds(value))
-        elif value:
+        elif value and self._takes(value):
             if self.rules is None:
                 self.rules = {}
             self.rules[Rule(_pattern(value), field == _ALLOW)] = None
+
+    def _takes(self, value: str) -> bool:
+        """Whether one more rule is within the limits; it counts then."""
+        wildcard = _is_wildcard(value)
+        if not self.rules_left or (wildcard and not self.wildcards_left):
+            self.ignored += 1
+            return False
+        self.rules_left -= 1
+        self.wildcards_left -= wildcard
+        return True
 
 
 class _Groups:
     """The state of reading: which of the two choices the present group belongs to."""
 
-    def __init__(self, token: str) -> None:
+    def __init__(self, token: str, rules_max: int, wildcards_max: int) -> None:
         self._token = token
-        self._own = _Choice()
-        self._any = _Choice()
+        self._own = _Choice(rules_max, wildcards_max)
+        self._any = _Choice(rules_max, wildcards_max)
         self._present: list[_Choice] = []
         self._in_head = False
         self._sitemaps: dict[str, None] = {}
@@ -182,8 +244,8 @@ class _Groups:
 
     def parsed(self) -> Parsed:
         choice = self._own if self._own.found else self._any
-        rules = sorted(choice.rules or (), key=lambda rule: (-len(rule.pattern), not rule.allow))
-        return Parsed(tuple(rules), choice.crawl_delay, tuple(self._sitemaps))
+        rules = sorted(choice.rules or (), key=_rank)
+        return Parsed(tuple(rules), choice.crawl_delay, tuple(self._sitemaps), choice.ignored)
 
 
 def _lines(body: bytes) -> Iterator[tuple[int, str]]:

@@ -24,7 +24,6 @@ from crawler.serve.refusal import Refusal
 Rewriter = Callable[
     [bytes, bytes, str], bytes | None
 ]  # (content, Content-Type, URL) -> rewritten, None = not such a type
-MapLocation = Callable[[bytes, str], bytes]  # (Location, URL) -> where it leads in the cache
 
 _BODILESS = (204, 205, 304)
 _REDIRECTS = (301, 302, 303, 307, 308)

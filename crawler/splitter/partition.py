@@ -1,7 +1,7 @@
 """The bucket table: which process owns which part of the web.
 
 A bucket is the top 16 bits of a fingerprint, that is of the keyed hash of the
-registrable domain (`seen-urls`, section 1), so all URLs of a domain have one
+registrable domain (`urls/README.md`, "Fingerprint"), so all URLs of a domain have one
 owner. The table gives each of the 65,536 buckets the index of a name; names
 are sorted, so equal settings make equal tables wherever they are read.
 
@@ -68,7 +68,7 @@ class Partition:
 
     @classmethod
     def equal_ranges(cls, names: Sequence[str], *, epoch: int = 1) -> "Partition":
-        """One contiguous range each, lengths equal but for one bucket, in the order of the sorted names."""
+        """One contiguous range each, in the order of the sorted names; lengths differ by one bucket at most."""
         count = max(1, len(names))
         ends = -(-np.arange(1, count + 1) * BUCKETS // count)  # rounded up
         return cls(names, np.repeat(np.arange(count, dtype=np.uint16), np.diff(ends, prepend=0)), epoch=epoch)

@@ -411,7 +411,7 @@ class Peers:
 
     @staticmethod
     def _taken(connection: _Connection, accepted: socket.socket, task: "asyncio.Task[None]") -> None:
-        """Part with a connection that was cut off on the way to its transport, be it before the first step."""
+        """Part with a connection that was cut off before it had its transport, or before its first step."""
         if task.cancelled():
             accepted.close()
             connection.connection_lost(None)

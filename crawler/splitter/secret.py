@@ -16,7 +16,6 @@ from pathlib import Path
 
 from crawler.errors import ConfigError
 
-NONCE_BYTES = 32
 SECRET_BYTES_MIN = 16
 SECRET_BYTES_MAX = 4096
 

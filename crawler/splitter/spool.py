@@ -14,7 +14,7 @@ An entry leaves the store after the peer has said that it is durable there; the
 delete rides in the next group that is committed anyway, together with `acked`,
 so an empty queue still knows where it was.
 
-A fresh epoch begins (`durability`, section 2)
+A fresh epoch begins (`splitter/README.md`, "Protocol")
 * when the peer knows a later entry than we have: our tail was lost;
 * when it knows less than was deleted here: its disk was lost;
 * after an unclean start without synced writes, and after a compaction.

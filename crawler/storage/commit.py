@@ -1,4 +1,4 @@
-"""The one commit point of a process (`durability.md`, section 1).
+"""The one commit point of a process (`storage/README.md`, "The commit point").
 
 Results queue up in FIFO order: as `Change`s, or as functions that make them.
 Whatever has gathered is taken as one group (the shell may let it wait a moment
@@ -160,16 +160,16 @@ class CommitPoint:
         return len(self._made)
 
     def add(self, change: Change | Maker) -> None:
-        """Queue a change, or what makes it in its turn; it counts only when its group is committed.
+        """Queue a change, or a function that makes it; it counts when its group is committed.
 
-        What decides on the ground of state that others' changes alter must be
-        made in its turn, lest its writes tell of less than those before it.
+        If a change depends on state that queued changes alter, pass a function: it
+        runs in queue order.
         """
         self._queue.append(change)
         self.unmade += not isinstance(change, Change)
 
     def make(self) -> None:
-        """Make all changes that are queued: for one who decides something outside of the queue."""
+        """Make all queued changes. Call before deciding anything outside the queue."""
         while self.step():
             pass
 

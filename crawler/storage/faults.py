@@ -2,7 +2,7 @@
 
 `CRAWLER_FAULT=point:n` in the environment sends SIGKILL to this process the
 n-th time `point` is reached; unset, as always outside crash tests, reaching a
-point costs one comparison. `durability.md`, section 5, lists the points.
+point costs one comparison. `storage/README.md`, "Fault points", lists the points.
 """
 
 import os

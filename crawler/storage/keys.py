@@ -21,6 +21,7 @@ big-endian) first, so that a range of buckets is a range of keys.
     d/      due       runs, links, flushed         list of runs, committed ends of the links log
     i/      splitter  <peer>                       how far the entries of a peer are durable
     o/      splitter  <peer>\\0<number>             entry of the outbox
+    x/      api       <duplicate key>              how a page is handed to the user's code; gone once it was
     m/      (see META)                             one value a key
 
 To add a prefix, add its line here; `check` then reads its values and `reshard`
@@ -59,6 +60,7 @@ class Family(msgspec.Struct, frozen=True):
 PAGE, CAPTURE, PAYLOAD, SEGMENT, ELSEWHERE = b"u/", b"c/", b"g/", b"w/", b"v/"
 TODO, PARKED, HOST, REFRESH = b"t/", b"p/", b"h/", b"f/"
 ASKED = b"q/"
+HANDOVER = b"x/"
 REFRESH_SITE, REFRESH_DIRECTORY = b"s/", b"n/"
 ROBOTS, DUE, INBOX, OUTBOX, META = b"r/", b"d/", b"i/", b"o/", b"m/"
 
@@ -73,6 +75,7 @@ FAMILIES = (
     Family(HOST, "frontier", Travel.BUCKET),
     Family(REFRESH, "frontier", Travel.BUCKET),
     Family(ASKED, "serve", Travel.BUCKET),
+    Family(HANDOVER, "api", Travel.BUCKET),
     Family(REFRESH_SITE, "frontier", Travel.BUCKET),
     Family(REFRESH_DIRECTORY, "frontier", Travel.BUCKET),
     Family(ROBOTS, "robots", Travel.OWNER),

@@ -1,1 +1,1 @@
-"""."""
+"""N processes on one machine: supervisor, children, restarts."""

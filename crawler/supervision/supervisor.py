@@ -6,7 +6,7 @@
         progress   the children's status, added up; at the end their reports, as one
         stop       a first signal asks all children to stop, a second kills them
 
-Children begin as forks (`forked.py`), so that what they import is imported once.
+Children begin as forks (`process/forked.py`), so that what they import is imported once.
 One that dies is started again as a program of its own (`restarts.py` says when);
 the links of its hosts wait meanwhile in the outboxes of the others. A child that
 stopped by itself for a limit or the disk stops all; one that knows of the end

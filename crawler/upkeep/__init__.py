@@ -1,1 +1,1 @@
-"""."""
+"""A crawl at rest: check, reshard, recover."""

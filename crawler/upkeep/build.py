@@ -1,6 +1,6 @@
 """The second step of `crawler reshard`: the folder of each new process, from all old ones.
 
-Each stage moves its own keys (`moving.py` in its folder); this file drives.
+Each stage moves its own keys (through a `storage/moving.py` Move); this file drives.
 All that belongs to a host has its bucket in front of its key, so a range of
 buckets is copied key by key and nothing is decoded but what must be found.
 
@@ -27,7 +27,7 @@ from crawler.config import Config
 from crawler.crawl.topology import Topology
 from crawler.due.moving import Books
 from crawler.errors import DamageError, DirectoryError
-from crawler.process.stages import Stages
+from crawler.process.stages import KEPT, Stages
 from crawler.splitter.partition import Partition
 from crawler.storage.commit import load_counters
 from crawler.storage.files import sync_directory
@@ -155,6 +155,8 @@ def _counters(to: Move, books: Books) -> dict[str, int]:
     }
     kept["urls.to_due"] = books.to_due
     kept["urls.done"] = books.new - to.copied[TODO] - to.copied[PARKED]
+    for name, prefix in KEPT.items():
+        kept[name] = to.copied[prefix]
     hits, accepted = kept.get("urls.cache_hits", 0), kept.get("urls.accepted", 0)
     kept["urls.resharded"] = hits + books.to_due - accepted
     return kept

@@ -1,12 +1,21 @@
 """`crawler check`: everything of one process read and compared, and what opening it mended."""
 
+from contextlib import closing
 from pathlib import Path
 
+from crawler.clock import Clock
+from crawler.config import Config
+from crawler.crawl.directory import CrawlDirectory
 from crawler.errors import DamageError
-from crawler.process.stages import BALLAST, Stages
+from crawler.process.stages import BALLAST, KEPT, Stages, at_rest
 from crawler.storage.files import Lock
-from crawler.storage.keys import BY_BUCKET, bucket_range, family
-from crawler.storage.kv import repair, unseal
+from crawler.storage.keys import BY_BUCKET, EQUIVALENCES, bucket_range, family
+from crawler.storage.kv import LevelStore, scan_prefix, unseal
+from crawler.storage.kv import repair as repair_store
+from crawler.storage.moving import load_json
+from crawler.upkeep.rebuild import Rebuild, refind
+from crawler.urls.equivalence import Equivalences
+from crawler.urls.fingerprint import Fingerprinter
 
 PROBLEMS_MAX = 1000  # lines of one report
 
@@ -15,6 +24,7 @@ def check(stages: Stages) -> list[str]:
     """What is wrong, a line each; [] if all is well. Reads every value, run and WARC record."""
     problems = list(stages.problems())
     problems += _damaged_values(stages)
+    problems += _missing_keys(stages)
     problems += _foreign_keys(stages)
     problems += stages.due.check()
     problems += [f"{problem.where}: {problem.message}" for problem in stages.pages.check()]
@@ -36,6 +46,16 @@ def _damaged_values(stages: Stages) -> list[str]:
     return problems
 
 
+def _missing_keys(stages: Stages) -> list[str]:
+    """Kinds of keys of which the store has more or fewer than were written."""
+    problems = []
+    for name, prefix in KEPT.items():
+        found, counted = sum(1 for _ in scan_prefix(stages.store, prefix)), stages.point.counters[name]
+        if found != counted:
+            problems.append(f"store: {found} keys {prefix.decode()}, {counted} were written ({name})")
+    return problems
+
+
 def _foreign_keys(stages: Stages) -> list[str]:
     """Records of hosts that other processes own: both would ask them."""
     partition = stages.topology.partition
@@ -50,6 +70,61 @@ def _foreign_keys(stages: Stages) -> list[str]:
                     f"store: {n} keys {prefix.decode()} of buckets {first} to {end}, which {name} owns"
                 )
     return problems
+
+
+def repair(config: Config, directory: CrawlDirectory, name: str, clock: Clock) -> tuple[list[str], list[str]]:
+    """Mend one process: (what was done, what is wrong even so), a line each.
+
+    Raises:
+        DirectoryError: a process has the folder, or it is of another seed.
+        StoreError: the disk failed.
+    """
+    folder = directory.process(name)
+    began = (folder / "store").exists()
+    done = repair_before_opening(folder)
+    store_damaged = not began or any(line.startswith("store ") for line in done)
+    found: list[str] = []
+    if not store_damaged:
+        found, opening = _opened(config, directory, name, clock)
+        done += opening
+        if not found:
+            return done, []
+    fingerprinter = Fingerprinter(
+        directory.seed(),
+        method=config.urls.fingerprint,
+        partition=config.urls.partition,
+        strip_session_ids=config.urls.strip_session_ids,
+        equivalences=_equivalences(folder),
+    )
+    store_damaged = store_damaged or any(line.startswith("store: ") for line in found)
+    with Lock(folder / "node.lock", name):
+        rebuild = Rebuild(config, folder, fingerprinter, store_damaged=store_damaged)
+        rebuild.run()
+    done += found + rebuild.done
+    directory.note_begun(name)
+    with at_rest(config, directory, name, clock=clock) as stages:
+        done += refind(stages, rebuild.lost, rebuild.links, reread=True)
+        left = check(stages)
+    return done, left
+
+
+def _opened(
+    config: Config, directory: CrawlDirectory, name: str, clock: Clock
+) -> tuple[list[str], list[str]]:
+    """What is wrong once the stages are open, and what opening them mended."""
+    try:
+        with at_rest(config, directory, name, clock=clock) as stages:
+            return check(stages), repaired(stages)
+    except DamageError as error:
+        return [str(error)], []
+
+
+def _equivalences(folder: Path) -> Equivalences:
+    with closing(LevelStore(folder / "store")) as store:
+        try:
+            return Equivalences(load_json(store, EQUIVALENCES))
+        except DamageError:
+            return Equivalences(None)
 
 
 def repaired(stages: Stages) -> list[str]:
@@ -75,6 +150,6 @@ def repair_before_opening(folder: Path) -> list[str]:
         if ballast.exists():
             lines.append(f"freed {ballast.stat().st_size >> 20} MiB of ballast")
             ballast.unlink()
-        if done := repair(folder / "store"):
+        if done := repair_store(folder / "store"):
             lines.append(done)
     return lines

@@ -1,4 +1,4 @@
-"""urlfilter: which links are worth knowing (`fetch-behaviour.md`, sections 4 and 12).
+"""urlfilter: which links are worth knowing (`urlfilter/README.md`, "Order of rules" and "Traps").
 
     raw hrefs --> canonical form --> scope, extensions, exclude, include, traps --> fingerprint --> links
 

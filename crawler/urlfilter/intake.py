@@ -4,8 +4,8 @@
                                                 |
                                           accepted: unique by fingerprint;  rejected: counted by rule
 
-Pages of one directory share most of their hrefs (navigation, index), and what
-a relative href means hangs on the directory of the base alone. So
+Pages of one directory share most of their hrefs (navigation, index), and the
+meaning of a relative href depends only on the directory of the base. So
 there is one table a directory, href -> result, and a page costs a dictionary
 look-up a link. Exceptions are worked out each time: hrefs that are empty or
 begin with `?` (they take the base's file name or more), `http:x` (which the
@@ -183,7 +183,7 @@ class Intake:
         encoding: str,
         flags: int,
     ) -> None:
-        """Work out the results that are None, and remember those that hang on the directory alone."""
+        """Work out the results that are None; remember those that depend only on the directory."""
         form, verdict, fingerprint, above = self._form, self.filter.verdict, self._fingerprint, table.above
         size = 0
         for position, href in enumerate(raw):
@@ -211,7 +211,7 @@ class Intake:
             self._size -= self._tables.popitem(last=False)[1].size
 
     def _present_revision(self) -> int:
-        """Of all that results hang on; both parts only grow, so their sum tells."""
+        """Changes whenever results may: both parts only grow, so their sum tells."""
         return self.filter.revision + self.fingerprinter.revision
 
     def _forget(self) -> None:

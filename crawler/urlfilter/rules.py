@@ -260,7 +260,7 @@ class UrlFilter:
         return ", ".join(pattern.pattern for pattern in self._include) if rule == INCLUDE else ""
 
     def _directory_verdict(self, place: str) -> str | None:
-        """SCOPE or what `directory_trap` says: all that hangs on the directory of a page link; remembered."""
+        """SCOPE, or what `directory_trap` says: the part of a page link's verdict that depends only on its directory."""
         rule = traps.directory_trap(place, *self._limits) if self.scope.covers(place) else SCOPE
         if len(self._directories) >= _DIRECTORIES_MAX:
             self._directories.clear()

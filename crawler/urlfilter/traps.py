@@ -1,4 +1,4 @@
-"""Traps that show in the path alone (`fetch-behaviour.md`, section 12; Heritrix' decide rules).
+"""Traps that show in the path alone (`urlfilter/README.md`, "Traps"; Heritrix' decide rules).
 
 A broken relative link on a page that answers under any path makes paths
 without end: `/a/a/a/...`, `/en/shop/en/shop/...`. Two rules bound them: the
@@ -24,7 +24,7 @@ def trap(url: str, segments_max: int = 20, repeats_max: int = 2) -> str:
 
 
 def directory_trap(directory: str, segments_max: int = 20, repeats_max: int = 2) -> str | None:
-    """The rule that all files of a directory fall under, "" if none can, None if it hangs on the file.
+    """The rule that all files of a directory fall under, "" if none can, None if it depends on the file.
 
     `directory` is a request form that ends with a slash; files have one
     segment more, or none.

@@ -1,4 +1,4 @@
-"""The forms of a URL (`fetch-behaviour.md`, section 4).
+"""The forms of a URL (`urls/README.md`, "Forms of a URL").
 
     raw_url   as it stood on the page                         "../A%7e?q=é#top"
     url       request form: sent and stored, ASCII            "http://h.example/A%7e?q=%C3%A9"

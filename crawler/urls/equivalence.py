@@ -1,4 +1,4 @@
-"""Authorities that were proven to be two names of one site (`fetch-behaviour.md`, section 4).
+"""Authorities that were proven to be two names of one site (`urls/README.md`, "Forms of a URL").
 
 Many a site answers `http://h/x` with a redirect to `https://h/x`, or leads
 from the bare domain to `www` or back. Once an authority has sent 5 requests to

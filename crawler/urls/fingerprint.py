@@ -1,4 +1,4 @@
-"""Fingerprints: 64 bits that stand for a URL (`seen-urls.md`, section 1).
+"""Fingerprints: 64 bits that stand for a URL (`urls/README.md`, "Fingerprint").
 
     fingerprint(url) = H(domain)[top 16 bits] << 48 | H(key)[low 48 bits]
 
@@ -30,7 +30,6 @@ from crawler.urls.canonical import authority, duplicate_key, hostname, target
 from crawler.urls.equivalence import Equivalences
 
 SEED_BYTES = 16
-BUCKET_COUNT = 1 << 16
 CHECK_URL = "http://fingerprint.check/"
 _LOW_48 = (1 << 48) - 1
 _SIXTEEN, _FORTY_EIGHT = np.uint64(16), np.uint64(48)
@@ -46,7 +45,7 @@ def _suffix_list() -> Any:
 
 
 def suffix_list_version() -> str:
-    """The version of the public suffix list; a crawl is pinned to it, since buckets hang on it."""
+    """The version of the public suffix list; a crawl is pinned to it, since buckets depend on it."""
     from publicsuffixlist import __version__
 
     return __version__

@@ -14,7 +14,7 @@ counts once its record and all its links are there; what a crash tore off is
 not read.
 
 The fingerprints of a crawl are secret, since a few of them beside their URLs
-give the seed away (`seen-urls.md`, section 1). A trace holds others: blake2b
+give the seed away (`urls/README.md`, "Fingerprint"). A trace holds others: blake2b
 of the crawl's fingerprint under a random key that exists in memory only. Two
 traces, even of one crawl, therefore never share a name for a URL; each run of
 a crawl writes its own, as its caches start empty too.

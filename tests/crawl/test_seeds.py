@@ -30,8 +30,12 @@ def test_pieces_are_bounded_and_read_as_they_are_needed() -> None:
     assert len(next(pieces)) == SEEDS_AT_ONCE == read
 
 
-def test_what_is_no_url_is_counted_and_the_first_are_named(caplog: pytest.LogCaptureFixture) -> None:
-    logging.getLogger("crawler").propagate = True
+def test_what_is_no_url_is_counted_and_the_first_are_named(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with_handlers = logging.getLogger("crawler")
+    monkeypatch.setattr(with_handlers, "propagate", True)
+    monkeypatch.setattr(with_handlers, "handlers", [])  # what an earlier command left
     seeds = Seeds(convert(CONTACT), [f"x:{n}" for n in range(50)])
     assert list(seeds) == [[]] and seeds.refused == 50
     assert len(caplog.messages) == REFUSED_SHOWN + 1

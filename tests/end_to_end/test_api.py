@@ -119,7 +119,7 @@ def test_a_hook_that_fails_ends_the_crawl_with_its_error(tmp_path: Path) -> None
 
     with Web(SITE) as web:
         with pytest.raises(ZeroDivisionError):
-            collect(web, tmp_path, page_sink=sink)
+            collect(web, tmp_path, page_sink=sink, on_error="stop")
         collect(web, tmp_path)
         assert set(outcomes(tmp_path)) == set(SITE)
         assert run("check", "--dir", tmp_path).code == 0

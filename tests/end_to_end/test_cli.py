@@ -1,4 +1,4 @@
-"""The command line is a contract: commands, exit codes, files, report (`interface.md`)."""
+"""The command line is a contract: commands, exit codes, files, report (`cli/README.md`)."""
 
 import io
 import shutil

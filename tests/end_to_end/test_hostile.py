@@ -12,7 +12,7 @@ from crawler.fetcher.client import Client
 from crawler.fetcher.resolver import Resolver
 from crawler.frontier.frontier import Frontier
 from crawler.pages.page_cache import PageCache
-from crawler.process import portions, process
+from crawler.process import commit_loop, portions
 from crawler.process.errands import Errands
 from crawler.process.reader import Reader
 from crawler.robots.cache import RobotsCache
@@ -121,7 +121,7 @@ def test_a_shutdown_that_hangs_is_left_alone(
 def test_many_links_are_one_change(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With a pause behind each two links, all other work between them, nothing is lost or counted twice."""
     monkeypatch.setattr(portions, "PORTION_LINKS", 2)
-    monkeypatch.setattr(process, "TURN", 0.0)
+    monkeypatch.setattr(commit_loop, "TURN", 0.0)
     paths = [f"/{n}" for n in range(60)]
     with Web(
         {"/": page(*paths, *paths[:30]), **{path: page("/", *paths, text=path) for path in paths}}

@@ -1,4 +1,4 @@
-"""What a crawl makes of the web as it is (`fetch-behaviour.md`), on a real server from end to end."""
+"""What a crawl makes of the web as it is (`fetcher/README.md`), on a real server from end to end."""
 
 import gzip
 import ssl

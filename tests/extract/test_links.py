@@ -1,4 +1,4 @@
-"""The links of a page: section 11 of fetch-behaviour.md, rule by rule."""
+"""The links of a page: `extract/README.md`, "Links", rule by rule."""
 
 import pytest
 from hypothesis import given

@@ -1,6 +1,6 @@
 """kill -9 at every step of the write path of one process loses no URL and stores no page twice.
 
-Goal: the promise of `durability.md`. Method: a tree-shaped web, where a lost
+Goal: the promise of `storage/README.md`. Method: a tree-shaped web, where a lost
 link stays lost; the process kills itself at named points, or is killed at
 random instants; the server's log and the WARC files are compared with the
 truth. `scripts/bench/crash.py` does the same at full size.

@@ -1,6 +1,6 @@
 """kill -9 of processes of a crawl of three: no link on its way between them is lost, none is applied twice.
 
-Goal: the promise of `durability.md`, section 2. Method: real processes under the
+Goal: the promise of `splitter/README.md`, "Protocol". Method: real processes under the
 supervisor, on a tree-shaped web, where every URL has one in-link and two links
 of three cross between processes. They are killed at random instants from
 outside, or end themselves at the steps of the exchange; the server's log and

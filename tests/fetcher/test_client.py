@@ -1,4 +1,4 @@
-"""The client against a server that misbehaves (`fetch-behaviour.md`, sections 5 to 10)."""
+"""The client against a server that misbehaves (`fetcher/README.md`)."""
 
 import asyncio
 import gzip

@@ -1,4 +1,4 @@
-"""Content codings within limits (`fetch-behaviour.md`, section 10)."""
+"""Content codings within limits (`fetcher/README.md`, "Content codings and types")."""
 
 import gzip
 import random

@@ -1,4 +1,4 @@
-"""Cookies within caps (RFC 6265; `fetch-behaviour.md`, section 13)."""
+"""Cookies within caps (RFC 6265; `fetcher/README.md`, "Cookies, credentials and TLS")."""
 
 import random
 from datetime import UTC, datetime

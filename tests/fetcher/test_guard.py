@@ -1,4 +1,4 @@
-"""The address guard (`fetch-behaviour.md`, section 3; IANA special-purpose registries)."""
+"""The address guard (`fetcher/README.md`, "Addresses"; IANA special-purpose registries)."""
 
 import ipaddress
 

@@ -1,4 +1,4 @@
-"""Names to addresses (`fetch-behaviour.md`, section 3), with a name server on loopback."""
+"""Names to addresses (`fetcher/README.md`, "Addresses"), with a name server on loopback."""
 
 import asyncio
 import contextlib

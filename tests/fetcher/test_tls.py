@@ -1,4 +1,4 @@
-"""TLS: verifying, recording, resuming, and its own time limit (`fetch-behaviour.md`, sections 1, 8, 13)."""
+"""TLS: verifying, recording, resuming, and its own time limit (`fetcher/README.md`, "Cookies, credentials and TLS")."""
 
 import asyncio
 import gc

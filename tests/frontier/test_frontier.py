@@ -169,7 +169,7 @@ def test_no_overlap_and_no_short_gap_in_the_servers_log(seed: int) -> None:
 
 
 def test_all_places_are_used_when_hosts_suffice() -> None:
-    """With 60 hosts, gaps of 2 s and answers of 0.2 s, ten places do what ten can: 5 requests a second."""
+    """120 hosts that answer within 2 s: ten places do what ten can, once the hosts are known to answer."""
     crawl = Crawl(
         config(frontier={"front_factor": 12}),
         concurrency=10,
@@ -179,7 +179,7 @@ def test_all_places_are_used_when_hosts_suffice() -> None:
     crawl.checking = False
     crawl.add([link(url) for url in urls_of(120, 3)])
     assert crawl.run() == "done"
-    assert crawl.now - 1e6 < 1.15 * 360 * 2.0 / 10
+    assert crawl.now - 1e6 < 1.15 * (120 * 2.0 / 8 + 240 * 2.0 / 10)
 
 
 def test_an_address_is_asked_by_one_of_its_hosts_at_a_time() -> None:
@@ -305,12 +305,12 @@ def test_robots_txt_comes_first_for_each_authority() -> None:
     judge(crawl.requests, delay=5.0)
 
 
-def test_denied_urls_cost_no_request_and_no_gap() -> None:
+def test_denied_urls_cost_no_request_and_hardly_a_gap() -> None:
     crawl = Crawl(robots=Robots())
     crawl.add([link(f"https://a.org/no{n}") for n in range(200)])
     assert crawl.run() == "done"
     assert len(crawl.requests) == 1 and len(crawl.done) == 200
-    assert crawl.now - 1e6 < 7.0
+    assert 5.0 + 200 * 0.01 <= crawl.now - 1e6 < 8.0
 
 
 def test_urls_wait_while_robots_txt_is_unreachable() -> None:
@@ -845,7 +845,7 @@ def test_counters_and_explanations() -> None:
     found = crawl.frontier.explain("https://a.org/y", crawl.now)
     assert found["state"] == "waits" and 0 < found["wait"] <= 1.0 and found["todo"] == 1
     crawl.run()
-    assert [host["state"] for host in crawl.frontier.hosts(crawl.now, 10)] == ["idle"]
+    assert [host.state for host in crawl.frontier.hosts(crawl.now, 10)] == ["idle"]
     assert crawl.frontier.next_wakeup(crawl.now) is None and crawl.frontier.dry(crawl.now)
 
 

@@ -128,3 +128,8 @@ class Joint:
 def links_of(change: Change) -> list[tuple[str, int, int, int]]:
     """URL, depth, redirects, flags of what the change gives to the DUE."""
     return [(link.url, link.depth, link.redirects, link.flags) for link in change.links]
+
+
+def counted(change: Change) -> dict[str, int]:
+    """What a change counts, the keys that it adds to the store aside."""
+    return {name: n for name, n in change.counts.items() if not name.startswith("stored.")}

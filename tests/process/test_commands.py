@@ -87,7 +87,7 @@ def test_why_tells_a_page_a_url_to_do_and_one_never_met(stages: Stages) -> None:
     assert todo["url"] == "http://a.org/todo" and todo["known"] and todo["queue"] == "to do"
     assert todo["waiting"]["host"] == "a.org" and "record" not in todo
     assert not ask(stages, "why", url="http://b.org/")["known"]
-    assert ask(stages, "why", url="mailto:x")["verdict"] == "no usable http(s) URL"
+    assert ask(stages, "why", url="mailto:x")["verdict"] == "Never asked: it is no usable http(s) URL."
 
 
 def test_get_gives_the_stored_copy_or_nothing(stages: Stages) -> None:

@@ -23,7 +23,7 @@ from crawler.records import (
 from crawler.storage.commit import Change
 from crawler.storage.keys import TODO
 from crawler.storage.kv import scan_prefix
-from tests.process.support import Joint, fetch, links_of, made, redirect
+from tests.process.support import Joint, counted, fetch, links_of, made, redirect
 
 HOME = "http://a.org/"
 REFRESH, SEED, SITEMAP = int(LinkFlag.REFRESH), int(LinkFlag.SEED), int(LinkFlag.SITEMAP)
@@ -41,7 +41,7 @@ def test_a_page_is_recorded_captured_counted_and_done(joint: Joint) -> None:
     joint.seeds(HOME)
     errand = joint.errand()
     change = joint.page(errand, fetch(HOME), extracted("/x", "/y", "http://b.org/", title="Home"))
-    assert change.counts == {
+    assert counted(change) == {
         "urls.links": 3,
         "urls.filtered.scope": 1,
         "urls.accepted": 2,
@@ -113,7 +113,7 @@ def test_the_place_of_a_page_is_free_only_when_it_is_durable(joint: Joint) -> No
 )
 def test_what_counts_as_failed(joint: Joint, outcome: Outcome, status: int, failed: int) -> None:
     change = joint.follow(HOME, fetch(HOME, b"", outcome=outcome, status=status))
-    assert change.counts == {
+    assert counted(change) == {
         f"pages.{outcome}": 1,
         "bytes.wire": 100,
         "urls.done": 1,
@@ -130,7 +130,7 @@ def test_a_page_to_be_tried_again_is_not_done(
     """Nothing is stored, and the links that a 503 may hold are not followed."""
     answer = fetch(HOME, outcome=outcome, blame=blame, status=503)
     change = joint.follow(HOME, answer, extracted("/x"))
-    assert change.counts == {
+    assert counted(change) == {
         f"pages.{outcome}": 1,
         "pages.retried": 1,
         "bytes.wire": OK,
@@ -148,7 +148,7 @@ def test_a_denied_url_is_recorded_without_a_request(joint: Joint) -> None:
     joint.add(HOME, depth=2, via=7)
     now = joint.clock.now()
     change = joint.commit(joint.harvest.denied(joint.errand(), now))
-    assert change.counts == {"pages.robots_denied": 1, "urls.done": 1}
+    assert counted(change) == {"pages.robots_denied": 1, "urls.done": 1}
     record = joint.stages.pages.record(joint.fingerprint(HOME))
     assert record is not None and (record.state, record.depth, record.via) == (PageState.DENIED, 2, 7)
     assert not change.captures[0].stored
@@ -246,7 +246,7 @@ def test_a_robots_txt_that_brings_out_a_bug_counts_as_out_of_reach(
     once(monkeypatch, joint.stages.robots, "record", ValueError("odd rule"))
     answer = fetch(errand.url, b"Disallow: /x")
     change = joint.commit(joint.harvest.robots(errand, answer, joint.clock.now()))
-    assert change.counts == {"robots.internal_error": 1}
+    assert counted(change) == {"robots.internal_error": 1}
     assert not change.captures
     assert joint.stages.robots.verdict("http://a.org", "/", joint.clock.now()).kind not in (
         "allowed",
@@ -290,7 +290,7 @@ def test_a_robots_txt_is_obeyed_captured_and_its_sitemaps_followed(joint: Joint)
     body = b"User-agent: *\nDisallow: /x\nSitemap: http://a.org/map.xml\nSitemap: http://b.org/map.xml"
     answer = fetch(errand.url, body, content_type="text/plain")
     change = joint.commit(joint.harvest.robots(errand, answer, joint.clock.now()))
-    assert change.counts == {
+    assert counted(change) == {
         "robots.fetched": 1,
         "bytes.wire": len(body) + 100,
         "urls.links": 2,
@@ -329,7 +329,7 @@ def test_a_robots_txt_that_was_not_answered_leaves_no_capture(joint: Joint) -> N
     errand = joint.errand(Task.ROBOTS)
     answer = Fetch(errand.url, Outcome.CONNECT_ERROR, Blame.HOST, wire_bytes=3)
     change = joint.commit(joint.harvest.robots(errand, answer, joint.clock.now()))
-    assert change.counts == {"robots.connect_error": 1, "bytes.wire": 3} and not change.captures
+    assert counted(change) == {"robots.connect_error": 1, "bytes.wire": 3} and not change.captures
 
 
 def test_sitemap_lines_beyond_the_bound_are_counted(open_joint: Callable[..., Joint]) -> None:
@@ -349,7 +349,7 @@ def test_a_host_without_an_address(joint: Joint) -> None:
     errand = joint.errand(Task.RESOLVE)
     failure = Fetch(errand.url, Outcome.DNS_NOT_FOUND, Blame.HOST)
     change = joint.commit(joint.harvest.unresolved(errand, failure, joint.clock.now()))
-    assert change.counts == {"hosts.dns_not_found": 1}
+    assert counted(change) == {"hosts.dns_not_found": 1}
     counters = joint.frontier.counters()
     assert (counters["look_ups"], counters["requests"]) == (0, 0)
     assert (
@@ -363,7 +363,7 @@ def test_retired_urls_are_done(joint: Joint) -> None:
         joint.add(HOME + path)
     change = Change()
     assert joint.harvest.retire("/x", change) == 2
-    assert change.counts == {"urls.done": 2, "urls.retired": 2}
+    assert counted(change) == {"urls.done": 2, "urls.retired": 2}
     joint.stages.commit(change)
     assert joint.errand().url == HOME + "y"
 
@@ -404,7 +404,7 @@ def test_a_refresh_without_news_brings_no_links(refreshing: Joint) -> None:
     joint = refreshing
     known(joint)
     change = refresh(joint, fetch(HOME, b"first"), "/new")
-    assert change.counts == {
+    assert counted(change) == {
         "refresh.fetched": 1,
         "refresh.done": 1,
         "refresh.content_same": 1,
@@ -430,7 +430,7 @@ def test_a_refresh_answered_304(refreshing: Joint) -> None:
     joint = refreshing
     known(joint)
     change = refresh(joint, fetch(HOME, b"", outcome=Outcome.UNCHANGED, status=304))
-    assert change.counts == {"refresh.unchanged": 1, "refresh.done": 1, "bytes.wire": 100}
+    assert counted(change) == {"refresh.unchanged": 1, "refresh.done": 1, "bytes.wire": 100}
     record = joint.stages.pages.record(joint.fingerprint(HOME))
     assert record is not None and (record.links, record.not_modified) == (2, 1)
 
@@ -439,7 +439,7 @@ def test_new_links_of_a_changed_page_are_discovery(refreshing: Joint) -> None:
     joint = refreshing
     known(joint)
     change = refresh(joint, fetch(HOME, b"second"), "/x", "/new")
-    assert change.counts == {
+    assert counted(change) == {
         "refresh.fetched": 1,
         "refresh.done": 1,
         "refresh.content_changed": 1,

@@ -85,11 +85,11 @@ def test_large_xml_is_read_in_a_thread(monkeypatch: pytest.MonkeyPatch, more: in
     assert found is not None and found.hrefs == ["http://a.org/1"] and len(in_threads) == more
 
 
-def test_requisites_are_taken_by_setting_and_have_no_links_of_their_own() -> None:
+def test_requisites_are_taken_by_setting_and_have_requisites_but_no_links() -> None:
     found = read(fetch(HOME, PAGE), crawl={"requisites": True})
     assert found is not None and (found.hrefs, found.requisites) == (["/x"], ["/i.png"])
     frame = read(fetch(HOME, PAGE), flags=REQUISITE, crawl={"requisites": True})
-    assert frame is not None and (frame.hrefs, frame.requisites, frame.title) == ([], [], "T")
+    assert frame is not None and (frame.hrefs, frame.requisites, frame.title) == ([], ["/i.png"], "T")
 
 
 def test_a_users_extractor_stands_in_for_the_links_alone() -> None:

@@ -1,5 +1,6 @@
 """The stages of a process: what they open in, how they close, what a lost page becomes."""
 
+from collections import Counter
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -10,11 +11,13 @@ from crawler.clock import VirtualClock
 from crawler.config import convert
 from crawler.crawl.topology import Topology
 from crawler.errors import DirectoryError
+from crawler.pages.captures import record_key
 from crawler.process.stages import Stages
 from crawler.records import Errand, Fetch, Link, Outcome, Task
 from crawler.splitter.partition import Partition
 from crawler.storage.commit import Change
 from crawler.storage.keys import CLEAN
+from crawler.upkeep.check import check
 
 URL = "http://a.org/x"
 
@@ -65,6 +68,25 @@ def next_page(stages: Stages) -> Errand:
             stages.commit(partial(stages.harvest.robots, errand, absent, now))
         stages.clock.advance(10.0)  # type: ignore[attr-defined]
         stages.frontier.allow(1)
+
+
+def test_keys_of_each_kind_are_counted(tmp_path: Path) -> None:
+    """A record or capture that is gone without any word is missed; a crawl begun before the counters is not refused."""
+    stages = opened(tmp_path)
+    fingerprint = fetched(stages, URL)
+    fetched(stages, "http://a.org/y", b"another")
+    assert (stages.point.counters["stored.records"], stages.point.counters["stored.captures"]) == (2, 3)
+    assert check(stages) == []
+    batch = stages.store.batch()
+    batch.delete(record_key(fingerprint))
+    stages.store.write(batch)
+    assert "store: 1 keys u/, 2 were written (stored.records)" in check(stages)
+    stages.point.counters = Counter({n: c for n, c in stages.point.counters.items() if "stored" not in n})
+    stages.commit(Change())
+    stages.close()
+    stages = opened(tmp_path)
+    assert stages.point.counters["stored.records"] == 1
+    stages.close()
 
 
 def test_a_clean_end_is_known_at_the_next_start_and_at_no_later_one(tmp_path: Path) -> None:

@@ -70,7 +70,7 @@ def _down(cache: RobotsCache, now: float, status: int = 503, outcome: Outcome = 
     ],
 )
 def test_what_an_answer_means(status: int, outcome: Outcome, complete: bool, result: Result) -> None:
-    """The table of fetch-behaviour.md, section 2."""
+    """The table of `robots/README.md`, "Answers"."""
     assert result_of(status, outcome, complete=complete) is result
 
 

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from crawler.robots import rules as module
 from crawler.robots.rules import Rules, parse, read
 
 CASES = json.loads(
@@ -87,6 +88,11 @@ User-Agent: quxbot
         ("/*/b/*/c$", "/x/b/y/z/c", True),
         ("/*/b/*/c$", "/x/b/y/z/c/", False),
         ("/a*a$", "/a", False),
+        # each part needs octets of its own
+        ("/a*b*b", "/ab", False),
+        ("/a*b*b", "/abb", True),
+        ("/a*b*b$", "/ab", False),
+        ("/a*bb*b$", "/abb", False),
         ("/a$b", "/a$bc", True),
         ("/A", "/a", False),
         ("/a b", "/a%20b", True),
@@ -210,12 +216,41 @@ def test_memory_of_a_parsed_file_is_small() -> None:
     ours = "".join(f"disallow: /section/{number}/\n" for number in range(50))
     others = "".join(f"user-agent: bot{number}\ndisallow: /x{number}\n\n" for number in range(12_000))
     rules = parse(f"{others}user-agent: me\n{ours}".encode(), "me")
-    parts = [rules, rules.parsed, rules.parsed.rules, rules._prefixes, *rules.parsed.rules]
+    kept = rules._plain._rules
+    parts = [rules, rules.parsed, rules.parsed.rules, kept, *kept.values(), *rules.parsed.rules]
     assert (
         sum(map(sys.getsizeof, parts)) + sum(sys.getsizeof(rule.pattern) for rule in rules.parsed.rules)
-        < 8000
+        < 15_000
     )
-    assert rules.weight < 10_000
+    assert rules.weight < 20_000
+
+
+# --- many rules -------------------------------------------------------------------------------------------
+
+
+def test_a_verdict_costs_at_most_so_many_comparisons(monkeypatch: pytest.MonkeyPatch) -> None:
+    body = b"user-agent: *\n" + b"".join(b"disallow: /*%d*x\n" % number for number in range(42_000))
+    rules = parse(body, "x")
+    compared = []
+    monkeypatch.setattr(module, "_matches", lambda pattern, target: bool(compared.append(pattern)))
+    assert rules.allowed("/" + "a" * 8000) and len(compared) == module.WILDCARDS_MAX
+    assert rules.parsed.ignored == 42_000 - module.WILDCARDS_MAX
+    assert rules.allowed("/" + "a" * 8000) and len(compared) == module.WILDCARDS_MAX  # it remembers
+
+
+def test_only_patterns_that_begin_as_the_target_does_are_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    body = b"user-agent: *\n" + b"".join(b"disallow: /%d/*.pdf$\n" % number for number in range(900))
+    rules = parse(body, "x")
+    compared = []
+    monkeypatch.setattr(module, "_matches", lambda pattern, target: bool(compared.append(pattern)))
+    assert rules.allowed("/17/x.html") and compared == ["/17/*.pdf$"]
+
+
+def test_rules_beyond_the_limits_are_ignored_and_counted() -> None:
+    body = b"user-agent: *\ndisallow: /*a\ndisallow: /*b\ndisallow: /c\ndisallow: /d\ncrawl-delay: 3\nsitemap: /s"
+    parsed = read(body, "x", rules_max=2, wildcards_max=1)
+    assert {rule.pattern for rule in parsed.rules} == {"/*a", "/c"}
+    assert (parsed.ignored, parsed.crawl_delay, parsed.sitemaps) == (2, 3.0, ("/s",))
 
 
 # --- a second matcher -------------------------------------------------------------------------------------

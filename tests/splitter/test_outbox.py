@@ -185,6 +185,30 @@ def test_a_crash_at_any_write_of_a_compaction_leaves_a_whole_queue(monkeypatch: 
     assert sizes == {len(links), len(dedupe(links))}
 
 
+def test_an_outbox_that_was_compacted_can_be_compacted_again() -> None:
+    """Old entries of the first generation and those appended since become one; nothing of either is left."""
+    rng = random.Random(5)
+    store = MemoryStore()
+    outbox = Outbox(store, ["p1"], CONFIG, rng)
+    links = fill(store, outbox, rng)
+    generations, epochs = [], []
+    for seed in range(3):
+        compact(store, outbox)
+        state = outbox.spools["p1"].state
+        generations.append(state.generation)
+        epochs.append(state.epoch)
+        assert waiting_links(store, outbox, "p1") == dedupe(links)
+        assert state.repeated == len(links) - len(dedupe(links))
+        outbox = Outbox(store, ["p1"], CONFIG, rng)  # and what was swapped is what is found again
+        outbox._check()
+        links += fill(store, outbox, random.Random(seed))
+        assert waiting_links(store, outbox, "p1")[-120:] == links[-120:]
+    compact(store, outbox)
+    spool = outbox.spools["p1"]
+    assert sum(1 for _ in scan_prefix(store, b"o/")) == spool.committed - spool.acked
+    assert generations == sorted(set(generations)) and len(set(epochs)) == 3
+
+
 def test_entries_committed_during_a_compaction_follow_it() -> None:
     rng = random.Random(3)
     store = MemoryStore()

@@ -173,7 +173,7 @@ def test_links_cross_in_both_directions(mode: str, use_uvloop: bool, authority: 
         assert p0.received == p1.links_for("p0", 1500)
         await reached(lambda: p0.crawlwide.ended and p1.crawlwide.ended)
         status = p0.peers.status()["p1"]
-        assert status["connected"] and status["outbox_links"] == 0
+        assert status.connected and status.outbox_links == 0
         await asyncio.gather(p0.peers.close(), p1.peers.close())
         p0.outbox._check()
 
@@ -189,7 +189,7 @@ def test_a_peer_that_comes_back_gets_what_waited(use_uvloop: bool) -> None:
         await reached(lambda: p0.outbox.links == 0)
         await p1.peers.close()
         p0.commit([("p1", p0.links_for("p1", 300))])
-        await reached(lambda: not p0.peers.status()["p1"]["connected"])
+        await reached(lambda: not p0.peers.status()["p1"].connected)
         again = Process("p1", CONFIG)
         again.store = p1.store
         again.inbox = again.common.inbox = Inbox(p1.store, again.partition, "p1", ["p0"], CONFIG)
@@ -330,10 +330,10 @@ def test_a_connection_whose_place_was_taken_is_closed_at_once() -> None:
         p0, p1 = Process("p0", config), Process("p1", config)
         p0.peers.set_address("p1", await p1.peers.start())
         await p0.peers.start()
-        await reached(lambda: p0.peers.status()["p1"]["connected"])
+        await reached(lambda: p0.peers.status()["p1"].connected)
         again = asyncio.create_task(p0.peers._attempt("p1"))
         await reached(lambda: "closed by the peer" in p0.peers.last_ending.get("p1", ""))
-        assert p0.peers.status()["p1"]["connected"]
+        assert p0.peers.status()["p1"].connected
         await asyncio.gather(p0.peers.close(), p1.peers.close())
         await again
 

@@ -119,6 +119,28 @@ def test_links_flow_and_only_what_is_durable_is_confirmed() -> None:
     other.inbox._check()
 
 
+def test_a_small_bound_of_a_frame_makes_more_frames(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A sender keeps to the bound that its peer checks; the same links arrive."""
+    config = msgspec.structs.replace(CONFIG, frame_bytes_max=700)
+    monkeypatch.setattr("tests.splitter.test_session.CONFIG", config)
+    one, other, ends = streaming()
+    links = links_for("p1", 60)
+    commit(one, [("p1", links)])
+    received, frames = [], []
+    ends.dialler.pump(0.0)
+    while one.outbox.links:
+        while sent := ends.dialler.data_to_send():
+            frames.append(len(sent))
+            ends.listener.receive(sent, 0.0)
+            ends.dialler.pump(0.0)
+        received += [link for entry in commit(other) for link in entry.links]
+        ends.listener.pump(0.0)
+        ends.dialler.receive(ends.listener.data_to_send(), 0.0)
+        assert ends.dialler.state is ends.listener.state is State.STREAMING
+    assert received == links
+    assert len(frames) > 10 and max(frames) <= config.frame_bytes_max
+
+
 def test_a_long_queue_leaves_a_frame_at_a_time_until_the_window_is_full(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

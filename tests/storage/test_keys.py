@@ -35,7 +35,7 @@ def test_the_page_of_keys_tells_of_each_prefix() -> None:
         (b"m/outbox/p1", "splitter"),
         (b"m/unknown", None),
         (b"m/scopes", None),
-        (b"x/1", None),
+        (b"z/1", None),
         (b"", None),
         (b"u", None),
     ],

@@ -97,3 +97,23 @@ def test_a_sealed_value_shows_damage(payload: bytes, flip: int) -> None:
         unseal(b"k", bytes(damaged))
     with pytest.raises(DamageError):
         unseal(b"k", sealed[:4])
+
+
+@pytest.mark.parametrize("place", range(0, 100, 7))
+def test_a_flipped_byte_of_a_table_is_never_silent(tmp_path: Path, place: int) -> None:
+    """All keys, or DamageError; by default reads of LevelDB 3 of 30 such flips lost keys without a word."""
+    written = {b"u/" + i.to_bytes(8, "big"): seal(bytes([i % 251]) * 60) for i in range(3000)}
+    store = LevelStore(tmp_path)
+    apply(store, [list(written.items())])
+    store.compact()
+    store.close()
+    (table,) = tmp_path.glob("*.ldb")
+    data = bytearray(table.read_bytes())
+    data[len(data) * place // 100] ^= 0xFF
+    table.write_bytes(data)
+    try:
+        store = LevelStore(tmp_path)
+        assert dict(store.scan(b"")) == written
+        assert all(store.get(key) == value for key, value in written.items())
+    except DamageError as error:
+        assert "check --repair" in str(error)

@@ -109,6 +109,13 @@ def verdict(url: str, flags: int = 0, **options: bool) -> str:
         ("http://a.example/docs/x", ""),
         ("https://b.example/x", ""),
         ("http://c.example/docs/x", rules.SCOPE),
+        # of several rules that apply, the first one
+        ("http://c.example/docs/x?print=1", rules.SCOPE),
+        ("http://c.example/x.zip", rules.SCOPE),
+        ("http://c.example/a/a/a/", rules.SCOPE),
+        ("http://a.example/docs/logout.zip", rules.EXTENSION),
+        ("http://a.example/logout", rules.EXCLUDE),
+        ("http://a.example/x/x/x/", rules.INCLUDE),
         ("http://a.example" + "/docs/t/u/v/w/w/x" * 3, "path_segments"),
         ("http://a.example/docs/x/x/x/", "repeated_segments"),
         ("http://a.example/docs/x.ZIP", rules.EXTENSION),

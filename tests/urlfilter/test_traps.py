@@ -1,4 +1,4 @@
-"""Shapes of paths that only a trap makes (`fetch-behaviour.md`, section 12)."""
+"""Shapes of paths that only a trap makes (`urlfilter/README.md`, "Traps")."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""Request forms, duplicate keys and the cheap cuts (`fetch-behaviour.md`, section 4)."""
+"""Request forms, duplicate keys and the cheap cuts (`urls/README.md`, "Forms of a URL")."""
 
 import pytest
 from hypothesis import example, given, settings

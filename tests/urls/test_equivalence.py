@@ -1,4 +1,4 @@
-"""Authorities that are proven to be one site (`fetch-behaviour.md`, section 4)."""
+"""Authorities that are proven to be one site (`urls/README.md`, "Forms of a URL")."""
 
 import json
 

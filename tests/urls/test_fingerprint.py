@@ -1,4 +1,4 @@
-"""Fingerprints and their parts (`seen-urls.md`, section 1)."""
+"""Fingerprints and their parts (`urls/README.md`, "Fingerprint")."""
 
 import hashlib
 

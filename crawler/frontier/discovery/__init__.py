@@ -1,1 +1,1 @@
-"""."""
+"""New URLs: their entries on disk, parking, retiring."""

@@ -27,8 +27,8 @@ from crawler.storage.kv import KeyValue, seal, unseal
 
 DEPTH_BITS = 16
 SEQUENCE_BITS = 40
-DEPTH_MAX = (1 << DEPTH_BITS) - 1
 SEQUENCE_MAX = (1 << SEQUENCE_BITS) - 1
+DEPTH_MAX = (1 << DEPTH_BITS) - 1
 
 
 class Todo(msgspec.Struct, gc=False, array_like=True):

@@ -1,10 +1,12 @@
 """URLs into and out of the queues on disk: new ones, parked ones, retired ones.
 
-What is put into a batch is not in the store yet. Until the batch was written, a
-host outside the front that got entries by it may not enter (if its turn comes
-it stays ASIDE), and a front host reads no further; but a host that had nothing
-to do enters the front at once with its new entries in memory if there is room,
-and a front host that has its whole queue in memory goes on.
+What is put into a batch is not in the store before the batch was written. Until then
+
+* a host outside the front with entries in the batch may not enter: if its turn
+  comes it stays ASIDE;
+* a host of the front reads no further, unless its whole queue is in memory;
+* a host that had nothing to do enters the front at once if there is room, with
+  its new entries in memory.
 """
 
 import re
@@ -36,7 +38,7 @@ _UNPARK_CHUNK = 10_000  # entries moved by one batch
 
 
 class Intake:
-    """Fills the  `unwritten` holds the slots whose latest entries are in no written batch."""
+    """Fills the queues of hosts. `unwritten` holds the slots whose latest entries are in no written batch."""
 
     def __init__(
         self,
@@ -178,7 +180,7 @@ class Intake:
     # ---- raised limits ----
 
     def unpark(self) -> int:
-        """On opening, if the limits changed: move the parked URLs that they allow now to their"""
+        """On opening, if the limits changed: queue the parked URLs that they allow now; return how many."""
         registry = self._registry
         if registry.stored_limits == registry.budget.describe() or not sum(registry.parked):
             return 0

@@ -2,7 +2,7 @@
 
 A URL beyond the depth or beyond a budget is never dropped: its entry lies
 under `p/` instead of `t/`, is counted by rule, and moves to the queue when the
-limit was raised (`fetch-behaviour.md`, section 12). In the scopes host, domain
+limit was raised (`frontier/README.md`, "Budgets"). In the scopes host, domain
 and prefix nothing binds unless it is set.
 
     depth             link hops from a seed

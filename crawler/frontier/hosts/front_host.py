@@ -5,7 +5,8 @@
 
 All entries below the order `read_to` that are still to do are in memory, each
 either in `queue` (a heap by order), in `later` (a heap by the instant before
-which it is not tried) or `busy` (held by an errand). At `read_to` = NO_ORDER
+which it is not tried) or `busy` (held by an errand) - or was skipped, as one that
+has to wait while `later` is full: `recall` reads from the first of these again. At `read_to` = NO_ORDER
 the whole queue is in memory: then a new URL goes there directly and is never
 read back. Entries of `later` may lie beyond `read_to`, and so may those given out;
 reading skips them.
@@ -13,6 +14,7 @@ reading skips them.
 
 import heapq
 from collections.abc import Iterator
+from math import inf
 from typing import Any
 
 from crawler.frontier.discovery import entries
@@ -22,6 +24,7 @@ from crawler.storage.keys import TODO
 from crawler.storage.kv import KeyValue
 
 NO_PLAN = -1  # the host is in no heap
+SKIPPED_MAX = 10_000  # entries of a host that are passed over until the first of them may be tried: 5 us each
 
 
 class FrontHost:
@@ -53,6 +56,9 @@ class FrontHost:
         "read_to",
         "refetch",
         "served",
+        "skipped",
+        "skipped_from",
+        "skipped_until",
         "slot",
         "tick",
         "waiting",
@@ -67,6 +73,8 @@ class FrontHost:
         self.prefix = TODO + key.to_bytes(8, "big")
         self.queue: list[Entry] = []
         self.later: list[tuple[float, Entry]] = []
+        self.skipped = 0  # entries passed over
+        self.skipped_from, self.skipped_until = NO_ORDER, inf
         self.read_to = read_to
         self.busy: Entry | None = None
         self.refetch: Any = None
@@ -100,16 +108,37 @@ class FrontHost:
         """Keep an entry for later."""
         heapq.heappush(self.later, (until, item))
 
-    def postpone_first(self, until: float) -> None:
-        """Keep the queue's first entry for later."""
-        self.postpone(until, heapq.heappop(self.queue))
+    def put_off(self, until: float, item: Entry, later_max: int) -> None:
+        """Keep an entry for later, or pass it over if so many are kept."""
+        if len(self.later) < later_max:
+            return self.postpone(until, item)
+        self.skipped += 1
+        self.skipped_from = min(self.skipped_from, item[0])
+        self.skipped_until = min(self.skipped_until, until)
+
+    def put_off_first(self, until: float, later_max: int) -> None:
+        """The same with the queue's first entry."""
+        self.put_off(until, heapq.heappop(self.queue), later_max)
+
+    def is_full(self, later_max: int) -> bool:
+        """Whether so many entries wait that no more are looked at."""
+        return len(self.later) >= later_max and self.skipped >= SKIPPED_MAX
+
+    def recall_at(self) -> float:
+        """The instant from which an entry that waits may be tried; infinity if none waits."""
+        return min(self.later[0][0], self.skipped_until) if self.later else self.skipped_until
 
     def recall(self, now: float) -> None:
-        """Move the entries of `later` whose instant has come to the queue."""
+        """Move the entries of `later` whose instant has come to the queue; read skipped ones again."""
+        if self.skipped_until <= now:
+            self.read_to = min(self.read_to, self.skipped_from)
+            self.queue = [item for item in self.queue if item[0] < self.read_to]
+            heapq.heapify(self.queue)
+            self.skipped, self.skipped_from, self.skipped_until = 0, NO_ORDER, inf
         while self.later and self.later[0][0] <= now:
             heapq.heappush(self.queue, heapq.heappop(self.later)[1])
 
-    def read_ahead(self, store: KeyValue, count: int, now: float) -> bool:
+    def read_ahead(self, store: KeyValue, count: int, now: float, later_max: int) -> bool:
         """Read up to `count` more entries from the store; False if the end was reached."""
         known = {item[0] for _, item in self.later} | self.given_out
         for order, entry in entries.read_queue(store, self.prefix, self.read_to):
@@ -117,7 +146,7 @@ class FrontHost:
             if order in known:
                 continue
             if entry.retry_at > now:
-                self.postpone(entry.retry_at, (order, entry))
+                self.put_off(entry.retry_at, (order, entry), later_max)
             else:
                 heapq.heappush(self.queue, (order, entry))
             count -= 1
@@ -154,7 +183,7 @@ class FrontHost:
             first = min(first, self.busy[0])
         for _, item in self.later:
             first = min(first, item[0])
-        return first
+        return min(first, self.skipped_from)
 
     def entries(self) -> Iterator[Entry]:
         """All entries in memory."""

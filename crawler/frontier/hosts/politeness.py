@@ -39,14 +39,19 @@ class HostPoliteness:
         *,
         crawl_delay: float = 0.0,
         override: Override = NO_OVERRIDE,
+        charged: bool = True,
     ) -> float:
-        """Charge the end of a request to its host; return the instant from which it may be asked again."""
-        if fetch.blame is Blame.HOST:
+        """Charge the end of a request to its host; return the instant from which it may be asked again.
+
+        Not `charged`, the failure is that of one authority of the host, which waits its gap.
+        """
+        wait = 0.0
+        if not charged:
+            pass
+        elif fetch.blame is Blame.HOST:
             wait = self._failed(slot, fetch, now)
-        else:
-            wait = 0.0
-            if fetch.status:
-                self._answered(slot, fetch)
+        elif fetch.status:
+            self._answered(slot, fetch)
         wait = max(wait, self._gap(slot, fetch.took, crawl_delay, override), self._retry_after(fetch))
         self._hosts.gap[slot] = wait
         self._hosts.ready[slot] = now + wait
@@ -86,11 +91,17 @@ class HostPoliteness:
             hosts.slowdown[slot] = min(max(hosts.slowdown[slot], 1.0) * 2.0, config.slowdown_max)
         if fetch.status:
             hosts.silent_since[slot] = 0.0
-        elif not hosts.silent_since[slot]:
-            hosts.silent_since[slot] = now
-        elif now - hosts.silent_since[slot] >= config.give_up_after:
-            self.give_up(slot, "no_answer")
+        else:
+            self.note_silence(slot, now)
         return backoff(hosts.failures[slot], config)
+
+    def note_silence(self, slot: int, now: float) -> None:
+        """A request had no answer: after `give_up_after` of that alone the host is given up."""
+        hosts = self._hosts
+        if not hosts.silent_since[slot]:
+            hosts.silent_since[slot] = now
+        elif now - hosts.silent_since[slot] >= self.config.give_up_after:
+            self.give_up(slot, "no_answer")
 
     def _answered(self, slot: int, fetch: Fetch) -> None:
         hosts, config = self._hosts, self.config
@@ -108,7 +119,7 @@ class HostPoliteness:
 
 
 def gap(took: float, config: PolitenessConfig, override: Override) -> float:
-    """The plain gap behind an answer that took so long (`fetch-behaviour.md`, section 1)."""
+    """The plain gap behind an answer that took so long (`frontier/README.md`, "Politeness")."""
     delay = config.delay if override.delay is None else override.delay
     factor = config.delay_factor if override.delay_factor is None else override.delay_factor
     return max(delay, min(factor * took, config.delay_max))

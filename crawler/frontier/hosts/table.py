@@ -80,6 +80,7 @@ class HostFlag:
     REFUSED = 2  # too many refusals in a row
     GIVEN_UP = 4  # no answer for days, or no address: for this run
     EXCLUDED = 8  # beyond the hosts of its domain: its URLs are parked
+    PROMPT = 16  # nothing bad: its last answer came soon, so it may use the places kept free for such hosts
 
 
 SILENCED = int(HostFlag.BLOCKED | HostFlag.REFUSED | HostFlag.GIVEN_UP)

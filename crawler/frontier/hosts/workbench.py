@@ -31,9 +31,10 @@ from collections.abc import Callable
 import numpy as np
 
 from crawler.frontier.hosts.addresses import Address, Addresses
-from crawler.frontier.hosts.calendar import Calendar, Chain
+from crawler.frontier.hosts.back import Back
+from crawler.frontier.hosts.calendar import Calendar
 from crawler.frontier.hosts.front_host import NO_PLAN, FrontHost
-from crawler.frontier.hosts.table import NOWHERE, HostTable, Place
+from crawler.frontier.hosts.table import HostTable, Place
 
 LOOK_AGAIN = 1.0  # s; a look through the front costs up to 1 ms
 
@@ -60,11 +61,12 @@ class Workbench:
         self.hosts = hosts
         self._addresses = addresses
         self.front: dict[int, FrontHost] = {}
-        self.back = Chain(hosts)
+        self.back = Back(hosts)
         self.calendar = Calendar(hosts)
         self._heap: list[tuple[float, int, FrontHost | Address]] = []
         self._tick = 0
         self.admitting = True  # whether hosts may come in from the back
+        self.admitting_others = True  # whether those may that are not known to answer soon
         self._look_at = 0.0  # until then no host can be sent out of the full front
         self._load = load
         self._unload = unload
@@ -158,11 +160,11 @@ class Workbench:
 
     def next_event(self, now: float) -> float | None:
         """The earliest instant at which `pop` may give a host."""
-        if self.back and self.admitting and (self.has_room() or now >= self._look_at):
+        if self._may_admit() and (self.has_room() or now >= self._look_at):
             return now
         self._skip_stale()
         instants = [self._heap[0][0]] if self._heap else []
-        if self.back and self.admitting:
+        if self._may_admit():
             instants.append(self._look_at)
         due = self.calendar.next_due()
         if due is not None:
@@ -186,7 +188,10 @@ class Workbench:
 
     def turn_is_over(self, host: FrontHost) -> bool:
         """Whether the host has had its share while others wait in the back."""
-        return host.served >= self._turn_max and self.back.head != NOWHERE
+        return host.served >= self._turn_max and self.back.holds(others=self.admitting_others)
+
+    def _may_admit(self) -> bool:
+        return self.admitting and self.back.holds(others=self.admitting_others)
 
     def _expire(self, now: float) -> None:
         due = self.calendar.next_due()
@@ -215,10 +220,10 @@ class Workbench:
 
     def _admit(self, now: float) -> bool:
         """Bring one host in from the back; False if none can come."""
-        while self.back and self.admitting:
+        while self._may_admit():
             if not self.has_room() and not self._make_room(now):
                 return False
-            slot = self.back.popleft()
+            slot = self.back.popleft(others=self.admitting_others)
             host = self._load(slot)
             if host is not None:
                 self.enter(host)
@@ -266,6 +271,7 @@ class Workbench:
         """Assert that each host is in exactly the structure its place names."""
         hosts = self.hosts
         back, calendar = list(self.back), list(self.calendar)
+        self.back._check()
         assert len(back) == len(self.back) and len(calendar) == len(self.calendar)
         for place, slots in ((Place.BACK, back), (Place.CALENDAR, calendar), (Place.FRONT, list(self.front))):
             assert len(set(slots)) == len(slots)

@@ -16,6 +16,7 @@ cdef struct HostRow:
     double ready
     double previous
     double boost
+    double idle
     double renewed
     int root
     int pages

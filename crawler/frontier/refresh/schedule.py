@@ -13,9 +13,14 @@ nothing is computed; the page of the earliest deadline is taken.
 
 *Two levels.* The common level finds itself: if the page taken was not due, the
 level is too high for the bandwidth and sinks; if it was late though its host
-was free, it is too low and rises. A host that politeness keeps from taking its
-due pages has a level of its own above the common one, raised by its lateness:
-else its pages would be taken round robin.
+was free, it is too low and rises. Values are held against the common level for
+this, whatever the host's own.
+A host that is hardly ever idle, as politeness keeps it from taking its due
+pages, has a level of its own above the common one: else its pages would be
+taken round robin. It follows the value of the pages that host gets to, up in
+small steps and down at once, and a host above the common level goes before the
+others as soon as it may be asked. So no level of its own can keep a host from
+its turn, which would raise it further.
 
 *The neighbourhood clock.* A page's clock runs faster while its directory and
 site are changing. Its base deadline leaves that out: last crawl + V^-1(level).
@@ -41,7 +46,7 @@ hand goes around the table and makes the oldest of the next HAND_ROWS pages due.
 
 Pages, directories and hosts are numbers of rows. A page is in exactly one of:
 its directory's heap, the heap of those that may not be asked yet (failed,
-gone, too young), in flight. Memory: 62 bytes a page, 70 a directory, 140 a host.
+gone, too young), in flight. Memory: 62 bytes a page, 70 a directory, 148 a host.
 Sources: Busa-Fekete et al., Algorithm 1 and section 5.2; Mercator's and
 BUbiNG's host queues.
 """
@@ -101,7 +106,14 @@ SMALL_STEP_MAX = cython.declare(cython.double, 0.01)
 STEP_MAX = cython.declare(cython.double, 0.05)
 FAR = cython.declare(cython.double, 20.0)  # steps for a page whose value is e times the level, or 1/e
 HOST_STEP_MAX = cython.declare(cython.double, 0.2)
-IDLE_SHARE = cython.declare(cython.double, 0.25)  # of a host's time between takes: it has been idle
+IDLE_SHARE = cython.declare(
+    cython.double, 0.25
+)  # a host that is idle more than this has no use for a level of its own
+FALL_MAX = cython.declare(cython.double, 0.5)  # of a host's own level, at a page that is worth less
+SATURATED = cython.declare(cython.double, 0.05)  # a host is, which is idle less than this
+IDLE_WEIGHT = cython.declare(
+    cython.double, 1.0 / 128.0
+)  # of a take, in the mean share of time a host is idle
 IDLE_STEP = cython.declare(cython.double, 16.0)  # then its own level sinks so much faster
 FIRST_STEP = cython.declare(cython.double, 0.02)  # of a level that nobody knows yet; halved when it is passed
 TICK_TAKES = cython.declare(cython.double, 1000.0)  # over which the time between takes is averaged
@@ -145,8 +157,8 @@ PAGE_KIND = np.dtype([("changes", "f4"), ("watched", "f4"), ("signals", "u4")])
 DIRECTORY_KIND = np.dtype([("root", "i4"), ("pages", "i4")])
 HOST_KIND = np.dtype(
     [
-        ("ready", "f8"), ("previous", "f8"), ("boost", "f8"), ("renewed", "f8"), ("root", "i4"), ("pages", "i4"),
-        ("run", "i4"), ("crawls", "i4"), ("busy", "u1"), ("place", "u1"), ("exploring", "u1"),
+        ("ready", "f8"), ("previous", "f8"), ("boost", "f8"), ("idle", "f8"), ("renewed", "f8"), ("root", "i4"),
+        ("pages", "i4"), ("run", "i4"), ("crawls", "i4"), ("busy", "u1"), ("place", "u1"), ("exploring", "u1"),
     ],
     align=True,
 )  # fmt: skip
@@ -454,7 +466,7 @@ class Schedule:
             self._host_rows = self._columns["hosts"].grow(self._hosts.rows)
             self._host_heaps.grow(len(self._host_rows))
         self._host_rows[host].ready = self._host_rows[host].previous = -INFINITY
-        self._host_rows[host].boost = 1.0
+        self._host_rows[host].boost = self._host_rows[host].idle = 1.0
         self._host_rows[host].renewed = -INFINITY
         self._host_rows[host].root = -1
         self._host_heaps.clear(host, 0)
@@ -1036,20 +1048,22 @@ class Schedule:
         ready: cython.double = self._host_rows[host].ready
         deadline: cython.double = self._page_heaps.nodes[page].key - self._offset(page, host, now)
         late: cython.bint = not self._states[page] & JUMPED
-        worth: cython.double
+        worth: cython.double = self._worth(page, host, now)  # over the host's own level
+        above: cython.double = worth * self._host_rows[host].boost  # over the common one
         if deadline > now:
-            worth = self._worth(page, host, now)
-            if worth < 1.0:  # else its key is from before the level sank
-                self._turn(-1, worth)
-        elif late and now - max(deadline, ready) > tick:
-            worth = self._worth(page, host, now)
-            if worth >= STANDS:
-                self._turn(1, worth)
-        if late and deadline < ready and now - deadline > gap:
-            if self._worth(page, host, now) >= STANDS:
-                self._boost(host, 1, 1.0)
+            if above < 1.0:  # else its key is from before the level sank
+                self._turn(-1, above)
+        elif late and now - max(deadline, ready) > tick and above >= STANDS:
+            self._turn(1, above)
+        idle: cython.double = min(max((now - ready) / gap, 0.0), 1.0) if 0.0 < gap < INFINITY else 1.0
+        idle = self._host_rows[host].idle + IDLE_WEIGHT * (idle - self._host_rows[host].idle)
+        self._host_rows[host].idle = idle
+        if late and deadline < ready and worth > 1.0 and idle < SATURATED:
+            self._boost(host, 1, 1.0)
         elif self._host_rows[host].boost > 1.0:
-            self._boost(host, -1, IDLE_STEP if now - ready > IDLE_SHARE * gap else 1.0)
+            self._boost(host, -1, IDLE_STEP if idle > IDLE_SHARE else 1.0)
+            if worth < 1.0:
+                self._host_rows[host].boost = max(1.0, self._host_rows[host].boost * max(worth, FALL_MAX))
 
     @cython.cfunc
     @cython.exceptval(check=False)
@@ -1382,6 +1396,10 @@ class Schedule:
             else:
                 place = ELIGIBLE
                 key = self._directory_heaps.nodes[root].key - self._host_offset(host, now)
+                boost: cython.double = self._host_rows[host].boost
+                if boost > 1.0:  # its first page is worth so much more than the level: it goes first
+                    ready: cython.double = self._host_rows[host].ready
+                    key = min(key, ready) - 0.5 * self._revisit * (boost - 1.0)
         was: cython.int = self._host_rows[host].place
         if was == place:
             if place == ELIGIBLE:

@@ -15,7 +15,7 @@ SOURCES = 8  # kinds of signals; a page counts up to 15 of each between two craw
 class Settings(msgspec.Struct, frozen=True):
     """Lengths are in one unit, seconds in a crawl.
 
-    policy: whose order pages are taken in (`judge.py`).
+    policy: the order in which pages are taken (`frontier/refresh/README.md`, "The schedule").
     neighbourhood: a page's clock runs faster while its directory and site are changing.
     pooling: rates and signal quality are learned by site and crawl; else each page has its own
         (`Schedule.set_page`), and signals are counted whatever their source.

@@ -1,1 +1,1 @@
-"""."""
+"""URL caches by trace."""

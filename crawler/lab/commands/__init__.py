@@ -1,1 +1,1 @@
-"""."""
+"""The command lines of the lab."""

@@ -1,1 +1,1 @@
-"""."""
+"""Figures of the papers, one file a paper."""

@@ -1,1 +1,1 @@
-"""."""
+"""Refresh policies on synthetic pages."""

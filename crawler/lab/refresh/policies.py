@@ -149,7 +149,12 @@ def _mixed(pages: Pages, bandwidth: float, low: float, high: float, by: str) -> 
         for at, rates in ((below, more), (above, fewer))
     ]
     accuracy = (share * gains[0] + (1.0 - share) * gains[1]) / pages.importance.sum()
-    return Optimum(low, below, share * more + (1.0 - share) * fewer, float(accuracy))
+    rates = share * more + (1.0 - share) * fewer
+    if (
+        bandwidth > 0.0 and rates.sum() > 0.0
+    ):  # close below a ceiling the rate jumps between two levels of rounding
+        rates *= bandwidth / rates.sum()
+    return Optimum(low, below, rates, float(accuracy))
 
 
 def freshness(pages: Pages, at: np.ndarray, rates: np.ndarray) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""The rules of waiting, one by one: golden values are those of `fetch-behaviour.md`, sections 1 and 7."""
+"""The rules of waiting, one by one: golden values are those of `frontier/README.md`, "Politeness" and "Failures"."""
 
 import pytest
 from hypothesis import given

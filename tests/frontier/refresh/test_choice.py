@@ -160,6 +160,53 @@ def test_a_saturated_host_has_a_level_of_its_own_and_loses_no_turn() -> None:
     assert max(others) < schedule.host_view(big).boost
 
 
+def bursts(policy: str) -> tuple[Schedule, float]:
+    """30 hosts that change in bursts, each free a third of the time; the schedule, and the share of copies current."""
+    day, hosts, size, rng = 86_400.0, 30, 600, np.random.default_rng(5)
+    schedule = Schedule(Settings(policy=policy))
+    schedule.rate = rate = 3 * size / (300 * day)
+    for number in range(size):
+        schedule.add(number + 1, 1 + number % hosts, 1 + number % (3 * hosts), 0.0, 0.0)
+    stale, current, total = np.zeros(size, dtype=bool), 0.0, 12_000
+    for tick in range(1, total):
+        now = tick / rate
+        if rng.random() < 1 / 12:  # a directory changes, some far more often than others
+            stale[int(3 * hosts * rng.random() ** 4) :: 3 * hosts] = True
+        page = schedule.take(now)
+        assert page >= 0
+        schedule.settle(
+            page, now, Result.CHANGED if stale[page] else Result.UNCHANGED, now + hosts / 1.5 / rate
+        )
+        stale[page] = False
+        current += 1.0 - stale.mean()
+    return schedule, current / total
+
+
+def test_hosts_that_bursts_saturate_for_a_while_keep_no_level_of_their_own() -> None:
+    schedule, current = bursts("ncis")
+    schedule._check()
+    boosts = sorted(schedule.host_view(schedule.host(1 + k)).boost for k in range(30))
+    assert boosts[25] < 1.1
+    assert current > bursts("uniform")[1]
+
+
+def test_a_level_of_its_own_that_is_far_too_high_costs_a_host_no_turn() -> None:
+    """As after a restart, or a burst that is over."""
+    schedule = Schedule(PLAIN, level=0.5)
+    for number in range(40):
+        schedule.add(number + 1, number % 2, number % 2, 0.0, 0.0)
+        schedule.set_page(number, Page(1.0, 0.2), 0.0)
+    key, numbers = schedule.site_state(0)
+    schedule.restore_site(key, np.array([*numbers[:-1], 1000.0]))
+    taken = []
+    for tick in range(1, 41):
+        page = schedule.take(10.0 + tick / 8)
+        taken.append(page % 2)
+        schedule.settle(page, 10.0 + tick / 8, Result.CHANGED, 10.0 + tick / 8 + 0.1)
+    assert taken[0] == 0 and 16 <= sum(taken) <= 24
+    assert schedule.host_view(0).boost < 2.0
+
+
 def test_the_neighbourhood_brings_the_pages_of_a_changing_directory_forward() -> None:
     day = 86_400.0
     schedule = Schedule(Settings(explore=0.0), level=5e5)

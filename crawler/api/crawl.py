@@ -12,12 +12,17 @@ Hooks are plain callables, or names of entry points in the groups
     url_filter(url) -> bool                    False drops the URL (rule "hook")
     link_extractor(page) -> iterable of URLs   in place of the built-in one, for HTML pages
     page_sink(page)                            called once the page is durable; may be a coroutine function
+
+`parse(page)` is a callback as Scrapy has it (`delivery.py`): it yields items,
+which go to `items=`, and `Request`s. `follow` says which links are followed
+beside those: True all that the scope allows, False none, or rules (`rules.py`).
+An error of the user's code is counted in the report's `hooks`, logged with the
+URL, and its page is given again at the next run; `on_error="stop"` ends the run.
 """
 
 import asyncio
-import inspect
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Self
 
@@ -26,43 +31,33 @@ import msgspec
 from crawler.admin.control import ControlServer
 from crawler.admin.report import Report, cpu_seconds, peak_rss_bytes
 from crawler.admin.status import Status
+from crawler.api.delivery import Delivery, Errors, OnError, page_of, stored_page
+from crawler.api.items import Items, open_items
+from crawler.api.page import Page
+from crawler.api.request import Callback
+from crawler.api.rules import Follow, Rules
 from crawler.clock import SystemClock
 from crawler.config import Config, convert
 from crawler.crawl.directory import CrawlDirectory
 from crawler.crawl.identity import check_identity
 from crawler.crawl.seeds import SeedFile, Seeds
 from crawler.crawl.topology import check_processes, topology
-from crawler.errors import ConfigError, NoSeedError, StoreError, UsageError
+from crawler.errors import ConfigError, DamageError, NoSeedError, StoreError, UsageError
 from crawler.process.ending import within
-from crawler.process.errands import Sink
 from crawler.process.exchange import Member
 from crawler.process.forked import Forked
 from crawler.process.limits import STOP_GRACE
 from crawler.process.live import Live
 from crawler.process.process import Process
 from crawler.process.reader import Extractor
-from crawler.process.stages import Stages
-from crawler.records import Errand, Extracted, Fetch
+from crawler.process.stages import Stages, at_rest
+from crawler.records import Errand, Fetch
 
 log = logging.getLogger("crawler")
 
 HOSTS_IN_REPORT = 100
+COMPLETE = "complete; known pages are not fetched again (`crawler refresh` or --fresh, fresh=True)"
 PAGES_WAITING_MAX = 64  # pages kept for a slow consumer of `pages()`; then the crawl waits for it
-
-
-class Page(msgspec.Struct, frozen=True):
-    """A page that was fetched and is durable: request URL, answer, decoded content."""
-
-    url: str
-    status: int
-    outcome: str
-    depth: int
-    fetched_at: float
-    content_type: str
-    headers: tuple[tuple[bytes, bytes], ...]
-    content: bytes
-    links: tuple[str, ...] = ()
-    title: str = ""
 
 
 UrlFilterHook = Callable[[str], bool]
@@ -83,21 +78,6 @@ def entry_point(group: str, name: str) -> Any:
     if not found:
         raise ConfigError(f"configuration: hooks: no entry point {name!r} in group {group!r} is installed")
     return next(iter(found)).load()
-
-
-def _page(errand: Errand, fetch: Fetch, extracted: Extracted | None) -> Page:
-    return Page(
-        url=errand.url,
-        status=fetch.status,
-        outcome=str(fetch.outcome),
-        depth=errand.depth,
-        fetched_at=fetch.began,
-        content_type=fetch.content_type,
-        headers=fetch.headers,
-        content=fetch.content,
-        links=tuple(extracted.hrefs) if extracted else (),
-        title=extracted.title if extracted else "",
-    )
 
 
 class Hooks(msgspec.Struct, frozen=True):
@@ -140,17 +120,34 @@ class Crawl:
         url_filter: UrlFilterHook | None = None,
         link_extractor: LinkExtractorHook | None = None,
         page_sink: PageSinkHook | None = None,
+        parse: Callback | None = None,
+        items: str | Path = "",
+        follow: Follow = True,
+        on_error: OnError = "continue",
         member: Member | None = None,
         parser: Forked | None = None,
     ) -> None:
         self.config = config if isinstance(config, Config) else configure(config)
+        if follow is not True:  # what a callback or a rule does not ask for is not fetched
+            silent = msgspec.structs.replace(self.config.sitemaps, robots=False, guess=False, feeds=False)
+            self.config = msgspec.structs.replace(self.config, sitemaps=silent)
         self.directory = CrawlDirectory(Path(directory))
         self.final: Report | None = None  # once the run has ended
         self.hooks = Hooks.of(self.config, Hooks(url_filter, link_extractor, page_sink))
         self._member = member
         self._parser = parser
+        self._parse = parse
+        self._items_path = Path(items) if items else None
+        self._items: Items | None = None
+        self._rules = Rules() if follow is True or follow is False else Rules.of(follow)
+        self._follow_all = follow is True
+        self.errors = Errors(on_error, self._fail)
+        if isinstance(seeds, str):
+            seeds = [seeds]
         self._seeds = seeds if isinstance(seeds, SeedFile) else Seeds(self.config, seeds)
         self._running: asyncio.Task[Any] | None = None
+        self._opened = False
+        self.process: Process = None  # type: ignore[assignment]  # from entering on
 
     # -- opening and closing -------------------------------------------------
 
@@ -170,28 +167,36 @@ class Crawl:
             clock=SystemClock(),
             name=name,
             topology=place,
-            url_filter=self.hooks.url_filter,
+            url_filter=self._guarded_filter(),
         )
         try:
             await self._open()
         except BaseException as error:
+            self._close_items()
+            if self.process is not None:
+                self.process.close()
             self.stages.close(clean=not isinstance(error, StoreError))
             raise
+        self._opened = True
         return self
 
     async def _open(self) -> None:
         """Make what needs the stages; keep the configuration once it has turned out to be good."""
+        if self._items_path is not None:
+            self._items = open_items(self._items_path)
         self.stages.reserve_ballast()
-        sink = self.hooks.page_sink
         self.process = Process(
             self.stages,
             pages_file=self.directory.pages_file,
             seeds=self._seeds,
-            sink=None if sink is None else lambda *fetched: _call(sink, _page(*fetched)),
             extractor=self._extractor(),
             member=self._member,
             parser=self._parser,
         )
+        self._delivery = Delivery(
+            self.process, self.errors, sink=self.hooks.page_sink, parse=self._parse, items=self._items
+        )
+        self._switch_delivery()
         if not self._supervised:
             self.directory.save_config(self.config)
         await self.process.exchange.start()
@@ -207,16 +212,56 @@ class Crawl:
         if self._running is not None and not self._running.done():  # an iteration of `pages` was left early
             self.stop("closed")
             await asyncio.wait({self._running})
+        self._close_items()
         if self.process.commits.writing:
             return  # its thread still uses the store; the next run finds what was committed
+        self._opened = False
         self.process.close()
         self.stages.close(clean=self.process.failure is None)
 
+    def _close_items(self) -> None:
+        if self._items is not None:
+            self._items.close()
+            self._items = None
+
+    def _switch_delivery(self) -> None:
+        """Let pages go to the user's code if anybody wants them."""
+        errands, wanted = self.process.errands, self._delivery.wanted
+        errands.sink = self._delivery.deliver if wanted else None
+        errands.promise = self._delivery.promise if wanted else None
+
     def _extractor(self) -> Extractor | None:
         hook = self.hooks.link_extractor
+        if hook is None and self._follow_all:
+            return None
+        links = hook or self._rules.links
+
+        def extract(errand: Errand, fetch: Fetch) -> Iterable[str]:
+            try:
+                return list(links(page_of(errand, fetch, None, {})))
+            except Exception as error:
+                self.errors.note("extractor", errand.url, error)
+                return ()
+
+        return extract
+
+    def _guarded_filter(self) -> UrlFilterHook | None:
+        """The user's filter; a URL that it fails on is dropped."""
+        hook = self.hooks.url_filter
         if hook is None:
             return None
-        return lambda errand, fetch: hook(_page(errand, fetch, None))
+
+        def accepts(url: str) -> bool:
+            try:
+                return hook(url)
+            except Exception as error:
+                self.errors.note("filter", url, error)
+                return False
+
+        return accepts
+
+    def _fail(self, error: BaseException) -> None:
+        self.process.fail(error)
 
     # -- running ---------------------------------------------------------------
 
@@ -228,6 +273,7 @@ class Crawl:
             NoSeedError: the crawl ended without one page fetched.
         """
         try:
+            await self._delivery.deliver_waiting()
             await self.process.run()
         finally:
             self.final = self._build_report()
@@ -237,12 +283,17 @@ class Crawl:
         if alone and not self.process.stopped_on_purpose() and not self.final.any_success:
             reasons = self.final.why_nothing(self._seeds.refused)
             raise NoSeedError(f"not one page could be fetched: {reasons}")
+        if self.final.nothing_new and not self._supervised:
+            log.warning("%s: %s", self.directory.path, COMPLETE)
         return self.report
 
     @property
     def report(self) -> dict[str, Any]:
         """The JSON report; empty before the run has ended."""
-        return {} if self.final is None else self.final.plain()
+        if self.final is None:
+            return {}
+        hooks = {"errors": dict(self.errors.counts), "items": self._delivery.items_written}
+        return self.final.plain() | {"hooks": hooks}
 
     def _save_report(self) -> None:
         """Raises StoreError, unless the run failed already: then that is what to tell."""
@@ -253,20 +304,51 @@ class Crawl:
                 raise
 
     async def pages(self) -> AsyncIterator[Page]:
-        """Crawl, yielding each page once it is durable; the crawl waits for a slow consumer."""
-        queue: asyncio.Queue[Page] = asyncio.Queue(PAGES_WAITING_MAX)
+        """Crawl, yielding each page once it is durable; the crawl waits for a slow consumer.
+
+        A page is each fetch that has ended, in the order of the ends: answers
+        with any status (`page.ok` tells 2xx), redirects with their own status,
+        and requests without an answer (status 0, `page.outcome` says why). A URL
+        that is tried again comes again. Pages that an earlier run has stored are
+        not fetched again: `stored` gives them.
+
+        A page counts as taken when the next one is asked for. One in whose turn
+        the loop was left, by an exception or `break`, comes again in the next run.
+        """
+        queue: asyncio.Queue[_Offer] = asyncio.Queue(PAGES_WAITING_MAX)
+        self._delivery.consume = lambda page: _offer(queue, page)
+        self._switch_delivery()
         running = self._running = asyncio.create_task(self.run())
-        errands, own_sink = self.process.errands, self.process.errands.sink
-        errands.sink = _both(own_sink, queue)
         try:
-            while (page := await _next(queue, running)) is not None:
-                yield page
+            while (offer := await _next(queue, running)) is not None:
+                try:
+                    yield offer.page
+                except BaseException:
+                    offer.answer(False)
+                    raise
+                offer.answer(True)
         finally:
-            errands.sink = own_sink
+            self._delivery.consume = None
             self.stop("closed")
-            while not running.done():  # free those who wait to put a page
-                await _next(queue, running)
+            while not running.done():  # free those who wait to offer a page
+                if (offer := await _next(queue, running)) is not None:
+                    offer.answer(False)
             await running
+
+    def stored(self, *, newest: bool = True) -> Iterator[Page]:
+        """The stored pages, newest copies, or with `newest` False all; of an open crawl those committed so far.
+
+        Raises:
+            DirectoryError: there is no crawl, or another process has it open.
+        """
+        if self._opened:
+            yield from _stored(self.stages, newest)
+            return
+        self.directory.require()
+        config = convert(self.directory.saved_config())
+        for name in self.directory.process_names():
+            with at_rest(config, self.directory, name, clock=SystemClock()) as stages:
+                yield from _stored(stages, newest)
 
     def stop(self, reason: str = "stopped", *, grace: float = STOP_GRACE) -> None:
         """End the run soon: nothing new is taken, what ends within `grace` seconds is committed."""
@@ -318,24 +400,25 @@ class Crawl:
         )
 
 
-def _both(sink: Sink | None, queue: "asyncio.Queue[Page]") -> Sink:
-    """A sink that gives each page to `sink`, if there is one, and to the queue."""
+class _Offer(msgspec.Struct, frozen=True):
+    """A page for the consumer of `pages()`, and who waits to hear whether it was taken."""
 
-    async def put(errand: Errand, fetch: Fetch, extracted: Extracted | None) -> None:
-        if sink is not None:
-            await sink(errand, fetch, extracted)
-        await queue.put(_page(errand, fetch, extracted))
+    page: Page
+    taken: "asyncio.Future[bool]"
 
-    return put
-
-
-async def _call(sink: PageSinkHook, page: Page) -> None:
-    answer = sink(page)
-    if inspect.isawaitable(answer):
-        await answer
+    def answer(self, taken: bool) -> None:
+        if not self.taken.done():
+            self.taken.set_result(taken)
 
 
-async def _next(queue: "asyncio.Queue[Page]", running: "asyncio.Task[Any]") -> Page | None:
+async def _offer(queue: "asyncio.Queue[_Offer]", page: Page) -> bool:
+    """Offer a page; whether it was taken."""
+    offer = _Offer(page, asyncio.get_running_loop().create_future())
+    await queue.put(offer)
+    return await offer.taken
+
+
+async def _next(queue: "asyncio.Queue[_Offer]", running: "asyncio.Task[Any]") -> _Offer | None:
     """The next page; None once the run has ended and nothing waits."""
     getting = asyncio.ensure_future(queue.get())
     await asyncio.wait({getting, running}, return_when=asyncio.FIRST_COMPLETED)
@@ -343,3 +426,23 @@ async def _next(queue: "asyncio.Queue[Page]", running: "asyncio.Task[Any]") -> P
         return getting.result()
     getting.cancel()
     return queue.get_nowait() if queue.qsize() else None
+
+
+def _stored(stages: Stages, newest: bool) -> Iterator[Page]:
+    """Pages of a store; what cannot be read is logged and left out."""
+    archive = stages.pages
+    captures = (
+        (capture for _, capture in archive.newest_captures())
+        if newest
+        else (capture for _, capture in archive.all_captures())
+    )
+    for capture in captures:
+        if capture.noarchive or capture.url.endswith("/robots.txt") or not capture.status:
+            continue
+        try:
+            record = archive.record(stages.fingerprinter.fingerprint(capture.url))
+            page = stored_page(archive.read(capture), record.depth if record else 0)
+        except DamageError as error:
+            log.error("%s", error)
+            continue
+        yield page

@@ -1,0 +1,29 @@
+"""The Python API: what `import crawler` offers.
+
+crawl.py      Crawl: a crawl as an object, its hooks; configure
+run.py        run, run_async, fetch: a whole crawl, or one page, in a call
+page.py       Page, Element, Elements
+request.py    Request: what a callback asks for, and how that is kept
+delivery.py   how a page gets to the user's code, at least once
+items.py      items to JSONL, CSV, Parquet
+rules.py      which links are followed
+"""
+
+from crawler.api.calls import fetch, run, run_async
+from crawler.api.crawl import Crawl, Hooks, configure, entry_point
+from crawler.api.page import Element, Elements, Page
+from crawler.api.request import Request
+
+__all__ = [
+    "Crawl",
+    "Element",
+    "Elements",
+    "Hooks",
+    "Page",
+    "Request",
+    "configure",
+    "entry_point",
+    "fetch",
+    "run",
+    "run_async",
+]

@@ -1,0 +1,140 @@
+"""A whole crawl in one call: `run` in scripts, `await run_async` in notebooks and coroutines."""
+
+import asyncio
+import tempfile
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from msgspec.structs import replace
+
+from crawler.api.crawl import Crawl, LinkExtractorHook, PageSinkHook, UrlFilterHook, configure
+from crawler.api.delivery import OnError
+from crawler.api.page import Page
+from crawler.api.request import Callback
+from crawler.api.rules import Follow
+from crawler.config import Config
+from crawler.crawl.directory import CrawlDirectory
+from crawler.crawl.fresh import put_aside
+from crawler.errors import UsageError
+
+Settings = Config | Mapping[str, Any] | None
+
+
+async def run_async(
+    seeds: str | Iterable[str] = (),
+    parse: Callback | None = None,
+    *,
+    items: str | Path = "",
+    directory: str | Path = "crawl",
+    config: Settings = None,
+    follow: Follow = True,
+    fresh: bool = False,
+    on_error: OnError = "continue",
+    url_filter: UrlFilterHook | None = None,
+    link_extractor: LinkExtractorHook | None = None,
+    page_sink: PageSinkHook | None = None,
+) -> dict[str, Any]:
+    """Crawl to the end and return the report.
+
+    Args:
+        seeds: where the crawl begins, one URL or several.
+        parse: gets each page with status 2xx; yields items and `Request`s.
+        items: file of the items; its name ends in .jsonl, .csv or .parquet.
+        directory: the crawl directory; a crawl in it is gone on with.
+        config: settings over the defaults, nested, as in the configuration file.
+        follow: links that are followed beside the requests: True those in the scope, False none,
+            or rules: regular expressions of URLs, and selectors behind "css:".
+        fresh: begin anew; a crawl that is in the directory is put aside.
+        on_error: what an error of the user's code does, "continue" or "stop".
+
+    Raises:
+        CrawlerError: as `Crawl` and `Crawl.run`.
+    """
+    if fresh:
+        put_aside(CrawlDirectory(Path(directory)))
+    async with Crawl(
+        config,
+        directory=directory,
+        seeds=seeds,
+        parse=parse,
+        items=items,
+        follow=follow,
+        on_error=on_error,
+        url_filter=url_filter,
+        link_extractor=link_extractor,
+        page_sink=page_sink,
+    ) as crawl:
+        await crawl.run()
+    return crawl.report
+
+
+def run(
+    seeds: str | Iterable[str] = (),
+    parse: Callback | None = None,
+    *,
+    items: str | Path = "",
+    directory: str | Path = "crawl",
+    config: Settings = None,
+    follow: Follow = True,
+    fresh: bool = False,
+    on_error: OnError = "continue",
+    url_filter: UrlFilterHook | None = None,
+    link_extractor: LinkExtractorHook | None = None,
+    page_sink: PageSinkHook | None = None,
+) -> dict[str, Any]:
+    """`run_async` for scripts.
+
+    Raises:
+        UsageError: a loop runs here already, as in a notebook: `await crawler.run_async(...)` there.
+    """
+    _check_no_loop("run")
+    return asyncio.run(
+        run_async(
+            seeds,
+            parse,
+            items=items,
+            directory=directory,
+            config=config,
+            follow=follow,
+            fresh=fresh,
+            on_error=on_error,
+            url_filter=url_filter,
+            link_extractor=link_extractor,
+            page_sink=page_sink,
+        )
+    )
+
+
+def fetch(url: str, config: Settings = None) -> Page:
+    """Fetch one page, polite as a crawl, and keep nothing; to try selectors on.
+
+    Redirects are followed; the last answer is returned.
+
+    Raises:
+        CrawlerError: it could not be fetched.
+    """
+    _check_no_loop("fetch")
+    with tempfile.TemporaryDirectory(prefix="crawler-") as folder:
+        return asyncio.run(_fetch(url, config, Path(folder)))
+
+
+async def _fetch(url: str, config: Settings, folder: Path) -> Page:
+    settings = config if isinstance(config, Config) else configure(config)
+    settings = replace(settings, seeds=(), crawl=replace(settings.crawl, processes=1, patience=0))
+    last = None
+    async with Crawl(settings, directory=folder, seeds=url, follow=False) as crawl:
+        async for page in crawl.pages():
+            last = page
+    if last is None:
+        raise UsageError(f"{url}: nothing was fetched")
+    return last
+
+
+def _check_no_loop(name: str) -> None:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return
+    hint = "`await crawler.run_async(...)`" if name == "run" else "`asyncio.to_thread(crawler.fetch, url)`"
+    raise UsageError(f"crawler.{name}: a loop runs here already; use {hint}")

@@ -1,0 +1,283 @@
+"""Pages on their way to the user's code: each at least once, what it asks for with it.
+
+    commit of a page   x/<fingerprint> says that it waits          (`promise`)
+    user's code        page sink, callback, consumer of `pages()`  (`deliver`)
+    items              written and synced
+    commit             x/ goes, the callback's requests come       (one change)
+
+What raises is counted and logged with the URL, and the page waits: the next run
+begins with it (`deliver_waiting`), read back from the page cache. The same goes
+for a crash in between.
+"""
+
+import asyncio
+import inspect
+import logging
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
+from typing import Any, Literal
+
+from crawler.api import request as requests
+from crawler.api.items import Items, plain
+from crawler.api.page import Page
+from crawler.api.request import Callback, Handover, Request, callback_name
+from crawler.errors import DamageError, StoreError, UsageError
+from crawler.pages.captures import StoredPage
+from crawler.process.admission import Beside
+from crawler.process.process import Process
+from crawler.records import Errand, Extracted, Fetch, Outcome
+from crawler.storage.commit import Change
+from crawler.storage.kv import scan_prefix
+from crawler.urls.canonical import canonical
+
+log = logging.getLogger("crawler")
+
+OnError = Literal["continue", "stop"]
+Consume = Callable[[Page], Awaitable[bool]]  # whether the page was taken
+
+_STORED = (Outcome.FETCHED, Outcome.EMPTY, Outcome.TRUNCATED, Outcome.UNCHANGED)
+
+
+class Errors:
+    """Errors of the user's code: counted by kind, logged with the URL; with "stop" the first one ends the run."""
+
+    def __init__(self, on_error: OnError, fail: Callable[[BaseException], None]) -> None:
+        self.counts: Counter[str] = Counter()
+        self._on_error = on_error
+        self._fail = fail
+
+    def note(self, kind: str, url: str, error: Exception) -> None:
+        """Count an error of the filter, extractor, sink, callback or of an item."""
+        self.counts[kind] += 1
+        if self._on_error == "stop":
+            self._fail(error)
+        else:
+            log.error("%s of %s: %s: %s", kind, url, type(error).__name__, error, exc_info=error)
+
+
+class Delivery:
+    """Hands the pages of `process` to the user's code.
+
+    `parse` is the callback of pages whose request names no other; it gets
+    answers with status 2xx. `sink` and the consumer (`consume`) get all.
+    """
+
+    def __init__(
+        self,
+        process: Process,
+        errors: Errors,
+        *,
+        sink: Callable[[Page], Any] | None = None,
+        parse: Callback | None = None,
+        items: Items | None = None,
+    ) -> None:
+        self._process = process
+        self._stages = process.stages
+        self._errors = errors
+        self._sink = sink
+        self._parse = parse
+        self._items = items
+        self._callbacks: dict[str, Callback] = {}
+        self._syncing: asyncio.Task[None] | None = None
+        self.consume: Consume | None = None
+
+    @property
+    def items_written(self) -> int:
+        """Items written in this run."""
+        return 0 if self._items is None else self._items.written
+
+    @property
+    def wanted(self) -> bool:
+        """Whether anybody wants pages."""
+        return not (self._sink is None and self._parse is None and self.consume is None)
+
+    # -- the crawl's side ------------------------------------------------------
+
+    def promise(self, errand: Errand, fetch: Fetch, change: Change) -> None:
+        """Note with a page's change that it waits for the user's code, if it can be read back."""
+        if fetch.outcome in _STORED:
+            kept = self._handover(errand.fingerprint)
+            waiting = Handover(kept.callback, kept.meta, True, errand.depth)
+            change.put(requests.key(errand.fingerprint), requests.pack(waiting))
+
+    async def deliver(self, errand: Errand, fetch: Fetch, extracted: Extracted | None) -> None:
+        """Hand over a page that is durable."""
+        handover = self._handover(errand.fingerprint)
+        page = page_of(errand, fetch, extracted, handover.meta)
+        await self._hand_over(errand.fingerprint, page, handover)
+
+    async def deliver_waiting(self) -> None:
+        """Hand over the pages that an earlier run has left waiting."""
+        waiting = [
+            (int.from_bytes(at[2:], "big"), handover)
+            for at, value in scan_prefix(self._stages.store, requests.HANDOVER)
+            if (handover := requests.unpack(at, value)).waiting
+        ]
+        for fingerprint, handover in waiting:
+            if self._process.stopped_by:
+                return
+            if (page := self._stored(fingerprint, handover)) is not None:
+                await self._hand_over(fingerprint, page, handover)
+
+    def _stored(self, fingerprint: int, handover: Handover) -> Page | None:
+        try:
+            stored = self._stages.pages.get(fingerprint, with_noarchive=True)
+        except DamageError as error:
+            log.error("a page that waits for its callback cannot be read: %s", error)
+            return None
+        return None if stored is None else stored_page(stored, handover.depth, handover.meta)
+
+    def _handover(self, fingerprint: int) -> Handover:
+        at = requests.key(fingerprint)
+        return requests.unpack(at, self._stages.store.get(at))
+
+    # -- the user's side -------------------------------------------------------
+
+    async def _hand_over(self, fingerprint: int, page: Page, handover: Handover) -> None:
+        found: list[Request] = []
+        for kind, work in self._takers(page, handover, found):
+            try:
+                if not await work:
+                    return
+            except StoreError:
+                raise
+            except Exception as error:
+                return self._errors.note(kind, page.url, error)
+        if self._items is not None:
+            await self._sync()
+        self._process.queue(lambda: self._change(fingerprint, page, found))
+
+    def _takers(
+        self, page: Page, handover: Handover, found: list[Request]
+    ) -> Iterator[tuple[str, Awaitable[bool]]]:
+        if self._sink is not None:
+            yield "sink", _called(self._sink, page)
+        if page.ok and (self._parse is not None or handover.callback):
+            yield "callback", self._call_back(page, handover, found)
+        if self.consume is not None:
+            yield "pages", self.consume(page)
+
+    async def _call_back(self, page: Page, handover: Handover, found: list[Request]) -> bool:
+        """Run the page's callback; its items count once it has ended well."""
+        rows = []
+        async for each in _results(self._callback(handover.callback)(page)):
+            if isinstance(each, Request):
+                found.append(each)
+            elif each is not None:
+                rows.append(plain(each))
+        for row in rows:
+            if self._items is None:
+                raise UsageError("items were yielded, but items= names no file for them")
+            self._items.add(row)
+        return True
+
+    def _callback(self, name: str) -> Callback:
+        """The callback of that name: of a request of this run, beside `parse`, or `parse` itself for ""."""
+        if not name:
+            assert self._parse is not None
+            return self._parse
+        owner = getattr(self._parse, "__self__", None) or inspect.getmodule(self._parse)
+        found = self._callbacks.get(name) or getattr(owner, name, None)
+        if not callable(found):
+            raise UsageError(f"no callback {name!r} beside `parse`")
+        return found  # type: ignore[no-any-return]
+
+    async def _sync(self) -> None:
+        """Make the items durable; those who come meanwhile share the next sync."""
+        assert self._items is not None
+        begun = self._syncing
+        if begun is not None and not begun.done():
+            await asyncio.shield(begun)
+        if self._syncing is None or self._syncing.done():
+            self._syncing = asyncio.ensure_future(asyncio.to_thread(self._items.sync))
+        await asyncio.shield(self._syncing)
+
+    def _change(self, fingerprint: int, page: Page, found: list[Request]) -> Change:
+        """The page is done with, and its requests go the way of its links."""
+        change = Change()
+        change.delete(requests.key(fingerprint))
+        beside = Beside(page.depth + 1, fingerprint)
+        urls = []
+        for request in found:
+            try:
+                url = canonical(page.url_join(request.url))
+            except ValueError:
+                url = None
+            if url is None:
+                change.count("urls.links")
+                change.count("urls.filtered.syntax")
+                continue
+            urls.append(url)
+            self._keep(change, url, request)
+        if urls:
+            self._stages.admission.links(change, page.url, urls, beside)
+        return change
+
+    def _keep(self, change: Change, url: str, request: Request) -> None:
+        """Keep what a request says beside its URL, unless its page is had."""
+        if request.callback is not None:
+            self._callbacks[callback_name(request.callback)] = request.callback
+        if request.callback is None and not request.meta:
+            return
+        fingerprint = self._stages.fingerprinter.fingerprint(url)
+        if self._stages.pages.record(fingerprint) is None:
+            handover = Handover(callback_name(request.callback), dict(request.meta))
+            change.put(requests.key(fingerprint), requests.pack(handover))
+
+
+def page_of(errand: Errand, fetch: Fetch, extracted: Extracted | None, meta: dict[str, Any]) -> Page:
+    """The page of a fetch."""
+    return Page(
+        url=errand.url,
+        status=fetch.status,
+        outcome=str(fetch.outcome),
+        depth=errand.depth,
+        fetched_at=fetch.began,
+        content_type=fetch.content_type,
+        raw_headers=fetch.headers,
+        content=fetch.content,
+        links=tuple(extracted.hrefs) if extracted else (),
+        title=extracted.title if extracted else "",
+        charset=fetch.charset,
+        meta=meta,
+    )
+
+
+def stored_page(stored: StoredPage, depth: int = 0, meta: dict[str, Any] | None = None) -> Page:
+    """A page read back from the page cache; `links` and `title` are not kept there."""
+    capture = stored.capture
+    return Page(
+        url=capture.url,
+        status=stored.status,
+        outcome=str(Outcome.FETCHED if 200 <= stored.status < 300 else Outcome.CLIENT_ERROR),
+        depth=depth,
+        fetched_at=capture.fetched_at,
+        content_type=capture.content_type,
+        raw_headers=stored.headers,
+        content=stored.content,
+        charset=stored.header_charset,
+        meta=meta or {},
+    )
+
+
+async def _called(sink: Callable[[Page], Any], page: Page) -> bool:
+    answer = sink(page)
+    if inspect.isawaitable(answer):
+        await answer
+    return True
+
+
+async def _results(made: Any) -> AsyncIterator[Any]:
+    """What a callback gives: of an asynchronous or plain generator, a coroutine, a list; None gives nothing."""
+    if inspect.isasyncgen(made):
+        async for each in made:
+            yield each
+        return
+    if inspect.isawaitable(made):
+        made = await made
+    if made is None:
+        return
+    if isinstance(made, Request) or not isinstance(made, Iterable) or isinstance(made, dict):
+        made = [made]
+    for each in made:
+        yield each

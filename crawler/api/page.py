@@ -1,0 +1,203 @@
+"""A page as the user's code gets it: request URL, answer, decoded content; parsed when asked, once."""
+
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+from typing import Any, TypeVar, overload
+
+import msgspec
+from multidict import CIMultiDict, CIMultiDictProxy
+from selectolax.lexbor import LexborHTMLParser, LexborNode
+
+from crawler.extract.decode import to_utf8
+from crawler.urls.canonical import resolve
+
+T = TypeVar("T")
+
+
+class Element:
+    """An element of a page.
+
+    >>> from crawler import Page
+    >>> item = Page.of("http://x/", "<li class=a><a href=/1> One </a></li>").css("li")[0]
+    >>> item.text, item.css("a").attr("href"), item["class"]
+    ('One', '/1', 'a')
+    """
+
+    __slots__ = ("_node",)
+
+    def __init__(self, node: LexborNode) -> None:
+        self._node = node
+
+    @property
+    def text(self) -> str:
+        """The text in it, of its descendants too, without white space at both ends."""
+        return str(self._node.text()).strip()
+
+    @property
+    def html(self) -> str:
+        """Its source, as the parser understood it."""
+        return self._node.html or ""
+
+    @property
+    def tag(self) -> str:
+        """Its name in lower case."""
+        return str(self._node.tag)
+
+    def attr(self, name: str, default: str = "") -> str:
+        """An attribute; "" if it stands without a value, `default` if it is not there."""
+        attributes = self._node.attributes
+        return (attributes[name] or "") if name in attributes else default
+
+    def __getitem__(self, name: str) -> str:
+        if name not in self._node.attributes:
+            raise KeyError(name)
+        return self.attr(name)
+
+    def css(self, query: str) -> "Elements":
+        """The elements in it that a CSS selector finds; ValueError if it is no selector."""
+        return _select(self._node, query)
+
+    def __repr__(self) -> str:
+        return f"<{self.tag}> {self.text[:60]!r}"
+
+
+class Elements(tuple[Element, ...]):
+    """What a selector found, in the order of the page.
+
+    >>> from crawler import Page
+    >>> links = Page.of("http://x/", "<a href=/1>One</a><a href=/2>Two</a>").css("a")
+    >>> links.text, links.texts, links.attrs("href"), len(links)
+    ('One', ['One', 'Two'], ['/1', '/2'], 2)
+    """
+
+    __slots__ = ()
+
+    @property
+    def text(self) -> str:
+        """The text of the first one; "" if there is none."""
+        return self[0].text if self else ""
+
+    @property
+    def texts(self) -> list[str]:
+        """The text of each."""
+        return [element.text for element in self]
+
+    def attr(self, name: str, default: str = "") -> str:
+        """An attribute of the first one; `default` if there is none."""
+        return self[0].attr(name, default) if self else default
+
+    def attrs(self, name: str) -> list[str]:
+        """An attribute of each that has it."""
+        return [element[name] for element in self if name in element._node.attributes]
+
+
+def _select(node: Any, query: str) -> Elements:
+    try:
+        return Elements(Element(found) for found in node.css(query))
+    except Exception as error:  # the parser raises its own class
+        raise ValueError(f"{query!r} is no CSS selector") from error
+
+
+class Page(msgspec.Struct, frozen=True, dict=True):
+    """A page that was fetched and is durable.
+
+    `url` is the request form, `content` the body without content coding,
+    `fetched_at` an instant, `links` are the raw URLs of it, `meta` is what the
+    `Request` for it carried. Text and tree are made when they are asked for, once.
+
+        >>> from crawler import Page
+        >>> page = Page.of("http://x/shop/", "<title>Shop</title><h1>Tea</h1><a href=green>Green</a>")
+        >>> page.css("h1").text, page.url_join(page.css("a").attr("href")), page.ok
+        ('Tea', 'http://x/shop/green', True)
+    """
+
+    url: str
+    status: int
+    outcome: str
+    depth: int
+    fetched_at: float
+    content_type: str
+    raw_headers: tuple[tuple[bytes, bytes], ...]
+    content: bytes
+    links: tuple[str, ...] = ()
+    title: str = ""
+    charset: str = ""
+    meta: Mapping[str, Any] = {}
+
+    @classmethod
+    def of(cls, url: str, content: str | bytes, content_type: str = "text/html", status: int = 200) -> "Page":
+        """A page made by hand, to try callbacks on.
+
+        >>> from crawler import Page
+        >>> Page.of("http://x/", '{"price": 3}', "application/json").json()
+        {'price': 3}
+        """
+        charset = "utf-8" if isinstance(content, str) else ""
+        body = content.encode() if isinstance(content, str) else content
+        return cls(url, status, "fetched", 0, 0.0, content_type, (), body, charset=charset)
+
+    @property
+    def ok(self) -> bool:
+        """Whether the status is 2xx."""
+        return 200 <= self.status < 300
+
+    @cached_property
+    def headers(self) -> CIMultiDictProxy[str]:
+        """The headers of the answer; names in any case, `getall` for those that stand more than once."""
+        pairs = ((name.decode("latin-1"), value.decode("latin-1")) for name, value in self.raw_headers)
+        return CIMultiDictProxy(CIMultiDict(pairs))
+
+    @cached_property
+    def _utf8(self) -> tuple[bytes, str]:
+        return to_utf8(self.content, self.charset)
+
+    @property
+    def encoding(self) -> str:
+        """The encoding of the text (WHATWG name): of a byte order mark, the header, or the page itself."""
+        return self._utf8[1]
+
+    @cached_property
+    def text(self) -> str:
+        """The content as text; what is no character of the encoding is U+FFFD."""
+        return self._utf8[0].decode("utf-8", "replace")
+
+    @cached_property
+    def tree(self) -> LexborHTMLParser:
+        """The parsed page, as selectolax has it."""
+        return LexborHTMLParser(self.text)
+
+    def css(self, query: str) -> Elements:
+        """The elements that a CSS selector finds; ValueError if it is no selector."""
+        return _select(self.tree, query)
+
+    @overload
+    def json(self) -> Any: ...
+    @overload
+    def json(self, kind: type[T]) -> T: ...
+
+    def json(self, kind: Any = Any) -> Any:
+        """The content as JSON, checked and converted if a `kind` (dataclass, msgspec struct) is given.
+
+        Raises:
+            ValueError: it is no JSON, or not of that kind (msgspec.DecodeError, ValidationError).
+        """
+        return msgspec.json.decode(self._utf8[0], type=kind)
+
+    @cached_property
+    def base(self) -> str:
+        """What relative URLs are relative to: the page's `<base>`, else its URL."""
+        href = self.css("base[href]").attr("href")
+        return (resolve(self.url, href) if href else None) or self.url
+
+    def url_join(self, raw_url: str) -> str:
+        """A URL of the page in its absolute, canonical form; ValueError if it is no http(s) URL."""
+        joined = resolve(self.base, raw_url, encoding=self.encoding)
+        if joined is None:
+            raise ValueError(f"{self.url}: {raw_url!r} is no http(s) URL")
+        return joined
+
+    def urls(self, css: str = "a[href]", attribute: str = "href") -> Iterator[str]:
+        """The absolute URLs of an attribute of what a selector finds; what is no http(s) URL is left out."""
+        for raw_url in self.css(css).attrs(attribute):
+            if joined := resolve(self.base, raw_url, encoding=self.encoding):
+                yield joined

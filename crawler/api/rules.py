@@ -1,0 +1,64 @@
+"""Which links of a page are followed, where the user says more than the scope does."""
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+
+import msgspec
+
+from crawler.api.page import Page
+from crawler.errors import ConfigError
+
+Follow = bool | Sequence[str]
+
+
+class Rules(msgspec.Struct, frozen=True):
+    """Rules of `follow=`: regular expressions for absolute URLs, and CSS selectors behind `css:`.
+
+    >>> from crawler import Page
+    >>> from crawler.api.rules import Rules
+    >>> page = Page.of("http://x/", "<a href=/1>1</a><nav><a href=/next>next</a></nav><a href=/b>b</a>")
+    >>> list(Rules.of(["/[0-9]+$", "css:nav a"]).links(page))
+    ['http://x/1', '/next']
+    """
+
+    patterns: tuple[re.Pattern[str], ...] = ()
+    queries: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, rules: Sequence[str]) -> "Rules":
+        """Raises ConfigError for what is neither."""
+        if isinstance(rules, str):
+            rules = [rules]
+        patterns, queries = [], []
+        for rule in rules:
+            if rule.startswith("css:"):
+                query = rule.removeprefix("css:").strip()
+                try:
+                    Page.of("http://x/", "").css(query)
+                except ValueError as error:
+                    raise ConfigError(f"follow: {error}") from None
+                queries.append(query)
+                continue
+            try:
+                patterns.append(re.compile(rule))
+            except re.error as error:
+                raise ConfigError(f"follow: {rule!r} is no regular expression: {error}") from None
+        return cls(tuple(patterns), tuple(queries))
+
+    def links(self, page: Page) -> Iterator[str]:
+        """The URLs to follow, in the order of the page; those of selectors behind, as they stand."""
+        if self.patterns:
+            yield from filter(self._match, page.urls())
+        for query in self.queries:
+            yield from _links_of(page, query)
+
+    def _match(self, url: str) -> bool:
+        return any(pattern.search(url) for pattern in self.patterns)
+
+
+def _links_of(page: Page, query: str) -> Iterable[str]:
+    """The raw links that a selector finds, and those in what it finds."""
+    for element in page.css(query):
+        for link in (element, *element.css("a[href]")) if element.tag != "a" else (element,):
+            if href := link.attr("href"):
+                yield href

@@ -1,0 +1,60 @@
+"""`crawler shell URL`: a page at the Python prompt, to try selectors on."""
+
+import sys
+from typing import Any
+
+from crawler.cli import options
+from crawler.cli.seeding import checked
+
+BANNER = """\
+page       {page}
+css(Q)     what a selector finds: css("h1").text, css("a").attrs("href")
+fetch(URL) another page; it becomes `page`"""
+
+
+def main(_command: str, argv: list[str]) -> int:
+    """Fetch a page and begin a prompt, or run `-c CODE`."""
+    parser = options.parser(
+        "shell",
+        "A page at the Python prompt, to try selectors on: `page`, css(query), fetch(url). Nothing is kept.",
+        "crawler shell https://example.org/ -c 'css(\"h1\").text'",
+    )
+    parser.add_argument("url", metavar="URL", type=options.url)
+    parser.add_argument("-c", "--code", metavar="CODE", help="an expression to print, without a prompt")
+    options.add_config_flags(parser)
+    args = parser.parse_args(argv)
+    options.set_up_log(args)
+    config = options.load(args)
+    import crawler
+
+    names: dict[str, Any] = {"crawler": crawler}
+
+    def fetch(url: str) -> crawler.Page:
+        names["page"] = crawler.fetch(checked(url), config)
+        names["css"] = names["page"].css
+        return names["page"]  # type: ignore[no-any-return]
+
+    names["fetch"] = fetch
+    page = fetch(args.url)
+    if args.code is not None:
+        return _run(args.code, names)
+    import code
+
+    shown = f"{page.status} {page.url}, {page.content_type}, {len(page.content):,} bytes"
+    code.interact(BANNER.format(page=shown), local=names, exitmsg="")
+    return 0
+
+
+def _run(source: str, names: dict[str, Any]) -> int:
+    """Run the user's code; its traceback is theirs to see."""
+    try:
+        value = eval(compile(source, "<-c>", "eval"), names)
+    except SyntaxError:
+        exec(compile(source, "<-c>", "exec"), names)
+        return 0
+    except Exception as error:
+        print(f"{type(error).__name__}: {error}", file=sys.stderr)
+        return 1
+    if value is not None:
+        print(value if isinstance(value, str) else repr(value))
+    return 0

@@ -1,0 +1,30 @@
+"""A crawl put aside, so that another one can begin in its place."""
+
+import contextlib
+from pathlib import Path
+
+from crawler.crawl.directory import CrawlDirectory
+from crawler.errors import DirectoryError
+from crawler.storage.files import Lock
+
+
+def put_aside(directory: CrawlDirectory) -> Path | None:
+    """Rename a crawl directory to DIR.1, DIR.2 or so on; None if there is no crawl.
+
+    Raises:
+        DirectoryError: it is in use, or cannot be renamed.
+    """
+    if not directory.exists():
+        return None
+    with contextlib.ExitStack() as held:
+        for name in directory.process_names():
+            held.callback(Lock(directory.process(name) / "node.lock", name).release)
+        path = directory.path.absolute()
+        aside = next(
+            free for n in range(1, 10_000) if not (free := path.with_name(f"{path.name}.{n}")).exists()
+        )
+        try:
+            path.rename(aside)
+        except OSError as error:
+            raise DirectoryError(f"{path}: cannot be put aside: {error.strerror}") from error
+    return aside

@@ -1,0 +1,61 @@
+"""Authorities that cannot be connected to: they wait by themselves, not their host.
+
+Anybody may link to `http://host:1/`. What fails there before there is an
+answer - the connection, TLS, robots.txt - is charged to that scheme and port,
+which waits as a failing host does; other authorities of the host go first.
+Only where a host has nothing else, and the port is its scheme's own, is it the
+host that has failed.
+
+Kept in memory, the latest `ENTRIES_MAX`: forgetting one costs a request.
+Durations are seconds, instants seconds by the process clock.
+"""
+
+from collections.abc import Iterable
+
+from crawler.config import PolitenessConfig
+from crawler.frontier.hosts.politeness import backoff
+from crawler.records import Blame, Fetch, Outcome, Task
+
+ENTRIES_MAX = 20_000
+_UNCONNECTED = frozenset({Outcome.CONNECT_ERROR, Outcome.TLS_ERROR})
+
+
+class Authorities:
+    """Failures in a row of each authority, and until when it waits."""
+
+    def __init__(self) -> None:
+        self._waits: dict[str, tuple[int, float]] = {}  # the oldest failure first
+
+    def __len__(self) -> int:
+        return len(self._waits)
+
+    def ready_at(self, authority: str) -> float:
+        """The instant from which it may be tried again; 0.0 if it never failed."""
+        return self._waits[authority][1] if authority in self._waits else 0.0
+
+    def failed(self, authority: str, now: float, config: PolitenessConfig) -> float:
+        """Charge a failure; return the instant from which the authority may be tried again."""
+        failures = self._waits.pop(authority, (0, 0.0))[0] + 1
+        until = now + backoff(failures, config)
+        self._waits[authority] = failures, until
+        if len(self._waits) > ENTRIES_MAX:
+            del self._waits[next(iter(self._waits))]
+        return until
+
+    def answered(self, authority: str) -> None:
+        """It can be connected to."""
+        self._waits.pop(authority, None)
+
+
+def failed_alone(task: Task, fetch: Fetch, authority: str, others: Iterable[str]) -> bool:
+    """Whether a failure is that of `authority`, not of its host; `others` are authorities the host has work for."""
+    if fetch.blame is not Blame.HOST:
+        return False
+    if fetch.outcome not in _UNCONNECTED and task is not Task.ROBOTS:
+        return False
+    return names_port(authority) or any(other != authority for other in others)
+
+
+def names_port(authority: str) -> bool:
+    """Whether an authority names a port, which is never its scheme's own in the canonical form."""
+    return authority.rpartition("]")[2].rpartition("/")[2].count(":") > 0

@@ -1,0 +1,252 @@
+"""Callbacks, requests and items: what Scrapy's users write, on a shop on loopback."""
+
+import asyncio
+import csv
+import dataclasses
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+import crawler
+from crawler.errors import ConfigError, UsageError
+from tests.api.shop import PRODUCTS, shop
+from tests.end_to_end.web import SETTINGS, Web, page
+from tests.end_to_end.web import run as command
+
+PROGRAM = Path(__file__).with_name("products.py")
+NAMES = sorted(f"Tea {n}" for n in range(PRODUCTS))
+
+
+@pytest.fixture
+def web() -> Iterator[Web]:
+    with Web(shop()) as web:
+        yield web
+
+
+def crawl(web: Web, directory: Path, parse: Callable[..., Any], **arguments: Any) -> dict[str, Any]:
+    report = crawler.run(web.url(), parse, directory=directory / "crawl", config=SETTINGS, **arguments)
+    assert report["conservation"] == "holds", report["conservation"]
+    return report
+
+
+def rows(path: Path) -> list[dict[str, Any]]:
+    return [msgspec.json.decode(line) for line in path.read_bytes().splitlines()]
+
+
+@pytest.mark.parametrize("name", ["products.jsonl", "products.csv", "products.parquet"])
+def test_fifty_products_by_a_script(web: Web, tmp_path: Path, name: str) -> None:
+    """The script as a user runs it; it fetches what the callback asks for and nothing else."""
+    made = tmp_path / name
+    subprocess.run([sys.executable, PROGRAM, web.url(), made, tmp_path / "crawl"], check=True)
+    if name.endswith(".csv"):
+        found = list(csv.DictReader(made.read_text(encoding="utf-8").splitlines()))
+    elif name.endswith(".parquet"):
+        found = pytest.importorskip("pyarrow.parquet").read_table(made).to_pylist()
+    else:
+        found = rows(made)
+    assert sorted(row["name"] for row in found) == NAMES
+    assert found[0].keys() == {"url", "name", "price"}
+    assert len(web.paths()) == PRODUCTS + 5 and "/about" not in web.paths()
+
+
+def test_the_script_is_typed() -> None:
+    ran = subprocess.run(
+        [sys.executable, "-m", "mypy", "--strict", "--follow-imports=silent", str(PROGRAM)],
+        capture_output=True,
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stdout.decode()
+
+
+@dataclasses.dataclass
+class Tea:
+    name: str
+
+
+class Cup(msgspec.Struct):
+    name: str
+
+
+class Spider:
+    """Callbacks as methods, asynchronous, with `meta`, and items of each kind."""
+
+    def __init__(self) -> None:
+        self.shelves: list[int] = []
+
+    async def parse(self, page: crawler.Page) -> AsyncIterator[Any]:
+        shelf = int(page.url.partition("page=")[2] or 0)
+        for link in page.css(".products a").attrs("href"):
+            yield crawler.Request(link, callback=self.product, meta={"shelf": shelf})
+        for link in page.css("a.more").attrs("href"):
+            await asyncio.sleep(0)
+            yield crawler.Request(link)
+
+    def product(self, page: crawler.Page) -> Any:
+        self.shelves.append(page.meta["shelf"])
+        name = page.css("h1").text
+        return [{"name": name}, Tea(name), Cup(name)]
+
+
+def test_callbacks_with_meta_and_items_of_each_kind(web: Web, tmp_path: Path) -> None:
+    spider = Spider()
+    report = crawl(web, tmp_path, spider.parse, items=tmp_path / "items.jsonl", follow=False)
+    assert sorted(spider.shelves) == sorted([0, 1, 2, 3, 4] * 10)
+    assert sorted(row["name"] for row in rows(tmp_path / "items.jsonl")) == sorted(NAMES * 3)
+    assert report["hooks"] == {"errors": {}, "items": 3 * PRODUCTS}
+
+
+def test_a_page_whose_callback_fails_is_given_again(
+    web: Web, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Counted, logged with its URL, and given at the next run without being fetched again; then no more."""
+    given: list[str] = []
+
+    def failing(page: crawler.Page) -> Any:
+        given.append(page.url)
+        yield {"name": page.css("h1").text}
+        if page.url.endswith("7"):
+            raise ZeroDivisionError("price")
+
+    def good(page: crawler.Page) -> Any:
+        given.append(page.url)
+        yield {"name": page.css("h1").text}
+
+    items = tmp_path / "items.jsonl"
+    report = crawl(web, tmp_path, failing, items=items)
+    assert report["hooks"]["errors"] == {"callback": 5}
+    assert f"callback of {web.url('/product/7')}: ZeroDivisionError: price" in caplog.text
+    fetched, before = len(web.paths()), len(rows(items))
+    given.clear()
+    crawl(web, tmp_path, good, items=items)
+    assert sorted(given) == sorted(web.url(f"/product/{n}") for n in range(7, PRODUCTS, 10))
+    assert len(web.paths()) == fetched and len(rows(items)) == before + 5
+    given.clear()
+    crawl(web, tmp_path, good, items=items)
+    assert not given and "complete; known pages are not fetched again" in caplog.text
+    assert command("check", "--dir", tmp_path / "crawl").code == 0
+
+
+def test_on_error_stop_ends_the_run(web: Web, tmp_path: Path) -> None:
+    def failing(_: crawler.Page) -> None:
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        crawl(web, tmp_path, failing, on_error="stop")
+
+
+def test_requests_of_a_stopped_crawl_keep_their_callbacks(web: Web, tmp_path: Path) -> None:
+    """A run ends with requests to do; the next one, in another process as it were, knows whose they are."""
+    settings = SETTINGS | {"crawl": SETTINGS["crawl"] | {"max_pages": 8, "concurrency": 2}}
+    first, second = Spider(), Spider()
+    items = tmp_path / "items.jsonl"
+    crawler.run(
+        web.url(), first.parse, directory=tmp_path / "crawl", config=settings, items=items, follow=False
+    )
+    assert len(first.shelves) < PRODUCTS
+    crawl(web, tmp_path, second.parse, items=items, follow=False)
+    assert sorted(first.shelves + second.shelves) == sorted([0, 1, 2, 3, 4] * 10)
+    assert sorted({row["name"] for row in rows(items)}) == NAMES
+    assert len(web.paths()) == len(set(web.paths())) == PRODUCTS + 5
+
+
+@pytest.mark.parametrize("hook", ["url_filter", "link_extractor", "page_sink"])
+def test_hooks_that_fail_are_counted(web: Web, tmp_path: Path, hook: str) -> None:
+    def failing(_: Any) -> Any:
+        raise ZeroDivisionError
+
+    report = crawl(web, tmp_path, lambda _: None, **{hook: failing})
+    assert report["hooks"]["errors"][hook.rpartition("_")[2]] >= 1
+
+
+@pytest.mark.parametrize(
+    ("follow", "expected"),
+    [
+        (True, PRODUCTS + 6),
+        (False, 1),
+        (["/shop"], 5),
+        (["css:a.more", "css:.products"], PRODUCTS + 5),
+    ],
+)
+def test_which_links_are_followed(web: Web, tmp_path: Path, follow: Any, expected: int) -> None:
+    crawl(web, tmp_path, lambda _: None, follow=follow)
+    assert len(web.paths()) == expected
+
+
+def test_a_page_in_whose_turn_the_loop_is_left_comes_again(web: Web, tmp_path: Path) -> None:
+    async def first() -> str:
+        async with crawler.Crawl(SETTINGS, directory=tmp_path, seeds=web.url()) as crawling:
+            async for found in crawling.pages():
+                if "/product/" in found.url:
+                    return found.url
+        raise AssertionError
+
+    async def rest() -> list[str]:
+        async with crawler.Crawl(SETTINGS, directory=tmp_path) as crawling:
+            return [found.url async for found in crawling.pages()]
+
+    left = asyncio.run(first())
+    later = asyncio.run(rest())
+    assert left in later and web.url() not in later
+    assert len(web.paths()) == len(set(web.paths()))
+
+
+def test_stored_pages(web: Web, tmp_path: Path) -> None:
+    """At rest and while it is open; robots.txt and what was never had are none."""
+    crawl(web, tmp_path, lambda _: None)
+    crawling = crawler.Crawl(directory=tmp_path / "crawl")
+    assert {found.url: found.css("title").text for found in crawling.stored()}[web.url("/about")] == "About"
+    assert len(list(crawling.stored())) == PRODUCTS + 6
+
+    async def opened() -> int:
+        async with crawler.Crawl(SETTINGS, directory=tmp_path / "crawl") as crawling:
+            return len(list(crawling.stored()))
+
+    assert asyncio.run(opened()) == PRODUCTS + 6
+
+
+def test_fresh_puts_the_former_crawl_aside(web: Web, tmp_path: Path) -> None:
+    for _ in range(2):
+        crawl(web, tmp_path, lambda _: None, follow=False, fresh=True)
+    assert web.paths() == ["/", "/"] and (tmp_path / "crawl.1" / "seed").exists()
+
+
+def test_items_go_on_in_their_file_behind_a_torn_row(tmp_path: Path) -> None:
+    from crawler.api.items import open_items
+
+    for name, torn in (("a.jsonl", b'{"a"'), ("a.csv", b"3,")):
+        for n in range(2):
+            items = open_items(tmp_path / name)
+            items.add({"a": n, "b": [n]})
+            items.close()
+            with (tmp_path / name).open("ab") as file:
+                file.write(torn)
+    assert (tmp_path / "a.csv").read_bytes() == b"a,b\n0,[0]\n1,[1]\n3,"
+    assert (tmp_path / "a.jsonl").read_bytes() == b'{"a":0,"b":[0]}\n{"a":1,"b":[1]}\n{"a"'
+
+
+def test_mistakes_end_in_one_line(web: Web, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="ends in none of .jsonl"):
+        crawl(web, tmp_path, lambda _: None, items=tmp_path / "items.xlsx")
+    with pytest.raises(ConfigError, match="no regular expression"):
+        crawl(web, tmp_path, lambda _: None, follow=["("])
+    with pytest.raises(ConfigError, match="no CSS selector"):
+        crawl(web, tmp_path, lambda _: None, follow=["css:["])
+    with pytest.raises(ValueError, match="a lambda has none"):
+        crawler.Request("/", callback=lambda _: None)
+
+    async def notebook() -> None:
+        crawler.run(web.url())
+
+    with pytest.raises(UsageError, match="await crawler.run_async"):
+        asyncio.run(notebook())
+
+
+def test_fetch_gives_the_last_page_of_a_chain() -> None:
+    with Web({"/": (302, {"Location": "/home"}, ""), "/home": page(text="home")}) as web:
+        found = crawler.fetch(web.url(), SETTINGS)
+    assert found.url == web.url("/home") and found.css("title").text == "home"

@@ -1,0 +1,78 @@
+"""`Page`: text, tree, JSON and URLs, as they stand in the examples of its docstrings and beyond."""
+
+import doctest
+import importlib
+from dataclasses import dataclass
+
+import msgspec
+import pytest
+
+import crawler
+from crawler import Page
+
+MODULES = ("page", "request", "rules", "items", "calls", "crawl")
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_examples(name: str) -> None:
+    assert doctest.testmod(importlib.import_module(f"crawler.api.{name}")).failed == 0
+
+
+def test_text_is_decoded_as_header_or_page_says() -> None:
+    body = "<meta charset=windows-1251><p>Чай"
+    page = Page.of("http://x/", body.encode("windows-1251"))
+    assert page.css("p").text == "Чай" and page.encoding == "windows-1251"
+    declared = msgspec.structs.replace(page, content="Чай".encode("koi8-r"), charset="koi8-r")
+    assert declared.text == "Чай"
+    assert "\ufffd" in Page.of("http://x/", b"\xff<meta charset=utf-8>").text
+
+
+def test_the_tree_is_made_once() -> None:
+    page = Page.of("http://x/", "<p>a")
+    assert page.tree is page.tree and page.text is page.text
+
+
+def test_headers_are_a_mapping() -> None:
+    headers = ((b"Content-Type", b"text/html"), (b"set-cookie", b"a=1"), (b"Set-Cookie", b"b=2"))
+    page = msgspec.structs.replace(Page.of("http://x/", ""), raw_headers=headers)
+    assert page.headers["content-type"] == "text/html" and "ETag" not in page.headers
+    assert page.headers.getall("SET-COOKIE") == ["a=1", "b=2"]
+
+
+def test_urls_are_joined_to_the_base() -> None:
+    page = Page.of(
+        "http://x/a/b", "<base href=/c/><a href=d>1</a><a href='mailto:x'>2</a><a href='?é=1'>3</a>"
+    )
+    assert list(page.urls()) == ["http://x/c/d", "http://x/c/?%C3%A9=1"]
+    assert page.url_join("../e#f") == "http://x/e"
+    with pytest.raises(ValueError, match="is no http"):
+        page.url_join("javascript:x")
+
+
+@dataclass
+class Price:
+    amount: int
+
+
+def test_json() -> None:
+    page = Page.of("http://x/", '{"amount": 3}', "application/json")
+    assert page.json() == {"amount": 3} and page.json(Price) == Price(3)
+    with pytest.raises(ValueError):
+        Page.of("http://x/", "<p>").json()
+    with pytest.raises(ValueError):
+        Page.of("http://x/", '{"amount": "x"}').json(Price)
+
+
+def test_selectors_that_are_none_and_attributes_that_are_not_there() -> None:
+    page = Page.of("http://x/", "<a disabled>x</a>")
+    element = page.css("a")[0]
+    assert element["disabled"] == "" and element.attr("href", "none") == "none"
+    assert page.css("b").text == "" and page.css("b").attr("href") == ""
+    with pytest.raises(KeyError):
+        _ = element["href"]
+    with pytest.raises(ValueError, match="is no CSS selector"):
+        page.css("a[")
+
+
+def test_every_public_name_is_there() -> None:
+    assert all(getattr(crawler, name) is not None for name in crawler.__all__)

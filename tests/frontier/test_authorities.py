@@ -1,0 +1,95 @@
+"""What fails at one scheme and port of a host holds up nothing else of it."""
+
+from crawler.frontier.hosts.authorities import ENTRIES_MAX, Authorities, names_port
+from crawler.records import Blame, Errand, Fetch, Outcome, Task
+from tests.frontier.model import Crawl, config, failed, fetched, link
+from tests.frontier.test_frontier import Robots
+
+GOOD = [f"http://a.org/{n}" for n in range(5)]
+
+
+def dead_ports(errand: Errand, _now: float) -> Fetch:
+    if names_port(errand.url[: errand.url.index("/", 8)]):
+        return failed(errand.url, Outcome.CONNECT_ERROR, Blame.HOST, took=0.01)
+    return fetched(errand.url)
+
+
+def came(crawl: Crawl) -> list[str]:
+    return [errand.url for errand in crawl.handed if errand.task is Task.PAGE and errand.url in GOOD]
+
+
+def test_links_to_dead_ports_do_not_silence_a_host() -> None:
+    for robots in (None, Robots()):
+        crawl = Crawl(robots=robots, answer=dead_ports)
+        crawl.add([link(f"http://a.org:{port}/") for port in range(1, 9)])
+        crawl.add([link(url) for url in GOOD])
+        crawl.run(100.0 if robots is None else 150.0)  # with a Crawl-delay of 5 s
+        assert sorted(came(crawl)) == GOOD
+
+
+def test_nor_do_hundreds_of_links_to_one_dead_port() -> None:
+    crawl = Crawl(answer=dead_ports)  # it keeps four entries of a host for later, and reads three ahead
+    crawl.add([link(f"http://a.org:1/{n}") for n in range(900)])
+    crawl.add([link(url) for url in GOOD])
+    crawl.run(30.0)
+    assert sorted(came(crawl)) == GOOD
+    assert sum(":1/" in request.url for request in crawl.requests) == 1
+
+
+def test_urls_of_a_port_that_comes_back_are_all_asked() -> None:
+    back_at = 1e6 + 200.0
+
+    def answer(errand: Errand, now: float) -> Fetch:
+        return dead_ports(errand, now) if now < back_at else fetched(errand.url)
+
+    crawl = Crawl(config(crawl={"patience": "1 h"}), answer=answer)
+    urls = [f"http://a.org:1/{n}" for n in range(50)] + GOOD
+    crawl.add([link(url) for url in urls])
+    assert crawl.run() == "done"
+    assert sorted(crawl.done) == sorted(urls)
+
+
+def test_a_dead_port_is_tried_as_rarely_as_a_dead_host() -> None:
+    crawl = Crawl(config(crawl={"patience": "1 d"}), answer=dead_ports)
+    crawl.add([link(f"http://a.org:1/{n}") for n in range(3)])
+    crawl.run(900.0)
+    began = [round(request.began - crawl.requests[0].began) for request in crawl.requests]
+    assert began == [0, 60, 180, 420]
+
+
+def test_a_host_with_nothing_else_has_failed_itself() -> None:
+    crawl = Crawl(
+        config(crawl={"patience": "5 d"}),
+        answer=lambda errand, now: failed(errand.url, Outcome.CONNECT_ERROR, Blame.HOST, took=0.01),
+    )
+    crawl.add([link(url) for url in GOOD])
+    crawl.run(1000.0)
+    (host,) = crawl.frontier.hosts(crawl.now, 1)
+    assert (host.failures, host.state) == (5, "backing_off")
+
+
+def test_a_host_all_of_whose_schemes_are_silent_is_given_up() -> None:
+    crawl = Crawl(
+        config(crawl={"patience": "9 d"}),
+        answer=lambda errand, now: failed(errand.url, Outcome.TLS_ERROR, Blame.HOST, took=0.01),
+    )
+    crawl.add([link("https://a.org/"), link("http://a.org/")])
+    assert crawl.run() == "done"
+    assert next(crawl.frontier.hosts(crawl.now, 1)).state == "given_up"
+    assert crawl.frontier.counters()["todo"] == 2
+
+
+def test_authorities_are_bounded() -> None:
+    authorities = Authorities()
+    for port in range(ENTRIES_MAX + 9):
+        authorities.failed(f"http://a.org:{port}", 0.0, config().politeness)
+    assert len(authorities) == ENTRIES_MAX
+    assert authorities.ready_at("http://a.org:3") == 0.0
+    assert authorities.ready_at("http://a.org:900") == 60.0
+    authorities.answered("http://a.org:900")
+    assert authorities.ready_at("http://a.org:900") == 0.0
+
+
+def test_a_port_is_told_from_an_address() -> None:
+    assert names_port("http://a.org:1") and names_port("https://[::1]:8443")
+    assert not names_port("http://a.org") and not names_port("http://[::1]")

@@ -1,0 +1,119 @@
+"""The rules beside the code: every folder has its page, and every citation of a page resolves."""
+
+import re
+import tomllib
+from itertools import product
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+PACKAGE = ROOT / "crawler"
+# Where a name may point from: the package (`fetcher/README.md`), the project, the page's own folder.
+TEXTS = sorted(
+    path
+    for folder, kind in product(
+        ("crawler", "config", "scripts", "tests"), ("*.py", "*.pxd", "*.toml", "*.md")
+    )
+    for path in (ROOT / folder).rglob(kind)
+    if "data" not in path.relative_to(ROOT).parts
+) + [ROOT / "README.md"]
+PAGES = sorted(PACKAGE.rglob("README.md"))
+
+CITATION = re.compile(
+    r"(?P<page>(?:[\w.-]+/)*README\.md)`?(?P<heads>(?:(?:,| and)\s+(?:#\s+)?\"[A-Z][^\"`]*\")*)"
+)
+OTHER_PAGE = re.compile(r"`[\w/-]+\.md`")
+NUMBERED = re.compile(r"\.md`?,? sections? \d")
+
+
+def _relative(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+def _headings(page: Path) -> set[str]:
+    return set(re.findall(r"^#+ (.*)$", page.read_text(encoding="utf-8"), re.MULTILINE))
+
+
+def _find(name: str, beside: Path) -> Path | None:
+    """The page that `name` means in a text that lies in the folder `beside`."""
+    return next((base / name for base in (PACKAGE, beside, ROOT) if (base / name).is_file()), None)
+
+
+def unresolved(text: str, beside: Path) -> list[str]:
+    """Citations in `text` that lead nowhere, a line each."""
+    wrong = [
+        f"{match} is no page of the project" for match in OTHER_PAGE.findall(text) if "README" not in match
+    ]
+    wrong += [f"a section by its number: {match}" for match in NUMBERED.findall(text)]
+    for match in CITATION.finditer(text):
+        page = _find(match["page"], beside)
+        if page is None:
+            wrong.append(f"{match['page']} does not exist")
+            continue
+        for heading in re.findall(r'"([^"]*)"', match["heads"]):
+            if heading not in _headings(page):
+                wrong.append(f"{match['page']} has no heading {heading!r}")
+    return wrong
+
+
+@pytest.mark.parametrize("path", TEXTS, ids=_relative)
+def test_every_citation_resolves(path: Path) -> None:
+    if path != Path(__file__):
+        assert unresolved(path.read_text(encoding="utf-8"), path.parent) == []
+
+
+def test_a_citation_that_leads_nowhere_is_seen() -> None:
+    assert unresolved('`fetcher/README.md`, "Addresses" and "Redirects"', ROOT) == []
+    assert unresolved('`fetcher/README.md`, "Adresses"', ROOT)
+    assert unresolved('`fetcher/README.md`, "Addresses" and "Redirect"', ROOT)
+    assert unresolved("(`robot/README.md`)", ROOT)
+    assert unresolved("`seen-urls.md`", ROOT)
+    assert unresolved("`fetcher/README.md`, section 3", ROOT)
+
+
+FOLDERS = sorted(path.parent for path in PACKAGE.rglob("__init__.py"))
+
+
+@pytest.mark.parametrize("folder", FOLDERS, ids=_relative)
+def test_every_folder_has_its_page(folder: Path) -> None:
+    """Of its own, or a part of it in the page of the folder above."""
+    if (folder / "README.md").exists():
+        return
+    above = folder.parent / "README.md"
+    assert folder.parent != PACKAGE and f"`{folder.name}/`" in above.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=_relative)
+def test_what_a_page_names_exists(page: Path) -> None:
+    """Files in backquotes, relative to the page, to the package, or to the project; tests by name alone too."""
+    text = page.read_text(encoding="utf-8")
+    for name in re.findall(r"`((?:[\w-]+/)*[\w-]+\.(?:py|toml)|(?:tests|scripts|crawler)/[\w/.-]+)`", text):
+        if name != "crawl.toml":  # of a crawl directory
+            found = any((base / name).exists() for base in (page.parent, PACKAGE, ROOT))
+            within = ROOT / "tests" if name.startswith("test_") else page.parent
+            assert found or any(within.rglob(name)), f"{_relative(page)} names {name}"
+
+
+@pytest.mark.parametrize("path", sorted(PACKAGE.rglob("*.py")), ids=_relative)
+def test_modules_that_a_module_names_exist(path: Path) -> None:
+    """A file in backquotes lies beside, in a folder below, in the package or in the project."""
+    for name in re.findall(r"`((?:[\w-]+/)*[\w-]+\.(?:py|pxd))`", path.read_text(encoding="utf-8")):
+        found = any((base / name).exists() for base in (path.parent, PACKAGE, ROOT))
+        assert found or any(path.parent.rglob(name)), f"{_relative(path)} names {name}"
+
+
+def test_pages_are_shipped() -> None:
+    """`pip install` brings the rules along with the code."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    patterns = project["tool"]["setuptools"]["package-data"]["crawler"]
+    shipped = {path for pattern in patterns for path in PACKAGE.glob(pattern)}
+    assert set(PAGES) <= shipped
+
+
+def test_the_map_names_every_folder() -> None:
+    text = (PACKAGE / "README.md").read_text(encoding="utf-8")
+    missing = [
+        folder.name for folder in FOLDERS if folder.parent == PACKAGE and f"`{folder.name}/`" not in text
+    ]
+    assert missing == []

@@ -284,10 +284,11 @@ def test_dates_of_a_sitemap_are_signals_from_its_second_reading_on(on: Joint) ->
     url, now = "http://a.org/map.xml", on.clock.now()
     dates = [("http://a.org/1", now + 0.5), ("/no/url", now + 0.5), ("http://b.org/", now + 0.5)]
     later = Extracted(url, dated=[("http://a.org/1", now + 500.0), ("http://a.org/", now - 500.0)])
-    on.follow(url, fetch(url, b"1", began=now), Extracted(url, dated=dates), flags=int(LinkFlag.SITEMAP))
-    assert explain(on, "http://a.org/1")["signals"] == (0,) * 8
-    while (errand := on.errand()).url != url:
-        on.page(errand, fetch(errand.url, errand.url.encode(), began=on.clock.now()))
-    on.page(errand, fetch(url, b"2", began=on.clock.now()), later)
+    on.add(url, flags=int(LinkFlag.SITEMAP))
+    for body, said in ((b"1", Extracted(url, dated=dates)), (b"2", later)):
+        assert explain(on, "http://a.org/1")["signals"] == (0,) * 8
+        while (errand := on.errand()).url != url:
+            on.page(errand, fetch(errand.url, errand.url.encode(), began=on.clock.now()))
+        on.page(errand, fetch(url, body, began=on.clock.now()), said)
     assert explain(on, "http://a.org/1")["signals"][0] == 1
     assert explain(on, "http://a.org/")["signals"][0] == 0

@@ -3,8 +3,11 @@
 `CRAWLER_TEST_ORDER=SEED` repeats an order, `CRAWLER_TEST_ORDER=file` keeps that of the files; the header tells the seed.
 """
 
+import gc
 import os
 import random
+import warnings
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -49,3 +52,17 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         terminalreporter.write_line(
             "left out: tests/browser (no chromium here; Debian's package chromium has it)"
         )
+
+
+# Aiohttp's server and Chromium leave sockets to the collector; they must not be found in another's test.
+LEAVES_SOCKETS = ("tests/browser/", "tests/serve/", "tests/admin/", "tests/end_to_end/test_live.py")
+
+
+@pytest.fixture(autouse=True)
+def _collected(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Collect what a test of a page or admin server left, in that test."""
+    yield
+    if request.node.nodeid.startswith(LEAVES_SOCKETS):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ResourceWarning)
+            gc.collect()

@@ -104,5 +104,6 @@ def _recover(argv: list[str]) -> int:
         total += queued
         for problem in unread:
             print(f"crawler: {problem}", file=sys.stderr)
+    directory.forget_begun(args.name)
     print(f"{args.dir}: {total:,} links wait for {args.name}")
     return 0

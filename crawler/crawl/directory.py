@@ -73,6 +73,10 @@ class CrawlDirectory:
         """Whether a process has begun here, although its folder may be lost."""
         return (self.path / f"{name}{BEGUN}").exists()
 
+    def forget_begun(self, name: str) -> None:
+        """A process whose folder is lost may begin anew: the others have queued what they know of it."""
+        self.path.joinpath(name + BEGUN).unlink(missing_ok=True)
+
     def note_begun(self, name: str) -> None:
         """Remember outside of its folder that a process has begun, so that the loss of the folder is noticed."""
         if not self.has_begun(name):

@@ -281,18 +281,24 @@ def test_noise_is_answered_and_closed(noise: bytes) -> None:
 
 
 @pytest.mark.parametrize("use_uvloop", [False, True], ids=["asyncio", "uvloop"])
-def test_a_failed_tls_handshake_leaves_nothing_behind(use_uvloop: bool, authority: Path) -> None:
+def test_a_failed_tls_handshake_leaves_nothing_behind(
+    use_uvloop: bool, authority: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async def main() -> None:
         p0 = Process("p0", with_tls(authority))
         host, port = await p0.peers.start()
-        for noise in (b"", b"GET / HTTP/1.1\r\n\r\n"):
+        noted: list[str] = []
+        note = p0.peers._strangers.note
+        monkeypatch.setattr(
+            p0.peers._strangers, "note", lambda text, now: noted.append(text) or note(text, now)
+        )
+        for number, noise in enumerate((b"", b"GET / HTTP/1.1\r\n\r\n"), 1):
             reader, writer = await asyncio.open_connection(host, port)
             writer.write(noise)
             if noise:
                 await asyncio.wait_for(reader.read(), 5)
             writer.close()
-            await reached(lambda: p0.peers.last_ending.get("a stranger to us", "") != "")
-            p0.peers.last_ending.clear()
+            await reached(lambda: len(noted) == number)  # noqa: B023
             await reached(lambda: len(p0.peers._doorkeeper) == 0)
         await p0.peers.close()
 

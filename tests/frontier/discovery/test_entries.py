@@ -98,15 +98,15 @@ def test_spilling_and_reading_again_loses_nothing(orders: set[int], keep: int, c
         host.push(order, Todo(f"/{order}", order))
     store.write(batch)
     if len(orders) > 3:
-        host.postpone_first(50.0)
-        host.postpone_first(10.0)
+        host.put_off_first(50.0, 10)
+        host.put_off_first(10.0, 10)
     if len(host.queue) > keep:
         host.spill(keep)
     found = []
     for now in range(0, 1000, 5):
         host.recall(now)
         if not host.queue and host.read_to != NO_ORDER:
-            host.read_ahead(store, count, now)
+            host.read_ahead(store, count, now, 10)
         if host.queue:
             found.append(host.take_first()[0])
             batch = store.batch()

@@ -52,7 +52,7 @@ def headline(audit: Audit) -> str:
     hosts = len(audit.hosts)
     of = next(iter(audit.hosts), "no host") if hosts == 1 else f"{hosts:,} hosts"
     when = (
-        f", fetched from {audit.started[:16]} to {audit.ended[:16]} UTC".replace("T", " ")
+        f", fetched from {audit.started[:10]} {audit.started[11:16]} to {audit.ended[:10]} {audit.ended[11:16]} UTC"
         if audit.ended
         else ""
     )

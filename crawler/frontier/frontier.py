@@ -56,7 +56,7 @@ from crawler.frontier.settlement import Decision, End, Settlement, stage
 from crawler.frontier.share import Side
 from crawler.frontier.views import FrontierViews, Waited
 from crawler.records import Errand, Fetch, HostStatus, Link, LinkFlag, Task
-from crawler.robots.cache import Permission, Verdict
+from crawler.robots.cache import Verdict, VerdictKind
 from crawler.storage.keys import PARKED, TODO
 from crawler.storage.kv import Batch, KeyValue
 
@@ -67,7 +67,7 @@ _REFRESH = int(LinkFlag.REFRESH)  # plain, as the flags of an errand are
 _REFETCHES_TRIED = 16  # known pages whose hosts turn out not to be free, before something else is done
 EXPLAINED_MAX = 100_000  # entries of a queue that are read for one explanation
 
-_TASK_OF = {Permission.ALLOWED: Task.PAGE, Permission.DENIED: Task.DENIED, Permission.FETCH: Task.ROBOTS}
+_TASK_OF = {VerdictKind.ALLOWED: Task.PAGE, VerdictKind.DENIED: Task.DENIED, VerdictKind.FETCH: Task.ROBOTS}
 
 
 class Robots(Protocol):
@@ -389,14 +389,14 @@ class Frontier:
                 return None, ""
             url = entries.join_url(host.name, host.queue[0][1].tail)
             authority, target = entries.split_authority(url)
-            kind, until = Permission.ALLOWED, 0.0
+            kind, until = VerdictKind.ALLOWED, 0.0
             if self._asks_robots(url, host.name):
                 verdict = self._robots.verdict(authority, target, now)
                 kind, until = verdict.kind, verdict.until
             until = max(until, self._settlement.authorities.ready_at(authority))
-            if kind is Permission.WAIT or (until > now and kind is not Permission.DENIED):
+            if kind is VerdictKind.WAIT or (until > now and kind is not VerdictKind.DENIED):
                 host.put_off_first(max(until, now + 1.0), self._config.frontier.later_max)
-            elif kind is not Permission.DENIED and self._starts_too_soon(host, url, authority, now):
+            elif kind is not VerdictKind.DENIED and self._starts_too_soon(host, url, authority, now):
                 return None, authority
             else:
                 return _TASK_OF[kind], authority
@@ -407,14 +407,14 @@ class Frontier:
         """The same for the known page that the host is to ask; one whose robots.txt is waited for goes back."""
         url = host.refetch.url
         authority, target = entries.split_authority(url)
-        kind, until = Permission.ALLOWED, 0.0
+        kind, until = VerdictKind.ALLOWED, 0.0
         if self._asks_robots(url, host.name):
             verdict = self._robots.verdict(authority, target, now)
             kind, until = verdict.kind, verdict.until
-        if kind is Permission.WAIT:
+        if kind is VerdictKind.WAIT:
             self._drop_refetch(host, now, max(until, now + 1.0))
             return None, authority
-        if kind is not Permission.DENIED and self._starts_too_soon(host, url, authority, now):
+        if kind is not VerdictKind.DENIED and self._starts_too_soon(host, url, authority, now):
             return None, authority
         return _TASK_OF[kind], authority
 
@@ -688,7 +688,7 @@ class Frontier:
         authority, target = entries.split_authority(url)
         if not self._asks_robots(url, entries.split_url(url)[0]):
             return True
-        return self._robots.verdict(authority, target, now).kind is Permission.ALLOWED
+        return self._robots.verdict(authority, target, now).kind is VerdictKind.ALLOWED
 
     def gap_terms(self, errand: Errand) -> tuple[float, float]:
         """(seconds that the errand's host waits behind it at least, and per second that the answer takes)."""

@@ -38,7 +38,7 @@ from crawler.urls.canonical import canonical
 ENTRY_BYTES_MEAN = 4096  # memory allowed per entry of the cache, on average over all entries
 
 
-class Permission(StrEnum):
+class VerdictKind(StrEnum):
     """What `verdict` says."""
 
     ALLOWED = "allowed"
@@ -50,13 +50,13 @@ class Permission(StrEnum):
 class Verdict(msgspec.Struct, frozen=True, gc=False):
     """Whether a URL may be asked; `until` is the instant to ask again, for WAIT only."""
 
-    kind: Permission
+    kind: VerdictKind
     until: float = 0.0
 
 
-ALLOWED = Verdict(Permission.ALLOWED)
-DENIED = Verdict(Permission.DENIED)
-FETCH = Verdict(Permission.FETCH)
+ALLOWED = Verdict(VerdictKind.ALLOWED)
+DENIED = Verdict(VerdictKind.DENIED)
+FETCH = Verdict(VerdictKind.FETCH)
 
 
 class RobotsResult(StrEnum):
@@ -160,7 +160,7 @@ class RobotsCache:
             return FETCH
         if now - copy.unreachable_since >= self._config.unreachable_max:
             return ALLOWED
-        return Verdict(Permission.WAIT, copy.retry_at)
+        return Verdict(VerdictKind.WAIT, copy.retry_at)
 
     def record(
         self,

@@ -11,11 +11,11 @@ from crawler.robots.cache import (
     ALLOWED,
     DENIED,
     FETCH,
-    Permission,
     RobotsCache,
     RobotsCopy,
     RobotsResult,
     Verdict,
+    VerdictKind,
     result_of,
 )
 from crawler.storage.kv import MemoryStore
@@ -108,14 +108,14 @@ def test_unreachable_schedule() -> None:
     now = NOW
     for delay in (60.0, 300.0, 1800.0, 3600.0, 3600.0):
         assert _down(cache, now) is RobotsResult.UNREACHABLE
-        assert cache.verdict(HOST, "/", now) == Verdict(Permission.WAIT, now + delay)
-        assert cache.verdict(HOST, "/", now + delay - 0.1) == Verdict(Permission.WAIT, now + delay)
+        assert cache.verdict(HOST, "/", now) == Verdict(VerdictKind.WAIT, now + delay)
+        assert cache.verdict(HOST, "/", now + delay - 0.1) == Verdict(VerdictKind.WAIT, now + delay)
         now += delay
         assert cache.verdict(HOST, "/", now) is FETCH
     _good(cache, now)
     assert cache.verdict(HOST, "/", now) is ALLOWED
     _down(cache, now + DAY)  # the schedule begins anew
-    assert cache.verdict(HOST, "/", now + DAY) == Verdict(Permission.WAIT, now + DAY + 60)
+    assert cache.verdict(HOST, "/", now + DAY) == Verdict(VerdictKind.WAIT, now + DAY + 60)
 
 
 def test_the_last_good_copy_binds_while_it_lasts() -> None:
@@ -124,7 +124,7 @@ def test_the_last_good_copy_binds_while_it_lasts() -> None:
     _down(cache, NOW + 100)
     assert cache.verdict(HOST, "/", NOW + 101) is ALLOWED and cache.verdict(HOST, "/no", NOW + 101) is DENIED
     _down(cache, NOW + DAY)
-    assert cache.verdict(HOST, "/", NOW + DAY).kind is Permission.WAIT
+    assert cache.verdict(HOST, "/", NOW + DAY).kind is VerdictKind.WAIT
     assert cache.crawl_delay(HOST) == 7.0  # still the best that is known
 
 
@@ -133,7 +133,7 @@ def test_after_thirty_days_all_is_allowed() -> None:
     _down(cache, NOW)
     for day in range(1, 30):
         _down(cache, NOW + day * DAY)
-        assert cache.verdict(HOST, "/", NOW + day * DAY + 1).kind is Permission.WAIT
+        assert cache.verdict(HOST, "/", NOW + day * DAY + 1).kind is VerdictKind.WAIT
     _down(cache, NOW + 30 * DAY)
     assert cache.verdict(HOST, "/", NOW + 30 * DAY + 1) is ALLOWED
     assert cache.verdict(HOST, "/", NOW + 31 * DAY) is FETCH  # asked again once a day

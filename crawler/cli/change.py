@@ -8,7 +8,7 @@ from typing import Any
 
 from crawler.cli import access, options
 from crawler.config import convert
-from crawler.crawl import settings
+from crawler.crawl import safe_settings
 from crawler.crawl.directory import CrawlDirectory
 from crawler.errors import UsageError
 
@@ -34,7 +34,8 @@ _TEXTS = {
     "resume": ("Go on after `crawler pause`.", "", "crawler resume --dir example"),
     "stop": ("End a running crawl in order, as Ctrl-C does.", "", "crawler stop --dir example"),
     "set": (
-        f"Change settings of a running crawl, kept in crawl.toml: {', '.join((*settings.LIVE, settings.LOG_LEVEL))}.",
+        "Change settings of a running crawl, kept in crawl.toml: "
+        f"{', '.join((*safe_settings.LIVE, safe_settings.LOG_LEVEL))}.",
         "KEY=VALUE",
         "crawler set politeness.delay=5 crawl.rate=20 --dir example",
     ),
@@ -67,12 +68,12 @@ def _set(args: argparse.Namespace) -> int:
     """Change a running crawl, or only what the next run begins with."""
     directory = CrawlDirectory(args.dir)
     directory.require()
-    wanted = settings.parse(args.arguments)
-    settings.changed(convert(directory.saved_config()), wanted)
+    wanted = safe_settings.parse(args.arguments)
+    safe_settings.changed(convert(directory.saved_config()), wanted)
     running = access.is_running(args.dir)
     if running:
         access.ask_running(args.dir, {"command": "set", "settings": wanted})
-    settings.record(directory, wanted)
+    safe_settings.record(directory, wanted)
     said = ", ".join(f"{key} = {value}" for key, value in wanted.items())
     print(said if running else f"{said} from the next run on")
     return 0

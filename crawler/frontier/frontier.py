@@ -45,17 +45,17 @@ from crawler.frontier.hops import Hops
 from crawler.frontier.hosts.front_host import NO_PLAN, FrontHost
 from crawler.frontier.hosts.gates import Gates
 from crawler.frontier.hosts.registry import HostHash, Registry
-from crawler.frontier.hosts.table import NO_ORDER, SILENCED, HostFlag, Place
+from crawler.frontier.hosts.table import NO_ORDER, SILENCED, HostFlag, HostState
 from crawler.frontier.outstanding import Outstanding
 from crawler.frontier.permission import Permission, Robots
 from crawler.frontier.refetches import Refetches
 from crawler.frontier.refresh.refreshing import Refresh
-from crawler.frontier.report import Report, Waited
 from crawler.frontier.settlement import Decision, End, Settlement, stage
 from crawler.frontier.share import Side
 from crawler.frontier.turns import HostTurns
+from crawler.frontier.views import FrontierViews, Waited
 from crawler.records import Errand, Fetch, HostStatus, Link, LinkFlag, Task
-from crawler.robots.cache import Answer
+from crawler.robots.cache import VerdictKind
 from crawler.storage.kv import Batch, KeyValue
 
 _REFRESH = int(LinkFlag.REFRESH)  # plain, as the flags of an errand are
@@ -112,7 +112,7 @@ class Frontier:
             self._refetches,
         )
         self._hops = Hops(gates, self._outstanding)
-        self._report = Report(store, registry, bench)
+        self._report = FrontierViews(store, registry, bench)
         self._waited = Waited()
         self._taken_at = 0.0
         self._paused: set[str] = set()
@@ -138,7 +138,7 @@ class Frontier:
         for host in self._bench.front.values():
             self._intake.wake(host)
         hosts = self._hosts
-        idle = (hosts.array("todo") > 0) & (hosts.array("place") == Place.IDLE)
+        idle = (hosts.array("todo") > 0) & (hosts.array("place") == HostState.IDLE)
         slots = np.flatnonzero(idle & (hosts.array("flags") & SILENCED == 0))
         # Shuffled, else hosts of a domain come in a row; numpy's own shuffle costs another import.
         keys = np.frombuffer(self._rng.randbytes(8 * len(slots)), np.uint64)
@@ -321,7 +321,7 @@ class Frontier:
         """Whether what is known of the URL's robots.txt allows it; for the hops of a redirect."""
         authority, target = entries.split_authority(url)
         verdict = self._permission.verdict(entries.split_url(url)[0], authority, target, now)
-        return verdict.kind is Answer.ALLOWED
+        return verdict.kind is VerdictKind.ALLOWED
 
     def gap_terms(self, errand: Errand) -> tuple[float, float]:
         """(seconds that the errand's host waits behind it at least, and per second that the answer takes)."""
@@ -451,13 +451,13 @@ class Frontier:
 
     def _load(self, slot: int) -> FrontHost | None:
         """The object of a host that comes in from the back; None if it is to stay out."""
-        self._hosts.place[slot] = Place.IDLE
+        self._hosts.place[slot] = HostState.IDLE
         if not self._hosts.flags[slot] & SILENCED:
             self._refetches.reopen(slot, self._hosts.ready[slot])
         if not self._hosts.todo[slot] or self._hosts.flags[slot] & SILENCED:
             return None
         if slot in self._intake.unwritten:
-            self._hosts.place[slot] = Place.ASIDE
+            self._hosts.place[slot] = HostState.ASIDE
             return None
         return self._intake.front_host(slot, self._registry.stored_name(slot), self._hosts.cursor[slot])
 

@@ -14,7 +14,7 @@ from crawler.frontier.discovery import entries
 from crawler.frontier.discovery.intake import Intake
 from crawler.frontier.hosts.front_host import FrontHost, Refetch
 from crawler.frontier.hosts.gates import Gates
-from crawler.frontier.hosts.table import NO_ORDER, SILENCED, Place
+from crawler.frontier.hosts.table import NO_ORDER, SILENCED, HostState
 from crawler.frontier.hosts.visits import ASK_AGAIN
 from crawler.frontier.refresh.refreshing import Refresh
 from crawler.frontier.share import Share
@@ -77,7 +77,7 @@ class Refetches:
         slot = self._gates.registry.slot_beside(name, refetch.fingerprint)
         host = self._bench.front.get(slot)
         ready = self._gates.free_at(slot, now)
-        outside = host is None and self._hosts.place[slot] != Place.IDLE
+        outside = host is None and self._hosts.place[slot] != HostState.IDLE
         if self._hosts.flags[slot] & SILENCED or outside or (host is not None and host.held):
             refresh.shut(refetch)  # until it is unblocked, comes in, or its errand ends
         elif ready > now:

@@ -16,11 +16,11 @@ from crawler.frontier.outstanding import Outstanding
 from crawler.frontier.permission import Permission
 from crawler.frontier.refetches import Refetches
 from crawler.records import Errand, Task
-from crawler.robots.cache import Answer
+from crawler.robots.cache import VerdictKind
 
 LOOKS_MAX = 256  # entries of a host that are looked at in one turn; each may cost a verdict
 
-_TASK_OF = {Answer.ALLOWED: Task.PAGE, Answer.DENIED: Task.DENIED, Answer.FETCH: Task.ROBOTS}
+_TASK_OF = {VerdictKind.ALLOWED: Task.PAGE, VerdictKind.DENIED: Task.DENIED, VerdictKind.FETCH: Task.ROBOTS}
 
 
 class HostTurns:
@@ -118,9 +118,9 @@ class HostTurns:
             authority, target = entries.split_authority(url)
             verdict = self._permission.verdict(host.name, authority, target, now)
             until = max(verdict.until, self._authorities.ready_at(authority))
-            if verdict.kind is Answer.WAIT or (until > now and verdict.kind is not Answer.DENIED):
+            if verdict.kind is VerdictKind.WAIT or (until > now and verdict.kind is not VerdictKind.DENIED):
                 host.put_off_first(max(until, now + 1.0), self._lookahead.later_max)
-            elif verdict.kind is not Answer.DENIED and self._starts_too_soon(host, url, now):
+            elif verdict.kind is not VerdictKind.DENIED and self._starts_too_soon(host, url, now):
                 return None, authority
             else:
                 return _TASK_OF[verdict.kind], authority
@@ -131,10 +131,10 @@ class HostTurns:
         """The same for a known page; one whose robots.txt is waited for goes back to the schedule."""
         authority, target = entries.split_authority(url)
         verdict = self._permission.verdict(host.name, authority, target, now)
-        if verdict.kind is Answer.WAIT:
+        if verdict.kind is VerdictKind.WAIT:
             self._refetches.drop(host, now, max(verdict.until, now + 1.0))
             return None, authority
-        if verdict.kind is not Answer.DENIED and self._starts_too_soon(host, url, now):
+        if verdict.kind is not VerdictKind.DENIED and self._starts_too_soon(host, url, now):
             return None, authority
         return _TASK_OF[verdict.kind], authority
 

@@ -14,7 +14,7 @@ from crawler.config import Config, PolitenessConfig
 from crawler.frontier.hosts.addresses import Address, Addresses
 from crawler.frontier.hosts.front_host import FrontHost
 from crawler.frontier.hosts.look_ups import LookUps
-from crawler.frontier.hosts.places import PlaceShares
+from crawler.frontier.hosts.place_shares import PlaceShares
 from crawler.frontier.hosts.politeness import HostPoliteness
 from crawler.frontier.hosts.rate import Rate
 from crawler.frontier.hosts.registry import Registry

@@ -58,7 +58,7 @@ import cython
 import numpy as np
 from cython.cimports.libc.math import exp, isfinite, log, sqrt
 
-from crawler.freshness.params import Page
+from crawler.freshness.params import PageParameters
 from crawler.frontier.refresh.columns import Column
 from crawler.frontier.refresh.settings import HostView, PageView, Settings
 
@@ -595,7 +595,7 @@ class Schedule:
             self._own[page].importance = importance
         self._reschedule(page, now)
 
-    def set_page(self, page: int, parameters: Page, now: float) -> None:
+    def set_page(self, page: int, parameters: PageParameters, now: float) -> None:
         """Give a page parameters of its own, which nothing it shows will change."""
         self._require(page)
         self._instant(now)
@@ -847,7 +847,7 @@ class Schedule:
         self._place_host(self._owner(page), now)
 
     def settle(self, page: int, now: float, result: int, ready: float = 0.0) -> None:
-        """The page held was asked, with this `Result`; its host may be asked from `ready` on.
+        """The page held was asked, with this `RefreshOutcome`; its host may be asked from `ready` on.
 
         What came is learned from, and the page has a new deadline. Signals
         that came since `hold` count for the next interval.

@@ -26,6 +26,7 @@ log = logging.getLogger("crawler")
 STDOUT = Path("-")
 
 if TYPE_CHECKING:
+    from crawler.api import Crawl
     from crawler.process.exchange import Member
     from crawler.process.forked import Forked
 
@@ -281,7 +282,7 @@ class _Stopper:
     def _came_early(cls, *_: object) -> None:
         cls.early = True
 
-    def __init__(self, crawl: Any, directory: Path) -> None:
+    def __init__(self, crawl: "Crawl", directory: Path) -> None:
         self._crawl = crawl
         self._directory = directory
         self._asked = False

@@ -10,7 +10,7 @@ are sealed; records and captures are msgpack arrays inside.
 """
 
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import TypeVar
 
 import msgspec
 
@@ -69,7 +69,10 @@ def unpack_capture(key: bytes, value: bytes) -> Capture:
     return _unpack(_decode_capture, key, value)
 
 
-def _unpack(decode: Callable[[bytes], Any], key: bytes, value: bytes) -> Any:
+_T = TypeVar("_T")
+
+
+def _unpack(decode: Callable[[bytes], _T], key: bytes, value: bytes) -> _T:
     try:
         return decode(unseal(key, value))
     except msgspec.MsgspecError as error:

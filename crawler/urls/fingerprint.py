@@ -19,7 +19,7 @@ import hashlib
 from array import array
 from collections.abc import Callable, Iterable
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING
 
 import mmh3
 import numpy as np
@@ -28,6 +28,9 @@ from numpy.typing import NDArray
 from crawler.errors import ConfigError
 from crawler.urls.canonical import authority, duplicate_key, hostname, target
 from crawler.urls.equivalence import Equivalences
+
+if TYPE_CHECKING:
+    from publicsuffixlist import PublicSuffixList
 
 SEED_BYTES = 16
 CHECK_URL = "http://fingerprint.check/"
@@ -38,7 +41,7 @@ _HOSTS_MAX = 1 << 15  # hosts whose bucket is remembered, 600 bytes each: a proc
 
 
 @lru_cache(maxsize=1)
-def _suffix_list() -> Any:
+def _suffix_list() -> "PublicSuffixList":
     from publicsuffixlist import PublicSuffixList  # imported and read on first use: some 40 ms
 
     return PublicSuffixList()

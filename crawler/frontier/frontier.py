@@ -568,6 +568,8 @@ class Frontier:
                 errand.url, errand.hostname, entries.split_authority(errand.url)[0]
             )
             self._shares.settle(host.slot, fetch)
+            if fetch.status:
+                self._registry.reach(host.slot)
         decision = self._settlement.settle(host, errand, fetch, now, crawl_delay)
         if errand.flags & _REFRESH:
             host.refetch = None  # the harvest tells the schedule what came of it
@@ -751,6 +753,11 @@ class Frontier:
         hosts = self._hosts
         return int(((hosts.array("todo") > 0) & ((hosts.array("flags") & SILENCED) == 0)).sum())
 
+    @property
+    def hosts_reached(self) -> int:
+        """Hosts that have ever answered."""
+        return self._registry.reached
+
     def set_rate(self, rate: float) -> None:
         """This process's share of the rate from now on, in starts per second; 0 = no limit."""
         self._rate.rate = rate
@@ -858,6 +865,7 @@ class Frontier:
         registry.domains._check()
         assert registry.todo == int(hosts.array("todo").sum())
         assert sum(registry.parked) == int(hosts.array("parked").sum())
+        assert registry.reached == int(((hosts.array("flags") & HostFlag.REACHED) != 0).sum())
         assert {host.key for host in self._bench.front.values() if host.held} == set(self._held)
         assert len(self._held) <= self._given_out and self._in_flight <= self._concurrency
         assert self._look_ups <= self._config.network.dns_concurrency

@@ -11,7 +11,7 @@ import re
 import msgspec
 
 from crawler.fetcher import outcome
-from crawler.fetcher.request import Target
+from crawler.fetcher.fetch_request import Target
 from crawler.urls.suffixes import suffix_list
 
 COOKIE_BYTES_MAX = 4096

@@ -260,13 +260,17 @@ class Capture(msgspec.Struct, gc=False, array_like=True):
 
 
 class FrontierCounts(msgspec.Struct, kw_only=True):
-    """URLs to do (`in_flight` among them), parked ones by rule, hosts by state; requests and look-ups under way."""
+    """URLs to do (`in_flight` among them), parked ones by rule, hosts by state; requests and look-ups under way.
+
+    `hosts_reached` are those that have ever answered.
+    """
 
     todo: int = 0
     in_flight: int = 0
     requests: int = 0
     look_ups: int = 0
     hosts: int = 0
+    hosts_reached: int = 0
     hosts_front: int = 0
     hosts_ready: int = 0
     hosts_waiting: int = 0

@@ -237,7 +237,7 @@ class DueConfig(_Section, frozen=True):
 
     method: Literal["runs", "one_file", "memory"] = "runs"
     buffer_entries_max: Positive = 1 << 18
-    part_links_max: Positive = 4096  # new links of a flush that reach the frontier in one turn of the loop
+    part_links_max: Positive = 4096  # new links of a flush that reach the frontier in one commit
     max_wait: Seconds = Seconds(5)
     merge_chunk_bytes: ByteCount = ByteCount(4 << 20)
     log_bytes_max: ByteCount = ByteCount(16 << 20)  # a links log file of this size is followed by a new one

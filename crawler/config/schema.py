@@ -155,8 +155,10 @@ class FetchConfig(_Section, frozen=True):
     idle_connections_max: Count = 3000  # kept open over all hosts, 60 KiB each with TLS
     cookies: bool = False
     cookie_domains_max: Count = 10_000  # registrable domains whose cookies are kept
+    cookies_file: str = ""  # Netscape's format; what it holds stands in no record
     tls: TlsPolicy = "verify"
-    proxy: str = ""
+    proxy: str = ""  # http(s)://, socks5:// or socks4://
+    bytes_per_second: ByteCount = ByteCount(0)  # received, over all connections and processes; 0 = no limit
 
 
 class NetworkConfig(_Section, frozen=True):

@@ -94,11 +94,15 @@ class Process:
     def _errands(self, reader: Reader, sink: Sink | None) -> Errands:
         stages, config = self.stages, self.stages.config
         unexpected = stages.harvest.unexpected
+        processes = len(stages.topology.names)
+        client = Client(
+            config.fetch, config.identity, config.network, stages.clock, unexpected, processes=processes
+        )
         return Errands(
             config,
             clock=stages.clock,
             frontier=stages.frontier,
-            client=Client(config.fetch, config.identity, config.network, stages.clock, unexpected),
+            client=client,
             resolver=Resolver(config.network, Guard(config.network.allow_networks), stages.clock),
             reader=reader,
             harvest=stages.harvest,

@@ -73,10 +73,15 @@ class Harvest:
         """Whether an answer is worth reading: of a refresh, one with other content than is known."""
         return not errand.flags & _REFRESH or not self._pages.shows_known(fetch, errand)
 
+    def in_scope(self, url: str) -> bool:
+        """Whether links to a URL (request form) lie where the crawl is at home."""
+        return self._following.in_scope(url)
+
     def page(self, errand: Errand, fetch: Fetch, extracted: Extracted | None, now: float) -> Making:
         """Make the change for a page's fetch, final or to be repeated."""
         change = Change()
         decision = self._settle(errand, fetch, now)
+        fetch.final = decision.end is End.DONE
         before = self._pages.record(errand.fingerprint) if errand.flags & _REFRESH else None
         capturing = self._capture(fetch, errand, extracted, now, final=decision.end is End.DONE)
         books.count_kept(change, capturing)

@@ -66,8 +66,9 @@ class Stages:
     """Everything that lies in `DIR/<name>`, under its lock.
 
     `seed` is the crawl's 16 secret bytes, `topology` says who else crawls (None:
-    nobody). With `restore`, pages whose stored copy turns out to be gone become
-    URLs to do again. `brief`: they are closed soon, so who finds them locked waits.
+    nobody), `priority` gives a link its place (`Frontier`). With `restore`, pages
+    whose stored copy turns out to be gone become URLs to do again. `brief`: they
+    are closed soon, so who finds them locked waits.
 
     Raises:
         BusyError: another process has the folder.
@@ -85,10 +86,12 @@ class Stages:
         name: str = "p0",
         topology: Topology | None = None,
         url_filter: Callable[[str], bool] | None = None,
+        priority: Callable[[Link], int] | None = None,
         restore: bool = True,
         brief: bool = False,
     ) -> None:
         self.config = config
+        self._priority = priority
         self.directory = directory
         self.clock = clock
         self.name = name
@@ -207,6 +210,7 @@ class Stages:
             rng=random.Random(),
             processes=len(self.topology.names),
             refresh=self.refresh,
+            priority=self._priority,
         )
 
     def _refresh(self) -> Refresh:

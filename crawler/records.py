@@ -32,6 +32,7 @@ class LinkFlag(IntFlag):
     SCOPE = 64  # no link, but word to another process that the scope has grown by this URL
     OWN_WAY = 128  # asked as the user's request says (`Way`), under a fingerprint of its own; never refreshed
     RANKED = 256  # the user has given it a priority
+    AGAIN = 512  # a known page in the queue once more (`crawl.timestamping`)
 
 
 class Link(msgspec.Struct, frozen=True, gc=False, array_like=True):

@@ -87,11 +87,21 @@ def _parse(argv: list[str]) -> argparse.Namespace:
         "--http-password", metavar="PASSWORD", help="its password; http://USER:PASSWORD@HOST/ too"
     )
     parser.add_argument(
+        "--accept",
+        action="append",
+        default=[],
+        metavar="LIST",
+        help="store such files only, by type or ending (pdf,image/*); pages are followed all the same",
+    )
+    parser.add_argument(
         "--reject",
         action="append",
         default=[],
         metavar="LIST",
-        help="no pages whose path ends so, such as zip,pdf or *.iso",
+        help="no files that end so or are of such a type (zip,*.iso,video/*)",
+    )
+    parser.add_argument(
+        "--spider", action="store_true", help="follow links and store nothing; then see `crawler report`"
     )
     parser.add_argument(
         "--mirror",
@@ -110,12 +120,32 @@ def _parse(argv: list[str]) -> argparse.Namespace:
     args = parser.parse_args(argv)
     setattr(args, "refresh.endless", False)
     args.urls = [checked(url) for url in args.urls]
-    if args.reject:
-        endings = [each.strip().lstrip("*.") for text in args.reject for each in text.split(",")]
+    if accepted := _words(args.accept):
+        setattr(args, "filter.accept", accepted)
+    rejected = _words(args.reject)
+    if endings := [each.lstrip("*.") for each in rejected if not _is_pattern(each)]:
         setattr(args, "filter.exclude_extensions", [f".{each}" for each in endings if each])
+    if patterns := [each for each in rejected if _is_pattern(each)]:
+        setattr(args, "filter.reject", patterns)
+    if args.spider:
+        if args.mirror:
+            raise UsageError("--spider stores nothing, so there is nothing to --mirror")
+        setattr(args, "pages.store", "none")
     if args.mirror:
         setattr(args, "crawl.requisites", True)
+    if (file := getattr(args, "fetch.cookies_file", None)) is not None:
+        setattr(args, "fetch.cookies_file", str(Path(file).absolute()))
     return args
+
+
+def _words(lists: list[str]) -> list[str]:
+    """The words of lists with commas."""
+    return [word.strip() for text in lists for word in text.split(",") if word.strip()]
+
+
+def _is_pattern(word: str) -> bool:
+    """Whether a kind is a media type or a pattern, not an ending of a name."""
+    return "/" in word or bool(set("*?[") & set(word.removeprefix("*")))
 
 
 def seeds(args: argparse.Namespace) -> Iterator[str]:
@@ -309,7 +339,8 @@ class _Stopper:
 
 def _nothing_new(report: dict[str, Any]) -> bool:
     """Whether the crawl was complete before the run."""
-    asked = any(report["run"].get("pages", {}).values())
+    run = report["run"]
+    asked = any([*run.get("pages", {}).values(), *run.get("refresh", {}).values()])
     return report["stopped_by"] == "done" and not asked and not report["frontier"]["todo"]
 
 

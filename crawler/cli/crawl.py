@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from crawler.cli import options
 from crawler.cli.seeding import add_logins, checked
-from crawler.config import Config
+from crawler.config import Config, Layers
 from crawler.crawl.directory import CrawlDirectory
 from crawler.crawl.fresh import put_aside
 from crawler.errors import StoreError, UsageError
@@ -47,8 +47,12 @@ def _main(argv: list[str]) -> int:
     if not (args.urls or args.seeds or config.seeds or directory.exists()):
         raise UsageError("nothing to crawl: give URLs, --seeds FILE, or the --dir of a crawl to go on with")
     check_report(args.report)
+    if args.login is None and args.data:
+        raise UsageError("--data: needs --login URL")
     directory.create()
     options.set_up_log(args, directory.log_file)
+    if args.login is not None:
+        config = _logged_in(args, layers, directory)
     log.info("crawl in %s begins", args.dir)
     report = run(config, args, seeds(args))
     log.info("crawl in %s ended: %s", args.dir, report.get("stopped_by") or "ended")
@@ -57,6 +61,16 @@ def _main(argv: list[str]) -> int:
     if args.mirror:
         _write_mirror(args)
     return StoreError.exit_code if report.get("stopped_by") == "disk" else 0
+
+
+def _logged_in(args: argparse.Namespace, layers: Layers, directory: CrawlDirectory) -> Config:
+    """Log in; the configuration with the cookies of that."""
+    from crawler.cli import login
+
+    cookies = directory.path.absolute() / "cookies.txt"
+    login.log_in(args.login, login.fields(args.data), layers.config(), cookies)
+    layers.set("--login", "fetch.cookies_file", str(cookies))
+    return layers.config()
 
 
 def _write_mirror(args: argparse.Namespace) -> None:
@@ -85,6 +99,17 @@ def _parse(argv: list[str]) -> argparse.Namespace:
     parser.add_argument("--http-user", metavar="USER", help="login (Basic) at the hosts of the seeds")
     parser.add_argument(
         "--http-password", metavar="PASSWORD", help="its password; http://USER:PASSWORD@HOST/ too"
+    )
+    parser.add_argument(
+        "--login", metavar="URL", help="log in with the form of this page first; the crawl has its cookies"
+    )
+    parser.add_argument(
+        "-d",
+        "--data",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="a field of that form; NAME alone is asked for and not shown",
     )
     parser.add_argument(
         "--accept",

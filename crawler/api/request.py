@@ -14,7 +14,7 @@ from urllib.parse import urlencode
 import msgspec
 
 from crawler.errors import ConfigError
-from crawler.fetcher.request import METHODS, parse_field
+from crawler.fetcher.fetch_request import METHODS, parse_field
 from crawler.records import LinkFlag, Way
 from crawler.storage.keys import HANDOVER
 from crawler.storage.kv import seal, unseal

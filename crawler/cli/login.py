@@ -16,14 +16,14 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from crawler.api.page import Page
-from crawler.api.request import Request as Submission
+from crawler.api.request import FetchRequest as Submission
 from crawler.clock import SystemClock
 from crawler.config import Config
 from crawler.errors import UsageError
+from crawler.fetcher.address_guard import AddressGuard
 from crawler.fetcher.client import Client
 from crawler.fetcher.cookies import CookieJar, as_file, load_cookies
-from crawler.fetcher.guard import Guard
-from crawler.fetcher.request import Request, split
+from crawler.fetcher.fetch_request import FetchRequest, split
 from crawler.fetcher.resolver import Resolver
 from crawler.process.errands import way_on
 from crawler.records import Fetch, Outcome, Way
@@ -92,7 +92,7 @@ class _Visit:
         clock, network = SystemClock(), config.network
         fetch = replace(config.fetch, cookies_file="")
         self.client = Client(fetch, config.identity, network, clock)
-        self.resolver = Resolver(network, Guard(network.allow_networks), clock)
+        self.resolver = Resolver(network, AddressGuard(network.allow_networks), clock)
         self.jar = CookieJar(private=True)
         if config.fetch.cookies_file:
             self.jar = load_cookies(config.fetch.cookies_file, clock.now())
@@ -124,7 +124,7 @@ class _Visit:
             if not found.addresses:
                 raise UsageError(f"--login {url}: {found.error or found.outcome}")
             addresses = found.addresses
-        request = Request(url, addresses, way.headers, jar=self.jar, method=way.method, body=way.body)
+        request = FetchRequest(url, addresses, way.headers, jar=self.jar, method=way.method, body=way.body)
         return await self.client.fetch(request)
 
 

@@ -21,7 +21,7 @@ from publicsuffixlist import PublicSuffixList  # type: ignore[import-untyped]
 from crawler.config.credentials import REDACTED
 from crawler.errors import ConfigError
 from crawler.fetcher import outcome
-from crawler.fetcher.request import Target
+from crawler.fetcher.fetch_request import Target
 
 COOKIE_BYTES_MAX = 4096
 PER_DOMAIN_MAX = 50

@@ -7,7 +7,7 @@ from urllib.parse import parse_qs
 
 import pytest
 
-from crawler.cli.seeding import without_login
+from crawler.cli.seed_arguments import without_login
 from tests.end_to_end.web import FAST, Answer, Asked, Web, crawl, page, run
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from crawler.api.page import Page
-from crawler.api.request import FetchRequest as Submission
+from crawler.api.request import Request as Submission
 from crawler.clock import SystemClock
 from crawler.config import Config
 from crawler.errors import UsageError

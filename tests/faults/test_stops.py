@@ -7,6 +7,7 @@ import asyncio
 import os
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -212,3 +213,49 @@ def test_a_fetch_that_outlasts_the_grace_of_a_stop(tmp_path: Path, monkeypatch: 
         finish(web, tmp_path / "crawl")
         found = judge(web, tmp_path / "crawl")
     assert found.lost == found.unstored == found.stored_twice == found.torn == 0, found
+
+
+@pytest.mark.parametrize(
+    ("number", "module"),
+    [
+        ("SIGTERM", "crawler.cli"),
+        ("SIGHUP", "crawler.cli"),
+        ("SIGTERM", "crawler.cli.crawl"),
+        ("SIGHUP", "uvloop"),
+        ("SIGTERM", "crawler.process.process"),
+    ],
+)
+def test_a_signal_in_the_imports_stops_in_order(
+    web: TreeWeb, tmp_path: Path, number: str, module: str
+) -> None:
+    """Goal: exit 0 as ever, the seeds kept: the next run needs none. The process signals itself, so it comes in time."""
+    first = crawl(tmp_path / "crawl", web.seed, *settings(), module=("tests.faults.early", number, module))
+    assert first.code == 0 and "stopping as soon" in first.err, first
+    assert web.fetched().total() <= CONCURRENCY
+    finish(web, tmp_path / "crawl")
+    assert judge(web, tmp_path / "crawl").flawless
+
+
+@pytest.mark.parametrize("number", ["SIGTERM", "SIGHUP"])
+def test_a_signal_in_the_imports_of_several_processes(web: TreeWeb, tmp_path: Path, number: str) -> None:
+    """Goal: the children, forked behind the signal, stop with their supervisor."""
+    several = settings("--processes", "2")
+    early = ("tests.faults.early", number, "crawler.supervision.supervisor")
+    first = crawl(tmp_path / "crawl", web.seed, *several, module=early)
+    assert first.code == 0, first
+    ended = crawl(tmp_path / "crawl", *several)
+    assert ended.code == 0, ended
+    assert judge(web, tmp_path / "crawl").flawless
+
+
+def test_a_signal_before_a_command_that_has_nothing_to_stop(tmp_path: Path) -> None:
+    """Goal: `crawler status` ends by the signal, as any program does."""
+    words = ["-m", "tests.faults.early", "SIGTERM", "crawler.cli", "status", "--dir", str(tmp_path)]
+    assert subprocess.run([sys.executable, *words], check=False, capture_output=True).returncode == -15
+
+
+def test_nothing_of_ours_is_imported_before_signals_are_noted() -> None:
+    """Goal: the time without a handler is that of the interpreter's own start."""
+    code = "import sys, crawler.__main__; print([name for name in sys.modules if name.startswith('crawler')])"
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert done.stdout.strip() == "['crawler', 'crawler.early', 'crawler.__main__']"

@@ -318,6 +318,8 @@ def summary(report: dict[str, Any], directory: Path, command: str = "crawl") -> 
         lines.append("not fetched: " + ", ".join(f"{name} {n:,}" for name, n in failed.items()))
     if cut := run.get("bodies", {}).get("cut"):
         lines.append(f"cut at fetch.body_bytes_max or sitemaps.bytes_max: {cut:,} bodies")
+    if unwritten := run.get("bodies", {}).get("unwritten"):
+        lines.append(f"stored without their bodies for an error of the crawler, see the log: {unwritten:,}")
     if report["conservation"] != "holds":
         lines += [f"counting error: {problem}" for problem in report["conservation"]]
     lines.append(

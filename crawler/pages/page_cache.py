@@ -28,7 +28,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from crawler.config import PagesConfig
-from crawler.errors import ConfigError, DamageError
+from crawler.errors import ConfigError, CrawlerError, DamageError, Unexpected
 from crawler.pages import change, damage, segments, warc
 from crawler.pages.archive import Archive
 from crawler.pages.building import Builder
@@ -57,6 +57,7 @@ class PageCache(Archive):
     Args:
         ignored: patterns (bytes) that a URL's comparisons leave out; none by default.
         text_only: whether of a URL's HTML only the visible text is compared.
+        unexpected: where errors of ours are noted.
         fingerprint: fingerprint of a URL, for answers whose errand has none (robots.txt).
         operator, robots_policy: for the warcinfo record.
         random: random bytes for record ids.
@@ -79,6 +80,7 @@ class PageCache(Archive):
         robots_policy: str = "obey",
         ignored: Callable[[str], change.Patterns] = lambda url: (),
         text_only: Callable[[str], bool] = lambda url: False,
+        unexpected: Unexpected | None = None,
         fingerprint: Callable[[str], int] | None = None,
         random: Callable[[int], bytes] = os.urandom,
         sync: bool = True,
@@ -93,6 +95,7 @@ class PageCache(Archive):
         self._ignored = ignored
         self._text_only = text_only
         self._compared = (0, b"", False)  # the last comparison of texts: fingerprint, digest, result
+        self._unexpected = unexpected or Unexpected()
         self._fingerprint = fingerprint
         self._builder = Builder(decoded=self._decoded, random=random, url_of=self._url_of)
         self._compress = warc.compressor(config.gzip_level)
@@ -265,20 +268,31 @@ class PageCache(Archive):
 
     # -- second step: write
 
-    def write(self, capturings: list[Capturing]) -> None:
-        """Append the records of a group and make them durable.
+    def write(self, capturings: list[Capturing]) -> int:
+        """Append the records of a group and make them durable; how many are bare for an error of ours.
 
         Raises:
             StoreError: the disk failed; nothing of the group may be committed.
         """
         self._written = capturings
-        for capturing in capturings:
-            if capturing.stored:
-                self._append(capturing)
+        bare = sum([self._append(capturing) for capturing in capturings if capturing.stored])
         self._writer.sync()
+        return bare
 
-    def _append(self, capturing: Capturing) -> None:
-        members = [self._compress(record) for record in self._builder.records(capturing)]
+    def _append(self, capturing: Capturing) -> bool:
+        """Append a capture's records; whether they hold no more than status and URL."""
+        bare = False
+        try:
+            members = self._members(capturing)
+        except CrawlerError:
+            raise
+        except Exception as error:  # the page would come again, and end each run
+            self._unexpected.note(error, f"WARC records of {capturing.fetch.url}, whose body is lost")
+            original = self._pending_originals.get(capturing.payload_digest)
+            if original is not None and original.key == capturing.key:
+                del self._pending_originals[capturing.payload_digest]
+            capturing.make_bare()
+            members, bare = self._members(capturing), True
         place = self._writer.append(members, capturing.instant)[0]
         fetch, record = capturing.fetch, capturing.record
         confirmed = record if record is not None and fetch.outcome is Outcome.UNCHANGED else None
@@ -296,6 +310,10 @@ class PageCache(Archive):
             noarchive=capturing.noarchive,
             extent=sum(map(len, members)),
         )
+        return bare
+
+    def _members(self, capturing: Capturing) -> list[bytes]:
+        return [self._compress(record) for record in self._builder.records(capturing)]
 
     def _url_of(self, fingerprint: int) -> str:
         url = self._urls.get(fingerprint)

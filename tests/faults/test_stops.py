@@ -11,11 +11,14 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from crawler.api import Crawl, configure
+from crawler.pages import warc
 from crawler.process import process as process_module
+from crawler.storage.commit import CommitPoint
 from tests.faults.harness import CONCURRENCY, TreeWeb, crawl, end, finish, judge, settings, start
 
 PAGES = 300
@@ -147,10 +150,10 @@ def _config(**sections: dict[str, object]) -> dict[str, object]:
     return {"crawl": {"scope": "any"}, "politeness": free, "network": network, **sections}
 
 
-def _crawl_here(config: dict[str, object], web: TreeWeb, directory: Path) -> dict[str, object]:
+def _crawl_here(config: dict[str, object], web: TreeWeb, directory: Path) -> dict[str, Any]:
     """Crawl in this process; the report."""
 
-    async def run() -> dict[str, object]:
+    async def run() -> dict[str, Any]:
         async with Crawl(configure(config), directory=directory, seeds=[web.seed]) as crawling:
             return await crawling.run()
 
@@ -182,6 +185,42 @@ def test_stop_water(web: TreeWeb, tmp_path: Path) -> None:
     assert report["frontier"]["todo"] == 1, "the seed is kept"
     report = _crawl_here(_config(), web, tmp_path / "crawl")
     assert report["stopped_by"] == "done"
+    assert judge(web, tmp_path / "crawl").flawless
+
+
+def test_a_bug_in_the_writer_thread_costs_one_body(
+    web: TreeWeb, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Goal: logged once, counted, and the crawl goes on to its end; the page has a record."""
+    request = warc.request
+
+    def broken(*arguments: bytes) -> bytes:
+        if b"/7 HTTP" in arguments[-1]:
+            raise RuntimeError("planted")
+        return request(*arguments)
+
+    monkeypatch.setattr(warc, "request", broken)
+    report: dict[str, Any] = _crawl_here(_config(), web, tmp_path / "crawl")
+    assert (report["stopped_by"], report["conservation"]) == ("done", "holds")
+    assert report["run"]["bodies"] == {"unwritten": 1}
+    assert caplog.text.count("Traceback") == 1 and "whose body is lost" in caplog.text
+    assert judge(web, tmp_path / "crawl").flawless
+
+
+def test_a_bug_that_no_page_is_to_blame_for_ends_the_run_and_is_logged(
+    web: TreeWeb, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Goal: whoever runs the crawl, its log says where; nothing is lost, the next run goes on."""
+
+    def broken(*_: object) -> None:
+        raise RuntimeError("planted")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(CommitPoint, "_write_batch", broken)
+        with pytest.raises(RuntimeError, match="planted"):
+            _crawl_here(_config(), web, tmp_path / "crawl")
+    assert caplog.text.count("Traceback") == 1 and "the run ends for an error of the crawler" in caplog.text
+    assert _crawl_here(_config(), web, tmp_path / "crawl")["stopped_by"] == "done"
     assert judge(web, tmp_path / "crawl").flawless
 
 

@@ -30,19 +30,19 @@ from crawler.config import (
     to_toml,
 )
 from crawler.config.schema import ExtractConfig, FilterConfig
-from crawler.crawl import settings
+from crawler.crawl import safe_settings
 from crawler.errors import CrawlerError
+from crawler.extract.collected import Context
 from crawler.extract.css import read_sheet
 from crawler.extract.feed import is_feed, read_feed
-from crawler.extract.findings import Context
 from crawler.extract.scan import scan
 from crawler.extract.sitemap import read_sitemap, signals
 from crawler.extract.types import sniff_html
 from crawler.extract.worker import SCAN_INLINE_BYTES, Worker
 from crawler.fetcher import outcome
-from crawler.fetcher.answer import Answer, State
+from crawler.fetcher.answer import Answer, AnswerState
 from crawler.fetcher.cookies import CookieJar
-from crawler.fetcher.request import Limits, split
+from crawler.fetcher.fetch_request import FetchLimits, split
 from crawler.process.commands import Commands
 from crawler.process.reader import INLINE_BYTES_MAX
 from crawler.records import Extracted, Outcome
@@ -55,8 +55,8 @@ from crawler.serve.refusal import Refusal
 from crawler.splitter.session import Doorkeeper, Listener
 from crawler.splitter.wire import FRAME_OVERHEAD, LENGTH_BYTES, ProtocolError, decode_entry
 from crawler.storage.kv import MemoryStore, seal
-from crawler.urlfilter.intake import Intake
-from crawler.urlfilter.rules import Scope, UrlFilter
+from crawler.urlfilter.link_filter import LinkFilter
+from crawler.urlfilter.url_filter import Scope, UrlFilter
 from crawler.urls.canonical import canonical
 from crawler.urls.fingerprint import Fingerprinter
 from tests.fuzz import corpus
@@ -68,7 +68,7 @@ URL = "https://h.test/a/b.html?c"
 PATIENCE = 0.02  # s; what is no whole request yet gets no answer
 SYMBOL_MAX = 258  # bytes that one symbol of a deflate stream stands for
 NOW = 1_800_000_000.0
-LIMITS = Limits.of(FetchConfig())
+LIMITS = FetchLimits.of(FetchConfig())
 READ = 256 << 10  # what one read of a socket brings at most
 EXTRACT = ExtractConfig()
 
@@ -164,7 +164,7 @@ def _cut_short(one: Any, other: Any) -> bool:
 
 
 def _seen(answer: Answer, clock: Clock) -> tuple[Any, ...]:
-    assert answer.state is State.DONE
+    assert answer.state is AnswerState.DONE
     body, content = clock.turn(lambda: (answer.body, answer.content))
     if answer.failure is not None or answer.head is None:
         assert answer.failure is not None
@@ -228,7 +228,7 @@ def _pages(runner: asyncio.Runner, data: bytes, clock: Clock, rng: random.Random
     found = clock.turn(runner.run, worker.extract(data, context))
     assert len(found.hrefs) <= EXTRACT.links_max
     msgspec.msgpack.encode(found)
-    intake = Intake(UrlFilter(Scope("host", [URL]), FilterConfig(), requisites=True), _FINGERPRINTER)
+    intake = LinkFilter(UrlFilter(Scope("host", [URL]), FilterConfig(), requisites=True), _FINGERPRINTER)
     links = clock.turn(intake.take, found.base or URL, found.hrefs[:5000], found.encoding)
     for url in links.urls[:50]:
         assert canonical(url) == url, url
@@ -302,7 +302,7 @@ def urls(data: bytes, clock: Clock, rng: random.Random) -> Hashable:
     text = data.decode(
         *rng.choice((("utf-8", "replace"), ("utf-8", "surrogateescape"), ("latin-1", "strict")))
     )
-    intake = Intake(UrlFilter(Scope("any"), FilterConfig()), _FINGERPRINTER)
+    intake = LinkFilter(UrlFilter(Scope("any"), FilterConfig()), _FINGERPRINTER)
     judged = clock.turn(
         lambda: intake.one(text, base=URL, encoding=rng.choice(("utf-8", "shift_jis", "iso-8859-1")))
     )
@@ -353,7 +353,7 @@ def _given(lines: list[str]) -> None:
 
 
 def _live(lines: list[str]) -> None:
-    settings.changed(convert({}), settings.parse(lines))
+    safe_settings.changed(convert({}), safe_settings.parse(lines))
 
 
 def peers(data: bytes, clock: Clock, rng: random.Random) -> Hashable:

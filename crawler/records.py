@@ -18,6 +18,9 @@ import msgspec
 Unsigned64 = Annotated[int, msgspec.Meta(ge=0)]
 Small = Annotated[int, msgspec.Meta(ge=0, le=(1 << 31) - 1)]
 
+# What msgspec raises for bytes that are not what they should be: bad UTF-8 and deep nesting have no error of its own.
+UNDECODABLE = (msgspec.MsgspecError, RecursionError, UnicodeDecodeError, OverflowError)
+
 
 class LinkFlag(IntFlag):
     """What a link is, beside its URL. Travels with it through splitter, DUE and frontier."""

@@ -64,7 +64,7 @@ from crawler.frontier.refresh.settings import HostView, PageView, Settings
 
 if cython.compiled:
     from cython.cimports.crawler.freshness.learning import Learning
-    from cython.cimports.crawler.freshness.neighbourhood import elapsed_of, offset_of
+    from cython.cimports.crawler.freshness.neighbourhood import elapsed_of
     from cython.cimports.crawler.freshness.value_kernel import Parameters
     from cython.cimports.crawler.frontier.refresh.heaps import Heaps
     from cython.cimports.crawler.frontier.refresh.numbering import Numbering
@@ -72,7 +72,7 @@ else:
     from math import exp, isfinite, log, sqrt
 
     from crawler.freshness.learning import Learning
-    from crawler.freshness.neighbourhood import elapsed_of, offset_of
+    from crawler.freshness.neighbourhood import elapsed_of
     from crawler.freshness.value_kernel import Parameters
     from crawler.frontier.refresh.heaps import Heaps
     from crawler.frontier.refresh.numbering import Numbering
@@ -1136,16 +1136,14 @@ class Schedule:
     def _directory_offset(self, directory: cython.int, now: cython.double) -> cython.double:
         if not self._clocked:
             return 0.0
-        return max(
-            offset_of(self._learning.directories.excess(directory, now, self._scale), self._scale), 0.0
-        )
+        return self._learning.directory_lead(self._directory_heaps.nodes[directory].owner, directory, now)
 
     @cython.cfunc
     @cython.exceptval(check=False)
     def _host_offset(self, host: cython.int, now: cython.double) -> cython.double:
         if not self._clocked:
             return 0.0
-        return max(offset_of(self._learning.sites.excess(host, now, self._scale), self._scale), 0.0)
+        return self._learning.site_lead(host, now)
 
     @cython.cfunc
     @cython.exceptval(check=False)

@@ -23,12 +23,12 @@ from crawler.freshness.value_kernel import ALL_TERMS, KINDS
 if cython.compiled:
     from cython.cimports.crawler.freshness.change_rates import ChangeRates
     from cython.cimports.crawler.freshness.neighbourhood import Counts, Credence, clock_of, offset_of
-    from cython.cimports.crawler.freshness.signal_quality import SignalQuality
+    from cython.cimports.crawler.freshness.signal_quality import SignalQuality, precision_at
     from cython.cimports.crawler.freshness.value_kernel import Parameters
 else:
     from crawler.freshness.change_rates import ChangeRates
     from crawler.freshness.neighbourhood import Counts, Credence, clock_of, offset_of
-    from crawler.freshness.signal_quality import SignalQuality
+    from crawler.freshness.signal_quality import SignalQuality, precision_at
     from crawler.freshness.value_kernel import Parameters
 
 _SOURCES = cython.declare(cython.Py_ssize_t, 8)
@@ -180,9 +180,8 @@ class Learning:
         if weight <= 0.0:
             page.assign(self.kind, self.terms, importance, rate, rate, 0.0, 0.0, 0.0)
         else:
-            page.assign_quality(
-                self.kind, self.terms, importance, rate, -expm1(-weight), self.quality.recall(site)
-            )
+            precision: cython.double = precision_at(-expm1(-weight), rate, self.rates.means[site])
+            page.assign_quality(self.kind, self.terms, importance, rate, precision, self.quality.recall(site))
 
     @cython.ccall
     @cython.exceptval(check=False)
@@ -242,10 +241,10 @@ class Learning:
     def _is_untold(self, counts: cython.double[::1]) -> cython.bint:
         """Whether no signal came since the page's last crawl."""
         source: cython.Py_ssize_t
+        told: cython.double = 0.0
         for source in range(_SOURCES):
-            if counts[source] > 0.0:
-                return False
-        return True
+            told += counts[source]
+        return told <= 0.0
 
     @cython.ccall
     @cython.exceptval(check=False)

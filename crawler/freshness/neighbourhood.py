@@ -18,13 +18,14 @@ for all pages of a directory: an offset of their deadlines (`offset_of`).
 
 At a fixed excess A rises with tau, so `elapsed_of` inverts it.
 
-*Credence.* On a site whose pages change independently the excess is noise, and heeding it costs more than half of
-what schedules gain. So the excess counts times kappa, 0 .. 1, learned by site: where p0 is the probability of a change
-without the neighbours and p1 with all they say, kappa is the slope of (changed - p0) over (p1 - p0), each crawl weighed by its
-precision 1/(p0 (1 - p0)):
+*Credence.* On a site whose pages change independently the excess is noise, and heeding it costs more than
+half of what schedules gain. So the excess counts times kappa, 0 .. 1, learned by site: where p0 is the
+probability of a change without the neighbours and p1 with all they say, kappa is the slope of (changed - p0)
+over (p1 - p0), each crawl weighed by its precision 1/(p0 (1 - p0)):
 
-    kappa   = (C + 20) / (S + 20)            C = sum (z - p0) (p1 - p0) / (p0 (1 - p0)),  S = sum (p1 - p0)^2 / (p0 (1 - p0))
-    kappa_s = (C_s + 20 kappa) / (S_s + 20)  by site, leaning on the crawl's; crawls before which a signal came do not count
+    C = sum (z - p0) (p1 - p0) / (p0 (1 - p0)),   S = sum (p1 - p0)^2 / (p0 (1 - p0))
+    kappa   = (C + 20) / (S + 20)                 over the crawl
+    kappa_s = (C_s + 20 kappa) / (S_s + 20)       by site; crawls before which a signal came do not count
 
 Prior work: Tan, Zhuang, Mitra, Giles (WWW 2007) find changed pages in the directory of
 a changed sample; Tan and Mitra (TOIS 2010) recrawl clusters whose sample changed. Here it is a clock inside the
@@ -39,8 +40,12 @@ from cython.cimports.libc.math import exp, expm1
 
 _BONUS = cython.declare(cython.double, 6.0)  # in units of the scale, for an excess of 1
 _SLOWEST = cython.declare(cython.double, 0.05)  # the clock's least speed
-_CREDENCE_WEIGHT = cython.declare(cython.double, 20.0)  # of the belief that neighbours are right, before it is tried
-_CERTAIN = cython.declare(cython.double, 0.01)  # p (1 - p) at least: what was all but certain tells nothing more
+_CREDENCE_WEIGHT = cython.declare(
+    cython.double, 20.0
+)  # of the belief that neighbours are right, before it is tried
+_CERTAIN = cython.declare(
+    cython.double, 0.01
+)  # p (1 - p) at least: what was all but certain tells nothing more
 _inf = cython.declare(cython.double, float("inf"))
 
 

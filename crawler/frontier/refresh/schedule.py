@@ -28,7 +28,7 @@ import cython
 import numpy as np
 from cython.cimports.libc.math import isfinite
 
-from crawler.freshness.params import Page
+from crawler.freshness.params import PageParameters
 from crawler.frontier.refresh.settings import Settings
 
 if cython.compiled:
@@ -271,7 +271,7 @@ class Schedule(Overview):
             self._tables.own[page].importance = importance
         self._queues.reschedule(page, now)
 
-    def set_page(self, page: int, parameters: Page, now: float) -> None:
+    def set_page(self, page: int, parameters: PageParameters, now: float) -> None:
         """Give a page parameters of its own, which nothing it shows will change."""
         self._require(page)
         self._instant(now)

@@ -18,7 +18,7 @@ import cython
 import numpy as np
 from cython.cimports.libc.math import exp, log
 
-from crawler.freshness.params import Page
+from crawler.freshness.params import PageParameters
 from crawler.frontier.refresh.columns import Column
 
 if cython.compiled:
@@ -242,7 +242,7 @@ class Tables:
         self.pages.recycle(page)
 
     @cython.cfunc
-    def set_own(self, page: cython.int, parameters: Page) -> cython.void:
+    def set_own(self, page: cython.int, parameters: PageParameters) -> cython.void:
         """Give a page parameters of its own."""
         row: cython.Py_ssize_t
         p = parameters

@@ -22,7 +22,7 @@ import msgspec
 
 from crawler.api import Crawl
 from crawler.clock import SystemClock
-from crawler.freshness.params import Page
+from crawler.freshness.params import PageParameters
 from crawler.lab.changing.server import ChangingServer
 from crawler.lab.changing.web import ChangingWeb, HostSpec
 
@@ -162,7 +162,7 @@ def _reveal(web: ChangingWeb, game: Game, crawl: Crawl, pages: set[int], now: fl
         if number >= 0:
             host = web.hosts[web.host_of[page]]
             rate = max(web.rates[page] / game.speed, NEVER)
-            truth = Page(1.0, rate, host.recall, host.noise / game.speed)
+            truth = PageParameters(1.0, rate, host.recall, host.noise / game.speed)
             stages.refresh.schedule.set_page(number, truth, now * game.speed)
             told.add(page)
     return told

@@ -18,7 +18,7 @@ of the user raises.
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
@@ -58,6 +58,14 @@ HOP_WAIT_MAX = 120.0  # seconds an errand waits for another host's slot before i
 HOP_ASKS_MAX = 2.0  # seconds between two questions for a host that many wait for
 
 
+class Network(NamedTuple):
+    """What an errand waits for: answers, names, and what a page holds."""
+
+    client: Client
+    resolver: Resolver
+    reader: Reader
+
+
 class Errands:
     """Runs the errands of one process; `queue` takes the change each one ends with."""
 
@@ -67,9 +75,7 @@ class Errands:
         *,
         clock: Clock,
         frontier: Frontier,
-        client: Client,
-        resolver: Resolver,
-        reader: Reader,
+        network: Network,
         harvest: Harvest,
         key: Callable[[str], bytes],
         trusts: Callable[[str], bool],
@@ -81,9 +87,7 @@ class Errands:
         self._config = config
         self._clock = clock
         self._frontier = frontier
-        self._client = client
-        self._resolver = resolver
-        self._reader = reader
+        self._client, self._resolver, self._reader = network
         self._harvest = harvest
         self._key = key
         self._trusts = trusts

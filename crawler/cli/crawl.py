@@ -26,6 +26,7 @@ log = logging.getLogger("crawler")
 STDOUT = Path("-")
 
 if TYPE_CHECKING:
+    from crawler.api import Crawl
     from crawler.process.exchange import Member
     from crawler.process.forked import Forked
 
@@ -312,7 +313,7 @@ class _Stopper:
 
     SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
-    def __init__(self, crawl: Any, directory: Path) -> None:
+    def __init__(self, crawl: "Crawl", directory: Path) -> None:
         self._crawl = crawl
         self._directory = directory
         self._asked = False

@@ -8,6 +8,7 @@ from typing import Any
 from crawler.cli import options
 from crawler.config import Config, Layers
 from crawler.crawl.directory import CrawlDirectory
+from crawler.crawl.fresh import put_aside
 
 SETTINGS: dict[str, Any] = {
     "crawl": {"scope": "any", "depth": 12, "patience": 10.0, "concurrency": 16},
@@ -28,8 +29,12 @@ def main(_command: str, argv: list[str]) -> int:
     )
     args = parser.parse_args(argv)
     directory = CrawlDirectory(args.dir)
+    aside = put_aside(directory)
     directory.create()
     options.set_up_log(args, directory.log_file)
+
+    if aside is not None and not args.quiet:
+        print(f"the crawl that was in {args.dir} is {aside.name} now")
 
     import uvloop
 

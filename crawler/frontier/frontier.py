@@ -12,7 +12,7 @@ free from `settle` on, any other from `release`, after the commit; a place is
 taken until then: a crash repeats at most `concurrency` requests. Gaps count
 from `settle`.
 
-Parts: `turns.py` (a host's turn), `outstanding.py` (what is given out), `hosts/gates.py`
+Parts: `host_turns.py` (a host's turn), `outstanding.py` (what is given out), `hosts/gates.py`
 (what a request must pass), `refetches.py` (known pages), `hops.py` (redirects).
 
 All methods run in one thread, but `stage`, and the writing of batches, which
@@ -42,6 +42,7 @@ from crawler.frontier.discovery import entries
 from crawler.frontier.discovery.intake import Intake
 from crawler.frontier.discovery.lookahead import Lookahead
 from crawler.frontier.hops import Hops
+from crawler.frontier.host_turns import HostTurns
 from crawler.frontier.hosts.front_host import NO_PLAN, FrontHost
 from crawler.frontier.hosts.gates import Gates
 from crawler.frontier.hosts.registry import HostHash, Registry
@@ -52,7 +53,6 @@ from crawler.frontier.refetches import Refetches
 from crawler.frontier.refresh.refreshing import Refresh
 from crawler.frontier.settlement import Decision, End, Settlement, stage
 from crawler.frontier.share import Side
-from crawler.frontier.turns import HostTurns
 from crawler.frontier.views import FrontierViews, Waited
 from crawler.records import Errand, Fetch, HostStatus, Link, LinkFlag, Task
 from crawler.robots.cache import VerdictKind

@@ -13,7 +13,7 @@ import logging
 import os
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec.structs import replace
@@ -41,6 +41,9 @@ from crawler.storage.keys import ASKED
 from crawler.storage.kv import scan_prefix, seal, unseal
 from crawler.urls.canonical import authority, canonical
 
+if TYPE_CHECKING:
+    from crawler.process.process import Process
+
 log = logging.getLogger("crawler")
 
 KEY_FILE_WAIT = 600.0  # seconds until a key file that has not come counts as missing
@@ -55,7 +58,7 @@ Noted = Callable[[Sequence[int], str], int]
 class Live:
     """What is live about `process`; `errors` collects its warnings for the dashboard."""
 
-    def __init__(self, process: Any) -> None:
+    def __init__(self, process: "Process") -> None:
         self._process = process
         self._stages = stages = process.stages
         self._config: Config = stages.config
@@ -236,16 +239,19 @@ class Live:
         return said
 
     def _ask_soon(self, fingerprint: int) -> bool:
-        taken: bool = self._stages.refresh.ask(fingerprint)
+        assert self._stages.refresh is not None
+        taken = self._stages.refresh.ask(fingerprint)
         self._process.wake()
         return taken
 
     def _note_signals(self, fingerprints: Sequence[int], source: str) -> int:
         """Tell the refresh schedule that known pages changed, durable with the next group; how many it knows."""
         number = SIGNAL_SOURCES.get(source.partition(":")[0], len(SIGNAL_SOURCES))
-        taken: int = self._stages.refresh.signal(fingerprints, number, self._now())
+        refresh = self._stages.refresh
+        assert refresh is not None
+        taken = refresh.signal(fingerprints, number, self._now())
         change = Change()
-        self._stages.refresh.stage_signals(change)
+        refresh.stage_signals(change)
         self._process.queue(change)
         return taken
 

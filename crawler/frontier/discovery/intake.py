@@ -11,7 +11,6 @@ What is put into a batch is not in the store before the batch was written. Until
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
 
 from crawler.config import FrontierConfig
 from crawler.frontier.discovery.entries import (
@@ -204,7 +203,7 @@ class Intake:
                 chunk = []
         return moved + self._unpark_chunk(chunk)
 
-    def _unpark_chunk(self, chunk: list[Any]) -> int:
+    def _unpark_chunk(self, chunk: list[tuple[int, str, bytes, int, Todo]]) -> int:
         registry, hosts = self._registry, self._registry.hosts
         batch = self._store.batch(sync=True)
         moved, touched = 0, {}

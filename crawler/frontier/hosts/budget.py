@@ -12,7 +12,8 @@ and prefix nothing binds unless it is set.
     maps_per_host     sitemaps accepted to one host's queue: they use up no budget of pages
 """
 
-from typing import Any, ClassVar
+from array import array
+from typing import ClassVar
 
 import msgspec
 import numpy as np
@@ -56,8 +57,8 @@ class DomainTable(KeyedTable):
 
     columns: ClassVar[dict[str, str]] = {"pages": "u4", "hosts": "u4"}
 
-    pages: Any
-    hosts: Any
+    pages: "array[int]"
+    hosts: "array[int]"
 
     def fill(self, keys: np.ndarray, hosts: HostTable) -> None:
         """Build the table from the domain key of each host, shape (len(hosts),), and link the hosts to it."""

@@ -325,6 +325,11 @@ class Frontier:
         verdict = self._permission.verdict(entries.split_url(url)[0], authority, target, now)
         return verdict.kind is VerdictKind.ALLOWED
 
+    def has_more(self, errand: Errand) -> bool:
+        """Whether the errand's host has URLs to do beside the errand's own."""
+        slot = self._outstanding.held[errand.host].slot
+        return self._hosts.todo[slot] > (errand.task is Task.PAGE)
+
     def gap_terms(self, errand: Errand) -> tuple[float, float]:
         """(seconds that the errand's host waits behind it at least, and per second that the answer takes)."""
         slot = self._outstanding.held[errand.host].slot

@@ -36,6 +36,7 @@ from crawler.frontier.frontier import Frontier
 from crawler.process.ending import within
 from crawler.process.harvest import Harvest
 from crawler.process.reader import Reader
+from crawler.process.tasks import LoopShare
 from crawler.records import Errand, Extracted, Fetch, LinkFlag, Outcome, Task, Way
 from crawler.storage.commit import Change, Maker, Making, steps
 from crawler.storage.faults import reach
@@ -54,6 +55,7 @@ NextHop = Callable[[FetchRequest, Fetch, Chain], str]
 
 _OWN_WAY = int(LinkFlag.OWN_WAY)
 _SITEMAP = int(LinkFlag.SITEMAP)  # plain: an IntFlag costs 1 us a test
+READ_TURN = 0.02  # s of a turn of the loop that go into reading answers
 HOP_WAIT_MAX = 120.0  # seconds an errand waits for another host's slot before it gives the hop up
 HOP_ASKS_MAX = 2.0  # seconds between two questions for a host that many wait for
 
@@ -90,6 +92,7 @@ class Errands:
         self._queue = queue
         self._wake = wake
         self._unexpected = unexpected
+        self._reading = LoopShare(READ_TURN)
         self.sink = sink
         self.promise: Promise | None = None  # notes, with the page's change, that the sink is to get it
         self.way_of: WayOf | None = None  # how an errand with the flag OWN_WAY is asked
@@ -230,6 +233,7 @@ class Errands:
 
     async def _read(self, errand: Errand, fetch: Fetch) -> Extracted | None:
         """What the answer holds; None if nothing new, or if it brings out a bug: its links are lost, not the page."""
+        await self._reading.wait()
         try:
             return await self._reader.read(errand, fetch) if self._harvest.shows_news(errand, fetch) else None
         except Exception as error:
@@ -332,10 +336,13 @@ class Errands:
     def _request(self, errand: Errand, *, robots: bool = False) -> FetchRequest:
         config = self._config
         gap, gap_factor = self._frontier.gap_terms(errand)
+        keep_alive = gap + config.fetch.keep_alive_extra
+        if self._frontier.has_more(errand):  # it will be asked again, be it late
+            keep_alive = max(keep_alive, config.fetch.keep_alive_max)
         request = FetchRequest(
             url=errand.url,
             addresses=(errand.address,) if errand.address else (),
-            keep_alive=gap + config.fetch.keep_alive_extra if gap < config.fetch.keep_alive_max else 0.0,
+            keep_alive=keep_alive if gap < config.fetch.keep_alive_max else 0.0,
             keep_alive_factor=gap_factor,
         )
         if self._overrides:

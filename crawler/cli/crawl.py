@@ -8,6 +8,7 @@ import os
 import shutil
 import signal
 import sys
+import tempfile
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,6 +19,7 @@ from crawler.cli.seed_arguments import add_logins, checked
 from crawler.config import Config, Layers
 from crawler.crawl.directory import CrawlDirectory
 from crawler.crawl.fresh import put_aside
+from crawler.crawl.seed_rows import TABLE_KEYS, SeedRow, seed_rows, tables_of
 from crawler.errors import StoreError, UsageError
 from crawler.process import ending
 
@@ -31,7 +33,7 @@ if TYPE_CHECKING:
 
 
 def main(_command: str, argv: list[str]) -> int:
-    """Crawl; exit code 0 when done or stopped as asked, 75 when the disk was too full."""
+    """Crawl; exit code 0 when done or stopped as asked, 14 and 15 at a limit of size and time, 75 on a full disk."""
     with _Stopper.from_the_start():
         return _main(argv)
 
@@ -43,6 +45,7 @@ def _main(argv: list[str]) -> int:
         print(f"the former crawl is put aside: {aside}", file=sys.stderr)
     layers = options.layers(args, directory)
     add_logins(args, layers)
+    _add_parts(args, layers)
     config = layers.config()
     if not (args.urls or args.seeds or config.seeds or directory.exists()):
         raise UsageError("nothing to crawl: give URLs, --seeds FILE, or the --dir of a crawl to go on with")
@@ -60,7 +63,16 @@ def _main(argv: list[str]) -> int:
         print(summary(report, args.dir))
     if args.mirror:
         _write_mirror(args)
-    return StoreError.exit_code if report.get("stopped_by") == "disk" else 0
+    return exit_code(report)
+
+
+LIMIT_CODES = {"disk": StoreError.exit_code, "max_bytes": 14, "max_time": 15}  # Browsertrix's two
+
+
+def exit_code(report: dict[str, Any]) -> int:
+    """What the run returns: of one that a limit of size or time has cut short, which one it was."""
+    code = LIMIT_CODES.get(report.get("stopped_by") or "", 0)
+    return code if code == StoreError.exit_code or report.get("frontier", {}).get("todo") else 0
 
 
 def _logged_in(args: argparse.Namespace, layers: Layers, directory: CrawlDirectory) -> Config:
@@ -94,7 +106,11 @@ def _parse(argv: list[str]) -> argparse.Namespace:
         "crawler crawl https://example.org/ --dir example --contact you@example.org --max-pages 1000",
     )
     parser.add_argument("urls", nargs="*", metavar="URL", help="seeds")
-    parser.add_argument("--seeds", metavar="FILE", help="one URL a line, # comments, - = standard input")
+    parser.add_argument(
+        "--seeds",
+        metavar="FILE",
+        help="a URL a line, with columns `url scope depth limit` if wanted, # comments; - = standard input",
+    )
     options.add_config_flags(parser)
     parser.add_argument("--http-user", metavar="USER", help="login (Basic) at the hosts of the seeds")
     parser.add_argument(
@@ -144,6 +160,7 @@ def _parse(argv: list[str]) -> argparse.Namespace:
     )
     args = parser.parse_args(argv)
     setattr(args, "refresh.endless", False)
+    args.stdin, args.prog = None, "crawl"
     args.urls = [checked(url) for url in args.urls]
     if accepted := _words(args.accept):
         setattr(args, "filter.accept", accepted)
@@ -176,21 +193,57 @@ def _is_pattern(word: str) -> bool:
 def seeds(args: argparse.Namespace) -> Iterator[str]:
     """The seeds of the command line, then those of the file, line by line."""
     yield from args.urls
-    if args.seeds is None:
-        return
+    if args.seeds is not None:
+        with _seed_file(args) as rows:
+            for row in rows:
+                if not row.is_plain and args.prog == "node":
+                    raise UsageError(
+                        f"{row.where}: a node has columns from [[override]] of its configuration"
+                    )
+                if row.url:
+                    yield row.url
+        if args.stdin is not None:
+            args.stdin.close()
+
+
+@contextlib.contextmanager
+def _seed_file(args: argparse.Namespace) -> Iterator[Iterator[SeedRow]]:
+    """The rows of `--seeds`; standard input is kept, as it is read twice."""
+    name = "standard input" if args.seeds == "-" else args.seeds
     with contextlib.ExitStack() as stack:
         try:
-            path = args.seeds
-            file = (
-                sys.stdin
-                if path == "-"
-                else stack.enter_context(open(path, encoding="utf-8-sig", errors="replace"))
-            )
+            if args.seeds == "-":
+                if args.stdin is None:
+                    kept = tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace")  # noqa: SIM115
+                    args.stdin = kept  # closed behind the last seed
+                    shutil.copyfileobj(sys.stdin, args.stdin)
+                args.stdin.seek(0)
+                file = args.stdin
+            else:
+                file = stack.enter_context(open(args.seeds, encoding="utf-8-sig", errors="replace"))
         except OSError as error:
             raise UsageError(f"--seeds {args.seeds}: {error.strerror}") from error
-        for line in file:
-            if (url := line.strip()) and not url.startswith("#"):
-                yield url
+        yield seed_rows(file, f"--seeds {name}")
+
+
+def _add_parts(args: argparse.Namespace, layers: Layers) -> None:
+    """Let the columns of the seeds file bind the parts of the web that its seeds span."""
+    if args.seeds is None:
+        return
+    crawl_scope = str(layers.tree.get("crawl", {}).get("scope", "host"))
+    with _seed_file(args) as rows:
+        tables, surts = tables_of((row for row in rows if not row.is_plain), crawl_scope)
+    if tables:
+        matches = {table["match"] for table in tables}
+        known = [
+            own
+            for own in layers.tree.get("override", [])
+            if not (own.get("match") in matches and own.keys() <= TABLE_KEYS)
+        ]
+        layers.add(f"--seeds {args.seeds}", {"override": [*known, *tables]})
+    if surts:
+        before = list(layers.tree.get("crawl", {}).get("surts", []))
+        layers.set(f"--seeds {args.seeds}", "crawl.surts", list(dict.fromkeys([*before, *surts])))
 
 
 def run(

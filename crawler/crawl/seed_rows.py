@@ -113,7 +113,8 @@ def _surt(text: str, where: str) -> str:
     if text.lower() == "any":
         raise UsageError(f"{where}: scope any is of the whole crawl: --scope any")
     raise UsageError(
-        f"{where}: scope {text!r} is none of {', '.join(SCOPES)}, nor a SURT prefix such as http://(org,example,)/docs/"
+        f"{where}: scope {text[:100]!r} is none of {', '.join(SCOPES)}, nor a SURT prefix "
+        "such as http://(org,example,)/docs/ (a blank in a URL is written %20)"
     )
 
 

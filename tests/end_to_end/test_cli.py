@@ -351,6 +351,9 @@ def test_words_that_are_no_text(crawled: tuple[Path, Web]) -> None:
 def test_a_file_that_is_no_list_of_seeds(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     (tmp_path / "seeds").write_bytes(bytes(range(256)) * 200)
     ran = run("crawl", "--seeds", tmp_path / "seeds", "--dir", tmp_path / "crawl", "--progress", "none")
+    assert ran.code == 2 and len(ran.err.splitlines()) == 1, ran
+    (tmp_path / "seeds").write_text("\n".join(f"word{n}" for n in range(200)))
+    ran = run("crawl", "--seeds", tmp_path / "seeds", "--dir", tmp_path / "crawl", "--progress", "none")
     assert ran.code == 4 and len(ran.err.splitlines()) <= 12, ran
     assert "seeds are no http(s) URLs" in ran.err.splitlines()[-1]
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from crawler.cli import options
+from crawler.cli.parsing import quoted
 from crawler.cli.seed_arguments import add_logins, checked
 from crawler.config import Config, Layers
 from crawler.crawl.directory import CrawlDirectory
@@ -41,6 +42,8 @@ def main(_command: str, argv: list[str]) -> int:
 def _main(argv: list[str]) -> int:
     args = _parse(argv)
     directory = CrawlDirectory(args.dir)
+    if args.dry_run and (args.fresh or args.login is not None or args.mirror or args.report is not None):
+        raise UsageError("--dry-run keeps nothing: no --fresh, --login, --mirror or --report with it")
     if args.fresh and (aside := put_aside(directory)) is not None and not args.quiet:
         print(f"the former crawl is put aside: {aside}", file=sys.stderr)
     layers = options.layers(args, directory)
@@ -49,6 +52,8 @@ def _main(argv: list[str]) -> int:
     config = layers.config()
     if not (args.urls or args.seeds or config.seeds or directory.exists()):
         raise UsageError("nothing to crawl: give URLs, --seeds FILE, or the --dir of a crawl to go on with")
+    if args.dry_run:
+        return _dry_run(args, config, directory)
     check_report(args.report)
     if args.login is None and args.data:
         raise UsageError("--data: needs --login URL")
@@ -73,6 +78,20 @@ def exit_code(report: dict[str, Any]) -> int:
     """What the run returns: of one that a limit of size or time has cut short, which one it was."""
     code = LIMIT_CODES.get(report.get("stopped_by") or "", 0)
     return code if code == StoreError.exit_code or report.get("frontier", {}).get("todo") else 0
+
+
+def _dry_run(args: argparse.Namespace, config: Config, directory: CrawlDirectory) -> int:
+    """Print what would be asked."""
+    from crawler.cli.dry_run import dry_run
+
+    options.set_up_log(args)
+
+    def crawl(config: Config, folder: Path) -> dict[str, Any]:
+        CrawlDirectory(folder).create()
+        beside = argparse.Namespace(**vars(args) | {"dir": folder, "progress": "none"})
+        return run(config, beside, seeds(args))
+
+    return dry_run(config, directory, crawl, seeds(args))
 
 
 def _logged_in(args: argparse.Namespace, layers: Layers, directory: CrawlDirectory) -> Config:
@@ -154,6 +173,9 @@ def _parse(argv: list[str]) -> argparse.Namespace:
     )
     parser.add_argument(
         "--progress", choices=("auto", "plain", "none"), default="auto", help="progress display"
+    )
+    parser.add_argument(
+        "--dry-run", action="store_true", help="print the URLs that would be asked; keep nothing"
     )
     parser.add_argument(
         "--fresh", action="store_true", help="begin anew; the crawl in DIR is put aside as DIR.1, DIR.2, ..."
@@ -410,7 +432,7 @@ class _Stopper:
             self._crawl.kill()
             os._exit(130)
         self._asked = True
-        said = f"stopping; go on later with: crawler crawl --dir {self._directory}\n"
+        said = f"stopping; go on later with: crawler crawl --dir {quoted(self._directory)}\n"
         os.write(2, said.encode(errors="backslashreplace"))  # print might interrupt another print
         self._loop.call_soon_threadsafe(self._crawl.stop, "signal")
 
@@ -427,7 +449,7 @@ def summary(report: dict[str, Any], directory: Path, command: str = "crawl") -> 
     run = report["run"]
     pages = run.get("pages", {})
     failed = {name: n for name, n in sorted(pages.items()) if name in _FAILURES and n}
-    frontier = report["frontier"]
+    frontier, where = report["frontier"], quoted(directory)
     lines = [
         f"{report['stopped_by'] or 'ended'} after {report['seconds']:.1f} s: "
         f"{pages.get('fetched', 0):,} pages fetched, "
@@ -453,11 +475,9 @@ def summary(report: dict[str, Any], directory: Path, command: str = "crawl") -> 
         lines.append(f"cut at fetch.body_bytes_max or sitemaps.bytes_max: {cut:,} bodies")
     if report["conservation"] != "holds":
         lines += [f"counting error: {problem}" for problem in report["conservation"]]
-    lines.append(
-        f"pages: {directory}/*/warc   log of fetches: {directory}/pages.jsonl   report: {directory}/report.json"
-    )
+    lines.append(f"pages: {where}/*/warc   log of fetches: {where}/pages.jsonl   report: {where}/report.json")
     if frontier["todo"] or command == "refresh":
-        lines.append(f"go on with: crawler {command} --dir {directory}")
+        lines.append(f"go on with: crawler {command} --dir {where}")
     return "\n".join(lines)
 
 

@@ -88,3 +88,17 @@ def test_surt_prefixes_are_in_scope(tmp_path: Path) -> None:
         crawl(tmp_path / "d", "--seeds", tmp_path / "seeds")
         assert web.paths(there) == ["/docs/a", "/docs/b"]
         assert run("crawl", web.url(), "--dir", tmp_path / "e", "--surt", "there").code == 2
+
+
+@pytest.mark.parametrize(
+    ("columns", "row", "said"),
+    [
+        ("recall,precision,false_rate", ".5,.5,1", "precision and false_rate both say"),
+        ("precision,recall", ".5,", "precision says nothing without recall"),
+    ],
+)
+def test_columns_that_contradict_each_other(tmp_path: Path, columns: str, row: str, said: str) -> None:
+    """One of them was silently passed over."""
+    (tmp_path / "p.csv").write_text(f"page,importance,change_rate,{columns}\na,1,1,{row}\n")
+    ran = run("lab", "refresh", "rates", "--pages", tmp_path / "p.csv", "--rate", "1")
+    assert ran.code == 2 and f"line 2: {said}" in ran.err

@@ -70,16 +70,17 @@ async def _demo(config: Config, args: argparse.Namespace) -> dict[str, Any]:
 
 def _closing(report: dict[str, Any], directory: Path) -> str:
     from crawler.cli.crawl import summary
+    from crawler.cli.parsing import quoted
 
-    url = report["demo_url"]
+    url, where = quoted(report["demo_url"]), quoted(directory)
     return "\n".join(
         [
             summary(report, directory),
             "",
             "Now try:",
-            f"  crawler status --dir {directory}",
-            f"  crawler why {url} --dir {directory}",
-            f"  crawler get {url} --dir {directory} --headers",
-            f"  crawler export --dir {directory} --format cdxj",
+            f"  crawler status --dir {where}",
+            f"  crawler why {url} --dir {where}",
+            f"  crawler get {url} --dir {where} --headers",
+            f"  crawler export --dir {where} --format cdxj",
         ]
     )

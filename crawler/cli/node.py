@@ -62,7 +62,9 @@ def _parse(argv: list[str]) -> argparse.Namespace:
     parser.add_argument(
         "--progress", choices=("auto", "plain", "none"), default="auto", help="progress display"
     )
-    return parser.parse_args(argv)
+    args = parser.parse_args(argv)
+    args.stdin, args.prog = None, "node"
+    return args
 
 
 def _completed(config: Config) -> Config:

@@ -25,6 +25,7 @@ class CrawlConfig(_Section, frozen=True):
     """What is crawled and when it ends."""
 
     scope: Scope = "host"
+    surts: tuple[str, ...] = ()  # SURT prefixes that are in scope beside what the seeds span
     max_pages: Count = 0  # of this run; 0 = no limit
     max_time: Seconds = Seconds(0)
     max_bytes: ByteCount = ByteCount(0)
@@ -339,12 +340,14 @@ class AdminConfig(_Section, frozen=True):
 
 
 class Override(_Section, frozen=True):
-    """`[[override]]`: other values for a part of the web (a host, `*.domain`, or URL prefix)."""
+    """`[[override]]`: other values for a part of the web (a host, `*.domain`, URL or SURT prefix)."""
 
     match: str = ""
     delay: Seconds | None = None
     delay_factor: Number | None = None
-    pages: Count | None = None
+    pages: Count | None = None  # of a host
+    pages_per_domain: Count | None = None
+    scope: Literal["page", "prefix", "host", "domain"] | None = None  # of seeds there
     depth: Count | None = None
     robots: RobotsPolicy | None = None
     tls: TlsPolicy | None = None

@@ -169,6 +169,10 @@ class Frontier:
         """The batch given to `add` was written."""
         self._intake.committed(batch, now)
 
+    def waiting(self) -> Iterator[tuple[bool, str]]:
+        """(whether it is parked, URL) of each URL to do or parked, host by host, in their order."""
+        return self._intake.waiting()
+
     def retire(self, pattern: re.Pattern[str], batch: Batch) -> int:
         """Delete the to-do and parked URLs in which the pattern is found; return how many."""
         return self._intake.retire(pattern, batch)

@@ -133,7 +133,7 @@ class Crawl:
         config: Config | Mapping[str, Any] | None = None,
         *,
         directory: str | Path = "crawl",
-        seeds: Iterable[str] | SeedFile = (),
+        seeds: Iterable[str] | SeedFile | Seeds = (),
         url_filter: UrlFilterHook | None = None,
         link_extractor: LinkExtractorHook | None = None,
         page_sink: PageSinkHook | None = None,
@@ -161,7 +161,7 @@ class Crawl:
         self.errors = Errors(on_error, self._fail)
         if isinstance(seeds, str):
             seeds = [seeds]
-        self._seeds = seeds if isinstance(seeds, SeedFile) else Seeds(self.config, seeds)
+        self._seeds = seeds if isinstance(seeds, SeedFile | Seeds) else Seeds(self.config, seeds)
         self._running: asyncio.Task[Any] | None = None
         self._opened = False
         self.process: Process = None  # type: ignore[assignment]  # from entering on
@@ -216,6 +216,9 @@ class Crawl:
         self._switch_delivery()
         if not self._supervised:
             self.directory.save_config(self.config)
+        if isinstance(self._seeds, Seeds):
+            self._seeds.places.known(self.directory.seed_places())
+            self._seeds.note = self.directory.note_places
         await self.process.exchange.start()
         self.live = Live(self.process)
         await self.live.start()

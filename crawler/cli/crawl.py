@@ -15,9 +15,11 @@ from typing import TYPE_CHECKING, Any
 from crawler import early
 from crawler.cli import options
 from crawler.cli.seed_arguments import add_logins, checked
-from crawler.config import Config
+from crawler.config import Config, Layers
 from crawler.crawl.directory import CrawlDirectory
 from crawler.crawl.fresh import put_aside
+from crawler.crawl.loosened import SeedPlaces, inherited
+from crawler.crawl.seeds import Seeds
 from crawler.errors import StoreError, UsageError
 from crawler.process import ending
 
@@ -42,10 +44,11 @@ def main(_command: str, argv: list[str]) -> int:
     if not (args.urls or args.seeds or config.seeds or directory.exists()):
         raise UsageError("nothing to crawl: give URLs, --seeds FILE, or the --dir of a crawl to go on with")
     check_report(args.report)
+    given = seeds(config, args, layers, directory)
     directory.create()
     options.set_up_log(args, directory.log_file)
     log.info("crawl in %s begins", args.dir)
-    report = run(config, args, seeds(args))
+    report = run(config, args, given)
     log.info("crawl in %s ended: %s", args.dir, report.get("stopped_by") or "ended")
     if not args.quiet and args.report != STDOUT:
         print(summary(report, args.dir))
@@ -113,7 +116,23 @@ def _parse(argv: list[str]) -> argparse.Namespace:
     return args
 
 
-def seeds(args: argparse.Namespace) -> Iterator[str]:
+def seeds(config: Config, args: argparse.Namespace, layers: Layers, directory: CrawlDirectory) -> Seeds:
+    """All seeds of a run.
+
+    Raises:
+        UsageError: one of the command line lies where looser settings of the directory were not given for;
+            those of a file are looked at while they are read.
+    """
+    saved = str(directory.config_file)
+    given = {key for key, source in layers.sources.items() if source != saved}
+    places = SeedPlaces(config.crawl.scope, inherited(config, given) if directory.exists() else {})
+    if directory.exists():
+        places.known(directory.seed_places())
+        places.check(args.urls)
+    return Seeds(config, _raw_seeds(args), places)
+
+
+def _raw_seeds(args: argparse.Namespace) -> Iterator[str]:
     """The seeds of the command line, then those of the file, line by line."""
     yield from args.urls
     if args.seeds is None:
@@ -134,7 +153,7 @@ def seeds(args: argparse.Namespace) -> Iterator[str]:
 
 
 def run(
-    config: Config, args: argparse.Namespace, seeds: Iterator[str], member: "Member | None" = None
+    config: Config, args: argparse.Namespace, seeds: Seeds, member: "Member | None" = None
 ) -> dict[str, Any]:
     """Crawl in this process (as `member` of several), or under a supervisor; return the report."""
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # they spin at first, and nothing multiplies matrices
@@ -168,7 +187,7 @@ def check_report(path: Path | None) -> None:
 
 
 def _run_one(
-    config: Config, args: argparse.Namespace, seeds: Iterator[str], member: "Member | None"
+    config: Config, args: argparse.Namespace, seeds: Seeds, member: "Member | None"
 ) -> dict[str, Any]:
     import gc
 
@@ -187,7 +206,7 @@ def _run_one(
             parser.end()
 
 
-def _supervise(config: Config, args: argparse.Namespace, seeds: Iterator[str]) -> dict[str, Any]:
+def _supervise(config: Config, args: argparse.Namespace, seeds: Seeds) -> dict[str, Any]:
     from crawler.cli.progress import LIVE_INTERVAL
     from crawler.supervision.supervisor import Supervisor
 
@@ -227,7 +246,7 @@ async def _watch(supervisor: Any, config: Config, args: argparse.Namespace) -> d
 async def _crawl(
     config: Config,
     args: argparse.Namespace,
-    seeds: Iterator[str],
+    seeds: Seeds,
     member: "Member | None",
     parser: "Forked | None",
 ) -> dict[str, Any]:

@@ -134,7 +134,7 @@ class Crawl:
         config: Config | Mapping[str, Any] | None = None,
         *,
         directory: str | Path = "crawl",
-        seeds: str | Request | Iterable[str | Request] | SeedFile = (),
+        seeds: str | Request | Iterable[str | Request] | SeedFile | Seeds = (),
         url_filter: UrlFilterHook | None = None,
         link_extractor: LinkExtractorHook | None = None,
         page_sink: PageSinkHook | None = None,
@@ -164,7 +164,7 @@ class Crawl:
             seeds = [seeds]
         some = seeds if isinstance(seeds, list | tuple) else ()
         self._asks = parse is not None or any(isinstance(seed, Request) for seed in some)
-        self._seeds = seeds if isinstance(seeds, SeedFile) else Seeds(self.config, self._texts(seeds))
+        self._seeds = seeds if isinstance(seeds, SeedFile | Seeds) else Seeds(self.config, self._texts(seeds))
         self._delivery: Delivery = None  # type: ignore[assignment]  # from entering on
         self._running: asyncio.Task[Any] | None = None
         self._opened = False
@@ -223,6 +223,9 @@ class Crawl:
         self._switch_delivery()
         if not self._supervised:
             self.directory.save_config(self.config)
+        if isinstance(self._seeds, Seeds):
+            self._seeds.places.known(self.directory.seed_places())
+            self._seeds.note = self.directory.note_places
         await self.process.exchange.start()
         self.live = Live(self.process)
         await self.live.start()

@@ -80,7 +80,9 @@ def _set(args: argparse.Namespace) -> int:
 
 
 def _request(command: str, args: argparse.Namespace) -> dict[str, Any]:
-    if command in ("seed", "signal"):
+    if command == "seed":
+        return {"command": command, "urls": args.arguments, "settings": safe_settings.parse(args.set)}
+    if command == "signal":
         return {"command": command, "urls": args.arguments}
     if command == "retire":
         import re

@@ -20,7 +20,9 @@ from crawler.cli.seed_arguments import add_logins, checked
 from crawler.config import Config, Layers
 from crawler.crawl.directory import CrawlDirectory
 from crawler.crawl.fresh import put_aside
+from crawler.crawl.loosened import SeedPlaces, inherited
 from crawler.crawl.seed_rows import TABLE_KEYS, SeedRow, seed_rows, tables_of
+from crawler.crawl.seeds import Seeds
 from crawler.errors import StoreError, UsageError
 from crawler.process import ending
 
@@ -53,12 +55,13 @@ def main(_command: str, argv: list[str]) -> int:
     check_report(args.report)
     if args.login is None and args.data:
         raise UsageError("--data: needs --login URL")
+    given = seeds(config, args, layers, directory)
     directory.create()
     options.set_up_log(args, directory.log_file)
     if args.login is not None:
         config = _logged_in(args, layers, directory)
     log.info("crawl in %s begins", args.dir)
-    report = run(config, args, seeds(args))
+    report = run(config, args, given)
     log.info("crawl in %s ended: %s", args.dir, report.get("stopped_by") or "ended")
     if not args.quiet and args.report != STDOUT:
         print(summary(report, args.dir))
@@ -85,9 +88,9 @@ def _dry_run(args: argparse.Namespace, config: Config, directory: CrawlDirectory
     def crawl(config: Config, folder: Path) -> dict[str, Any]:
         CrawlDirectory(folder).create()
         beside = argparse.Namespace(**vars(args) | {"dir": folder, "progress": "none"})
-        return run(config, beside, seeds(args))
+        return run(config, beside, Seeds(config, _raw_seeds(args)))
 
-    return dry_run(config, directory, crawl, seeds(args))
+    return dry_run(config, directory, crawl, _raw_seeds(args))
 
 
 def _logged_in(args: argparse.Namespace, layers: Layers, directory: CrawlDirectory) -> Config:
@@ -208,7 +211,23 @@ def _is_pattern(word: str) -> bool:
     return "/" in word or bool(set("*?[") & set(word.removeprefix("*")))
 
 
-def seeds(args: argparse.Namespace) -> Iterator[str]:
+def seeds(config: Config, args: argparse.Namespace, layers: Layers, directory: CrawlDirectory) -> Seeds:
+    """All seeds of a run.
+
+    Raises:
+        UsageError: one of the command line lies where looser settings of the directory were not given for;
+            those of a file are looked at while they are read.
+    """
+    saved = str(directory.config_file)
+    given = {key for key, source in layers.sources.items() if source != saved}
+    places = SeedPlaces(config.crawl.scope, inherited(config, given) if directory.exists() else {})
+    if directory.exists():
+        places.known(directory.seed_places())
+        places.check(args.urls)
+    return Seeds(config, _raw_seeds(args), places)
+
+
+def _raw_seeds(args: argparse.Namespace) -> Iterator[str]:
     """The seeds of the command line, then those of the file, line by line."""
     yield from args.urls
     if args.seeds is not None:
@@ -265,7 +284,7 @@ def _add_parts(args: argparse.Namespace, layers: Layers) -> None:
 
 
 def run(
-    config: Config, args: argparse.Namespace, seeds: Iterator[str], member: "Member | None" = None
+    config: Config, args: argparse.Namespace, seeds: Seeds, member: "Member | None" = None
 ) -> dict[str, Any]:
     """Crawl in this process (as `member` of several), or under a supervisor; return the report."""
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # they spin at first, and nothing multiplies matrices
@@ -299,7 +318,7 @@ def check_report(path: Path | None) -> None:
 
 
 def _run_one(
-    config: Config, args: argparse.Namespace, seeds: Iterator[str], member: "Member | None"
+    config: Config, args: argparse.Namespace, seeds: Seeds, member: "Member | None"
 ) -> dict[str, Any]:
     import gc
 
@@ -318,7 +337,7 @@ def _run_one(
             parser.end()
 
 
-def _supervise(config: Config, args: argparse.Namespace, seeds: Iterator[str]) -> dict[str, Any]:
+def _supervise(config: Config, args: argparse.Namespace, seeds: Seeds) -> dict[str, Any]:
     from crawler.cli.progress import LIVE_INTERVAL
     from crawler.supervision.supervisor import Supervisor
 
@@ -358,7 +377,7 @@ async def _watch(supervisor: Any, config: Config, args: argparse.Namespace) -> d
 async def _crawl(
     config: Config,
     args: argparse.Namespace,
-    seeds: Iterator[str],
+    seeds: Seeds,
     member: "Member | None",
     parser: "Forked | None",
 ) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from pathlib import Path
 from crawler.cli import crawl, options
 from crawler.cli.parsing import quoted
 from crawler.crawl.directory import CrawlDirectory
+from crawler.crawl.seeds import Seeds
 from crawler.errors import UsageError
 
 log = logging.getLogger("crawler")
@@ -22,7 +23,7 @@ def main(_command: str, argv: list[str]) -> int:
     crawl.check_report(args.report)
     options.set_up_log(args, directory.log_file)
     log.info("refresh in %s begins", args.dir)
-    report = crawl.run(config, args, iter(()))
+    report = crawl.run(config, args, Seeds(config, ()))
     log.info("refresh in %s ended: %s", args.dir, report.get("stopped_by") or "ended")
     if not args.quiet:
         print(crawl.summary(report, args.dir, command="refresh"))

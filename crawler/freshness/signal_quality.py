@@ -369,10 +369,9 @@ def precision_at(precision: cython.double, rate: cython.double, mean_rate: cytho
     False signals come to all pages of a site alike, true ones as often as a page
     changes: so the odds of a signal are as the page's rate.
     """
-    if mean_rate <= 0.0 or precision <= 0.0:
-        return precision
-    odds: cython.double = precision / (1.0 - precision) * (rate / mean_rate)
-    return min(odds / (1.0 + odds), _PRECISION_MAX)
+    true: cython.double = precision * rate
+    every: cython.double = true + (1.0 - precision) * mean_rate
+    return min(true / every, _PRECISION_MAX) if every > 0.0 else precision
 
 
 @cython.cfunc

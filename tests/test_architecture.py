@@ -50,6 +50,7 @@ SHELL = {
     "api/delivery.py",
     "api/calls.py",
     "lab/changing/server.py",
+    "lab/changing/gain.py",
     "fetcher/client.py",
     "fetcher/connection.py",
     "fetcher/connector.py",

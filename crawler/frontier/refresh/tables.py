@@ -18,8 +18,8 @@ import cython
 import numpy as np
 from cython.cimports.libc.math import exp, log
 
+from crawler.freshness.columns import Column
 from crawler.freshness.params import PageParameters
-from crawler.frontier.refresh.columns import Column
 
 if cython.compiled:
     from cython.cimports.crawler.freshness.learning import Learning

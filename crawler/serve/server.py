@@ -2,10 +2,12 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+import re
+from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import Any
 
-from aiohttp import web
+from aiohttp import HttpVersion11, web
 
 from crawler.config import ServeConfig
 from crawler.errors import CrawlerError
@@ -19,10 +21,13 @@ from crawler.serve.listening import (
     read_body,
     refusal_reply,
     short_path,
+    whole,
 )
 from crawler.serve.pages import Elsewhere, PageDesk
 from crawler.serve.refusal import Refusal
 from crawler.serve.reply import Reply
+from crawler.serve.requester import Requester, Requesters
+from crawler.serve.requester import read as read_fields
 
 log = logging.getLogger("crawler")
 
@@ -55,6 +60,7 @@ class PageServer:
         self._receive = receive
         self._forward = forward
         self._names = frozenset(name.lower() for name in config.names)
+        self._requesters = Requesters()
         self.answers: dict[int, int] = {}
         self.listener = Listener(
             self._answer,
@@ -63,6 +69,7 @@ class PageServer:
             header_bytes_max=config.header_bytes_max,
             idle_timeout=config.idle_timeout,
             write_timeout=config.write_timeout,
+            again=self._again,
         )
 
     async def start(self, text: str, *, shared: bool = False) -> tuple[str, int]:
@@ -93,6 +100,22 @@ class PageServer:
         self.answers[reply.status] = self.answers.get(reply.status, 0) + 1
         return Answer(reply, close=close)
 
+    def _again(self, request: bytes) -> bytes | None:
+        """The response to a request that differs from one met before in its target only, if it is kept ready."""
+        line, _, block = request.partition(b"\r\n")
+        requester = self._requesters.get(block)
+        if requester is None or (match := _PLAIN_LINE.fullmatch(line)) is None:
+            return None
+        now = self._now()
+        try:
+            reply = self._desk.again(parse(match[1].decode()), requester, now)
+        except (Refusal, CrawlerError):
+            return None  # it is said in the long way
+        if reply is None:
+            return None
+        self.answers[reply.status] = self.answers.get(reply.status, 0) + 1
+        return whole(reply, now)
+
     async def _reply(self, request: web.BaseRequest) -> Reply:
         method = request.method
         if method not in ("GET", "HEAD", "POST"):
@@ -102,12 +125,14 @@ class PageServer:
         if target[:1] == "/":
             host = listener.check_host(request.headers.getall("Host", []), self._names)
         asked = parse(target)
-        headers: Mapping[str, str] = request.headers
         if asked.door in _PAGES:
             if method == "POST":
                 raise _not_allowed("GET, HEAD")
             base = f"http://{host or '{}:{}'.format(*self.listener.address)}"
-            return self._desk.reply(asked, headers, base, self._now())
+            requester = read_fields(request.headers, base)
+            if host and method == "GET" and request.version == HttpVersion11:
+                self._remember(request, requester)
+            return self._desk.reply(asked, requester, self._now())
         if asked.door in (Door.HEALTHZ, Door.READYZ):
             return self._health(asked.door)
         if self._receive is None:
@@ -117,11 +142,19 @@ class PageServer:
             body = await read_body(request, self._config.request_body_bytes_max, self._config.idle_timeout)
         return await self._receive(asked, request, body)
 
+    def _remember(self, request: web.BaseRequest, requester: Requester) -> None:
+        """Remember the requester by its header fields, as they came behind a line that `_again` knows."""
+        connection: Any = request.protocol
+        line, _, block = connection.read.partition(b"\r\n")
+        if _PLAIN_LINE.fullmatch(line):
+            self._requesters.put(block, requester)
+
     def _health(self, door: Door) -> Reply:
         why = self._ready() if door is Door.READYZ else ""
         return json_reply(503 if why else 200, b'{"ok": %s}\n' % (b"false" if why else b"true"))
 
 
+_PLAIN_LINE = re.compile(rb"GET (/page\?[!\"$-~]{1,500}) HTTP/1\.1")
 _PAGES = (Door.PAGE, Door.PROXY, Door.TIMEGATE, Door.TIMEMAP)
 
 

@@ -56,6 +56,7 @@ SHELL = {
     "fetcher/resolver.py",
     "fetcher/tls_transport.py",
     "extract/worker.py",
+    "extract/loop_share.py",
     "splitter/peers.py",
     "serve/server.py",
     "serve/listening.py",

@@ -24,6 +24,7 @@ from crawler.extract.child import LENGTH, Job, limits_of, run
 from crawler.extract.findings import Context
 from crawler.extract.guard import Judgement, judge, without_formatting_attributes
 from crawler.extract.links import parse, prepare
+from crawler.extract.loop_share import LoopShare
 from crawler.extract.scan import scan, scan_utf8
 from crawler.records import Extracted
 
@@ -71,6 +72,7 @@ class Worker:
         self._child: _Child | None = None
         self._turn = asyncio.Lock()
         self._waiting = 0
+        self.share = LoopShare()  # of all that is read in the loop
         self.starts = 0
         self.deaths = 0
         self.refused = 0
@@ -80,15 +82,17 @@ class Worker:
         config = self._config
         if len(content) > config.inline_bytes_max:
             return await self.extract_apart(content, page)
-        utf8, encoding = prepare(content, page)
-        judgement = judge(utf8, config)
-        if judgement is Judgement.APART:
-            return await self.extract_apart(content, page)
-        if judgement is Judgement.EXCESSIVE:
-            return scan_utf8(utf8, encoding, page, config)
-        if judgement is Judgement.STRIP:
-            utf8 = without_formatting_attributes(utf8)
-        return parse(utf8, encoding, page, config)
+        await self.share.mine()
+        with self.share.spending():
+            utf8, encoding = prepare(content, page)
+            judgement = judge(utf8, config)
+            if judgement is Judgement.EXCESSIVE:
+                return scan_utf8(utf8, encoding, page, config)
+            if judgement is Judgement.STRIP:
+                utf8 = without_formatting_attributes(utf8)
+            if judgement is not Judgement.APART:
+                return parse(utf8, encoding, page, config)
+        return await self.extract_apart(content, page)
 
     async def extract_apart(self, content: bytes, page: Context) -> Extracted:
         """Parse in the child; a plain scan if that cannot be."""

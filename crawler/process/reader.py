@@ -10,9 +10,9 @@ import asyncio
 from collections.abc import Callable, Iterable
 
 from crawler.config import Config, Overrides
+from crawler.extract.collected import Context
 from crawler.extract.css import read_sheet
 from crawler.extract.feed import is_feed, read_feed
-from crawler.extract.findings import Context
 from crawler.extract.repeats import links_with_repeats
 from crawler.extract.sitemap import Entry, read_sitemap, signals
 from crawler.extract.types import is_css, is_html, is_usable, is_xhtml, sniff_html

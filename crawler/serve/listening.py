@@ -2,7 +2,7 @@
 
 aiohttp parses requests and keeps connections; the answer's bytes are ours,
 since a stored answer is sent as it was received. Limits, each a key of
-`[serve]`: connections (`places.py`), bytes of a request header, time without a
+`[serve]`: connections (`connection_places.py`), bytes of a request header, time without a
 whole header, time in which a client must take what is buffered for it.
 
 A listener is started with `start` and ended with `close`, which lets answers
@@ -26,8 +26,8 @@ from aiohttp.web_protocol import RequestHandler
 
 from crawler.errors import ConfigError, CrawlerError
 from crawler.serve.answers import UNKNOWN_LENGTH
+from crawler.serve.connection_places import ConnectionPlaces
 from crawler.serve.fields import SANDBOX, head, http_date
-from crawler.serve.places import Places
 from crawler.serve.refusal import Refusal
 from crawler.serve.reply import Reply
 
@@ -89,14 +89,14 @@ def whole(reply: Reply, now: float) -> bytes:
     return b"%bDate: %b\r\nContent-Length: %d\r\n\r\n%b" % (reply.head, date, reply.length, reply.body)
 
 
-class Answer:
+class Sending:
     """A reply on its way: what aiohttp's server asks of a response."""
 
     __slots__ = ("_connection", "_reply", "keep_alive")
 
     def __init__(self, reply: Reply, *, close: bool = False) -> None:
         self._reply = reply
-        self._connection: Connection | None = None
+        self._connection: ServedConnection | None = None
         self.keep_alive = not close
 
     @property
@@ -156,7 +156,7 @@ class Answer:
             await self._connection.room()
 
 
-class Connection(RequestHandler):
+class ServedConnection(RequestHandler):
     """One client; tells its listener whose turn it is, and bounds its header and its slowness.
 
     `read` is the request that came last, if each read so far held exactly one without a body; else empty.
@@ -173,7 +173,7 @@ class Connection(RequestHandler):
         "read",
     )
 
-    def __init__(self, manager: web.Server, listener: "Listener", **options: Any) -> None:
+    def __init__(self, manager: web.Server, listener: "HttpListener", **options: Any) -> None:
         super().__init__(manager, **options)
         self._listener = listener
         self._header_bytes = 0
@@ -272,21 +272,23 @@ class Connection(RequestHandler):
         """The answer to what is no HTTP, or to a bug of ours."""
         if status == 500:
             log.error("serve: a request failed", exc_info=exc)
-            return Answer(
+            return Sending(
                 refusal_reply(Refusal(500, "error", "an error of the server; its log has it")), close=True
             )
         if isinstance(exc, LineTooLong):
-            return Answer(refusal_reply(Refusal(431, "bad_request", "a header line is too long")), close=True)
-        return Answer(refusal_reply(Refusal(status, "bad_request", "this is no HTTP request")), close=True)
+            return Sending(
+                refusal_reply(Refusal(431, "bad_request", "a header line is too long")), close=True
+            )
+        return Sending(refusal_reply(Refusal(status, "bad_request", "this is no HTTP request")), close=True)
 
 
 class _Server(web.Server):
-    def __init__(self, listener: "Listener", handle: Handle) -> None:
+    def __init__(self, listener: "HttpListener", handle: Handle) -> None:
         super().__init__(handle, access_log=None)  # type: ignore[arg-type]
         self._listener = listener
 
-    def __call__(self) -> Connection:
-        return Connection(
+    def __call__(self) -> ServedConnection:
+        return ServedConnection(
             self,
             self._listener,
             loop=asyncio.get_running_loop(),
@@ -300,7 +302,7 @@ class _Server(web.Server):
         )
 
 
-class Listener:
+class HttpListener:
     """An address on which `handle` answers; `now` gives the wall time.
 
     `again` is asked first: the whole response to the bytes of a request, None = `handle` answers it.
@@ -320,7 +322,7 @@ class Listener:
         self.now = now
         self.header_bytes_max = max(header_bytes_max, 1024)
         self.write_timeout = write_timeout
-        self.places: Places[Connection] = Places(connections_max, idle_timeout)
+        self.places: ConnectionPlaces[ServedConnection] = ConnectionPlaces(connections_max, idle_timeout)
         self.address: tuple[str, int] = ("", 0)
         self.requests = 0
         self._handle = handle
@@ -336,7 +338,7 @@ class Listener:
             self._made = _Server(self, self._count)
         return self._made
 
-    async def _count(self, request: web.BaseRequest) -> Answer:
+    async def _count(self, request: web.BaseRequest) -> Sending:
         connection: Any = request.protocol
         self.places.serve(connection)
         self.requests += 1
@@ -345,7 +347,7 @@ class Listener:
         finally:
             self.places.wait(connection, asyncio.get_running_loop().time())
 
-    def answered(self, connection: Connection, request: bytes) -> bytes | None:
+    def answered(self, connection: ServedConnection, request: bytes) -> bytes | None:
         """The response to a request that need not be parsed, if it is one."""
         response = self._again(request)
         if response is not None:
@@ -387,7 +389,7 @@ class Listener:
         if self._sweeper is None:
             self._sweeper = asyncio.get_running_loop().create_task(self._sweep())
 
-    def enter(self, connection: Connection) -> None:
+    def enter(self, connection: ServedConnection) -> None:
         """A client has connected: it stays, perhaps in the place of another, or goes."""
         stays, victim = self.places.enter(connection, asyncio.get_running_loop().time())
         if victim is not None:

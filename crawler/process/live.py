@@ -301,7 +301,7 @@ class Live:
     def _set(self, settings: Mapping[str, str]) -> dict[str, Any]:
         """Change settings that may change while the crawl runs."""
         made = live_settings(self._stages.config, settings, self._config.crawl.concurrency)
-        if level := safe_settings.get("log.level"):
+        if level := settings.get("log.level"):
             logging.getLogger("crawler").setLevel(level.upper())
             for handler in logging.getLogger("crawler").handlers:
                 if handler is not self.errors:

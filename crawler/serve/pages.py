@@ -117,6 +117,7 @@ class PageDesk:
             taken=requester.taken,
             held_max=self._config.held_bytes_max,
             rewriter=self._rewriter if asked.rewrite else None,
+            negotiated=asked.door is Door.TIMEGATE,
         )
         path = memento.page_path(asked.url, capture.fetched_at, rewrite=asked.rewrite)
         ready.head += f"Content-Location: {path}\r\n".encode()
@@ -176,13 +177,16 @@ class PageDesk:
             state, why = self._crawl.missing(url, located.fingerprint)
             raise Refusal(404, state, why, url=url)
         body = b"".join(memento.timemap(base, url, reversed(captures)))
-        head = fields.head(200, "OK", [(b"Content-Type", b"application/link-format"), *fields.SANDBOX[1:]])
+        links = memento.link_field(base, url).encode("latin-1", "replace")
+        kind = (b"Content-Type", b"application/link-format")
+        head = fields.head(200, "OK", [kind, (b"Link", links), *fields.SANDBOX[1:]])
         return Reply(200, head, len(body), body)
 
 
 def _name(located: Located, asked: Asked, at: float | None, requester: Requester) -> Hashable:
     """What an answer is kept under: all that it depends on but the stored record."""
-    return located.fingerprint, at, requester.taken, asked.rewrite, requester.base
+    negotiated = asked.door is Door.TIMEGATE
+    return located.fingerprint, at, requester.taken, asked.rewrite, requester.base, negotiated
 
 
 def _conditional(ready: Ready, headers: Mapping[str, str], extra: bytes, capture: Capture) -> Reply:

@@ -63,6 +63,6 @@ def _collected(request: pytest.FixtureRequest) -> Iterator[None]:
     """Collect what a test of a page or admin server left, in that test."""
     yield
     if request.node.nodeid.startswith(LEAVES_SOCKETS):
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ResourceWarning)
+        if True:
+            pass
             gc.collect()

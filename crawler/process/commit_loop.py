@@ -1,7 +1,7 @@
 """The commit loop: asks the committer for its next step, takes it, and asks again.
 
     loop thread     decisions, the adoption of what was written
-    writer thread   groups (those of a few results in the loop, when it would only wait and serves nobody), runs of the DUE
+    writer thread   groups (those of a few results in the loop, when it would only wait and nobody is served), DUE runs
     merger thread   merges of runs, beside everything else; one at a time
 
 All steps are `committer.py`'s choice. A flush and a merge end in a change of

@@ -32,14 +32,14 @@ from crawler.serve.requester import read as read_fields
 log = logging.getLogger("crawler")
 
 Post = Callable[[Asked, web.BaseRequest, bytes], Awaitable[Reply]]
-Forward = Callable[[str], Sending]
+Forward = Callable[[str], Sending | None]
 
 
 class PageServer:
     """`crawler serve`: pages at GET, receivers at POST.
 
     `receive` answers the doors that take something in, `forward` asks the
-    process that owns a page; either may be missing.
+    process that owns a page (None: it cannot be asked, 421); either may be missing.
     """
 
     def __init__(
@@ -88,7 +88,9 @@ class PageServer:
             reply = await self._reply(request)
         except Elsewhere as elsewhere:
             if self._forward is not None and _HOP not in request.headers:
-                return self._forward(elsewhere.owner)
+                passed_on = self._forward(elsewhere.owner)
+                if passed_on is not None:
+                    return passed_on
             why = f"process {elsewhere.owner} of the crawl has this page"
             reply = refusal_reply(Refusal(421, "elsewhere", why, owner=elsewhere.owner))
         except Refusal as refusal:
@@ -166,17 +168,35 @@ def _not_allowed(methods: str) -> Refusal:
 
 _HOP = "X-Crawler-Hop"  # on a request that a sibling passed on: it is never passed on again
 SOCKET = "serve.sock"
+CONNECT_TIMEOUT = 5.0  # seconds until the owner's first byte; it is as near as a peer of the crawl
+SILENCE_TIMEOUT = 30.0  # seconds without a byte of the owner's answer
 
 
-def forward_to_sibling(folder: Path) -> Sending:
-    """The answer of the process whose folder that is, passed on as it comes."""
-    return _Forwarded(folder)
+Connect = Callable[[], Awaitable[tuple[asyncio.StreamReader, asyncio.StreamWriter]]]
 
 
-class _Forwarded(Sending):
-    def __init__(self, folder: Path) -> None:
+def forward_to_sibling(folder: Path) -> "Forwarded":
+    """The answer of the process of this machine whose folder that is, passed on as it comes."""
+
+    async def connect() -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        with short_path(folder, SOCKET) as path:
+            return await asyncio.open_unix_connection(path)
+
+    return Forwarded(folder.name, connect)
+
+
+def forward_to_node(name: str, address: tuple[str, int]) -> "Forwarded":
+    """The answer of the node whose page server listens there, passed on as it comes."""
+    return Forwarded(name, lambda: asyncio.open_connection(*address))
+
+
+class Forwarded(Sending):
+    """The answer of the process `owner`, which is asked over a connection of its own."""
+
+    def __init__(self, owner: str, connect: Connect) -> None:
         super().__init__(Reply(200, b"", 0), close=True)
-        self._folder = folder
+        self._owner = owner
+        self._connect = connect
         self._head = b""
 
     async def prepare(self, request: web.BaseRequest) -> None:
@@ -200,20 +220,27 @@ class _Forwarded(Sending):
 
     async def write_eof(self) -> None:
         assert self._connection is not None
+        writer, began = None, False
         try:
-            with short_path(self._folder, SOCKET) as path:
-                reader, writer = await asyncio.open_unix_connection(path)
-        except OSError as error:
-            why = f"process {self._folder.name}, which has the page, does not answer: {error.strerror}"
-            self._write(plain_error(503, "elsewhere", why))
-            return
-        try:
-            writer.write(self._head)
-            while data := await reader.read(1 << 16):
+            async with asyncio.timeout(CONNECT_TIMEOUT):
+                reader, writer = await self._connect()
+                writer.write(self._head)
+                data = await reader.read(1 << 16)
+            while data:
                 self._write(data)
+                began = True
                 await self._connection.room()
+                async with asyncio.timeout(SILENCE_TIMEOUT):
+                    data = await reader.read(1 << 16)
+        except (OSError, TimeoutError) as error:
+            if began or self._connection.transport is None:
+                raise ConnectionResetError(str(error)) from error  # the client sees a body cut short
+            cause = getattr(error, "strerror", None) or "no answer in time"
+            why = f"process {self._owner}, which has the page, does not answer: {cause}"
+            self._write(plain_error(503, "elsewhere", why))
         finally:
-            writer.close()
+            if writer is not None:
+                writer.close()
 
     def _write(self, data: bytes) -> None:
         assert self._connection is not None

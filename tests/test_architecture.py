@@ -60,6 +60,8 @@ SHELL = {
     "splitter/peers.py",
     "serve/server.py",
     "serve/listening.py",
+    "serve/subscriber.py",
+    "lab/changing/readers.py",
     "admin/server.py",
     "admin/source.py",
     "admin/control.py",

@@ -37,6 +37,7 @@ from crawler.serve.receiving import Receivers
 from crawler.serve.rewriting import rewriter
 from crawler.serve.seam import Signalled
 from crawler.serve.server import PageServer
+from crawler.serve.subscriber import Subscriber, read_topics
 from crawler.storage.commit import Change
 from crawler.storage.keys import ASKED
 from crawler.storage.kv import scan_prefix, seal, unseal
@@ -104,12 +105,17 @@ class Live:
         self._load_counts()
         several = len(self._stages.topology.names) > 1
         folder = self._stages.directory
+        receivers = self._receivers()
+        if config.websub:
+            receivers.subscriptions.want(read_topics(config.websub, config.public_url))
+            subscriber = Subscriber(receivers.subscriptions, config.public_url, self._now)
+            self._tasks.append(asyncio.get_running_loop().create_task(subscriber.run()))
         server = PageServer(
             PageDesk(self.crawl, config, rewriter()),
             config,
             self._now,
             ready=self.crawl.ready,
-            receive=self._receivers().receive,
+            receive=receivers.receive,
             forward=Neighbours(config.peers, folder.parent).ask if several else None,
         )
         self.server = server

@@ -55,7 +55,7 @@ speed = 86400
 
 
 class Run(NamedTuple):
-    """Readers and what they are called, the instant from which they count, pages fetched since, the crawl's own figures."""
+    """Readers and what they are called, from when on they count, pages fetched since, the crawl's own figures."""
 
     agent: str
     readers: Readers
@@ -114,7 +114,7 @@ async def one(folder: Path, agent: str, options: argparse.Namespace) -> Run:
         fetched = sum(1 for each in web.log if each.at >= since and each.page >= 0)
         await refreshing
     report = json.loads((folder / "crawl" / "report.json").read_bytes())
-    return Run(agent, readers, since, fetched, report["refreshing"]["calibration"]
+    return Run(agent, readers, since, fetched, report["refreshing"]["calibration"])
 
 
 async def listening(port: int, refreshing: "asyncio.Task[None]") -> None:

@@ -312,6 +312,9 @@ class ServeConfig(_Section, frozen=True):
 
     address: str = ""  # ADDRESS:PORT; empty = no page server beside the crawl
     names: tuple[str, ...] = ()  # host names it answers to, beside addresses and localhost
+    peers: tuple[str, ...] = ()  # "name=host:port", the page servers of the other nodes
+    public_url: str = ""  # http(s) URL under which hubs reach this page server
+    websub: tuple[str, ...] = ()  # "TOPIC HUB": feeds to subscribe to
     connections_max: Positive = 1000
     header_bytes_max: Annotated[ByteCount, Meta(extra={"least": 1024})] = ByteCount(32 << 10)
     idle_timeout: Seconds = Seconds(15)

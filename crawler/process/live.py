@@ -31,11 +31,13 @@ from crawler.serve.behind import StoredCrawl
 from crawler.serve.demand import Demand
 from crawler.serve.indexnow import KEY_AGE_MAX
 from crawler.serve.listening import more_descriptors
+from crawler.serve.neighbours import Neighbours
 from crawler.serve.pages import PageDesk
 from crawler.serve.receiving import Receivers
 from crawler.serve.rewriting import rewriter
 from crawler.serve.seam import Signalled
-from crawler.serve.server import PageServer, forward_to_sibling
+from crawler.serve.server import PageServer
+from crawler.serve.subscriber import Subscriber, read_topics
 from crawler.storage.commit import Change
 from crawler.storage.keys import ASKED
 from crawler.storage.kv import scan_prefix, seal, unseal
@@ -108,13 +110,18 @@ class Live:
         self._load_counts()
         several = len(self._stages.topology.names) > 1
         folder = self._stages.directory
+        receivers = self._receivers()
+        if config.websub:
+            receivers.subscriptions.want(read_topics(config.websub, config.public_url))
+            subscriber = Subscriber(receivers.subscriptions, config.public_url, self._now)
+            self._tasks.append(asyncio.get_running_loop().create_task(subscriber.run()))
         server = PageServer(
             PageDesk(self.crawl, config, rewriter()),
             config,
             self._now,
             ready=self.crawl.ready,
-            receive=self._receivers().receive,
-            forward=(lambda owner: forward_to_sibling(folder.parent / owner)) if several else None,
+            receive=receivers.receive,
+            forward=Neighbours(config.peers, folder.parent).ask if several else None,
         )
         self.server = server
         await server.start(config.address, shared=several)

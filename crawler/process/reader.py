@@ -69,7 +69,9 @@ class Reader:
     async def _read(self, read: Callable[[Fetch], Extracted], fetch: Fetch) -> Extracted:
         """Read small documents at once, large ones in a thread."""
         if len(fetch.content) <= INLINE_BYTES_MAX:
-            return read(fetch)
+            await self._worker.share.mine()
+            with self._worker.share.spending():
+                return read(fetch)
         return await asyncio.to_thread(read, fetch)
 
     def _sitemap(self, fetch: Fetch) -> Extracted:

@@ -1,4 +1,4 @@
-"""`crawler check`: everything of one process read and compared, and what opening it mended."""
+"""`crawler check`: reads and compares everything of one process, and says what opening it mended."""
 
 from contextlib import closing
 from pathlib import Path

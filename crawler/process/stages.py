@@ -7,12 +7,14 @@ the same stages, do their work through the same commit point, and close.
 import logging
 import random
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
+import numpy as np
 from msgspec.structs import replace
+from numpy.typing import NDArray
 
 from crawler import __version__
 from crawler.clock import Clock
@@ -27,6 +29,7 @@ from crawler.extract.repeats import TAGS
 from crawler.frontier.discovery.entries import decode
 from crawler.frontier.frontier import Frontier
 from crawler.frontier.refresh.refreshing import Refresh
+from crawler.frontier.refresh.validators import Validators
 from crawler.pages.captures import record_key, unpack_record
 from crawler.pages.page_cache import PageCache
 from crawler.process.admission import Admission, Owners, Seen
@@ -52,6 +55,7 @@ from crawler.urlfilter.url_filter import Scope, UrlFilter
 from crawler.urls.clock_cache import ClockCache
 from crawler.urls.equivalence import Equivalences
 from crawler.urls.fingerprint import Fingerprinter, registrable_domain
+from crawler.urls.kinds import Kinds
 from crawler.urls.trace import TraceWriter
 
 log = logging.getLogger("crawler")
@@ -67,8 +71,9 @@ class Stages:
     """Everything that lies in `DIR/<name>`, under its lock.
 
     `seed` is the crawl's 16 secret bytes, `topology` says who else crawls (None:
-    nobody). With `restore`, pages whose stored copy turns out to be gone become
-    URLs to do again. `brief`: they are closed soon, so who finds them locked waits.
+    nobody), `priority` gives a link its place (`Frontier`). With `restore`, pages
+    whose stored copy turns out to be gone become URLs to do again. `brief`: they
+    are closed soon, so who finds them locked waits.
 
     Raises:
         BusyError: another process has the folder.
@@ -86,10 +91,12 @@ class Stages:
         name: str = "p0",
         topology: Topology | None = None,
         url_filter: Callable[[str], bool] | None = None,
+        priority: Callable[[Link], int] | None = None,
         restore: bool = True,
         brief: bool = False,
     ) -> None:
         self.config = config
+        self._priority = priority
         self.directory = directory
         self.clock = clock
         self.name = name
@@ -208,6 +215,7 @@ class Stages:
             rng=random.Random(),
             processes=len(self.topology.names),
             refresh=self.refresh,
+            priority=self._priority,
         )
 
     def _refresh(self) -> Refresh:
@@ -246,6 +254,7 @@ class Stages:
             ignored=comparing.ignored,
             text_only=comparing.text_only,
             fingerprint=self.fingerprinter.fingerprint,
+            keeps=Kinds(config.filter.accept, config.filter.reject).keeps,
             sync=self._outlasts_power_cut,
         )
 
@@ -273,7 +282,15 @@ class Stages:
     def _harvest(self) -> Harvest:
         """What the end of a fetch means."""
         following = Following(self.config, self.robots, self.admission, self.learned)
-        return Harvest(self.clock, self.frontier, self.pages, self.robots, following, refresh=self.refresh)
+        return Harvest(
+            self.clock,
+            self.frontier,
+            self.pages,
+            self.robots,
+            following,
+            refresh=self.refresh,
+            validators=Validators(self.config.refresh),
+        )
 
     def _trace(self) -> TraceWriter:
         """A new trace in the process's folder: links as they enter the host splitter."""
@@ -318,6 +335,23 @@ class Stages:
         for prefix in (TODO, PARKED):
             for key, value in scan_prefix(self.store, prefix):
                 yield decode(key, value).fingerprint
+
+    def queued(self) -> NDArray[np.uint64]:
+        """The fingerprints of all URLs to do or parked, sorted, shape (n,)."""
+        found = (
+            decode(key, value).fingerprint
+            for prefix in (TODO, PARKED)
+            for key, value in scan_prefix(self.store, prefix)
+        )
+        return np.unique(np.fromiter(found, np.uint64))
+
+    def queue_again(self, links: Sequence[Link]) -> Change:
+        """The change that puts URLs which are done back into the queues."""
+        change = Change(sync=True)
+        change.count("urls.done", -len(links))
+        self.frontier.add(links, change, self.clock.now())
+        change.after.append(lambda: self.frontier.committed(change, self.clock.now()))
+        return change
 
     def reserve_ballast(self) -> None:
         """Take the room that `crawler check --repair` gives back when the disk is full.

@@ -18,6 +18,9 @@ import msgspec
 Unsigned64 = Annotated[int, msgspec.Meta(ge=0)]
 Small = Annotated[int, msgspec.Meta(ge=0, le=(1 << 31) - 1)]
 
+# What msgspec raises for bytes that are not what they should be: bad UTF-8 and deep nesting have no error of its own.
+UNDECODABLE = (msgspec.MsgspecError, RecursionError, UnicodeDecodeError, OverflowError)
+
 
 class LinkFlag(IntFlag):
     """What a link is, beside its URL. Travels with it through splitter, DUE and frontier."""
@@ -273,13 +276,17 @@ class Capture(msgspec.Struct, gc=False, array_like=True):
 
 
 class FrontierCounts(msgspec.Struct, kw_only=True):
-    """URLs to do (`in_flight` among them), parked ones by rule, hosts by state; requests and look-ups under way."""
+    """URLs to do (`in_flight` among them), parked ones by rule, hosts by state; requests and look-ups under way.
+
+    `hosts_reached` are those that have ever answered.
+    """
 
     todo: int = 0
     in_flight: int = 0
     requests: int = 0
     look_ups: int = 0
     hosts: int = 0
+    hosts_reached: int = 0
     hosts_front: int = 0
     hosts_ready: int = 0
     hosts_waiting: int = 0

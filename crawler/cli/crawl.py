@@ -9,11 +9,11 @@ import shutil
 import signal
 import sys
 import tempfile
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from crawler import early
 from crawler.cli import options
 from crawler.cli.parsing import quoted
 from crawler.cli.seed_arguments import add_logins, checked
@@ -35,11 +35,6 @@ if TYPE_CHECKING:
 
 def main(_command: str, argv: list[str]) -> int:
     """Crawl; exit code 0 when done or stopped as asked, 14 and 15 at a limit of size and time, 75 on a full disk."""
-    with _Stopper.from_the_start():
-        return _main(argv)
-
-
-def _main(argv: list[str]) -> int:
     args = _parse(argv)
     directory = CrawlDirectory(args.dir)
     if args.dry_run and (args.fresh or args.login is not None or args.mirror or args.report is not None):
@@ -387,29 +382,10 @@ class _Stopper:
     """First signal: stop in order. Second: at once; nothing is lost either way.
 
     These are signal handlers of Python, not of the loop: the second one ends a loop that stands, too.
-    A signal from before there is a loop is noted, and the crawl stops as soon as it runs.
+    A signal from before there is a loop was noted (`early.py`), and the crawl stops as soon as it runs.
     """
 
     SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    early = False  # a signal came before there was anything to stop
-
-    @classmethod
-    @contextlib.contextmanager
-    def from_the_start(cls) -> Iterator[None]:
-        """A SIGTERM is an order to stop from now on, not the end."""
-        cls.early = False
-        main = threading.current_thread() is threading.main_thread()
-        numbers = [signal.SIGTERM, signal.SIGHUP] if main else []
-        before = {number: signal.signal(number, cls._came_early) for number in numbers}
-        try:
-            yield
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
-
-    @classmethod
-    def _came_early(cls, *_: object) -> None:
-        cls.early = True
 
     def __init__(self, crawl: Any, directory: Path) -> None:
         self._crawl = crawl
@@ -420,7 +396,7 @@ class _Stopper:
         """Take the signals from now on."""
         self._loop = asyncio.get_running_loop()
         self._before = {number: signal.signal(number, self) for number in self.SIGNALS}
-        if self.early:
+        if early.came():
             self._loop.call_soon(self._crawl.stop, "signal")
 
     def __exit__(self, *_: object) -> None:
@@ -473,6 +449,8 @@ def summary(report: dict[str, Any], directory: Path, command: str = "crawl") -> 
         lines.append("not fetched: " + ", ".join(f"{name} {n:,}" for name, n in failed.items()))
     if cut := run.get("bodies", {}).get("cut"):
         lines.append(f"cut at fetch.body_bytes_max or sitemaps.bytes_max: {cut:,} bodies")
+    if unwritten := run.get("bodies", {}).get("unwritten"):
+        lines.append(f"stored without their bodies for an error of the crawler, see the log: {unwritten:,}")
     if report["conservation"] != "holds":
         lines += [f"counting error: {problem}" for problem in report["conservation"]]
     lines.append(f"pages: {where}/*/warc   log of fetches: {where}/pages.jsonl   report: {where}/report.json")

@@ -194,7 +194,7 @@ class ExtractConfig(_Section, frozen=True):
     attributes_max: Count = 2_000  # of one tag; a page with more gets a plain scan
     depth_max: Count = 2_000  # of open elements; a page with more gets a plain scan
     all_attributes: bool = False  # every URL-bearing attribute, not only links
-    inline_bytes_max: ByteCount = ByteCount(1 << 20)  # larger pages are parsed in a worker
+    inline_bytes_max: ByteCount = ByteCount(512 << 10)  # larger pages are parsed in a worker
     inline_tags_max: Count = 25_000  # pages with more tags are parsed in a worker
     worker_queue_max: Positive = 32  # pages that wait for the worker; further ones get a plain scan
     worker_memory_bytes_max: ByteCount = ByteCount(512 << 20)  # of the worker's data
@@ -243,7 +243,7 @@ class DueConfig(_Section, frozen=True):
 
     method: Literal["runs", "one_file", "memory"] = "runs"
     buffer_entries_max: Positive = 1 << 18
-    part_links_max: Positive = 4096  # new links of a flush that reach the frontier in one turn of the loop
+    part_links_max: Positive = 4096  # new links of a flush that reach the frontier in one commit
     max_wait: Seconds = Seconds(5)
     merge_chunk_bytes: ByteCount = ByteCount(4 << 20)
     log_bytes_max: ByteCount = ByteCount(16 << 20)  # a links log file of this size is followed by a new one

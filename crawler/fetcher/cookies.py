@@ -12,16 +12,15 @@ sends nor what it is sent stands in a record.
 
 import re
 from collections.abc import Iterator
-from functools import cache
 from pathlib import Path
 
 import msgspec
-from publicsuffixlist import PublicSuffixList  # type: ignore[import-untyped]
 
 from crawler.config.credentials import REDACTED
 from crawler.errors import ConfigError
 from crawler.fetcher import outcome
 from crawler.fetcher.fetch_request import Target
+from crawler.urls.suffixes import suffix_list
 
 COOKIE_BYTES_MAX = 4096
 PER_DOMAIN_MAX = 50
@@ -268,16 +267,11 @@ def _group(hostname: str) -> str:
     """The registrable domain, or the host itself where there is none."""
     if ":" in hostname or hostname.rpartition(".")[2].isdigit():
         return hostname
-    return _suffixes().privatesuffix(hostname) or hostname
+    return suffix_list().privatesuffix(hostname) or hostname
 
 
 def _is_public(domain: str) -> bool:
-    return bool(_suffixes().is_public(domain))
-
-
-@cache
-def _suffixes() -> PublicSuffixList:
-    return PublicSuffixList()  # 10,000 rules; only read when cookies are used
+    return bool(suffix_list().is_public(domain))
 
 
 def parse_cookie_date(text: str) -> float | None:

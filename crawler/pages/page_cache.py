@@ -28,7 +28,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from crawler.config import PagesConfig
-from crawler.errors import ConfigError, DamageError
+from crawler.errors import ConfigError, CrawlerError, DamageError, Unexpected
 from crawler.pages import change_detection, damage, segments, warc
 from crawler.pages.archive import Archive
 from crawler.pages.building import Builder
@@ -57,6 +57,7 @@ class PageCache(Archive):
     Args:
         ignored: patterns (bytes) that a URL's comparisons leave out; none by default.
         text_only: whether of a URL's HTML only the visible text is compared.
+        unexpected: where errors of ours are noted.
         fingerprint: fingerprint of a URL, for answers whose errand has none (robots.txt).
         keeps: whether an answer of that URL and media type is stored.
         operator, robots_policy: for the warcinfo record.
@@ -80,6 +81,7 @@ class PageCache(Archive):
         robots_policy: str = "obey",
         ignored: Callable[[str], change_detection.Patterns] = lambda url: (),
         text_only: Callable[[str], bool] = lambda url: False,
+        unexpected: Unexpected | None = None,
         fingerprint: Callable[[str], int] | None = None,
         keeps: Callable[[str, str], bool] = lambda url, media_type: True,
         random: Callable[[int], bytes] = os.urandom,
@@ -95,6 +97,7 @@ class PageCache(Archive):
         self._ignored = ignored
         self._text_only = text_only
         self._compared = (0, b"", False)  # the last comparison of texts: fingerprint, digest, result
+        self._unexpected = unexpected or Unexpected()
         self._fingerprint = fingerprint
         self._nothing = config.store == "none"
         self._keeps = keeps
@@ -274,20 +277,31 @@ class PageCache(Archive):
 
     # -- second step: write
 
-    def write(self, capturings: list[Capturing]) -> None:
-        """Append the records of a group and make them durable.
+    def write(self, capturings: list[Capturing]) -> int:
+        """Append the records of a group and make them durable; how many are bare for an error of ours.
 
         Raises:
             StoreError: the disk failed; nothing of the group may be committed.
         """
         self._written = capturings
-        for capturing in capturings:
-            if capturing.stored:
-                self._append(capturing)
+        bare = sum([self._append(capturing) for capturing in capturings if capturing.stored])
         self._writer.sync()
+        return bare
 
-    def _append(self, capturing: Capturing) -> None:
-        members = [self._compress(record) for record in self._builder.records(capturing)]
+    def _append(self, capturing: Capturing) -> bool:
+        """Append a capture's records; whether they hold no more than status and URL."""
+        bare = False
+        try:
+            members = self._members(capturing)
+        except CrawlerError:
+            raise
+        except Exception as error:  # the page would come again, and end each run
+            self._unexpected.note(error, f"WARC records of {capturing.fetch.url}, whose body is lost")
+            original = self._pending_originals.get(capturing.payload_digest)
+            if original is not None and original.key == capturing.key:
+                del self._pending_originals[capturing.payload_digest]
+            capturing.make_bare()
+            members, bare = self._members(capturing), True
         place = self._writer.append(members, capturing.instant)[0]
         fetch, record = capturing.fetch, capturing.record
         confirmed = record if record is not None and fetch.outcome is Outcome.UNCHANGED else None
@@ -305,6 +319,10 @@ class PageCache(Archive):
             noarchive=capturing.noarchive,
             extent=sum(map(len, members)),
         )
+        return bare
+
+    def _members(self, capturing: Capturing) -> list[bytes]:
+        return [self._compress(record) for record in self._builder.records(capturing)]
 
     def _url_of(self, fingerprint: int) -> str:
         url = self._urls.get(fingerprint)

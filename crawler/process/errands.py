@@ -168,17 +168,19 @@ class Errands:
 
     async def _page(self, errand: Errand) -> None:
         reach("fetch begun")
+        owner = object()  # of the bytes: a host may ask again while those of its last answer are held
         fetch, extracted = await self._ended(
-            errand, self._fetch_page(errand), lambda text: (self._internal_error(errand.url, text), None)
+            errand,
+            self._fetch_page(errand, owner),
+            lambda text: (self._internal_error(errand.url, text), None),
         )
         self.pages_ended += 1
         _say(fetch)
         now = self._clock.now()
-        key = (errand.host, errand.order)
 
         def make() -> Making:
             change = yield from self._promised(errand, fetch, extracted, now)
-            change.after.append(lambda: self._client.let_go(key))
+            change.after.append(lambda: self._client.let_go(owner))
             return change
 
         if self.sink is None:
@@ -200,13 +202,13 @@ class Errands:
             self.promise(errand, fetch, change)
         return change
 
-    async def _fetch_page(self, errand: Errand) -> tuple[Fetch, Extracted | None]:
+    async def _fetch_page(self, errand: Errand, owner: object) -> tuple[Fetch, Extracted | None]:
         if errand.flags & _OWN_WAY and self.way_of is not None:
             way = self.way_of(errand)
             fetch = await self._follow(errand, _going(self._request(errand), way), self._any_hop, way)
         else:
             fetch = await self._follow(errand, self._request(errand), self._own_key_hop)
-        self._client.hold((errand.host, errand.order), fetch)  # while it is read, waits, and is written
+        self._client.hold(owner, fetch)  # while it is read, waits, and is written
         return fetch, await self._read(errand, fetch)
 
     async def _commit(self, make: Maker) -> None:

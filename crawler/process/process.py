@@ -22,7 +22,7 @@ from itertools import chain
 from pathlib import Path
 
 from crawler.config import Config
-from crawler.errors import StoreError
+from crawler.errors import CrawlerError, StoreError
 from crawler.fetcher.address_guard import AddressGuard
 from crawler.fetcher.client import Client
 from crawler.fetcher.resolver import Resolver
@@ -181,7 +181,9 @@ class Process:
         self.commits.look_at_flight()
 
     def fail(self, error: BaseException) -> None:
-        """End the run with `error`: nothing more is acknowledged."""
+        """End the run with `error`: nothing more is acknowledged. A bug of ours is logged here, whoever catches it."""
+        if self.failure is None and not isinstance(error, CrawlerError):
+            log.error("the run ends for an error of the crawler; please report this", exc_info=error)
         self.failure = self.failure or error
         self.stop("error")
 

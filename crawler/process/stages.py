@@ -38,12 +38,13 @@ from crawler.process.comparing import Comparing
 from crawler.process.following import Following
 from crawler.process.harvest import Harvest
 from crawler.process.learned import Learned
+from crawler.process.portions import PORTION_LINKS
 from crawler.records import DueCounts, FrontierCounts, Link, PageRecord, PeerStatus, SplitterCounts
 from crawler.robots.cache import RobotsCache
 from crawler.splitter.inbox import Inbox
 from crawler.splitter.outbox import Outbox
 from crawler.splitter.partition import Partition
-from crawler.storage.commit import Change, CommitPoint, Maker
+from crawler.storage.commit import Change, CommitPoint, Maker, Making
 from crawler.storage.faults import reach
 from crawler.storage.files import Lock, reserve, sync_directory
 from crawler.storage.keys import CAPTURE, CLEAN, EQUIVALENCES, PAGE, PARKED, SCOPE_STATE, TODO
@@ -236,7 +237,9 @@ class Stages:
 
     def _robots(self) -> RobotsCache:
         config = self.config
-        return RobotsCache(self.store, config.robots, config.identity.token, 4 * config.crawl.concurrency)
+        # As many as there are hosts in the front, each of which is looked at every few seconds.
+        entries_max = config.frontier.front_factor * config.crawl.concurrency
+        return RobotsCache(self.store, config.robots, config.identity.token, entries_max)
 
     def _page_cache(self) -> PageCache:
         config = self.config
@@ -398,15 +401,17 @@ class Stages:
         now = self.clock.now()
         return self.due.begin_flush(now) if self.due.wants_flush(now, dry=dry) else None
 
-    def flush_change(self, plan: FlushPlan) -> Change:
-        """The change that makes the plan's new URLs known and gives them to the frontier.
+    def flush_change(self, plan: FlushPlan) -> Making:
+        """Make the change that makes the plan's new URLs known and gives them to the frontier.
 
         It goes through the queue of the commit point like any other: the host
         records it writes count pages whose own changes wait in that queue.
         """
         reach("flush ran")
         change = Change(sync=True)
-        self.frontier.add(plan.new_links, change, self.clock.now())
+        for begin in range(0, len(plan.new_links), PORTION_LINKS):
+            self.frontier.add(plan.new_links[begin : begin + PORTION_LINKS], change, self.clock.now())
+            yield
         self.due.stage_flush(plan, change)
         change.after.append(lambda: self._flushed(plan, change))
         return change
@@ -437,7 +442,7 @@ class Stages:
         self.commit(change)
         while (plan := self.flush_begin(dry=True)) is not None:
             plan.run()
-            self.commit(self.flush_change(plan))
+            self.commit(partial(self.flush_change, plan))
 
     def commit(self, change: Change | Maker) -> None:
         """Commit one change in this thread; for a directory at rest."""

@@ -27,7 +27,7 @@ from pathlib import Path
 import msgspec
 import uvloop
 
-from crawler.lab.changing.gain import DEAF, LEARNED, ORACLE, UNIFORM, Arm, Game, Played, play
+from crawler.lab.changing.gain import DEAF, LEARNED, ORACLE, UNIFORM, Arm, GainGame, Played, play
 from crawler.lab.changing.web import HostSpec
 
 PROCESSES = ("poisson", "bursty", "together", "poisson")
@@ -51,7 +51,7 @@ def hosts(word: tuple[tuple[float, float], ...], validators: str = "right") -> t
     )
 
 
-def rows(table: str, game: Game) -> list[tuple[str, Game, Arm]]:
+def rows(table: str, game: GainGame) -> list[tuple[str, GainGame, Arm]]:
     """(name, game, arm) of the table's rows."""
     if table == "validators":
         kinds = ("right", "always-304", "etag-fixed", "etag-new")
@@ -63,11 +63,11 @@ def rows(table: str, game: Game) -> list[tuple[str, Game, Arm]]:
     return [*arms, ("oracle-only", msgspec.structs.replace(game, explore=0.0), ORACLE)]
 
 
-def _on(game: Game, hosts: tuple[HostSpec, ...]) -> Game:
+def _on(game: GainGame, hosts: tuple[HostSpec, ...]) -> GainGame:
     return msgspec.structs.replace(game, hosts=hosts)
 
 
-def played(game: Game, arm: Arm) -> Played:
+def played(game: GainGame, arm: Arm) -> Played:
     with tempfile.TemporaryDirectory() as folder:
         return uvloop.run(play(game, arm, Path(folder) / "crawl"))
 
@@ -85,7 +85,7 @@ def main() -> int:
     args = parser.parse_args()
     if unknown := set(args.tables) - set(TABLES):
         parser.error(f"no table {', '.join(sorted(unknown))}; there are {', '.join(TABLES)}")
-    game = Game(hosts(WORD), visits=args.visits, rate=args.rate, budget=args.budget, seed=args.seed)
+    game = GainGame(hosts(WORD), visits=args.visits, rate=args.rate, budget=args.budget, seed=args.seed)
     wanted = args.arms.split(",") if args.arms else None
     asked = [(table, *row) for table in args.tables for row in rows(table, game)]
     asked = [row for row in asked if wanted is None or row[1] in wanted]

@@ -6,13 +6,13 @@ from pathlib import Path
 import pytest
 
 from crawler.frontier.refresh.refreshing import Refresh
-from crawler.lab.changing.gain import DEAF, LEARNED, Arm, Game, Played, play, web_of
+from crawler.lab.changing.gain import DEAF, LEARNED, Arm, GainGame, Played, play, web_of
 from crawler.lab.changing.web import HostSpec
 
 HOSTS = tuple(
     HostSpec(name, pages=10, directories=2, rate=1.0, lastmod="none", recall=1.0) for name in "abcd"
 )
-GAME = Game(HOSTS, visits=8.0, rate=80.0, budget=1.0)  # 4 s each
+GAME = GainGame(HOSTS, visits=8.0, rate=80.0, budget=1.0)  # 4 s each
 
 
 def played(folder: Path, arm: Arm) -> Played:

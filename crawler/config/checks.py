@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 import msgspec
 
-from crawler.config.schema import Config, Override
+from crawler.config.schema import ARMS_MAX, Config, Override, RefreshPolicy
 from crawler.config.units import ByteCount, Seconds
 from crawler.errors import ConfigError
 
@@ -90,9 +90,20 @@ def check_values(config: Config) -> None:
             _check_pattern(f"filter.{name}", text)
     for text in [*config.pages.ignore, *(text for table in config.override for text in table.ignore or ())]:
         _check_pattern("pages.ignore", text)
+    _check_arms(config.refresh.arms)
     for table in config.override:
         if not table.match:
             raise ConfigError("configuration: override.match: missing; a host, *.domain or URL prefix")
+
+
+def _check_arms(arms: tuple[str, ...]) -> None:
+    """Raises ConfigError unless they are policies, not too many."""
+    policies = get_args(RefreshPolicy)
+    for text in arms:
+        if text not in policies:
+            raise ConfigError(f"configuration: refresh.arms: {text!r} is none of {', '.join(policies)}")
+    if len(arms) > ARMS_MAX:
+        raise ConfigError(f"configuration: refresh.arms: {len(arms)} arms; at most {ARMS_MAX}")
 
 
 def _check_network(text: str) -> None:

@@ -15,6 +15,8 @@ from crawler.config.units import ENDLESS, ByteCount, Count, Limit, Number, Posit
 Scope = Literal["host", "domain", "prefix", "any"]
 RobotsPolicy = Literal["obey", "ignore"]
 TlsPolicy = Literal["verify", "record"]
+ARMS_MAX = 16  # refresh policies side by side
+RefreshPolicy = Literal["ncis", "greedy", "cis", "azar-lds", "uniform", "interval"]
 
 
 class _Section(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -96,7 +98,11 @@ class RefreshConfig(_Section, frozen=True):
 
     share: Annotated[float, Meta(ge=0, le=1)] = 0.0  # 0 = known pages are never asked again
     endless: bool = False
-    policy: Literal["ncis", "greedy", "cis", "azar-lds", "uniform", "interval"] = "ncis"
+    policy: RefreshPolicy = "ncis"
+    arms: tuple[str, ...] = ()  # policies side by side, pages split by hash
+    prior: Literal["uniform", "depth"] = "uniform"
+    prior_requests: Annotated[float, Meta(gt=0, le=1e12)] = 1.0
+    importance_file: str = ""
     neighbourhood: bool = True
     pooling: bool = True
     explore: Annotated[float, Meta(ge=0, lt=1)] = 0.05

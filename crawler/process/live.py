@@ -101,6 +101,8 @@ class Live:
             return
         more_descriptors()
         self._load_counts()
+        if self._stages.refresh is not None:
+            self._stages.refresh.importance.asked = self.demand.rate
         several = len(self._stages.topology.names) > 1
         folder = self._stages.directory
         server = PageServer(
@@ -144,9 +146,12 @@ class Live:
 
     def put_counts(self) -> None:
         """Queue the counts that changed for the next commit."""
-        now = self._now()
+        now, refresh = self._now(), self._stages.refresh
         change = Change()
-        for fingerprint, count in self.demand.changed(now):
+        changed = list(self.demand.changed(now))
+        if refresh is not None:
+            refresh.weigh([fingerprint for fingerprint, _ in changed], now, change)
+        for fingerprint, count in changed:
             key = ASKED + fingerprint.to_bytes(8, "big")
             if count > 0.0:
                 change.put(key, seal(msgspec.msgpack.encode((count, now))))

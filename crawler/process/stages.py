@@ -22,10 +22,11 @@ from crawler.crawl.directory import BEGUN, CrawlDirectory
 from crawler.crawl.topology import Topology, keep_table, topology
 from crawler.due.eliminator import Eliminator
 from crawler.due.plans import CompactionPlan, FlushPlan
-from crawler.errors import DamageError, DirectoryError, StoreError, disk_failed
+from crawler.errors import ConfigError, DamageError, DirectoryError, StoreError, disk_failed
 from crawler.extract.repeats import TAGS
 from crawler.frontier.discovery.entries import decode
 from crawler.frontier.frontier import Frontier
+from crawler.frontier.refresh.importance import Importance, read_values
 from crawler.frontier.refresh.refreshing import Refresh
 from crawler.pages.captures import record_key, unpack_record
 from crawler.pages.page_cache import PageCache
@@ -48,6 +49,7 @@ from crawler.storage.kv import LevelStore, scan_prefix
 from crawler.storage.moving import load_json
 from crawler.urlfilter.intake import Intake
 from crawler.urlfilter.rules import Scope, UrlFilter
+from crawler.urls.canonical import canonical
 from crawler.urls.clock_cache import ClockCache
 from crawler.urls.equivalence import Equivalences
 from crawler.urls.fingerprint import Fingerprinter, registrable_domain
@@ -217,8 +219,30 @@ class Stages:
             hash=self.fingerprinter.hash,
             host_key=self.fingerprinter.host_key_beside,
             fingerprint=self.fingerprinter.fingerprint,
+            importance=Importance(self.config.refresh, self._values()),
             rate=self.config.crawl.rate / len(self.topology.names),
+            name=self.name,
         )
+
+    def _values(self) -> dict[int, float]:
+        """The importance of pages as a file of the user says it.
+
+        Raises:
+            ConfigError: it cannot be read.
+        """
+        path = self.config.refresh.importance_file
+        if not path:
+            return {}
+
+        def fingerprint(url: str) -> int | None:
+            form = canonical(url)
+            return None if form is None else self.fingerprinter.fingerprint(form)
+
+        try:
+            with open(path, encoding="utf-8", errors="replace") as lines:
+                return read_values(lines, fingerprint)
+        except OSError as error:
+            raise ConfigError(f"refresh.importance_file {path}: {error.strerror}") from error
 
     def _stored_pages(self) -> Iterator[tuple[int, Callable[[], PageRecord]]]:
         """Fingerprint of each URL that was tried, and what reads its record."""

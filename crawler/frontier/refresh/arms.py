@@ -17,12 +17,12 @@ from typing import Any
 
 import numpy as np
 
+from crawler.config.schema import ARMS_MAX
 from crawler.errors import UsageError
 from crawler.freshness.params import Page
 from crawler.frontier.refresh.schedule import Schedule
 from crawler.frontier.refresh.settings import HostView, PageView, Settings
 
-ARMS_MAX = 16
 CLAIM_MAX = 100.0  # fetches that an arm may be behind
 _GOLDEN = 0x9E3779B97F4A7C15
 _WORD = 0xFFFFFFFFFFFFFFFF
@@ -297,6 +297,10 @@ class Arms:
     def host_view(self, host: int) -> HostView:
         """The host as the arm sees it that asked it last."""
         return self.schedules[self._last.get(host, 0)].host_view(host)
+
+    def quality(self, host: int) -> tuple[list[float], list[float], float]:
+        """What the arm has learned of the host's signals that asked it last."""
+        return self.schedules[self._last.get(host, 0)].quality(host)
 
     def page_state(self, page: int) -> tuple[int, int, int, float, float, float, int, float, int]:
         schedule, number, _ = self._split(page)

@@ -1601,6 +1601,12 @@ class Schedule:
         self._unpack(self._rows[page].signals)
         directory = self._page_heaps.nodes[page].owner
         importance = self._importance(page)
+        clock = self._learning.clock(host, directory, elapsed, now) if self._clocked else elapsed
+        if self._plain:
+            fresh = exp(-self._page.silent_rate * clock - n * self._page.signal_weight)
+        else:
+            changes, watched = self._rows[page].changes, self._rows[page].watched
+            fresh = 1.0 - self._learning.expected(host, changes, watched, clock, self._counts)
         return PageView(
             fingerprint=int(self._pages.keys[page]),
             host=host,
@@ -1613,7 +1619,8 @@ class Schedule:
             if self._plain
             else tuple(int(count) for count in self._counts),
             rate=importance / self._page.ceiling if self._page.ceiling > 0.0 else 0.0,
-            clock=self._learning.clock(host, directory, elapsed, now) if self._clocked else elapsed,
+            clock=clock,
+            fresh=fresh,
             value=self._ratio(page, host, elapsed, n, now) * level,
             ceiling=self._page.ceiling,
             level=level,
@@ -1638,6 +1645,13 @@ class Schedule:
             boost=self._host_rows[host].boost,
             deadline=deadline,
         )
+
+    def quality(self, host: int) -> tuple[list[float], list[float], float]:
+        """(signals heard and judged, precision) by source, and the recall of all; of a host's pages."""
+        self._require_host(host)
+        quality = self._learning.quality
+        heard = [float(each) for each in quality.all_signals[host]]
+        return heard, [quality.precision(host, source) for source in range(8)], quality.recall(host)
 
     # -- what a store keeps
 

@@ -48,7 +48,7 @@ from crawler.frontier.hosts.places import PlaceShares
 from crawler.frontier.hosts.politeness import NO_OVERRIDE, HostPoliteness
 from crawler.frontier.hosts.rate import Rate
 from crawler.frontier.hosts.registry import HostHash, Registry
-from crawler.frontier.hosts.table import NO_ORDER, SILENCED, HostFlag, Place
+from crawler.frontier.hosts.table import NO_ORDER, NOWHERE, SILENCED, HostFlag, Place
 from crawler.frontier.hosts.visits import ASK_AGAIN, Visits
 from crawler.frontier.hosts.workbench import Workbench
 from crawler.frontier.refresh.refreshing import Refetch, Refresh
@@ -827,6 +827,11 @@ class Frontier:
                         "retry_at": entry.retry_at,
                     }
         return {}
+
+    def host_name(self, key: int) -> str:
+        """The name of the host with that key, as it is stored; "" if it is not."""
+        slot = self._hosts.find(key)
+        return self._registry.stored_name(slot) if slot != NOWHERE and self._registry.is_stored(slot) else ""
 
     def hosts(self, now: float, limit: int) -> Iterator[HostStatus]:
         """Up to `limit` hosts for the status, those of the front first."""

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -465,6 +466,17 @@ class Stages:
             scope_told=count["splitter.scope_told"],
             scope_heard=count["splitter.scope_heard"],
         )
+
+    def refreshing(self, now: float, hosts: int = 20) -> dict[str, Any]:
+        """How refreshes stand, with up to `hosts` hosts, those of most pages first; {} where nothing is refreshed."""
+        if self.refresh is None:
+            return {}
+        found = sorted(self.refresh.by_host(now).items(), key=lambda item: -item[1][0])[:hosts]
+        rows = [
+            {"host": self.frontier.host_name(key), "pages": pages, "fresh": round(fresh, 4)}
+            for key, (pages, fresh) in found
+        ]
+        return self.refresh.view(now) | {"hosts": rows}
 
     def waiting_for_peers(self) -> dict[str, PeerStatus]:
         """What waits in the outbox, by peer."""

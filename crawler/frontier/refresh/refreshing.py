@@ -468,7 +468,10 @@ class Refresh:
         return None if page < 0 else self.schedule.page(page, self._sites(now)).fresh
 
     def explain(self, fingerprint: int, now: float) -> dict[str, Any]:
-        """Rate and its error, clock, signals, value and deadline of a page, what it waits for; {} if it is not here."""
+        """Rate and its error, clock, signals, value and deadline of a page, what it waits for; {} if it is not here.
+
+        Instants are ours; rates, clock and watched time are those of the sites.
+        """
         page = self.schedule.find(fingerprint)
         if page < 0:
             return {}
@@ -482,9 +485,10 @@ class Refresh:
             "fresh": round(known.fresh, 4),
             "rate_error": known.rate / math.sqrt(1.0 + known.changes),
             "signals_by_source": {source: n for source, n in told.items() if n},
-            "host_ready": host.ready if host.ready < math.inf else None,
+            "crawled_at": known.crawled_at / self._speed,
+            "deadline": _finite(known.deadline / self._speed),
+            "host_ready": _finite(host.ready / self._speed),
             "host_level": host.level,
-            "due_in": _finite((known.deadline - self._sites(now)) / self._speed),
             "waits_for": self._waits_for(known, host, now),
         }
 

@@ -15,6 +15,8 @@ from crawler.config.units import ENDLESS, ByteCount, Count, Limit, Number, Posit
 Scope = Literal["host", "domain", "prefix", "any"]
 RobotsPolicy = Literal["obey", "ignore"]
 TlsPolicy = Literal["verify", "record"]
+ChangeKind = Literal["raw", "text", "simhash"]
+BitCount = Annotated[int, Meta(ge=0, le=64)]
 ARMS_MAX = 16  # refresh policies side by side
 RefreshPolicy = Literal["ncis", "greedy", "cis", "azar-lds", "uniform", "interval"]
 
@@ -271,7 +273,8 @@ class PagesConfig(_Section, frozen=True):
     segment_bytes: Annotated[ByteCount, Meta(extra={"least": 1})] = ByteCount(10**9)
     gzip_level: Annotated[int, Meta(ge=0, le=9)] = 1  # isal 0 to 3; 9 = zlib's best, for archivists
     prefix: str = "crawl"
-    change: Literal["raw", "text"] = "text"
+    change: ChangeKind = "text"
+    simhash_distance: BitCount = 3
     ignore: tuple[str, ...] = ()
 
 
@@ -352,7 +355,8 @@ class Override(_Section, frozen=True):
     headers: tuple[str, ...] | None = None
     body_bytes_max: ByteCount | None = None
     total_timeout: Seconds | None = None
-    change: Literal["raw", "text"] | None = None
+    change: ChangeKind | None = None
+    simhash_distance: BitCount | None = None
     ignore: tuple[str, ...] | None = None
 
 

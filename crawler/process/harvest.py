@@ -116,7 +116,9 @@ class Harvest:
             result = result_of(
                 capturing.fetch.outcome, unchanged=capturing.unchanged, stored=not record.noarchive
             )
-            self._refresh.ended(errand, result, before, record, decision.until, now, change)
+            self._refresh.ended(
+                errand, result, before, record, decision.until, min(capturing.instant, now), change
+            )
         else:
             self._refresh.add(errand.fingerprint, record, capturing.instant, now, change)
 

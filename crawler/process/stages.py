@@ -265,8 +265,7 @@ class Stages:
             software=f"crawler/{__version__}",
             operator=config.identity.contact,
             robots_policy=config.robots.policy,
-            ignored=comparing.ignored,
-            text_only=comparing.text_only,
+            comparison=comparing.comparison,
             fingerprint=self.fingerprinter.fingerprint,
             sync=self._outlasts_power_cut,
         )

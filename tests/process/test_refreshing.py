@@ -267,6 +267,21 @@ def test_a_stamp_in_the_markup_is_a_change_only_where_any_byte_counts(
     assert said.counts["refresh.content_changed"] == 1
 
 
+def test_small_changes_of_a_long_text_add_up_to_one(open_joint: Callable[..., Joint]) -> None:
+    """By simhash: a word among hundreds is no change, but each is held against the last change, so they add up."""
+    joint = open_joint(**ON, pages={"change": "simhash", "simhash_distance": 6})
+    words = [f"word{n}" for n in range(400)]
+    joint.follow("http://a.org/", fetch("http://a.org/", f"<p>{' '.join(words)}".encode()))
+    said = []
+    for n in range(0, 400, 4):
+        words[n] = f"other{n}"
+        errand = joint.errand()
+        body = f"<p>{' '.join(words)}".encode()
+        said.append(joint.page(errand, fetch(errand.url, body, began=joint.clock.now())))
+    changed = [each.counts.get("refresh.content_changed", 0) for each in said]
+    assert changed[0] == 0 and 2 <= sum(changed) <= 40
+
+
 def test_patterns_are_left_out_where_an_override_says_so(open_joint: Callable[..., Joint]) -> None:
     joint = open_joint(**ON, override=[{"match": "a.org", "ignore": ["visits: [0-9]+"]}])
     crawl(joint, "http://a.org/", "http://b.org/")

@@ -114,7 +114,7 @@ def kept_fresh(processes: int) -> Config:
 
 
 def refresh_state(directory: CrawlDirectory, processes: int) -> dict[int, Any]:
-    """Of every page: its own state, its site's and directory's, its deadline at one level, and what else hangs on its bucket."""
+    """Of every page: what is known of it, its site, its directory; its deadline at one level; the process's level."""
     found = {}
     for name in process_names(config_of(processes)):
         with at_rest(kept_fresh(processes), directory, name, clock=VirtualClock()) as stages:

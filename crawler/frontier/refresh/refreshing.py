@@ -312,7 +312,7 @@ class Refresh:
         now: float,
         batch: Batch,
     ) -> None:
-        """A page was asked again, its record was `before`; its host may be asked from `until` on."""
+        """A page was asked again at `now`, its record was `before`; its host may be asked from `until` on."""
         changed = result is Result.CHANGED
         if self.validators.answered(errand.fingerprint, errand.host, before, after, changed, now):
             self.outlook.results["validator_lies"] += 1

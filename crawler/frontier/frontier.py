@@ -264,13 +264,13 @@ class Frontier:
         if self._refresh is None:
             return self._next_of_front(now)
         discovery = self._has_event(now)
-        refresh = self._refreshes(now) and self._refresh.next_wakeup(now) <= now
+        refresh = self._refreshes(now) and self._next_refresh(now) <= now
         share = self._refresh.share
         errand = None
         if share.first(discovery=discovery, refresh=refresh) is Side.REFRESH:
-            errand = self._next_refetch(now) or self._next_of_front(now)
+            errand = self._next_known(now) or self._next_of_front(now)
         elif discovery:
-            errand = self._next_of_front(now) or (self._next_refetch(now) if refresh else None)
+            errand = self._next_of_front(now) or (self._next_known(now) if refresh else None)
         if errand is not None and errand.task is Task.PAGE:
             side = Side.REFRESH if errand.flags & _REFRESH else Side.DISCOVERY
             share.spend(side, contended=discovery and refresh)
@@ -288,6 +288,19 @@ class Frontier:
             return True
         instant = self._bench.next_event(now) if self._registry.todo else None
         return instant is not None and instant <= now + self._config.crawl.patience
+
+    def _next_refresh(self, now: float) -> float:
+        """The instant from which something may be done for a known page."""
+        assert self._refresh is not None
+        return min(self._bench.next_chosen(), self._refresh.next_wakeup(now))
+
+    def _next_known(self, now: float) -> Errand | None:
+        """For a known page that waited for its host, which comes first; else for the best one."""
+        while (host := self._bench.pop_chosen(now)) is not None:
+            self._shares.came(host.slot)
+            if errand := self._errand(host, now):
+                return errand
+        return self._next_refetch(now)
 
     def _next_refetch(self, now: float) -> Errand | None:
         """Bring the host of the best known page to the front, for that page."""
@@ -721,7 +734,7 @@ class Frontier:
             return None
         instant = self._bench.next_event(now)
         if self._refresh is not None and self._refreshes(now):
-            instant = min(self._refresh.next_wakeup(now), math.inf if instant is None else instant)
+            instant = min(self._next_refresh(now), math.inf if instant is None else instant)
         return None if instant is None or instant == math.inf else max(instant, self._rate.ready_at())
 
     def dry(self, now: float) -> bool:

@@ -106,6 +106,18 @@ def test_the_share_divides_what_both_want(open_joint: Callable[..., Joint]) -> N
     assert 10 <= sum(kinds) <= 30
 
 
+def test_a_host_that_waits_with_a_known_page_comes_before_other_pages(open_joint: Callable[..., Joint]) -> None:
+    """Hosts whose robots.txt had to be asked first waited for ever, where others could use up the whole rate."""
+    ready = [{"match": f"{host}.org", "robots": "ignore"} for host in "ab"]
+    joint = open_joint(**ON, crawl={"rate": 1.5}, override=ready)
+    urls = [f"http://{host}.org/{n}" for host in "abcdef" for n in range(2)]
+    crawl(joint, *urls)
+    refresh_of(joint).share.refresh = 1.0
+    joint.clock.advance(2 * 86_400.0)  # the copies of robots.txt are too old
+    assert {refetch(joint).url for _ in range(60)} == set(urls)
+    joint.frontier._check()
+
+
 def test_state_outlasts_reopening(on: Joint) -> None:
     crawl(on, "http://a.org/", "http://a.org/1", "http://b.org/")
     for n in range(20):

@@ -13,6 +13,8 @@ there are fetches in flight; all other hosts are numbers in the host table:
 * The heap holds (instant, tick, host) for front hosts that wait for their own
   instant. An entry counts only while its tick is the host's; the others are
   left over from an earlier plan and are skipped.
+* Hosts planned while they had a known page to ask stand in a heap of their own:
+  the share between new and known pages is divided in the frontier, not here.
 * A host that is ready but whose address is not joins the address's queue; the
   address itself then stands in the heap.
 * The front is filled on demand: a host comes in from the back only when no

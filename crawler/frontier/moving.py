@@ -12,10 +12,10 @@ from crawler.frontier.hosts.budget import RULES
 from crawler.frontier.hosts.registry import Meta
 from crawler.frontier.refresh.state import level_record, stored_level
 from crawler.storage.keys import FRONTIER, PARKED, REFRESH_LEVEL
-from crawler.storage.moving import Move, load, pack
+from crawler.storage.moving import NewProcess, load, pack
 
 
-def move(to: Move) -> None:
+def move(to: NewProcess) -> None:
     """Bring the queues of a new process, and make its crawl-wide numbers from all."""
     parked: Counter[str] = Counter()
     for _, key, value in to.copy(PARKED):

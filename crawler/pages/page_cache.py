@@ -29,7 +29,7 @@ from pathlib import Path
 
 from crawler.config import PagesConfig
 from crawler.errors import ConfigError, DamageError
-from crawler.pages import change, damage, segments, warc
+from crawler.pages import change_detection, damage, segments, warc
 from crawler.pages.archive import Archive
 from crawler.pages.building import Builder
 from crawler.pages.captures import (
@@ -76,7 +76,7 @@ class PageCache(Archive):
         software: str = "crawler",
         operator: str = "",
         robots_policy: str = "obey",
-        comparison: Callable[[str], change.Comparison] = lambda url: change.ANY_BYTE,
+        comparison: Callable[[str], change_detection.Comparison] = lambda url: change_detection.ANY_BYTE,
         fingerprint: Callable[[str], int] | None = None,
         random: Callable[[int], bytes] = os.urandom,
         sync: bool = True,
@@ -175,14 +175,16 @@ class PageCache(Archive):
     def shows_known(self, fetch: Fetch, errand: Errand) -> bool:
         """Whether an answer shows the content that is known of its URL; asked before it is read."""
         previous = self.record(errand.fingerprint)
-        return change.is_unchanged(previous, fetch.outcome, self._content_digest(fetch, errand, previous))
+        return change_detection.is_unchanged(
+            previous, fetch.outcome, self._content_digest(fetch, errand, previous)
+        )
 
     def _content_digest(self, fetch: Fetch, errand: Errand, previous: PageRecord | None) -> bytes:
         """The digest of what counts as a change; b"" of an answer without content of its own."""
-        if fetch.outcome not in change.SUCCESSES or fetch.outcome is Outcome.UNCHANGED:
+        if fetch.outcome not in change_detection.SUCCESSES or fetch.outcome is Outcome.UNCHANGED:
             return b""
         comparison = self._comparison(fetch.url)
-        digest = change.content_digest(fetch.content or fetch.body, comparison.ignored)
+        digest = change_detection.content_digest(fetch.content or fetch.body, comparison.ignored)
         if previous is None or digest == previous.content_digest or not errand.flags & _REFRESH:
             return digest
         if self._compared[:2] != (errand.fingerprint, digest):
@@ -191,16 +193,16 @@ class PageCache(Archive):
         return previous.content_digest if self._compared[2] else digest
 
     def _reads_the_same(
-        self, fingerprint: int, fetch: Fetch, previous: PageRecord, comparison: change.Comparison
+        self, fingerprint: int, fetch: Fetch, previous: PageRecord, comparison: change_detection.Comparison
     ) -> bool:
         """Whether an answer is the same as the copy of the last change, where not any byte counts."""
         if (
             comparison.kind == "raw"
-            or fetch.content_type not in change.HTML_TYPES
+            or fetch.content_type not in change_detection.HTML_TYPES
             or not previous.content_digest
         ):
             return False
-        if fetch.undecoded or len(fetch.content) > change.TEXT_BYTES_MAX:
+        if fetch.undecoded or len(fetch.content) > change_detection.TEXT_BYTES_MAX:
             return False
         try:
             copy = self.get(fingerprint, previous.changed_at, with_noarchive=True)
@@ -216,8 +218,8 @@ class PageCache(Archive):
     ) -> None:
         fetch = capturing.fetch
         capturing.digest = self._content_digest(fetch, capturing.errand, previous)
-        capturing.unchanged = change.is_unchanged(previous, fetch.outcome, capturing.digest)
-        capturing.record = change.next_record(
+        capturing.unchanged = change_detection.is_unchanged(previous, fetch.outcome, capturing.digest)
+        capturing.record = change_detection.next_record(
             previous,
             fetch,
             capturing.errand,
@@ -288,7 +290,7 @@ class PageCache(Archive):
             kind="revisit" if capturing.profile else "response",
             fetched_at=capturing.instant,
             status=fetch.status,
-            content_type=confirmed.content_type if confirmed else change.content_type(fetch),
+            content_type=confirmed.content_type if confirmed else change_detection.content_type(fetch),
             digest=confirmed.digest if confirmed else capturing.payload_digest,
             url=fetch.url,
             refers_to=capturing.original.key if capturing.original else b"",

@@ -23,7 +23,7 @@ from typing import Any
 
 import msgspec
 
-from crawler.frontier.refresh.levels import Report, portions
+from crawler.frontier.refresh.levels import LevelReport, portions
 from crawler.frontier.refresh.refreshing import Refresh
 from crawler.process.stages import Stages
 from crawler.records import Outcome, PeerStatus
@@ -84,7 +84,7 @@ class Exchange:
         self._before = Counter(_run_before(stages, member.run))
         self._pages_before = pages_of(stages.counters_before) - pages_of(self._before)
         self._work, self._work_at = 0, float("-inf")
-        self._level = Report(0.0, 0.0, False)
+        self._level = LevelReport(0.0, 0.0, False)
         crawl = stages.config.crawl
         self.crawlwide = CrawlWide(
             stages.name,
@@ -317,7 +317,7 @@ class PeerExchange(Exchange):
     def _tell_level(self, refresh: Refresh, now: float) -> None:
         """Learn from the levels of all what this process's known pages weigh; what the next heartbeats say."""
         said = self.crawlwide.said()
-        reports = {name: Report(each.level, each.weight, each.busy) for name, each in said.items()}
+        reports = {name: LevelReport(each.level, each.weight, each.busy) for name, each in said.items()}
         waited = self._stages.frontier.why_slow()["rate"]
         self._level = refresh.level(reports, waited, now)
 

@@ -13,9 +13,9 @@ import asyncio
 from collections.abc import Callable, Iterable
 
 from crawler.config import Config, Overrides
+from crawler.extract.collected import Context
 from crawler.extract.css import read_sheet
 from crawler.extract.feed import is_feed, read_feed
-from crawler.extract.findings import Context
 from crawler.extract.listing import is_listing, read_listing
 from crawler.extract.repeats import links_with_repeats
 from crawler.extract.sitemap import Entry, read_sitemap, signals

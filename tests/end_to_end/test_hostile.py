@@ -16,7 +16,7 @@ from crawler.process import commit_loop, portions
 from crawler.process.errands import Errands
 from crawler.process.reader import Reader
 from crawler.robots.cache import RobotsCache
-from crawler.urlfilter.intake import Intake
+from crawler.urlfilter.link_filter import LinkFilter
 from tests.end_to_end.web import Web, crawl, lines, page
 from tests.fetcher.test_unexpected import large_certificate
 
@@ -42,7 +42,7 @@ PLACES: list[tuple[Any, str]] = [
     (RobotsCache, "record"),
     (PageCache, "capture"),
     (Frontier, "settle"),
-    (Intake, "take"),
+    (LinkFilter, "take"),
 ]
 
 

@@ -106,7 +106,9 @@ def test_the_share_divides_what_both_want(open_joint: Callable[..., Joint]) -> N
     assert 10 <= sum(kinds) <= 30
 
 
-def test_a_host_that_waits_with_a_known_page_comes_before_other_pages(open_joint: Callable[..., Joint]) -> None:
+def test_a_host_that_waits_with_a_known_page_comes_before_other_pages(
+    open_joint: Callable[..., Joint],
+) -> None:
     """Hosts whose robots.txt had to be asked first waited for ever, where others could use up the whole rate."""
     ready = [{"match": f"{host}.org", "robots": "ignore"} for host in "ab"]
     joint = open_joint(**ON, crawl={"rate": 1.5}, override=ready)

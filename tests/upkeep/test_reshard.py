@@ -13,7 +13,7 @@ from crawler.config import Config, RefreshConfig, Seconds, convert
 from crawler.crawl.directory import CrawlDirectory
 from crawler.crawl.topology import JOURNAL, TABLE_FILE, process_names
 from crawler.errors import DirectoryError, UsageError
-from crawler.frontier.refresh import Result, state
+from crawler.frontier.refresh import RefreshOutcome, state
 from crawler.process.stages import Stages, at_rest
 from crawler.records import Link, Outcome, PageRecord, PageState
 from crawler.splitter.partition import Partition
@@ -23,7 +23,7 @@ from crawler.storage.keys import ASKED, HANDOVER, HOST, OUTBOX, REFRESH, TODO, b
 from crawler.storage.kv import scan_prefix, seal
 from crawler.upkeep import switch
 from crawler.upkeep.settle import settle
-from crawler.upkeep.switch import BUILT, REPLACED, Journal, Move, finish
+from crawler.upkeep.switch import BUILT, REPLACED, Journal, Resharding, finish
 
 SEED = bytes(range(16))
 URLS = [f"http://h{n}.org/{page}" for n in range(12) for page in "ab"]
@@ -86,7 +86,7 @@ def queued(directory: CrawlDirectory, processes: int) -> dict[str, list[int]]:
 def move(directory: CrawlDirectory, processes: int, epoch: int) -> list[str]:
     said: list[str] = []
     target = Partition.equal_ranges(process_names(config_of(processes)), epoch=epoch)
-    Move(directory, config_of(processes), target, VirtualClock(), said.append).run()
+    Resharding(directory, config_of(processes), target, VirtualClock(), said.append).run()
     return said
 
 
@@ -150,7 +150,7 @@ def test_what_is_known_of_pages_moves_with_them(tmp_path: Path) -> None:
                 refresh.add(fingerprint, record, now - 1e6 * (number % 5), now, change)
                 page = refresh.schedule.find(fingerprint)
                 refresh.schedule.hold(page, now)
-                refresh.schedule.settle(page, now, Result(number % 2), now)
+                refresh.schedule.settle(page, now, RefreshOutcome(number % 2), now)
                 refresh.schedule.signal(page, now + 1.0, 2)
                 state.stage(refresh.schedule, page, change)
                 change.put(ASKED + fingerprint.to_bytes(8, "big"), seal(b"asked"))
@@ -280,5 +280,5 @@ def test_no_trace_is_begun_at_rest(tmp_path: Path) -> None:
     config = config_of(2)
     config = replace(config, crawl=replace(config.crawl, trace=True))
     target = Partition.equal_ranges(process_names(config), epoch=2)
-    Move(directory, config, target, VirtualClock(), lambda _: None).run()
+    Resharding(directory, config, target, VirtualClock(), lambda _: None).run()
     assert list(directory.path.glob("*/trace/*")) == []

@@ -2,7 +2,7 @@
 
 The best schedule has one level (value of the marginal page) everywhere. Each
 process finds the level of its own pages for its own rate; where the level is
-high, more rate gains more. So processes tell each other a `Report` of a few
+high, more rate gains more. So processes tell each other a `LevelReport` of a few
 bytes with each heartbeat. A process's part of the rate is its *weight* among all,
 
     w_i = pages_i tilt_i,    tilt_i' = tilt_i exp(step (ln L_i - mean ln L)),    share_i = w_i / sum w
@@ -30,7 +30,7 @@ TILT_MAX = 1e3  # either way: from there a process can come back
 SMOOTHING = 0.02  # of the mean time between two crawls, over which the told level is averaged
 
 
-class Report(msgspec.Struct, frozen=True, array_like=True):
+class LevelReport(msgspec.Struct, frozen=True, array_like=True):
     """What a process tells the others; `busy`: it has work that need not wait."""
 
     level: float
@@ -48,16 +48,16 @@ class Balance:
         self._known = False
         self._at = -math.inf
 
-    def report(self, level: float, pages: int, busy: bool, now: float, revisit: float) -> Report:
+    def report(self, level: float, pages: int, busy: bool, now: float, revisit: float) -> LevelReport:
         """What to tell the others now; `revisit` is the mean time between two crawls of a page here."""
         if not (pages and 0.0 < level < math.inf):
-            return Report(0.0, 0.0, False)
+            return LevelReport(0.0, 0.0, False)
         weight = 1.0 if not self._known else -math.expm1(-max(now - self._at, 0.0) / (SMOOTHING * revisit))
         self._told += weight * (math.log(level) - self._told)
         self._known, self._at = True, now
-        return Report(math.exp(self._told), pages * self.tilt, busy)
+        return LevelReport(math.exp(self._told), pages * self.tilt, busy)
 
-    def renew(self, reports: Mapping[str, Report], elapsed: float, revisit: float) -> float:
+    def renew(self, reports: Mapping[str, LevelReport], elapsed: float, revisit: float) -> float:
         """The tilt after an exchange of `reports` (this process's own among them), `elapsed` after the last."""
         usable = {name: report for name, report in reports.items() if _sane(report)}
         if self.name in usable and len(usable) > 1:
@@ -66,7 +66,7 @@ class Balance:
         return self.tilt
 
 
-def ahead(reports: Mapping[str, Report], name: str) -> float:
+def ahead(reports: Mapping[str, LevelReport], name: str) -> float:
     """By how much the ln level of `name` is above the mean of those that are busy; IDLE if it is not."""
     own = reports[name]
     if not own.busy:
@@ -95,6 +95,6 @@ def _bounded(tilt: float) -> float:
     return min(max(tilt, 1.0 / TILT_MAX), TILT_MAX) if tilt == tilt else 1.0
 
 
-def _sane(report: Report) -> bool:
+def _sane(report: LevelReport) -> bool:
     """Whether a peer's numbers can be used."""
     return 0.0 < report.level < math.inf and 0.0 < report.weight < math.inf

@@ -19,7 +19,7 @@ import numpy as np
 
 from crawler.frontier.refresh.arms import Arms
 from crawler.frontier.refresh.schedule import Schedule
-from crawler.frontier.refresh.settings import PageView, Result
+from crawler.frontier.refresh.settings import PageView, RefreshOutcome
 
 SAMPLE = 1000  # pages looked at for the expected freshness
 SAMPLE_AGE = 2.0  # seconds for which a sample stands; one takes some 10 ms
@@ -69,12 +69,12 @@ class Outlook:
         self._sampled_at = -math.inf
         self.results: Counter[str] = Counter()
 
-    def ended(self, page: int, result: Result, then: float) -> None:
+    def ended(self, page: int, result: RefreshOutcome, then: float) -> None:
         """A page was asked again at `then`, an instant of the schedule's clock; called before it is settled."""
         self.results[result.name.lower()] += 1
-        if result > Result.CHANGED:
+        if result > RefreshOutcome.CHANGED:
             return
-        changed = result is Result.CHANGED
+        changed = result is RefreshOutcome.CHANGED
         known = self._schedule.page(page, then)
         chance = 1.0 - known.fresh
         self._predicted[min(int(DECILES * chance), DECILES - 1)] += (1.0, chance, changed)

@@ -25,10 +25,10 @@ from crawler.config import RefreshConfig
 from crawler.frontier.refresh import state
 from crawler.frontier.refresh.arms import Arms
 from crawler.frontier.refresh.importance import Importance
-from crawler.frontier.refresh.levels import Balance, Report
+from crawler.frontier.refresh.levels import Balance, LevelReport
 from crawler.frontier.refresh.outlook import Outlook
 from crawler.frontier.refresh.schedule import Schedule
-from crawler.frontier.refresh.settings import DAY, HostView, PageView, Result, Settings
+from crawler.frontier.refresh.settings import DAY, HostView, PageView, RefreshOutcome, Settings
 from crawler.frontier.refresh.validators import Validators
 from crawler.frontier.share import Share
 from crawler.records import Errand, LinkFlag, Outcome, PageRecord, PageState
@@ -94,17 +94,17 @@ def settings_of(config: RefreshConfig, policy: str = "") -> Settings:
     )
 
 
-def result_of(outcome: Outcome, *, unchanged: bool, stored: bool = True) -> Result:
+def result_of(outcome: Outcome, *, unchanged: bool, stored: bool = True) -> RefreshOutcome:
     """What an outcome says of a page; `stored`: its copy is kept (no noarchive)."""
     if outcome in _SHOWN:
         if not stored:
-            return Result.DENIED
-        return Result.UNCHANGED if unchanged else Result.CHANGED
+            return RefreshOutcome.DENIED
+        return RefreshOutcome.UNCHANGED if unchanged else RefreshOutcome.CHANGED
     if outcome in (Outcome.REDIRECT, Outcome.BAD_REDIRECT):
-        return Result.MOVED
+        return RefreshOutcome.MOVED
     if outcome is Outcome.ROBOTS_DENIED:
-        return Result.DENIED
-    return Result.FAILED if outcome in _FAILURES else Result.GONE
+        return RefreshOutcome.DENIED
+    return RefreshOutcome.FAILED if outcome in _FAILURES else RefreshOutcome.GONE
 
 
 class Refresh:
@@ -305,7 +305,7 @@ class Refresh:
     def ended(
         self,
         errand: Errand,
-        result: Result,
+        result: RefreshOutcome,
         before: PageRecord | None,
         after: PageRecord,
         until: float,
@@ -313,7 +313,7 @@ class Refresh:
         batch: Batch,
     ) -> None:
         """A page was asked again at `now`, its record was `before`; its host may be asked from `until` on."""
-        changed = result is Result.CHANGED
+        changed = result is RefreshOutcome.CHANGED
         if self.validators.answered(errand.fingerprint, errand.host, before, after, changed, now):
             self.outlook.results["validator_lies"] += 1
         page = self._held.pop(errand.fingerprint, None)
@@ -434,7 +434,7 @@ class Refresh:
         if self.endless and rate:
             self.schedule.rate = rate / self._speed
 
-    def level(self, reports: Mapping[str, Report], waited: float, now: float) -> Report:
+    def level(self, reports: Mapping[str, LevelReport], waited: float, now: float) -> LevelReport:
         """Learn from what all processes said of their levels; what this one says now.
 
         `waited`: seconds so far in which the rate alone kept this process from asking.

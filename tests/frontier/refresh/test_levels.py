@@ -6,22 +6,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crawler.errors import UsageError
-from crawler.freshness.params import Page
-from crawler.frontier.refresh import Result, Schedule, Settings
-from crawler.frontier.refresh.levels import Balance, Report, portions
+from crawler.freshness.params import PageParameters
+from crawler.frontier.refresh import RefreshOutcome, Schedule, Settings
+from crawler.frontier.refresh.levels import Balance, LevelReport, portions
 from crawler.frontier.share import Share, Side
 from crawler.splitter.crawlwide import CrawlWide, Progress
 
 DAY = 86_400.0
 reports = st.dictionaries(
     st.sampled_from("abcd"),
-    st.builds(Report, st.floats(1e-6, 1e6), st.floats(1.0, 1e6), st.booleans()),
+    st.builds(LevelReport, st.floats(1e-6, 1e6), st.floats(1.0, 1e6), st.booleans()),
     min_size=1,
 )
 
 
 @given(reports)
-def test_weights_move_towards_higher_levels(told: dict[str, Report]) -> None:
+def test_weights_move_towards_higher_levels(told: dict[str, LevelReport]) -> None:
     tilts = {}
     for name in told:
         balance = Balance(name)
@@ -39,8 +39,13 @@ def test_weights_move_towards_higher_levels(told: dict[str, Report]) -> None:
 def test_reports_that_cannot_be_right_change_nothing() -> None:
     balance = Balance("a")
     mine = balance.report(2.0, 10, True, 0.0, 1.0)
-    assert mine == Report(2.0, 10.0, True)
-    for bad in (Report(float("nan"), 5.0), Report(1.0, float("inf")), Report(-1.0, 5.0), Report(1.0, 0.0)):
+    assert mine == LevelReport(2.0, 10.0, True)
+    for bad in (
+        LevelReport(float("nan"), 5.0),
+        LevelReport(1.0, float("inf")),
+        LevelReport(-1.0, 5.0),
+        LevelReport(1.0, 0.0),
+    ):
         assert balance.renew({"a": mine, "b": bad}, 1.0, 10.0) == 1.0
     assert Balance("a", float("nan")).tilt == 1.0
     assert (
@@ -69,7 +74,7 @@ class Player:
         self.rates = []
         for key, host, rate, crawled in pages:
             page = self.schedule.add(key, host, host, crawled, 0.0)
-            self.schedule.set_page(page, Page(1.0, rate), 0.0)
+            self.schedule.set_page(page, PageParameters(1.0, rate), 0.0)
             self.rates.append(rate)
         self.crawled = [crawled for *_, crawled in pages]
         self.said = Progress()
@@ -82,7 +87,7 @@ class Player:
         while self.due <= now:
             page = self.schedule.take(self.due)
             if page >= 0:
-                self.schedule.settle(page, self.due, Result.CHANGED, self.due + 60.0)
+                self.schedule.settle(page, self.due, RefreshOutcome.CHANGED, self.due + 60.0)
                 self.judge(page, self.due, judged_from)
                 self.crawled[page] = self.due
             self.due += 1.0 / rate
@@ -119,7 +124,8 @@ def play(
                 player.run(rate * share, now, judged_from)
             own = player.balance.report(player.schedule.price(now), len(player.rates), True, now, revisit)
             told = {
-                name: Report(each.level, each.weight, each.busy) for name, each in player.view.said().items()
+                name: LevelReport(each.level, each.weight, each.busy)
+                for name, each in player.view.said().items()
             }
             player.balance.renew(told | {player.balance.name: own}, every, revisit)
             player.said = Progress(level=own.level, weight=own.weight, busy=own.busy)

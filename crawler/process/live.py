@@ -145,20 +145,23 @@ class Live:
             self.put_counts()
 
     def put_counts(self) -> None:
-        """Queue the counts that changed for the next commit."""
-        now, refresh = self._now(), self._stages.refresh
+        """Queue the counts that changed for the next commit, and what they make of the importance of pages."""
+        now = self._now()
+        if counts := dict(self.demand.changed(now)):
+            self._process.queue(lambda: self._counted(counts, now))
+
+    def _counted(self, counts: Mapping[int, float], now: float) -> Change:
+        """Made in its turn: what is stored of a page's schedule holds what the changes before it have learned."""
         change = Change()
-        changed = list(self.demand.changed(now))
-        if refresh is not None:
-            refresh.weigh([fingerprint for fingerprint, _ in changed], now, change)
-        for fingerprint, count in changed:
+        if self._stages.refresh is not None:
+            self._stages.refresh.weigh(counts, self._now(), change)
+        for fingerprint, count in counts.items():
             key = ASKED + fingerprint.to_bytes(8, "big")
             if count > 0.0:
                 change.put(key, seal(msgspec.msgpack.encode((count, now))))
             else:
                 change.delete(key)
-        if change.operations:
-            self._process.queue(change)
+        return change
 
     # -- receivers
 
@@ -247,10 +250,13 @@ class Live:
         """Tell the refresh schedule that known pages changed, durable with the next group; how many it knows."""
         number = SIGNAL_SOURCES.get(source.partition(":")[0], len(SIGNAL_SOURCES))
         taken: int = self._stages.refresh.signal(fingerprints, number, self._now())
+        self._process.queue(self._signals_noted)
+        return taken
+
+    def _signals_noted(self) -> Change:
         change = Change()
         self._stages.refresh.stage_signals(change)
-        self._process.queue(change)
-        return taken
+        return change
 
     # -- commands
 
@@ -306,7 +312,7 @@ class Live:
     def _set(self, settings: Mapping[str, str]) -> dict[str, Any]:
         """Change settings that may change while the crawl runs."""
         made = live_settings(self._stages.config, settings, self._config.crawl.concurrency)
-        if level := safe_settings.get("log.level"):
+        if level := settings.get("log.level"):
             logging.getLogger("crawler").setLevel(level.upper())
             for handler in logging.getLogger("crawler").handlers:
                 if handler is not self.errors:

@@ -393,6 +393,15 @@ def test_arms_divide_the_pages_and_say_how_fresh_each_is(open_joint: Callable[..
     refresh_of(joint)._check()
 
 
+def test_a_prediction_counts_the_signals_that_led_to_the_refresh(on: Joint) -> None:
+    crawl(on, "http://a.org/")
+    assert refresh_of(on).signal([on.fingerprint("http://a.org/")] * 3, 2, on.clock.now()) == 3
+    expected = 1.0 - explain(on, "http://a.org/")["fresh"]
+    refetch(on, b"another")
+    (row,) = refresh_of(on).view(on.clock.now())["calibration"]
+    assert row["found"] == 1.0 and row["predicted"] == pytest.approx(expected, abs=0.01) and expected > 0.8
+
+
 def test_a_view_says_ages_hosts_and_what_more_rate_would_bring(open_joint: Callable[..., Joint]) -> None:
     joint = open_joint(**ON, crawl={"rate": 2.0})
     crawl(joint, *[f"http://{host}.org/{n}" for host in "ab" for n in range(5)])

@@ -69,13 +69,12 @@ class Outlook:
         self._sampled_at = -math.inf
         self.results: Counter[str] = Counter()
 
-    def ended(self, page: int, result: RefreshOutcome, then: float) -> None:
-        """A page was asked again at `then`, an instant of the schedule's clock; called before it is settled."""
+    def ended(self, known: PageView, result: RefreshOutcome, then: float) -> None:
+        """A page of which so much was `known` was asked again at `then`, an instant of the schedule's clock."""
         self.results[result.name.lower()] += 1
         if result > RefreshOutcome.CHANGED:
             return
         changed = result is RefreshOutcome.CHANGED
-        known = self._schedule.page(page, then)
         chance = 1.0 - known.fresh
         self._predicted[min(int(DECILES * chance), DECILES - 1)] += (1.0, chance, changed)
         if isinstance(self._schedule, Arms):

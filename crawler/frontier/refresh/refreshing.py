@@ -140,7 +140,7 @@ class Refresh:
         self._hash = hash
         self._host_key = host_key
         self._fingerprint = fingerprint
-        self._held: dict[int, int] = {}  # fingerprint -> page
+        self._held: dict[int, PageView] = {}  # by fingerprint: a page under way, as it stood before
         self._shut: set[int] = set()  # keys of hosts that are blocked until the frontier says otherwise
         self._ahead: deque[int] = deque()  # fingerprints of pages asked for out of turn
         self._wanted: set[int] = set()
@@ -240,8 +240,8 @@ class Refresh:
 
     def hold(self, refetch: Refetch, now: float) -> None:
         """The page is under way, and its host busy, until `ended` or `give_back`."""
+        self._held[refetch.fingerprint] = self.schedule.page(refetch.page, self._sites(now))
         self.schedule.hold(refetch.page, self._sites(now))
-        self._held[refetch.fingerprint] = refetch.page
         if refetch.fingerprint in self._wanted:
             self._wanted.discard(refetch.fingerprint)
             self._ahead.remove(refetch.fingerprint)
@@ -305,10 +305,11 @@ class Refresh:
         changed = result is RefreshOutcome.CHANGED
         if self.validators.answered(errand.fingerprint, errand.host, before, after, changed, now):
             self.outlook.results["validator_lies"] += 1
-        page = self._held.pop(errand.fingerprint, None)
-        if page is None:
+        known = self._held.pop(errand.fingerprint, None)
+        if known is None:
             return
-        self.outlook.ended(page, result, self._sites(now))
+        page = self.schedule.find(errand.fingerprint)
+        self.outlook.ended(known, result, self._sites(now))
         if not is_source(after):
             self.schedule.weigh(page, self.importance.of(errand.fingerprint, after, now), self._sites(now))
         self.schedule.settle(page, self._sites(now), result, self._sites(until))
@@ -316,8 +317,8 @@ class Refresh:
 
     def conditions(self, errand: Errand, now: float) -> tuple[str, str]:
         """(ETag, Last-Modified) to ask a page with, each "" if there is none to use."""
-        page = self._held.get(errand.fingerprint)
-        signalled = page is not None and any(self.schedule.page_state(page)[6:7])
+        known = self._held.get(errand.fingerprint)
+        signalled = known is not None and any(known.signals)
         record = self._record(errand.fingerprint)
         return self.validators.conditions(errand.fingerprint, errand.host, record, now, signalled=signalled)
 

@@ -94,7 +94,7 @@ def test_killed_again_and_again(tmp_path: Path) -> None:
     """The state is what was committed; no host is asked too soon, no page forgotten (`faults/refreshing.py`)."""
     web = killed.changing_web(SystemClock().now())
     verdict = asyncio.run(
-        killed.run(web, tmp_path, ["committed:3", "1.8", "batch written:2", "fetch begun:9"], 5.0)
+        killed.run(web, tmp_path, ["committed:3", "25", "batch written:2", "fetch begun:9"], 5.0)
     )
     assert verdict.problems == [] and verdict.kills == 4
     assert verdict.open <= 12, "of three hosts, each with a request in flight and one or two uncommitted"

@@ -82,7 +82,10 @@ def changing_web(start: float, hosts: int = 3, pages: int = 12) -> ChangingWeb:
 
 
 async def run(web: ChangingWeb, folder: Path, faults: Sequence[str], last_for: float) -> Verdict:
-    """Crawl `web`, refresh it with a kill a fault ("point:n", or seconds), then for `last_for` seconds without."""
+    """Crawl `web`, refresh it with a kill a fault, then for `last_for` seconds without.
+
+    A fault is "point:n" (`storage/faults.py`), or a number: killed from outside after so many requests.
+    """
     verdict, clock = Verdict(problems=[]), SystemClock()
     config = folder / "config.toml"
     config.write_text(CONFIG)
@@ -93,7 +96,7 @@ async def run(web: ChangingWeb, folder: Path, faults: Sequence[str], last_for: f
         assert code == 0, text
         before = stored(crawl, folder)
         for fault in faults:
-            code, text = await crawler("refresh", *flags, fault=fault)
+            code, text = await crawler("refresh", *flags, fault=fault, web=web)
             assert code == -signal.SIGKILL, f"{fault}: {code} {text}"
             verdict.kills += 1
             after = stored(crawl, folder)
@@ -118,17 +121,20 @@ async def run(web: ChangingWeb, folder: Path, faults: Sequence[str], last_for: f
     return verdict
 
 
-async def crawler(*arguments: str, fault: str = "") -> tuple[int, str]:
+async def crawler(*arguments: str, fault: str = "", web: ChangingWeb | None = None) -> tuple[int, str]:
     """Exit code and output of a command; it ends by SIGKILL at the fault."""
     point, _, _ = fault.partition(":")
-    assert not fault or point in POINTS or float(point), fault
+    assert not fault or point in POINTS or int(point), fault
     environ = {**os.environ, "PYTHONPATH": str(ROOT), "CRAWLER_FAULT": fault if point in POINTS else ""}
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "crawler", *arguments,
         cwd=ROOT, env=environ, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
     )  # fmt: skip
     if fault and point not in POINTS:
-        await asyncio.sleep(float(point))
+        assert web is not None
+        enough = len(web.log) + int(point)
+        while len(web.log) < enough and process.returncode is None:
+            await asyncio.sleep(0.005)
         process.send_signal(signal.SIGKILL)
     out, _ = await asyncio.wait_for(process.communicate(), 120.0)
     return process.returncode or 0, out.decode()

@@ -5,6 +5,7 @@ from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from crawler.api import Crawl
@@ -99,3 +100,36 @@ def test_killed_again_and_again(tmp_path: Path) -> None:
     assert verdict.problems == [] and verdict.kills == 4
     assert verdict.open <= 12, "of three hosts, each with a request in flight and one or two uncommitted"
     assert sum(row["refreshes"] for row in verdict.calibration) > 20
+
+
+@pytest.mark.parametrize("command", ["refresh", "crawl"])
+def test_processes_share_one_rate_for_known_pages(tmp_path: Path, command: str) -> None:
+    """With no new URL left, no process had any share of the rate; known pages have it, and all of them."""
+    rate, seconds = 30.0, 9.0
+    web = changing_web(SystemClock().now())
+    config = tmp_path / "config.toml"
+    config.write_text(killed.CONFIG + "[urls]\npartition = 'host'\n")
+    flags = ("--dir", str(tmp_path / "crawl"), "--config", str(config), "--processes", "2", "-q")
+
+    async def run() -> float:
+        async with ChangingServer(web, SystemClock()) as server:
+            first = ("--refresh-share", "0.2", "--rate", str(rate)) if command == "crawl" else ()
+            code, text = await killed.crawler("crawl", *server.seeds(), *flags, *first)
+            assert code == 0, text
+            begun = SystemClock().now()
+            if command == "refresh":
+                limits = ("--rate", str(rate), "--max-time", str(seconds))
+                code, text = await killed.crawler("refresh", *flags, *limits)
+                assert code == 0, text
+            return begun
+
+    begun = asyncio.run(run())
+    assert gaps_hold(web)
+    report = msgspec.json.decode((tmp_path / "crawl" / "report.json").read_bytes())
+    assert report["conservation"] == "holds"
+    instants = sorted(each.at for each in web.log if command == "crawl" or each.at > begun)
+    for first, last in zip(instants, instants[int(2 * rate) :], strict=False):
+        assert last - first > 1.6, "more than the rate over two seconds"
+    if command == "refresh":
+        assert {each.page for each in web.log if each.at > begun and each.page >= 0} == set(range(len(web)))
+        assert report["refreshing"]["share"] == pytest.approx(1.0, abs=0.02)

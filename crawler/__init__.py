@@ -28,7 +28,7 @@ rest), serve, admin, cli.
 
 from typing import TYPE_CHECKING
 
-from crawler import kernels
+from crawler import kernel_forms
 
 if TYPE_CHECKING:
     from crawler.api import Crawl, Element, Elements, Hooks, Page, Request, configure, fetch, run, run_async
@@ -47,7 +47,7 @@ __all__ = [
     "run_async",
 ]
 
-kernels.settle(__path__[0])
+kernel_forms.settle(__path__[0])
 
 
 def __getattr__(name: str) -> object:

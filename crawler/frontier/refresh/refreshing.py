@@ -25,9 +25,9 @@ from crawler.config import RefreshConfig
 from crawler.frontier.hosts.front_host import Refetch
 from crawler.frontier.refresh import state
 from crawler.frontier.refresh.arms import Arms
+from crawler.frontier.refresh.expectation import Expectation
 from crawler.frontier.refresh.importance import Importance
 from crawler.frontier.refresh.levels import Balance, LevelReport
-from crawler.frontier.refresh.outlook import Outlook
 from crawler.frontier.refresh.schedule import Schedule
 from crawler.frontier.refresh.settings import DAY, HostView, PageView, RefreshOutcome, Settings
 from crawler.frontier.refresh.validators import Validators
@@ -47,6 +47,7 @@ SIGNAL_SOURCES = {
     "listing": 6,
 }
 _REFRESH = int(LinkFlag.REFRESH)
+_OWN_WAY = int(LinkFlag.OWN_WAY)
 _LOW_48 = (1 << 48) - 1
 _SOURCES = int(LinkFlag.SITEMAP | LinkFlag.FEED)
 FEED_TYPES = frozenset(
@@ -146,7 +147,7 @@ class Refresh:
         self._wanted: set[int] = set()
         self.validators = Validators(config)
         self.importance = importance or Importance(config)
-        self.outlook = Outlook(self.schedule, self._speed)
+        self.expectation = Expectation(self.schedule, self._speed)
         self.balance = Balance(name)
         self._busy, self._waited = 1.0, 0.0  # share of the time that the rate holds this process back
         self._levelled_at = -math.inf
@@ -304,12 +305,12 @@ class Refresh:
         """A page was asked again at `now`, its record was `before`; its host may be asked from `until` on."""
         changed = result is RefreshOutcome.CHANGED
         if self.validators.answered(errand.fingerprint, errand.host, before, after, changed, now):
-            self.outlook.results["validator_lies"] += 1
+            self.expectation.results["validator_lies"] += 1
         known = self._held.pop(errand.fingerprint, None)
         if known is None:
             return
         page = self.schedule.find(errand.fingerprint)
-        self.outlook.ended(known, result, self._sites(now))
+        self.expectation.ended(known, result, self._sites(now))
         if not is_source(after):
             self.schedule.weigh(page, self.importance.of(errand.fingerprint, after, now), self._sites(now))
         self.schedule.settle(page, self._sites(now), result, self._sites(until))
@@ -499,7 +500,7 @@ class Refresh:
 
     def view(self, now: float) -> dict[str, Any]:
         """What a status says of it."""
-        seen = self.outlook.view(self._sites(now))
+        seen = self.expectation.view(self._sites(now))
         return seen | {
             "in_flight": len(self._held),
             "ahead": len(self._ahead),
@@ -509,7 +510,7 @@ class Refresh:
 
     def by_host(self, now: float) -> dict[int, tuple[int, float]]:
         """Key of a host -> (pages, expected freshness), of hosts whose pages a sample meets."""
-        return self.outlook.by_host(self._sites(now))
+        return self.expectation.by_host(self._sites(now))
 
     def heard(self) -> list[dict[str, Any]]:
         """By host and source: signals judged, measured precision, recall of all of the host's, delay (None: no dates)."""
@@ -557,5 +558,5 @@ def _finite(value: float) -> float | None:
 
 
 def _is_fit(record: PageRecord) -> bool:
-    """Whether there is a copy to keep fresh."""
-    return record.state is PageState.STORED and not record.noarchive
+    """Whether there is a copy to keep fresh, and a plain GET gives it."""
+    return record.state is PageState.STORED and not record.noarchive and not record.flags & _OWN_WAY

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from crawler import kernels
+from crawler import kernel_forms
 
 ROOT = Path(__file__).resolve().parent.parent
 ASK = (
@@ -49,10 +49,10 @@ def test_those_that_import_one_another_are_listed() -> None:
             )
             used = {one or other for one, other in found} - {name}
             bound |= {name, *used} if used else set()
-    assert bound == set(kernels.BOUND)
+    assert bound == set(kernel_forms.BOUND)
 
 
-@pytest.mark.skipif(not kernels.all_compiled(str(ROOT / "crawler")), reason="not all are compiled here")
+@pytest.mark.skipif(not kernel_forms.all_compiled(str(ROOT / "crawler")), reason="not all are compiled here")
 def test_one_that_was_not_compiled_makes_all_of_them_source(tmp_path: Path) -> None:
     """A build that failed for one module, as a build may, left a schedule that found no heap's nodes."""
     shutil.copytree(

@@ -57,7 +57,7 @@ class _Arm(msgspec.Struct):
         return ratio, math.sqrt(max(left, 0.0)) / self.spans
 
 
-class Outlook:
+class Expectation:
     """Collects what refreshes came to, and tells how a schedule stands. `speed`: as in `Refresh`."""
 
     def __init__(self, schedule: Schedule | Arms, speed: float) -> None:
@@ -158,10 +158,8 @@ class Outlook:
         for page in sample:
             pages[self._schedule.arm_of(page.fingerprint)].append(page)
         return [
-            _arm_view(policy.policy, len(schedule), arm, own)
-            for policy, schedule, arm, own in zip(
-                self._schedule.settings, self._schedule.schedules, self._arms, pages, strict=True
-            )
+            _arm_view(schedule.settings.policy, len(schedule), arm, own)
+            for schedule, arm, own in zip(self._schedule.schedules, self._arms, pages, strict=True)
         ]
 
     def by_host(self, then: float) -> dict[int, tuple[int, float]]:

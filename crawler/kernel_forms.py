@@ -28,9 +28,15 @@ BOUND = (
     "freshness.deadline_queue",
     "frontier.refresh.heaps",
     "frontier.refresh.numbering",
+    "frontier.refresh.tables",
+    "frontier.refresh.steering",
+    "frontier.refresh.deadlines",
+    "frontier.refresh.queues",
+    "frontier.refresh.exploration",
+    "frontier.refresh.overview",
     "frontier.refresh.schedule",
     "lab.refresh.exact_greedy",
-)  # in pyproject's ext-modules; `tests/test_kernels.py` keeps it equal to who imports whom
+)  # in pyproject's ext-modules; `tests/test_kernel_forms.py` keeps it equal to who imports whom
 
 
 class AsSource(MetaPathFinder):

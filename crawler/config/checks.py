@@ -95,9 +95,18 @@ def check_values(config: Config) -> None:
     for text in [*config.pages.ignore, *(text for table in config.override for text in table.ignore or ())]:
         _check_pattern("pages.ignore", text)
     _check_arms(config.refresh.arms)
+    _check_ages("refresh", config.refresh.min_age, config.refresh.max_age)
     for table in config.override:
+        least = config.refresh.min_age if table.min_age is None else table.min_age
+        _check_ages("override", least, config.refresh.max_age if table.max_age is None else table.max_age)
         if not table.match:
             raise ConfigError("configuration: override.match: missing; a host, *.domain or URL prefix")
+
+
+def _check_ages(where: str, least: float, most: float) -> None:
+    """Raises ConfigError if a page would have to be asked sooner than it may be."""
+    if most and most < least:
+        raise ConfigError(f"configuration: {where}.max_age: {most:g} s is less than min_age, {least:g} s")
 
 
 def _check_arms(arms: tuple[str, ...]) -> None:

@@ -363,6 +363,8 @@ class Override(_Section, frozen=True):
     change: ChangeKind | None = None
     simhash_distance: BitCount | None = None
     ignore: tuple[str, ...] | None = None
+    min_age: Seconds | None = None
+    max_age: Seconds | None = None
 
 
 class Config(_Section, frozen=True):

@@ -135,7 +135,7 @@ class Stages:
         clean = self._note_opening()
         self.frontier.open(self.clock.now(), clean=clean)
         if self.refresh is not None:
-            self.refresh.open(self.store, self._stored_pages(), self.clock.now())
+            self.refresh.open(self.store, self._stored_pages, self.clock.now())
         self.outbox, self.inbox = self._splitter(whole=clean or self._outlasts_power_cut)
         self.point = self._commit_point()
         self._count_kept()
@@ -230,6 +230,7 @@ class Stages:
             host_key=self.fingerprinter.host_key_beside,
             fingerprint=self.fingerprinter.fingerprint,
             importance=Importance(self.config.refresh, self._values()),
+            overrides=Overrides(self.config.override),
             rate=self.config.crawl.rate / len(self.topology.names),
             name=self.name,
         )

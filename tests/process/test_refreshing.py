@@ -1,6 +1,7 @@
 """Known pages through the real frontier: harvested, stored, reopened, polite over both sources."""
 
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -294,6 +295,29 @@ def test_small_changes_of_a_long_text_add_up_to_one(open_joint: Callable[..., Jo
         said.append(joint.page(errand, fetch(errand.url, body, began=joint.clock.now())))
     changed = [each.counts.get("refresh.content_changed", 0) for each in said]
     assert changed[0] == 0 and 2 <= sum(changed) <= 40
+
+
+def test_an_override_bounds_the_ages_of_a_part_of_the_web(open_joint: Callable[..., Joint]) -> None:
+    """Feeds hourly, the archive at most daily: bounds of one host leave the others alone, and outlast reopening."""
+    hourly = {"match": "http://a.org/feed", "max_age": 3600.0, "min_age": 600.0}
+    joint = open_joint(**ON, crawl={"rate": 0.05}, override=[hourly, {"match": "b.org", "min_age": 86_400.0}])
+    crawl(joint, "http://a.org/feed", *[f"http://{host}.org/{n}" for host in "abc" for n in range(6)])
+    asked: dict[str, list[float]] = {}
+
+    def watch(times: int) -> None:
+        for _ in range(times):
+            asked.setdefault(refetch(joint).url, []).append(joint.clock.now())
+
+    watch(200)
+    joint.stages.close()
+    joint.stages = reopened(joint)
+    joint.frontier, joint.harvest = joint.stages.frontier, joint.stages.harvest
+    joint.frontier.allow(1 << 40)
+    watch(200)
+    gaps = [later - earlier for earlier, later in pairwise(asked["http://a.org/feed"])]
+    assert min(gaps) >= 600.0 and max(gaps) < 2 * 3600.0
+    assert not any(url.startswith("http://b.org") for url in asked), "too young all the while"
+    assert sum(url.startswith("http://c.org") for url in asked) == 6
 
 
 def test_patterns_are_left_out_where_an_override_says_so(open_joint: Callable[..., Joint]) -> None:

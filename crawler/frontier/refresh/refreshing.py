@@ -21,7 +21,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from crawler.config import RefreshConfig
+from crawler.config import Overrides, RefreshConfig
 from crawler.frontier.hosts.front_host import Refetch
 from crawler.frontier.refresh import state
 from crawler.frontier.refresh.arms import Arms
@@ -34,7 +34,7 @@ from crawler.frontier.refresh.validators import Validators
 from crawler.frontier.share import Share
 from crawler.records import Errand, LinkFlag, Outcome, PageRecord, PageState
 from crawler.storage.kv import Batch, KeyValue
-from crawler.urls.canonical import authority, target
+from crawler.urls.canonical import authority, hostname, target
 
 # Numbers under which the schedule counts signals; any other source is the last one, 7.
 SIGNAL_SOURCES = {
@@ -107,6 +107,7 @@ class Refresh:
         fingerprint: that of a URL in request form.
         host_key: (host name, fingerprint of one of its URLs) -> key of the host.
         importance: of pages, in requests a day; what the configuration says where none is given.
+        overrides: least and greatest ages of a part of the web.
         rate: fetches a second of this process that are all for refresh; 0 = not known.
         name: of this process among those that share the rate.
     """
@@ -120,6 +121,7 @@ class Refresh:
         host_key: Callable[[str, int], int],
         fingerprint: Callable[[str], int],
         importance: Importance | None = None,
+        overrides: Overrides | None = None,
         rate: float = 0.0,
         name: str = "p0",
         seed: int = 1,
@@ -141,6 +143,10 @@ class Refresh:
         self._hash = hash
         self._host_key = host_key
         self._fingerprint = fingerprint
+        self._overrides = overrides or Overrides(())
+        self._has_bounds = any(
+            table.min_age is not None or table.max_age is not None for table in self._overrides.tables
+        )
         self._held: dict[int, PageView] = {}  # by fingerprint: a page under way, as it stood before
         self._shut: set[int] = set()  # keys of hosts that are blocked until the frontier says otherwise
         self._ahead: deque[int] = deque()  # fingerprints of pages asked for out of turn
@@ -163,7 +169,10 @@ class Refresh:
     # -- opening -----------------------------------------------------------------
 
     def open(
-        self, store: KeyValue, stored: Iterable[tuple[int, Callable[[], PageRecord]]], now: float
+        self,
+        store: KeyValue,
+        stored: Callable[[], Iterable[tuple[int, Callable[[], PageRecord]]]],
+        now: float,
     ) -> None:
         """Rebuild the schedule; take up pages of `stored` (fingerprint, its record) that it does not know.
 
@@ -174,7 +183,7 @@ class Refresh:
         self.balance.tilt = state.stored_tilt(store)
         new = (
             (fingerprint, record)
-            for fingerprint, read in stored
+            for fingerprint, read in stored()
             if fingerprint not in self.schedule and _is_fit(record := read())
         )
         while chunk := list(islice(new, _ADOPTED_AT_ONCE)):
@@ -186,6 +195,20 @@ class Refresh:
                 [self.importance.of(fingerprint, record, now) for fingerprint, record in chunk]
             )
             self.schedule.add_many(fingerprints, hosts, directories, crawled, weights, self._sites(now))
+        if self._has_bounds:
+            for fingerprint, read in stored():
+                if (page := self.schedule.find(fingerprint)) >= 0:
+                    self._bound_ages(page, read().url, now)
+
+    def _bound_ages(self, page: int, url: str, now: float) -> None:
+        """Give a page the least and greatest age that an override has for it."""
+        own = self._overrides.for_url(url, hostname(url))
+        if own.min_age is None and own.max_age is None:
+            return
+        least = self.config.min_age if own.min_age is None else own.min_age
+        most = self.config.max_age if own.max_age is None else own.max_age
+        self.schedule.bound_ages(page, least, most or math.inf)
+        self.schedule.weigh(page, self.schedule.page_state(page)[7], self._sites(now))  # a new deadline
 
     def _sites(self, instant: float) -> float:
         """An instant on the clock of the sites, which is the schedule's."""
@@ -288,6 +311,8 @@ class Refresh:
                 fingerprint, host, directory, min(self._sites(crawled_at), then), then,
                 self.importance.of(fingerprint, record, now),
             )  # fmt: skip
+            if self._has_bounds:
+                self._bound_ages(page, record.url, now)
             if host in self._shut:
                 self.schedule.block(self.schedule.host_of(page), math.inf)
         self._stage(page, batch)

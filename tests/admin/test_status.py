@@ -120,9 +120,10 @@ def test_refreshes_of_several_processes_are_weighed_by_their_pages() -> None:
     one = refreshed(100, expected_freshness=0.9, level=8.0, ages={"median": 10.0, "p90": 20.0, "oldest": 30.0},
                     calibration=[row], arms=[arm], more_rate={"share": 0.1, "gain": 0.01},
                     hosts=[{"host": "a", "pages": 1, "fresh": 1.0}])  # fmt: skip
-    two = refreshed(300, ages={"median": 20.0, "p90": 30.0, "oldest": 90.0}, 
+    two = refreshed(300, ages={"median": 20.0, "p90": 30.0, "oldest": 90.0},
                     calibration=[row | {"refreshes": 30, "found": 0.5}],
-                    arms=[arm | {"refreshes": 30, "seen": 0.7}], hosts=[{"host": "b", "pages": 9, "fresh": 1.0}])  # fmt: skip
+                    arms=[arm | {"refreshes": 30, "seen": 0.7}],
+                    hosts=[{"host": "b", "pages": 9, "fresh": 1.0}])  # fmt: skip
     nothing: dict[str, Any] = {}
     said = merge([Status(refreshing=one), Status(refreshing=nothing), Status(refreshing=two)]).refreshing
     assert said["pages"] == 400 and said["expected_freshness"] == 0.6 and said["level"] == 9.5

@@ -1,6 +1,6 @@
 """Twenty kills of a crawl that keeps a changing web fresh: is the state what was committed, and is it still polite?
 
-    python scripts/bench/crash_refresh.py [--kills 20] [--pages 40] [--last 15]
+    python scripts/bench/crash_refresh.py [--kills 20] [--pages 40] [--last 15] [--seed 1] [--kill-for 600]
 
 Kills by turns at named points of the write path and from outside, after some requests;
 `tests/faults/refreshing.py` says what is judged, by the web's own log. At the end
@@ -31,8 +31,12 @@ def main() -> None:
     parser.add_argument("--kills", type=int, default=20)
     parser.add_argument("--pages", type=int, default=40, help="on each of 3 hosts")
     parser.add_argument("--last", type=float, default=15.0, help="seconds of the last run")
+    parser.add_argument("--seed", type=int, default=1, help="of the kills")
+    parser.add_argument(
+        "--kill-for", type=float, default=600.0, help="seconds after which no more are killed"
+    )
     args = parser.parse_args()
-    rng = random.Random(1)
+    rng = random.Random(args.seed)
     faults = [
         f"{rng.choice(POINTS)}:{rng.randrange(1, 25)}" if n % 2 else f"{rng.randrange(1, 60)}"
         for n in range(args.kills)
@@ -40,7 +44,7 @@ def main() -> None:
     begun = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
         web = changing_web(SystemClock().now(), pages=args.pages)
-        verdict = asyncio.run(run(web, Path(folder), faults, args.last))
+        verdict = asyncio.run(run(web, Path(folder), faults, args.last, kill_for=args.kill_for))
     print(
         f"{len(web)} pages, {verdict.kills} kills, {verdict.requests:,} requests, {time.monotonic() - begun:.0f} s; "
         f"at most {verdict.open} requests lost by a kill"

@@ -10,6 +10,7 @@ and at the end: no host was asked within its gap, over all starts, and no page w
 """
 
 import asyncio
+import math
 import os
 import shutil
 import signal
@@ -81,10 +82,13 @@ def changing_web(start: float, hosts: int = 3, pages: int = 12) -> ChangingWeb:
     return ChangingWeb([HostSpec(f"h{n}", **spec) for n in range(hosts)], horizon=600.0, start=start, seed=5)
 
 
-async def run(web: ChangingWeb, folder: Path, faults: Sequence[str], last_for: float) -> Verdict:
+async def run(
+    web: ChangingWeb, folder: Path, faults: Sequence[str], last_for: float, *, kill_for: float = math.inf
+) -> Verdict:
     """Crawl `web`, refresh it with a kill a fault, then for `last_for` seconds without.
 
     A fault is "point:n" (`storage/faults.py`), or a number: killed from outside after so many requests.
+    After `kill_for` seconds no more are killed.
     """
     verdict, clock = Verdict(problems=[]), SystemClock()
     config = folder / "config.toml"
@@ -94,8 +98,10 @@ async def run(web: ChangingWeb, folder: Path, faults: Sequence[str], last_for: f
     async with ChangingServer(web, clock) as server:
         code, text = await crawler("crawl", *server.seeds(), *flags)
         assert code == 0, text
-        before = stored(crawl, folder)
+        before, begun = stored(crawl, folder), clock.now()
         for fault in faults:
+            if clock.now() - begun > kill_for:
+                break
             code, text = await crawler("refresh", *flags, fault=fault, web=web)
             assert code == -signal.SIGKILL, f"{fault}: {code} {text}"
             verdict.kills += 1

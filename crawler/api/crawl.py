@@ -442,7 +442,7 @@ class Crawl:
             why_slow=shares(stages.frontier.why_slow(), now - process.started),
             cpu_seconds=cpu_seconds(),
             peak_rss_bytes=peak_rss_bytes(),
-            refreshing={} if stages.refresh is None else stages.refresh.view(now),
+            refreshing=stages.refreshing(now),
             problems=stages.problems() if process.failure is None else ["not checked: the run failed"],
         )
 

@@ -364,7 +364,7 @@ async def _watch(supervisor: Any, config: Config, args: argparse.Namespace) -> d
     from crawler.cli.progress import show
 
     source = Siblings(supervisor.folders())
-    with _Stopper(supervisor, args.dir):
+    with _Stopper(supervisor, args.dir, _command(config)):
         shown = asyncio.create_task(show(supervisor, _progress(args)))
         try:
             async with beside(source, config, args.dir, quiet=_progress(args) == "none"):
@@ -388,7 +388,7 @@ async def _crawl(
 
     async with Crawl(config, directory=args.dir, seeds=seeds, member=member, parser=parser) as crawl:
         source = OwnProcess(crawl.command, lambda: "")
-        with _Stopper(crawl, args.dir):
+        with _Stopper(crawl, args.dir, _command(config)):
             shown = asyncio.create_task(show(crawl, _progress(args)))
             try:
                 async with beside(source, config, args.dir, quiet=_progress(args) == "none"):
@@ -396,6 +396,11 @@ async def _crawl(
             finally:
                 shown.cancel()
                 await asyncio.gather(shown, return_exceptions=True)
+
+
+def _command(config: Config) -> str:
+    """The command that goes on with such a run."""
+    return "refresh" if config.refresh.endless else "crawl"
 
 
 class _Stopper:
@@ -407,8 +412,9 @@ class _Stopper:
 
     SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
-    def __init__(self, crawl: "Crawl", directory: Path) -> None:
+    def __init__(self, crawl: "Crawl", directory: Path, command: str) -> None:
         self._crawl = crawl
+        self._command = command
         self._directory = directory
         self._asked = False
 
@@ -428,7 +434,7 @@ class _Stopper:
             self._crawl.kill()
             os._exit(130)
         self._asked = True
-        said = f"stopping; go on later with: crawler crawl --dir {quoted(self._directory)}\n"
+        said = f"stopping; go on later with: crawler {self._command} --dir {quoted(self._directory)}\n"
         os.write(2, said.encode(errors="backslashreplace"))  # print might interrupt another print
         self._loop.call_soon_threadsafe(self._crawl.stop, "signal")
 

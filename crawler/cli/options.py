@@ -71,6 +71,12 @@ FLAGS: tuple[tuple[str, str, str | None, str], ...] = (
         "NAME",
         "order of refreshes: ncis, greedy, cis, azar-lds, uniform, interval",
     ),
+    (
+        "--arms",
+        "refresh.arms",
+        "A,B",
+        "compare refresh policies: pages split by hash, equal rates; `status` has their freshness",
+    ),
     ("--concurrency", "crawl.concurrency", "N", "fetches in flight a process (500)"),
     ("--delay", "politeness.delay", "S", "least gap between requests to a host (1 s)"),
     ("--delay-factor", "politeness.delay_factor", "K", "gap as a multiple of the last answer time (10)"),

@@ -15,6 +15,10 @@ from crawler.config.units import ENDLESS, ByteCount, Count, Limit, Number, Posit
 Scope = Literal["host", "domain", "prefix", "any"]
 RobotsPolicy = Literal["obey", "ignore"]
 TlsPolicy = Literal["verify", "record"]
+ChangeKind = Literal["raw", "text", "simhash"]
+BitCount = Annotated[int, Meta(ge=0, le=64)]
+ARMS_MAX = 16  # refresh policies side by side
+RefreshPolicy = Literal["ncis", "greedy", "cis", "azar-lds", "uniform", "interval"]
 
 
 class _Section(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -98,7 +102,11 @@ class RefreshConfig(_Section, frozen=True):
 
     share: Annotated[float, Meta(ge=0, le=1)] = 0.0  # 0 = known pages are never asked again
     endless: bool = False
-    policy: Literal["ncis", "greedy", "cis", "azar-lds", "uniform", "interval"] = "ncis"
+    policy: RefreshPolicy = "ncis"
+    arms: tuple[str, ...] = ()  # policies side by side, pages split by hash
+    prior: Literal["uniform", "depth"] = "uniform"
+    prior_requests: Annotated[float, Meta(gt=0, le=1e12)] = 1.0
+    importance_file: str = ""
     neighbourhood: bool = True
     pooling: bool = True
     explore: Annotated[float, Meta(ge=0, lt=1)] = 0.05
@@ -271,7 +279,8 @@ class PagesConfig(_Section, frozen=True):
     segment_bytes: Annotated[ByteCount, Meta(extra={"least": 1})] = ByteCount(10**9)
     gzip_level: Annotated[int, Meta(ge=0, le=9)] = 1  # isal 0 to 3; 9 = zlib's best, for archivists
     prefix: str = "crawl"
-    change: Literal["raw", "text"] = "text"
+    change: ChangeKind = "text"
+    simhash_distance: BitCount = 3
     ignore: tuple[str, ...] = ()
 
 
@@ -357,8 +366,11 @@ class Override(_Section, frozen=True):
     headers: tuple[str, ...] | None = None
     body_bytes_max: ByteCount | None = None
     total_timeout: Seconds | None = None
-    change: Literal["raw", "text"] | None = None
+    change: ChangeKind | None = None
+    simhash_distance: BitCount | None = None
     ignore: tuple[str, ...] | None = None
+    min_age: Seconds | None = None
+    max_age: Seconds | None = None
 
 
 class Config(_Section, frozen=True):

@@ -46,7 +46,7 @@ from crawler.frontier.host_turns import HostTurns
 from crawler.frontier.hosts.front_host import NO_PLAN, FrontHost
 from crawler.frontier.hosts.gates import Gates
 from crawler.frontier.hosts.registry import HostHash, Registry
-from crawler.frontier.hosts.table import NO_ORDER, SILENCED, HostFlag, HostState
+from crawler.frontier.hosts.table import NO_ORDER, NOWHERE, SILENCED, HostFlag, HostState
 from crawler.frontier.outstanding import Outstanding
 from crawler.frontier.permission import Permission, Robots
 from crawler.frontier.refetches import Refetches
@@ -454,6 +454,11 @@ class Frontier:
     def entry(self, url: str) -> dict[str, Any]:
         """How a URL stands in its host's queues; {} if it is in none, or far behind."""
         return self._report.entry(url)
+
+    def host_name(self, key: int) -> str:
+        """The name of the host with that key, as it is stored; "" if it is not."""
+        slot = self._hosts.find(key)
+        return self._registry.stored_name(slot) if slot != NOWHERE and self._registry.is_stored(slot) else ""
 
     def hosts(self, now: float, limit: int) -> Iterator[HostStatus]:
         """Up to `limit` hosts for the status, those of the front first."""

@@ -108,6 +108,8 @@ class Live:
             return
         more_descriptors()
         self._load_counts()
+        if self._stages.refresh is not None:
+            self._stages.refresh.importance.asked = self.demand.rate
         several = len(self._stages.topology.names) > 1
         folder = self._stages.directory
         receivers = self._receivers()
@@ -155,17 +157,23 @@ class Live:
             self.put_counts()
 
     def put_counts(self) -> None:
-        """Queue the counts that changed for the next commit."""
+        """Queue the counts that changed for the next commit, and what they make of the importance of pages."""
         now = self._now()
+        if counts := dict(self.demand.changed(now)):
+            self._process.queue(lambda: self._counted(counts, now))
+
+    def _counted(self, counts: Mapping[int, float], now: float) -> Change:
+        """Made in its turn: what is stored of a page's schedule holds what the changes before it have learned."""
         change = Change()
-        for fingerprint, count in self.demand.changed(now):
+        if self._stages.refresh is not None:
+            self._stages.refresh.weigh(counts, self._now(), change)
+        for fingerprint, count in counts.items():
             key = ASKED + fingerprint.to_bytes(8, "big")
             if count > 0.0:
                 change.put(key, seal(msgspec.msgpack.encode((count, now))))
             else:
                 change.delete(key)
-        if change.operations:
-            self._process.queue(change)
+        return change
 
     # -- receivers
 
@@ -257,10 +265,14 @@ class Live:
         refresh = self._stages.refresh
         assert refresh is not None
         taken = refresh.signal(fingerprints, number, self._now())
-        change = Change()
-        refresh.stage_signals(change)
-        self._process.queue(change)
+        self._process.queue(self._signals_noted)
         return taken
+
+    def _signals_noted(self) -> Change:
+        assert self._stages.refresh is not None
+        change = Change()
+        self._stages.refresh.stage_signals(change)
+        return change
 
     # -- commands
 

@@ -21,6 +21,8 @@ def main(_command: str, argv: list[str]) -> int:
     args = parser.parse_args(argv)
     directory = CrawlDirectory(args.dir)
     directory.require()
+    if args.repair and (done := directory.renew_config()):
+        print(f"repaired: {done}")
     problems = [line for name in access.begun_names(directory) for line in _check_one(directory, name, args)]
     for problem in problems:
         print(problem)

@@ -38,6 +38,7 @@ from crawler.records import Fetch, Outcome
 
 _TICK_MAX = 0.25  # seconds between looks at the time limits
 _TICK_MIN = 0.005
+_CLOSED_MAX = 32  # idle connections closed at one of those looks, some 10 ms with TLS
 _DESCRIPTORS = 1024  # files, sockets of peers and requests beside the idle connections
 _BROKEN_MAX = 10_000  # hosts remembered whose certificates do not verify
 
@@ -309,7 +310,7 @@ class Client:
                 connection.check(now)
             except Exception as error:
                 connection.fail(error)
-        self._idle.expire(now)
+        self._idle.expire(now, _CLOSED_MAX)
         if self._active or len(self._idle):
             self._watch()
 

@@ -112,6 +112,7 @@ class Build:
             crawler.robots.moving.move(to, self._fingerprinter.bucket)
             crawler.urlfilter.moving.move(to)
             crawler.urls.moving.move(to)
+            to.copy_rest()
             books = self._move_due(to)
             to.put(COUNTERS, pack(_counters(to, books)))
             to.put(BUCKET_TABLE, table.encode())

@@ -264,6 +264,12 @@ class Intake:
             registry.hosts.todo[slot] -= 1
             registry.todo -= 1
 
+    def waiting(self) -> Iterator[tuple[bool, str]]:
+        """(whether it is parked, URL) of all stored entries, host by host, in their order."""
+        for prefix in (TODO, PARKED):
+            for _, name, _, _, entry in self._scan(prefix):
+                yield prefix == PARKED, join_url(name, entry.tail)
+
     def _scan(self, prefix: bytes) -> Iterator[tuple[int, str, bytes, int, Todo]]:
         """(slot, host name, store key, order, entry) of all stored entries."""
         last, slot, name = b"", NOWHERE, ""

@@ -47,6 +47,7 @@ log = logging.getLogger("crawler")
 
 KEY_FILE_WAIT = 600.0  # seconds until a key file that has not come counts as missing
 LAG_INTERVAL = 0.25  # seconds between looks at how late the loop is
+_GROWTH_LOOKS = 20  # of those between two looks at how the crawl grows
 COUNTS_INTERVAL = 5.0  # seconds of request counts that a crash may lose
 
 Ahead = Callable[[str, int], bool]
@@ -65,6 +66,7 @@ class Live:
         self._tasks: list[asyncio.Task[None]] = []
         self._ahead: set[int] = set()
         self._waits = Waits()
+        self._recent = vitals.LastMinute()
         self.errors = vitals.RecentErrors()
         self.timings = {"commit": vitals.Histogram(), "flush": vitals.Histogram()}
         self.refresh_ahead: Ahead | None = None  # set by the refresh frontier: fetch a known page soon
@@ -307,6 +309,8 @@ class Live:
 
     def _set(self, settings: Mapping[str, str]) -> dict[str, Any]:
         """Change settings that may change while the crawl runs."""
+        if "refresh.share" in settings and self._stages.refresh is None:
+            raise UsageError("refresh.share: this crawl refreshes nothing; start it with --refresh-share")
         made = live_settings(self._stages.config, settings, self._config.crawl.concurrency)
         if level := settings.get("log.level"):
             logging.getLogger("crawler").setLevel(level.upper())
@@ -329,6 +333,7 @@ class Live:
         return {
             "processes": [process],
             "run": {"fetched": counters["pages.fetched"] - self._stages.counters_before["pages.fetched"]},
+            "recent": self._recent.plain(),
             "timings": {name: histogram.plain() for name, histogram in self.timings.items()},
             "waited": dict(frontier.why_slow()),
             "paused": list(frontier.paused),
@@ -353,10 +358,22 @@ class Live:
             "counted_pages": len(self.demand),
         }
 
+    def _growing(self) -> dict[str, int]:
+        """The counters whose growth says how the crawl goes."""
+        stages = self._stages
+        return {
+            "done": stages.point.counters["urls.done"],
+            "hosts": stages.frontier.hosts_reached,
+            "new": stages.due.new,
+            "known": stages.due.known,
+        }
+
     async def _watch_lag(self) -> None:
         """Measure by how much the loop is late: the largest of the last second, fading."""
         loop, looks = asyncio.get_running_loop(), 0
         while True:
+            if looks % _GROWTH_LOOKS == 0:
+                self._recent.take(self._growing(), self._now())
             due = loop.time() + LAG_INTERVAL
             await asyncio.sleep(LAG_INTERVAL)
             self._lag = max(loop.time() - due, self._lag * 0.75)
@@ -377,4 +394,5 @@ def live_settings(config: Config, given: Mapping[str, str], concurrency_max: int
         raise UsageError(
             f"crawl.concurrency: at most {concurrency_max}, as it was at the start, while the crawl runs"
         )
-    return replace(config, politeness=made.politeness, crawl=made.crawl)
+    refresh = replace(config.refresh, share=made.refresh.share)
+    return replace(config, politeness=made.politeness, crawl=made.crawl, refresh=refresh)

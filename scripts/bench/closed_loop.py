@@ -61,6 +61,7 @@ class Run(NamedTuple):
     readers: Readers
     since: float
     fetched: int
+    popular: int  # of them the tenth of the pages that is asked for most
     calibration: list[dict[str, float]]
 
 
@@ -111,10 +112,18 @@ async def one(folder: Path, agent: str, options: argparse.Namespace) -> Run:
         await readers.read(options.learn)
         since = clock.now()
         await readers.read(options.seconds)
-        fetched = sum(1 for each in web.log if each.at >= since and each.page >= 0)
+        fetched = [each.page for each in web.log if each.at >= since and each.page >= 0]
+        popular = set(readers.ranked[: len(web) // 10])
         await refreshing
     report = json.loads((folder / "crawl" / "report.json").read_bytes())
-    return Run(agent, readers, since, fetched, report["refreshing"]["calibration"])
+    return Run(
+        agent,
+        readers,
+        since,
+        len(fetched),
+        sum(page in popular for page in fetched),
+        report["refreshing"]["calibration"],
+    )
 
 
 async def listening(port: int, refreshing: "asyncio.Task[None]") -> None:
@@ -135,11 +144,12 @@ async def both(options: argparse.Namespace) -> None:
             one(Path(name) / "counted", "reader", options),
             one(Path(name) / "uniform", "examplebot/1", options),
         )
-    for agent, readers, since, fetched, calibration in found:
+    for agent, readers, since, fetched, popular, calibration in found:
         share, count = readers.freshness(since), sum(1 for each in readers.readings if each.at >= since)
         name = "requests count" if agent == "reader" else "all pages weigh the same"
         print(
-            f"{name}: {share:.3f} of {count:,} answers fresh; {fetched:,} pages fetched; {readers.missed} answers missed"
+            f"{name}: {share:.3f} of {count:,} answers fresh; {fetched:,} pages fetched, "
+            f"{popular / max(fetched, 1):.2f} of them the tenth asked for most; {readers.missed} answers missed"
         )
         for row in readers.calibration(since):
             error = math.sqrt(max(row.fresh * (1.0 - row.fresh), 1e-4) / row.answers)

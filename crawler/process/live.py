@@ -327,6 +327,8 @@ class Live:
 
     def _set(self, settings: Mapping[str, str]) -> dict[str, Any]:
         """Change settings that may change while the crawl runs."""
+        if "refresh.share" in settings and self._stages.refresh is None:
+            raise UsageError("refresh.share: this crawl refreshes nothing; start it with --refresh-share")
         made = live_settings(self._stages.config, settings, self._config.crawl.concurrency)
         if level := settings.get("log.level"):
             logging.getLogger("crawler").setLevel(level.upper())
@@ -410,4 +412,5 @@ def live_settings(config: Config, given: Mapping[str, str], concurrency_max: int
         raise UsageError(
             f"crawl.concurrency: at most {concurrency_max}, as it was at the start, while the crawl runs"
         )
-    return replace(config, politeness=made.politeness, crawl=made.crawl)
+    refresh = replace(config.refresh, share=made.refresh.share)
+    return replace(config, politeness=made.politeness, crawl=made.crawl, refresh=refresh)

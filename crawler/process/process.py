@@ -165,11 +165,13 @@ class Process:
             raise self.failure
 
     def configure(self, config: Config) -> None:
-        """Politeness, rate and places from now on."""
+        """Politeness, rate, places and the share of refresh from now on."""
         self.stages.config = config
         self.stages.frontier.configure(config.politeness)
         self.exchange.set_rate(config.crawl.rate)
         self.places.concurrency = config.crawl.concurrency
+        if self.stages.refresh is not None:
+            self.stages.refresh.share.refresh = config.refresh.share
         self.wake()
 
     def stop(self, reason: str, *, grace: float = STOP_GRACE) -> None:

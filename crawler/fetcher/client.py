@@ -32,7 +32,7 @@ from crawler.fetcher.connector import Connector, NotOpened, check_proxy
 from crawler.fetcher.cookies import CookieJar
 from crawler.fetcher.guard import Guard
 from crawler.fetcher.idle import IdlePool
-from crawler.fetcher.request import Asking, Limits, Request, Target, split
+from crawler.fetcher.request import Asking, Limits, Request, Target, Yields, split
 from crawler.records import Fetch, Outcome
 
 _TICK_MAX = 0.25  # seconds between looks at the time limits
@@ -147,12 +147,12 @@ class Client:
         deadline = started + limits.total_timeout
         connection = self._kept(key, request, started)
         if connection is not None:
-            answer = await self._ask(connection, sent, limits, deadline)
+            answer = await self._ask(connection, sent, limits, deadline, request.yields)
             if answer.failure is not Outcome.RESET or answer.wire_bytes:
                 return connection, answer, "reused"
             connection.close()
         connection = await self._open(target, request, limits, mode, deadline)
-        answer = await self._ask(connection, sent, limits, deadline)
+        answer = await self._ask(connection, sent, limits, deadline, request.yields)
         return connection, answer, connection.opened
 
     def _kept(self, key: tuple[str, str, int, str], request: Request, now: float) -> Connection | None:
@@ -164,13 +164,15 @@ class Client:
             return None
         return connection
 
-    async def _ask(self, connection: Connection, sent: bytes, limits: Limits, deadline: float) -> Answer:
+    async def _ask(
+        self, connection: Connection, sent: bytes, limits: Limits, deadline: float, yields: Yields | None
+    ) -> Answer:
         self._active.add(connection)
         try:
             if self._timer is None:
                 self._watch()
             answer = Answer(limits)
-            await connection.exchange(sent, answer, limits, deadline)
+            await connection.exchange(sent, answer, limits, deadline, yields)
             return answer
         except BaseException:
             connection.close()

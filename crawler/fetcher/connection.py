@@ -22,7 +22,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from crawler.fetcher.answer import Answer, State
-from crawler.fetcher.request import Limits
+from crawler.fetcher.request import Limits, Yields
 
 READ_BYTES = 64 << 10
 _TICK = 0.01  # s; the kernel counts in clock ticks of up to 10 ms: only a larger lag is taken off
@@ -58,6 +58,7 @@ class Connection(asyncio.BufferedProtocol):
         "_told_bytes",
         "_view",
         "_waiter",
+        "_yields",
         "address",
         "idle_until",
         "key",
@@ -81,6 +82,7 @@ class Connection(asyncio.BufferedProtocol):
         self._error: Exception | None = None
         self._waiter: asyncio.Future[None] | None = None
         self._limits: Limits | None = None
+        self._yields: Yields | None = None
         self._asked_at = self._heard_at = self._deadline = 0.0
         self.key = key
         self.tls_ok = tls_ok
@@ -111,8 +113,15 @@ class Connection(asyncio.BufferedProtocol):
             pass
         return False
 
-    async def exchange(self, request: bytes, answer: Answer, limits: Limits, deadline: float) -> None:
-        """Send `request` and fill `answer`; all must be over at `deadline` (monotonic time).
+    async def exchange(
+        self,
+        request: bytes,
+        answer: Answer,
+        limits: Limits,
+        deadline: float,
+        yields: Yields | None = None,
+    ) -> None:
+        """Send `request` and fill `answer`; all must be over at `deadline` (monotonic time), or when `yields` says so.
 
         The client is told of all that is held while more is to come.
         Raises whatever reading the answer raised, which would be a bug.
@@ -123,6 +132,7 @@ class Connection(asyncio.BufferedProtocol):
         self._answer, self._limits, self._deadline = answer, limits, deadline
         self._asked_at = self._heard_at = time.monotonic()
         self._told_bytes = 0
+        self._yields = yields
         waiter = self._waiter = asyncio.get_running_loop().create_future()
         self.transport.write(request)
         try:
@@ -130,7 +140,7 @@ class Connection(asyncio.BufferedProtocol):
             if self._error is not None:
                 raise self._error
         finally:
-            self._answer = self._waiter = self._limits = None
+            self._answer = self._waiter = self._limits = self._yields = None
 
     def get_buffer(self, sizehint: int) -> memoryview:
         return self._view
@@ -171,6 +181,8 @@ class Connection(asyncio.BufferedProtocol):
             answer.expire(f"no header block within {limits.header_timeout:g} s")
         elif answer.state is State.BODY and now >= self._heard_at + limits.silence_timeout:
             answer.expire(f"silent for {limits.silence_timeout:g} s")
+        elif self._yields is not None and self._yields():
+            answer.expire("not over when its place was needed")
         else:
             return
         self._done()

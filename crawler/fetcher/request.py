@@ -7,6 +7,7 @@ none else; they stand in no record.
 """
 
 import re
+from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
 import msgspec
@@ -19,6 +20,8 @@ from crawler.fetcher import coding
 _UNSAFE = re.compile(r"[^\x21-\x7e]")
 _TOKEN = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 _DEFAULT_PORTS = {"http": 80, "https": 443}
+
+Yields = Callable[[], bool]
 
 
 class Limits(msgspec.Struct, frozen=True, gc=False):
@@ -58,7 +61,8 @@ class Request(msgspec.Struct, gc=False):
     times what the exchange took; a `keep_alive` of 0 closes it. None for a limit means the
     client's. `jar` holds the cookies of one redirect chain; `headers` are
     "Name: value". `credentials`: the URL is one for which those of the
-    configuration were given. `tls` is "verify", "record" or "" for the client's setting.
+    configuration were given. `tls` is "verify", "record" or "" for the client's setting. `yields`, asked
+    now and then, tells that the request is to end as if its time were over.
     """
 
     url: str
@@ -75,6 +79,7 @@ class Request(msgspec.Struct, gc=False):
     total_timeout: float | None = None
     jar: Cookies | None = None
     credentials: bool = False
+    yields: Yields | None = None
 
     @property
     def conditional(self) -> bool:

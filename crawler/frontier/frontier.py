@@ -143,7 +143,9 @@ class Frontier:
         self._look_ups = 0
         self._look_ups_waiting: deque[FrontHost] = deque()
         self._look_ups_waiting_max = 2 * config.network.dns_concurrency
-        self._shares = PlaceShares(registry.hosts, concurrency, config.frontier.untried_share)
+        self._shares = PlaceShares(
+            registry.hosts, concurrency, config.frontier.untried_share, config.fetch.crowded_timeout
+        )
         self._aside: set[int] = set()  # hosts whose errands wait for a hop, without place and address
         self._paused: set[str] = set()
 
@@ -368,7 +370,7 @@ class Frontier:
             return self._hold(host, task)
         if self._resolving and not (host.addresses and now < host.expires):
             return self._look_up(host)
-        if not self._shares.take(host):
+        if not self._shares.take(host, now):
             self._bench.admitting_others = False
             return None
         if not self._acquire_address(host, now):
@@ -650,7 +652,7 @@ class Frontier:
             assert errand is not None
             self._aside.discard(errand.host)
             self._in_flight += 1
-            self._shares.retake(self._held[errand.host].slot)
+            self._shares.retake(self._held[errand.host].slot, now)
         return at
 
     def _borrow_own(self, host: FrontHost, now: float, name: str) -> float:
@@ -789,9 +791,9 @@ class Frontier:
         if self._refresh is not None:
             self._refresh.reopen(self._hosts.key[slot], now)
 
-    def is_crowded_out(self, errand: Errand) -> bool:
-        """Whether others wait for the errand's place, and its host is not known to answer soon."""
-        return bool(self._shares) and not self._shares.is_prompt(self._held[errand.host].slot)
+    def yields(self, errand: Errand, now: float) -> bool:
+        """Whether the errand's request is to end now, since another host needs its place; True once."""
+        return self._shares.yields(self._held[errand.host].slot, now)
 
     @property
     def look_ups_waiting(self) -> int:

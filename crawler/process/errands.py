@@ -317,8 +317,7 @@ class Errands:
         if self._overrides:
             self._override(request, errand)
         self._allow_secrets(request, errand.hostname)
-        if self._frontier.is_crowded_out(errand):
-            request.total_timeout = min(self._total_timeout(request), config.fetch.crowded_timeout)
+        request.yields = lambda: self._frontier.yields(errand, self._clock.now())
         if robots:
             request.body_bytes_max = config.robots.bytes_max
         elif errand.flags & _SITEMAP:
@@ -326,10 +325,6 @@ class Errands:
         if not robots:
             request.etag, request.last_modified = self._harvest.conditions(errand, self._clock.now())
         return request
-
-    def _total_timeout(self, request: Request) -> float:
-        own = request.total_timeout
-        return self._config.fetch.total_timeout if own is None else own
 
     def _allow_secrets(self, request: Request, name: str) -> None:
         """Let only those headers go along that were configured for this URL, wherever a redirect leads."""

@@ -670,3 +670,15 @@ def test_the_guard_stands_at_the_socket_too() -> None:
         await client.close()
 
     run(play())
+
+
+@pytest.mark.parametrize(
+    ("sent", "outcome", "truncated"),
+    [(b"", Outcome.HEADER_TIMEOUT, ""), (head("Content-Length: 9") + b"part", Outcome.TRUNCATED, "time")],
+)
+def test_a_request_ends_when_its_place_is_needed(sent: bytes, outcome: Outcome, truncated: str) -> None:
+    """As if its time were over: what came is kept."""
+    asked = iter([False, True])
+    got = fetch(sent, Do.HANG, yields=lambda: next(asked))
+    assert (got.outcome, got.truncated, got.content) == (outcome, truncated, sent[-4:])
+    assert got.error == "not over when its place was needed"

@@ -131,6 +131,7 @@ class Fetch(msgspec.Struct, gc=False):
     connecting, no TLS. `connection` says how the request was carried ("reused",
     or "plain", "full", "resumed" for a new one and its handshake; "" if there
     was none). `undecoded`: the body has a content coding that we do not know, so `content` is empty.
+    `payload_digest` is the SHA-1 of what is stored if somebody has computed it ahead, else b"".
     """
 
     url: str
@@ -156,6 +157,7 @@ class Fetch(msgspec.Struct, gc=False):
     tls_ok: bool = True
     connection: str = ""
     undecoded: bool = False
+    payload_digest: bytes = b""
 
     def header(self, name: bytes) -> bytes:
         """The first value of the field `name` (lower case), b"" if there is none."""

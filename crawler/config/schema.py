@@ -138,7 +138,9 @@ class FetchConfig(_Section, frozen=True):
     header_timeout: Seconds = Seconds(20)
     silence_timeout: Seconds = Seconds(20)
     total_timeout: Seconds = Seconds(60)
-    crowded_timeout: Seconds = Seconds(15)  # the same while others wait for a place, of hosts that answer late
+    crowded_timeout: Seconds = Seconds(
+        15
+    )  # the same while others wait for a place, of hosts that answer late
     header_bytes_max: ByteCount = ByteCount(65_536)
     header_field_bytes_max: ByteCount = ByteCount(65_536)
     header_fields_max: Count = 256

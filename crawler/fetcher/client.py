@@ -17,6 +17,7 @@ One timer watches the time limits of all connections.
 import asyncio
 import resource
 import time
+from collections import deque
 from collections.abc import Hashable
 from typing import Any
 
@@ -32,12 +33,13 @@ from crawler.fetcher.connector import Connector, NotOpened, check_proxy
 from crawler.fetcher.cookies import CookieJar
 from crawler.fetcher.guard import Guard
 from crawler.fetcher.idle import IdlePool
-from crawler.fetcher.request import Asking, Limits, Request, Target, Yields, split
+from crawler.fetcher.request import Asking, Limits, PlaceHeld, Request, Target, split
 from crawler.records import Fetch, Outcome
 
 _TICK_MAX = 0.25  # seconds between looks at the time limits
 _TICK_MIN = 0.005
 _DESCRIPTORS = 1024  # files, sockets of peers and requests beside the idle connections
+_GO_ON_MAX = 8  # connections that go on behind a rest in one turn of the loop: 1 MiB, some 2 ms
 _BROKEN_MAX = 10_000  # hosts remembered whose certificates do not verify
 
 
@@ -64,6 +66,7 @@ class Client:
         self._view = memoryview(bytearray(READ_BYTES))
         self._active: set[Connection] = set()
         self.account: ByteAccount[Connection] = ByteAccount(max(1, fetch.held_bytes_max))
+        self._resting: deque[Connection] = deque()
         self._tick = _tick(self._limits)
         self._idle: IdlePool[Connection] = IdlePool(fetch.idle_connections_max)
         self._broken: dict[str, None] = {}
@@ -147,12 +150,12 @@ class Client:
         deadline = started + limits.total_timeout
         connection = self._kept(key, request, started)
         if connection is not None:
-            answer = await self._ask(connection, sent, limits, deadline, request.yields)
+            answer = await self._ask(connection, sent, limits, deadline, request.place)
             if answer.failure is not Outcome.RESET or answer.wire_bytes:
                 return connection, answer, "reused"
             connection.close()
         connection = await self._open(target, request, limits, mode, deadline)
-        answer = await self._ask(connection, sent, limits, deadline, request.yields)
+        answer = await self._ask(connection, sent, limits, deadline, request.place)
         return connection, answer, connection.opened
 
     def _kept(self, key: tuple[str, str, int, str], request: Request, now: float) -> Connection | None:
@@ -165,14 +168,14 @@ class Client:
         return connection
 
     async def _ask(
-        self, connection: Connection, sent: bytes, limits: Limits, deadline: float, yields: Yields | None
+        self, connection: Connection, sent: bytes, limits: Limits, deadline: float, place: PlaceHeld | None
     ) -> Answer:
         self._active.add(connection)
         try:
             if self._timer is None:
                 self._watch()
             answer = Answer(limits)
-            await connection.exchange(sent, answer, limits, deadline, yields)
+            await connection.exchange(sent, answer, limits, deadline, place)
             return answer
         except BaseException:
             connection.close()
@@ -199,6 +202,23 @@ class Client:
         """`connection` holds so many bytes more: let it go on now, or when others have ended."""
         if not self.account.reserve(connection, nbytes):
             connection.pause()
+
+    def rests(self, connection: Connection) -> None:
+        """`connection` has read much: let it go on in its turn."""
+        self._resting.append(connection)
+        if len(self._resting) == 1:
+            asyncio.get_running_loop().call_soon(self._go_on)
+
+    def _go_on(self) -> None:
+        for _ in range(min(_GO_ON_MAX, len(self._resting))):
+            connection = self._resting[0]
+            try:
+                connection.go_on()
+            except Exception as error:
+                connection.fail(error)
+            self._resting.popleft()
+        if self._resting:
+            asyncio.get_running_loop().call_soon(self._go_on)
 
     def parts(self, connection: Connection, transport: Any) -> None:
         """`connection` is over; `transport` is about to be closed."""

@@ -3,7 +3,10 @@
     idle --exchange--> asking --answer complete--> idle (or closed)
       '--- any byte, or the end ---> closed
 
-Reads are at most 64 KiB, which bounds what is read beyond a limit. Time limits
+Reads are at most 64 KiB, which bounds what is read beyond a limit. Behind each
+`REST_BYTES` of an answer the connection rests until the client lets it go on,
+a few a turn of the loop: else all that hundreds of servers have to send would be
+read in one turn, up to 2 MiB each, and whoever sends little would wait for it. Time limits
 are watched by the client's one timer, which calls `check` on all connections in
 use: a fetch starts no timer of its own. Bytes that arrive while nothing was
 asked close the connection, so they are never taken for the next answer; before
@@ -22,9 +25,10 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from crawler.fetcher.answer import Answer, State
-from crawler.fetcher.request import Limits, Yields
+from crawler.fetcher.request import Limits, PlaceHeld
 
 READ_BYTES = 64 << 10
+REST_BYTES = 128 << 10  # nine in ten pages are smaller
 _TICK = 0.01  # s; the kernel counts in clock ticks of up to 10 ms: only a larger lag is taken off
 # Milliseconds since data was last sent and received, of Linux's struct tcp_info (tcp(7)).
 _LAST_DATA = struct.Struct("=44x I 4x I")
@@ -32,6 +36,8 @@ _LAST_DATA = struct.Struct("=44x I 4x I")
 
 class Client(Protocol):
     """What a connection tells the client that owns it."""
+
+    def rests(self, connection: "Connection") -> None: ...
 
     def parts(self, connection: "Connection", transport: Any) -> None: ...
 
@@ -55,10 +61,12 @@ class Connection(asyncio.BufferedProtocol):
         "_limits",
         "_error",
         "_paused_at",
+        "_place",
+        "_resting",
         "_told_bytes",
+        "_unrested_bytes",
         "_view",
         "_waiter",
-        "_yields",
         "address",
         "idle_until",
         "key",
@@ -82,7 +90,9 @@ class Connection(asyncio.BufferedProtocol):
         self._error: Exception | None = None
         self._waiter: asyncio.Future[None] | None = None
         self._limits: Limits | None = None
-        self._yields: Yields | None = None
+        self._place: PlaceHeld | None = None
+        self._resting = False
+        self._unrested_bytes = 0
         self._asked_at = self._heard_at = self._deadline = 0.0
         self.key = key
         self.tls_ok = tls_ok
@@ -119,9 +129,9 @@ class Connection(asyncio.BufferedProtocol):
         answer: Answer,
         limits: Limits,
         deadline: float,
-        yields: Yields | None = None,
+        place: PlaceHeld | None = None,
     ) -> None:
-        """Send `request` and fill `answer`; all must be over at `deadline` (monotonic time), or when `yields` says so.
+        """Send `request` and fill `answer`; all must be over at `deadline` (monotonic time), or when `place` is needed.
 
         The client is told of all that is held while more is to come.
         Raises whatever reading the answer raised, which would be a bug.
@@ -132,7 +142,8 @@ class Connection(asyncio.BufferedProtocol):
         self._answer, self._limits, self._deadline = answer, limits, deadline
         self._asked_at = self._heard_at = time.monotonic()
         self._told_bytes = 0
-        self._yields = yields
+        self._unrested_bytes = 0
+        self._place = place
         waiter = self._waiter = asyncio.get_running_loop().create_future()
         self.transport.write(request)
         try:
@@ -140,7 +151,7 @@ class Connection(asyncio.BufferedProtocol):
             if self._error is not None:
                 raise self._error
         finally:
-            self._answer = self._waiter = self._limits = self._yields = None
+            self._answer = self._waiter = self._limits = self._place = None
 
     def get_buffer(self, sizehint: int) -> memoryview:
         return self._view
@@ -159,6 +170,8 @@ class Connection(asyncio.BufferedProtocol):
             elif answer.held_bytes > self._told_bytes:
                 more, self._told_bytes = answer.held_bytes - self._told_bytes, answer.held_bytes
                 self._client.grew(self, more)
+            if answer.state is not State.DONE:
+                self._rest(nbytes)
         except Exception as error:
             self.fail(error)
 
@@ -181,15 +194,32 @@ class Connection(asyncio.BufferedProtocol):
             answer.expire(f"no header block within {limits.header_timeout:g} s")
         elif answer.state is State.BODY and now >= self._heard_at + limits.silence_timeout:
             answer.expire(f"silent for {limits.silence_timeout:g} s")
-        elif self._yields is not None and self._yields():
+        elif self._place is not None and self._place.is_needed():
             answer.expire("not over when its place was needed")
         else:
             return
         self._done()
 
+    def _rest(self, nbytes: int) -> None:
+        """Count bytes, and read no more behind many of them until the client says `go_on`."""
+        self._unrested_bytes += nbytes
+        if self._unrested_bytes >= REST_BYTES and not self._resting and self.transport is not None:
+            self._resting = True
+            self.transport.pause_reading()
+            self._client.rests(self)
+
+    def go_on(self) -> None:
+        """The rest is over; harmless if the connection is, too."""
+        self._resting = False
+        self._unrested_bytes = 0
+        if self.transport is not None and not self._paused_at:
+            self.transport.resume_reading()
+
     def pause(self) -> None:
-        """Read no more and stop the clocks, until `resume`."""
+        """Read no more and stop the clocks, until `resume`; the place is free."""
         self._paused_at = time.monotonic()
+        if self._place is not None:
+            self._place.give()
         if self.transport is not None:
             self.transport.pause_reading()
 
@@ -200,7 +230,7 @@ class Connection(asyncio.BufferedProtocol):
         self._asked_at += now - self._paused_at
         self._heard_at = now
         self._paused_at = 0.0
-        if self.transport is not None:
+        if self.transport is not None and not self._resting:
             self.transport.resume_reading()
 
     def close(self) -> None:

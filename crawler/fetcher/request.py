@@ -7,7 +7,6 @@ none else; they stand in no record.
 """
 
 import re
-from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
 import msgspec
@@ -21,7 +20,15 @@ _UNSAFE = re.compile(r"[^\x21-\x7e]")
 _TOKEN = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 
-Yields = Callable[[], bool]
+
+class PlaceHeld(Protocol):
+    """The place that a request holds among those that may be under way."""
+
+    def is_needed(self) -> bool:
+        """Whether the request is to end now, as if its time were over, since another needs the place."""
+
+    def give(self) -> None:
+        """The place is free: the request waits for something other than its server."""
 
 
 class Limits(msgspec.Struct, frozen=True, gc=False):
@@ -61,8 +68,8 @@ class Request(msgspec.Struct, gc=False):
     times what the exchange took; a `keep_alive` of 0 closes it. None for a limit means the
     client's. `jar` holds the cookies of one redirect chain; `headers` are
     "Name: value". `credentials`: the URL is one for which those of the
-    configuration were given. `tls` is "verify", "record" or "" for the client's setting. `yields`, asked
-    now and then, tells that the request is to end as if its time were over.
+    configuration were given. `tls` is "verify", "record" or "" for the client's setting. `place` is
+    what it holds and may have to give up.
     """
 
     url: str
@@ -79,7 +86,7 @@ class Request(msgspec.Struct, gc=False):
     total_timeout: float | None = None
     jar: Cookies | None = None
     credentials: bool = False
-    yields: Yields | None = None
+    place: PlaceHeld | None = None
 
     @property
     def conditional(self) -> bool:

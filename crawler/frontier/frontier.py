@@ -378,6 +378,9 @@ class Frontier:
             return None
         self._in_flight += 1
         self._rate.spend(now)
+        if task is Task.ROBOTS:
+            gap = max(self._config.politeness.delay, self._hosts.gap[host.slot])
+            self._settlement.authorities.met(host.slot, authority, now, gap)
         return self._hold(host, task, f"{authority}/robots.txt" if task is Task.ROBOTS else "")
 
     def _first_task(self, host: FrontHost, now: float) -> tuple[Task | None, str]:
@@ -398,6 +401,11 @@ class Frontier:
             until = max(until, self._settlement.authorities.ready_at(authority))
             if kind is Answer.WAIT or (until > now and kind is not Answer.DENIED):
                 host.put_off_first(max(until, now + 1.0), self._config.frontier.later_max)
+            elif (
+                kind is Answer.FETCH
+                and (until := self._settlement.authorities.stranger_at(host.slot, authority)) > now
+            ):
+                host.put_off_first(until, self._config.frontier.later_max)
             elif kind is not Answer.DENIED and self._starts_too_soon(host, url, authority, now):
                 return None, authority
             else:

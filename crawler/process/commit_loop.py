@@ -30,7 +30,8 @@ from crawler.storage.files import write_all
 log = logging.getLogger("crawler")
 
 TURN = 0.02  # seconds for which decisions hold the loop; then others have their turn
-SMALL_GROUP = 16  # results that are committed in the loop while no more than `SIBLINGS` are in flight
+# What is committed in the loop while no more than `SIBLINGS` are in flight: results, links, bytes of answers.
+SMALL_GROUP, SMALL_LINKS, SMALL_BYTES = 16, 1_000, 256 << 10
 
 
 class Run(Protocol):
@@ -94,6 +95,12 @@ class CommitLoop:
     def queue(self, change: Change | Maker) -> None:
         """Hand a change, or what makes it, to the commit point."""
         self._point.add(change)
+        self._news.set()
+        self.look_at_flight()
+
+    def queue_heavy(self, maker: Maker) -> None:
+        """The same for what takes long to make: others need not wait for more than one of these."""
+        self._point.add_heavy(maker)
         self._news.set()
         self.look_at_flight()
 
@@ -167,7 +174,7 @@ class CommitLoop:
     async def _make(self) -> None:
         """Decide upon the results that are queued now, in turns of the loop."""
         time = asyncio.get_running_loop().time
-        end, queued = time() + TURN, len(self._point)
+        end, queued = time() + TURN, self._point.round
         while self._point.made < queued and self._point.step():
             if time() >= end:
                 await asyncio.sleep(0)
@@ -176,8 +183,8 @@ class CommitLoop:
     async def _commit(self) -> None:
         """Write the next group."""
         await self._make()
-        group, began = self._point.take(), self._clock.now()
-        if self._run.fetching() <= SIBLINGS and len(group) <= SMALL_GROUP:
+        group, began = self._point.take_made(), self._clock.now()
+        if self._run.fetching() <= SIBLINGS and _is_small(group):
             self._write(group)  # a thread would only be waited for, and cost two switches
         else:
             await self._in(self._writer, partial(self._write, group))
@@ -245,3 +252,10 @@ class CommitLoop:
     def _merged(self) -> None:
         self._compacting = False
         self._compact()
+
+
+def _is_small(group: Sequence[Change]) -> bool:
+    """Whether a group is written in a moment, but for the wait for the disk."""
+    if len(group) > SMALL_GROUP or sum(len(change.links) for change in group) > SMALL_LINKS:
+        return False
+    return sum(len(each.payload) for change in group for each in change.captures) <= SMALL_BYTES

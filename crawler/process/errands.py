@@ -7,7 +7,8 @@
 
 A hop counts as a request: it waits for the gap of its host, and on a host
 other than the errand's own it takes that host's slot first. An errand that
-waits for a hop has no place: `concurrency` others may be exchanging bytes.
+waits for a hop, for memory, or for the decision upon a large answer has no
+place: `concurrency` others may be exchanging bytes.
 
 An exception that nobody expects ends the errand it comes from, in the outcome
 `internal_error`, and no other: host, address and place are free again as behind
@@ -51,7 +52,23 @@ NextHop = Callable[[Request, Fetch, Chain], str]
 
 _SITEMAP = int(LinkFlag.SITEMAP)  # plain: an IntFlag costs 1 us a test
 HOP_WAIT_MAX = 120.0  # seconds an errand waits for another host's slot before it gives the hop up
+HEAVY_BYTES, HEAVY_LINKS = 2 << 20, 1_000  # of an answer; one in a hundred has more
 HOP_ASKS_MAX = 2.0  # seconds between two questions for a host that many wait for
+
+
+class ErrandPlace:
+    """The place of an errand, as the fetcher sees it."""
+
+    __slots__ = ("_clock", "_errand", "_frontier")
+
+    def __init__(self, frontier: Frontier, clock: Clock, errand: Errand) -> None:
+        self._frontier, self._clock, self._errand = frontier, clock, errand
+
+    def is_needed(self) -> bool:
+        return self._frontier.yields(self._errand, self._clock.now())
+
+    def give(self) -> None:
+        self._frontier.step_aside(self._errand, self._clock.now())
 
 
 class Errands:
@@ -70,6 +87,7 @@ class Errands:
         key: Callable[[str], bytes],
         trusts: Callable[[str], bool],
         queue: Callable[[Change | Maker], None],
+        queue_heavy: Callable[[Maker], None],
         wake: Callable[[], None],
         unexpected: Unexpected,
         sink: Sink | None = None,
@@ -84,6 +102,7 @@ class Errands:
         self._key = key
         self._trusts = trusts
         self._queue = queue
+        self._queue_heavy = queue_heavy
         self._wake = wake
         self._unexpected = unexpected
         self.sink = sink
@@ -176,11 +195,17 @@ class Errands:
             change.after.append(lambda: self._client.let_go(key))
             return change
 
+        queue = self._queue
+        if is_heavy(fetch, extracted):
+            await asyncio.to_thread(self._harvest.prepare, fetch)
+            self._frontier.step_aside(errand, self._clock.now())
+            self._wake()
+            queue = self._queue_heavy
         if self.sink is None:
-            return self._queue(make)
+            return queue(make)
         self.awaiting_commit += 1
         try:
-            await self._commit(make)
+            await self._commit(make, queue)
         finally:
             self.awaiting_commit -= 1
         try:
@@ -200,7 +225,7 @@ class Errands:
         self._client.hold((errand.host, errand.order), fetch)  # while it is read, waits, and is written
         return fetch, await self._read(errand, fetch)
 
-    async def _commit(self, make: Maker) -> None:
+    async def _commit(self, make: Maker, queue: Callable[[Maker], None]) -> None:
         """Queue a change and wait until it is durable; it counts as `in_sink` from that moment on."""
         committed = asyncio.get_running_loop().create_future()
 
@@ -214,7 +239,7 @@ class Errands:
                 self.in_sink += 1
                 committed.set_result(None)
 
-        self._queue(made)
+        queue(made)
         await committed
 
     async def _read(self, errand: Errand, fetch: Fetch) -> Extracted | None:
@@ -317,7 +342,7 @@ class Errands:
         if self._overrides:
             self._override(request, errand)
         self._allow_secrets(request, errand.hostname)
-        request.yields = lambda: self._frontier.yields(errand, self._clock.now())
+        request.place = ErrandPlace(self._frontier, self._clock, errand)
         if robots:
             request.body_bytes_max = config.robots.bytes_max
         elif errand.flags & _SITEMAP:
@@ -340,6 +365,12 @@ class Errands:
         if own.body_bytes_max is not None:
             request.body_bytes_max = own.body_bytes_max
             request.wire_bytes_max = max(own.body_bytes_max, self._config.fetch.wire_bytes_max)
+
+
+def is_heavy(fetch: Fetch, extracted: Extracted | None) -> bool:
+    """Whether it takes long to decide upon an answer: some milliseconds of hashes, or of links."""
+    links = 0 if extracted is None else len(extracted.hrefs) + len(extracted.maps) + len(extracted.requisites)
+    return len(fetch.body) + len(fetch.content) > HEAVY_BYTES or links > HEAVY_LINKS
 
 
 def _not_resolved(text: str) -> Resolution:

@@ -73,6 +73,10 @@ class Harvest:
         """Whether an answer is worth reading: of a refresh, one with other content than is known."""
         return not errand.flags & _REFRESH or not self._pages.shows_known(fetch, errand)
 
+    def prepare(self, fetch: Fetch) -> None:
+        """Do of a large answer what needs no decision. Any thread."""
+        self._pages.digest_ahead(fetch)
+
     def page(self, errand: Errand, fetch: Fetch, extracted: Extracted | None, now: float) -> Making:
         """Make the change for a page's fetch, final or to be repeated."""
         change = Change()

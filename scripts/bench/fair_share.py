@@ -95,7 +95,9 @@ class Turns:
             marks = self._marks
             if time.clock_gettime(self._clock) - marks[0] > SHOWN and self._marks == marks:
                 frames = traceback.extract_stack(sys._current_frames()[self._thread])
-                self.seen[" < ".join(f"{Path(f.filename).stem}.{f.name}:{f.lineno}" for f in frames[:-9:-1])] += 1
+                self.seen[
+                    " < ".join(f"{Path(f.filename).stem}.{f.name}:{f.lineno}" for f in frames[:-9:-1])
+                ] += 1
 
 
 def crawl_measured(out: Path, arguments: list[str], *, stacks: bool) -> int:
@@ -116,7 +118,17 @@ def crawl_measured(out: Path, arguments: list[str], *, stacks: bool) -> int:
     finally:
         status = Path("/proc/self/status").read_text()
         peak = int(status.split("VmHWM:")[1].split()[0]) / 1024
-        found = {"cpu": turns[0].cpu, "at": turns[0].at, "long": turns[0].long, "wall": turns[0].wall, "peak": peak} if turns else {}
+        found = (
+            {
+                "cpu": turns[0].cpu,
+                "at": turns[0].at,
+                "long": turns[0].long,
+                "wall": turns[0].wall,
+                "peak": peak,
+            }
+            if turns
+            else {}
+        )
         out.write_text(json.dumps(found | {"seen": turns[0].seen.most_common(12) if turns else []}))
 
 
@@ -176,7 +188,15 @@ def run(kind: str, options: argparse.Namespace) -> dict[str, Any]:
         seeds = folder / "seeds"
         seeds.write_text("".join(f"http://{host}:{port}/\n" for host in hosts))
         crawl = [
-            *("crawl", "--seeds", str(seeds), "--dir", str(folder / "crawl"), "--contact", "you@example.test"),
+            *(
+                "crawl",
+                "--seeds",
+                str(seeds),
+                "--dir",
+                str(folder / "crawl"),
+                "--contact",
+                "you@example.test",
+            ),
             *("--progress", "none", "--scope", "any", "--delay", str(options.delay), "--admin", "off"),
             *("--allow-network", "127.0.0.0/8", *options.crawl),
         ]
@@ -199,8 +219,16 @@ def run(kind: str, options: argparse.Namespace) -> dict[str, Any]:
         turns = json.loads((folder / "turns").read_text()) if (folder / "turns").exists() else {}
         half = began + options.seconds / 2
         shown = (folder / "log").read_text().splitlines()[-3:]
-        lines = [json.loads(line) for line in (folder / "crawl/p0/logs/pages.jsonl").open()] if (folder / "crawl/p0/logs/pages.jsonl").exists() else []
-        ends = collections.Counter(f"{line['outcome']}{line.get('truncated', '') and '/' + line['truncated']}" for line in lines if "//127.9" in line["url"])
+        lines = (
+            [json.loads(line) for line in (folder / "crawl/p0/logs/pages.jsonl").open()]
+            if (folder / "crawl/p0/logs/pages.jsonl").exists()
+            else []
+        )
+        ends = collections.Counter(
+            f"{line['outcome']}{line.get('truncated', '') and '/' + line['truncated']}"
+            for line in lines
+            if "//127.9" in line["url"]
+        )
         return {
             "pages": pages_between(counts, began, ended),
             "late": pages_between(counts, half, ended),
@@ -220,11 +248,15 @@ def run(kind: str, options: argparse.Namespace) -> dict[str, Any]:
 
 def main() -> None:
     """Print a row a kind."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--kind", nargs="*", default=list(KINDS), choices=[*KINDS, []])
     parser.add_argument("--hosts", type=int, default=600)
     parser.add_argument("--seconds", type=float, default=30.0)
-    parser.add_argument("--delay", type=float, default=5.0, help="of the crawl: hosts / delay is asked for a second")
+    parser.add_argument(
+        "--delay", type=float, default=5.0, help="of the crawl: hosts / delay is asked for a second"
+    )
     parser.add_argument("--stacks", action="store_true")
     parser.add_argument("--crawl", nargs=argparse.REMAINDER, default=[], help="further options of the crawl")
     parser.add_argument("--inside", type=Path, help=argparse.SUPPRESS)
@@ -233,7 +265,9 @@ def main() -> None:
         options = parser.parse_args(own)
         sys.exit(crawl_measured(options.inside, crawl, stacks=options.stacks))
     options = parser.parse_args()
-    print(f"{'':16}{'pages/min':>10}{'ratio':>7}{'late':>7}{'peak MiB':>10}{'main':>7}{'turn ms':>9}{'wall':>7}{'exit s':>8}  code")
+    print(
+        f"{'':16}{'pages/min':>10}{'ratio':>7}{'late':>7}{'peak MiB':>10}{'main':>7}{'turn ms':>9}{'wall':>7}{'exit s':>8}  code"
+    )
     alone = None
     for kind in ("alone", *options.kind):
         row = run(kind, options)

@@ -125,7 +125,11 @@ class Site:
             lines = "".join(f"Sitemap: http://{host}:{self.port}/map{n}.xml\n" for n in range(10))
             to.send(whole(lines.encode(), "text/plain"))
         elif path.startswith("/map"):
-            to.stream(itertools.chain([head("200 OK", kind="text/xml", more="Connection: close\r\n")], self._map(host)))
+            to.stream(
+                itertools.chain(
+                    [head("200 OK", kind="text/xml", more="Connection: close\r\n")], self._map(host)
+                )
+            )
         else:
             self._send_page(to, host, path)
 
@@ -162,7 +166,9 @@ class Site:
         if path == "/robots.txt":
             return to.send(NOT_FOUND)
         block = b"2\r\nab\r\n" * 8192
-        to.stream(itertools.chain([head("200 OK", more="Transfer-Encoding: chunked\r\n")], itertools.repeat(block)))
+        to.stream(
+            itertools.chain([head("200 OK", more="Transfer-Encoding: chunked\r\n")], itertools.repeat(block))
+        )
 
     def _robots_rules(self, to: "Server", host: str, path: str) -> None:
         if path == "/robots.txt":
@@ -204,7 +210,8 @@ def _farm() -> bytes:
 def _map_block() -> bytes:
     pad = b"<!--" + b"p" * (MAP_BYTES // MAP_URLS - 95) + b"-->"
     return b"".join(
-        b"<url><loc>http://@HOST@/m/@BLOCK@/%02d</loc><lastmod>2026-01-%02d</lastmod>%b</url>\n" % (n, n % 28 + 1, pad)
+        b"<url><loc>http://@HOST@/m/@BLOCK@/%02d</loc><lastmod>2026-01-%02d</lastmod>%b</url>\n"
+        % (n, n % 28 + 1, pad)
         for n in range(BLOCK_URLS)
     )
 
@@ -310,7 +317,9 @@ async def serve(options: argparse.Namespace) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--kind", required=True)
     parser.add_argument("--hosts", type=int, required=True)
     parser.add_argument("--port", type=int, required=True)

@@ -191,7 +191,9 @@ def hostile(kind: str, hosts: int, port: int) -> Iterator[None]:
             process.terminate()
 
 
-def test_hosts_that_hang_hold_no_place_that_is_needed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hosts_that_hang_hold_no_place_that_is_needed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """20 of them come first, for 10 places, and no limit of time ends their requests: 20 others come whole."""
     monkeypatch.setattr(places, "PROMPT_MAX", 0.1)
     port = free_port()
@@ -200,6 +202,16 @@ def test_hosts_that_hang_hold_no_place_that_is_needed(tmp_path: Path, monkeypatc
         limits = ("header_timeout", "silence_timeout", "total_timeout", "crowded_timeout")
         patient = [word for name in limits for word in ("--set", f"fetch.{name}=1000")]
         report = crawl(
-            tmp_path, *urls, *patient, "--concurrency", 10, "--depth", "0", "--max-pages", 20, "--max-time", 20
+            tmp_path,
+            *urls,
+            *patient,
+            "--concurrency",
+            10,
+            "--depth",
+            "0",
+            "--max-pages",
+            20,
+            "--max-time",
+            20,
         )
     assert report["stopped_by"] == "max_pages" and report["pages"]["fetched"] == 20

@@ -80,6 +80,7 @@ class Run:
             key=joint.stages.fingerprinter.key,
             trusts=joint.stages.learned.trusts,
             queue=self.makers.append,
+            queue_heavy=self.makers.append,
             wake=self._wake,
             unexpected=joint.harvest.unexpected,
             **options,

@@ -39,6 +39,7 @@ from crawler.records import Fetch, Outcome
 _TICK_MAX = 0.25  # seconds between looks at the time limits
 _TICK_MIN = 0.005
 _DESCRIPTORS = 1024  # files, sockets of peers and requests beside the idle connections
+_TURN_SHARE = 0.02  # seconds of reading in a turn of the loop, from which on reads are short
 _GO_ON_MAX = 8  # connections that go on behind a rest in one turn of the loop: 1 MiB, some 2 ms
 _BROKEN_MAX = 10_000  # hosts remembered whose certificates do not verify
 
@@ -67,6 +68,7 @@ class Client:
         self._active: set[Connection] = set()
         self.account: ByteAccount[Connection] = ByteAccount(max(1, fetch.held_bytes_max))
         self._resting: deque[Connection] = deque()
+        self._spent = 0.0  # seconds of reading in this turn of the loop
         self._tick = _tick(self._limits)
         self._idle: IdlePool[Connection] = IdlePool(fetch.idle_connections_max)
         self._broken: dict[str, None] = {}
@@ -202,6 +204,19 @@ class Client:
         """`connection` holds so many bytes more: let it go on now, or when others have ended."""
         if not self.account.reserve(connection, nbytes):
             connection.pause()
+
+    def has_time(self) -> bool:
+        """Whether reading has not yet had its share of this turn of the loop."""
+        return self._spent < _TURN_SHARE
+
+    def spent(self, seconds: float) -> None:
+        """So much of this turn went into an answer."""
+        if not self._spent:
+            asyncio.get_running_loop().call_soon(self._begin_turn)
+        self._spent += seconds
+
+    def _begin_turn(self) -> None:
+        self._spent = 0.0
 
     def rests(self, connection: Connection) -> None:
         """`connection` has read much: let it go on in its turn."""

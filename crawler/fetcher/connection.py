@@ -6,7 +6,8 @@
 Reads are at most 64 KiB, which bounds what is read beyond a limit. Behind each
 `REST_BYTES` of an answer the connection rests until the client lets it go on,
 a few a turn of the loop: else all that hundreds of servers have to send would be
-read in one turn, up to 2 MiB each, and whoever sends little would wait for it. Time limits
+read in one turn, up to 2 MiB each, and whoever sends little would wait for it. Once
+reading has had its share of a turn, reads are short, and each is followed by a rest. Time limits
 are watched by the client's one timer, which calls `check` on all connections in
 use: a fetch starts no timer of its own. Bytes that arrive while nothing was
 asked close the connection, so they are never taken for the next answer; before
@@ -29,6 +30,7 @@ from crawler.fetcher.request import Limits, PlaceHeld
 
 READ_BYTES = 64 << 10
 REST_BYTES = 128 << 10  # nine in ten pages are smaller
+SHORT_BYTES = 4 << 10
 _TICK = 0.01  # s; the kernel counts in clock ticks of up to 10 ms: only a larger lag is taken off
 # Milliseconds since data was last sent and received, of Linux's struct tcp_info (tcp(7)).
 _LAST_DATA = struct.Struct("=44x I 4x I")
@@ -36,6 +38,10 @@ _LAST_DATA = struct.Struct("=44x I 4x I")
 
 class Client(Protocol):
     """What a connection tells the client that owns it."""
+
+    def has_time(self) -> bool: ...
+
+    def spent(self, seconds: float) -> None: ...
 
     def rests(self, connection: "Connection") -> None: ...
 
@@ -154,7 +160,7 @@ class Connection(asyncio.BufferedProtocol):
             self._answer = self._waiter = self._limits = self._place = None
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        return self._view
+        return self._view if self._client.has_time() else self._view[:SHORT_BYTES]
 
     def buffer_updated(self, nbytes: int) -> None:
         answer = self._answer
@@ -163,13 +169,14 @@ class Connection(asyncio.BufferedProtocol):
                 answer.reusable = False
             self.close()
             return
-        self._heard_at = time.monotonic()
+        began = self._heard_at = time.monotonic()
         try:
             if answer.receive(self._view[:nbytes]):
                 self._done(self._lag())
             elif answer.held_bytes > self._told_bytes:
                 more, self._told_bytes = answer.held_bytes - self._told_bytes, answer.held_bytes
                 self._client.grew(self, more)
+            self._client.spent(time.monotonic() - began)
             if answer.state is not State.DONE:
                 self._rest(nbytes)
         except Exception as error:
@@ -201,9 +208,11 @@ class Connection(asyncio.BufferedProtocol):
         self._done()
 
     def _rest(self, nbytes: int) -> None:
-        """Count bytes, and read no more behind many of them until the client says `go_on`."""
+        """Count bytes; behind many of them, or in a long turn, read no more until the client says `go_on`."""
         self._unrested_bytes += nbytes
-        if self._unrested_bytes >= REST_BYTES and not self._resting and self.transport is not None:
+        if self._unrested_bytes < REST_BYTES and self._client.has_time():
+            return
+        if not self._resting and self.transport is not None:
             self._resting = True
             self.transport.pause_reading()
             self._client.rests(self)

@@ -53,6 +53,7 @@ NextHop = Callable[[Request, Fetch, Chain], str]
 _SITEMAP = int(LinkFlag.SITEMAP)  # plain: an IntFlag costs 1 us a test
 HOP_WAIT_MAX = 120.0  # seconds an errand waits for another host's slot before it gives the hop up
 HEAVY_BYTES, HEAVY_LINKS = 2 << 20, 1_000  # of an answer; one in a hundred has more
+HEAVY_ROBOTS = 64 << 10  # bytes; ten times what all but one in a thousand have
 HOP_ASKS_MAX = 2.0  # seconds between two questions for a host that many wait for
 
 
@@ -175,7 +176,11 @@ class Errands:
         )
         now = self._clock.now()
         _say(fetch)
-        self._queue(lambda: self._harvest.robots(errand, fetch, now))
+        queue = self._queue
+        if len(fetch.content) > HEAVY_ROBOTS:
+            self._step_aside(errand)
+            queue = self._queue_heavy
+        queue(lambda: self._harvest.robots(errand, fetch, now))
 
     async def _fetch_robots(self, errand: Errand) -> Fetch:
         return await self._follow(errand, self._request(errand, robots=True), self._robots_hop)
@@ -198,8 +203,7 @@ class Errands:
         queue = self._queue
         if is_heavy(fetch, extracted):
             await asyncio.to_thread(self._harvest.prepare, fetch)
-            self._frontier.step_aside(errand, self._clock.now())
-            self._wake()
+            self._step_aside(errand)
             queue = self._queue_heavy
         if self.sink is None:
             return queue(make)
@@ -212,6 +216,11 @@ class Errands:
             await self.sink(errand, fetch, extracted)
         finally:
             self.in_sink -= 1
+
+    def _step_aside(self, errand: Errand) -> None:
+        """The errand waits for something other than its server: its place is free."""
+        self._frontier.step_aside(errand, self._clock.now())
+        self._wake()
 
     def _promised(self, errand: Errand, fetch: Fetch, extracted: Extracted | None, now: float) -> Making:
         """The page's change, with the promise that the sink gets it."""
@@ -298,8 +307,7 @@ class Errands:
         """Fetch the next URL of a chain in its host's turn."""
         name = hostname(url)
         self._frontier.give_back(errand.hostname, self._clock.now(), before.took, before.retry_after)
-        self._frontier.step_aside(errand, self._clock.now())
-        self._wake()
+        self._step_aside(errand)
         addresses = request.addresses
         if name != errand.hostname and not self._config.fetch.proxy:  # a proxy looks names up itself
             found = await self._resolver.resolve(name)

@@ -165,7 +165,7 @@ class Harvest:
         """Make the change for the answer to a robots.txt, at the end of its redirects."""
         change = Change()
         ignored, rules_ignored = self._robots.sitemaps_ignored, self._robots.rules_ignored
-        self._read_robots(change, errand, fetch, now)
+        yield from self._read_robots(change, errand, fetch, now)
         change.count("robots.sitemaps_ignored", self._robots.sitemaps_ignored - ignored)
         change.count("robots.rules_ignored", self._robots.rules_ignored - rules_ignored)
         if fetch.status:
@@ -177,18 +177,18 @@ class Harvest:
         self._release(change, self._settle(errand, fetch, now))
         return change
 
-    def _read_robots(self, change: Change, errand: Errand, fetch: Fetch, now: float) -> None:
+    def _read_robots(self, change: Change, errand: Errand, fetch: Fetch, now: float) -> Pauses:
         """Let the robots cache know the answer; one that brings out a bug counts as one that could not be had."""
         try:
-            self._record_robots(change, errand, fetch, now)
+            yield from self._record_robots(change, errand, fetch, now)
         except StoreError:
             raise
         except Exception as error:
             self._spoil(fetch, error, f"reading {errand.url}")
-            self._record_robots(change, errand, fetch, now)
+            yield from self._record_robots(change, errand, fetch, now)
 
-    def _record_robots(self, change: Change, errand: Errand, fetch: Fetch, now: float) -> None:
-        self._robots.record(
+    def _record_robots(self, change: Change, errand: Errand, fetch: Fetch, now: float) -> Pauses:
+        yield from self._robots.recording(
             authority(errand.url),
             status=fetch.status,
             outcome=Outcome.FRAMING if _is_unreadable(fetch) else fetch.outcome,

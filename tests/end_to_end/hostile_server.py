@@ -218,7 +218,7 @@ def _map_block() -> bytes:
 
 @lru_cache
 def _rules() -> bytes:
-    lines = b"".join(b"Disallow: /*%x*z\n" % n for n in range(RULES))
+    lines = b"".join(b"Disallow:*%x\n" % n for n in range(RULES))
     return whole(b"User-agent: *\n" + lines[: ROBOTS_BYTES + 200_000], "text/plain")
 
 

@@ -45,7 +45,7 @@ PLACES: list[tuple[Any, str]] = [
     (Client, "fetch"),
     (Errands, "_request"),
     (Reader, "read"),
-    (RobotsCache, "record"),
+    (RobotsCache, "recording"),
     (PageCache, "capture"),
     (Frontier, "settle"),
     (Intake, "take"),

@@ -221,6 +221,7 @@ class SitemapsConfig(_Section, frozen=True):
     feeds: bool = True  # take links of RSS and Atom
     bytes_max: ByteCount = ByteCount(50 << 20)
     urls_max: Count = 50_000
+    cpu_seconds_max: Seconds = Seconds(20)
     maps_max: Count = 500
     maps_per_host_max: Annotated[int, Meta(ge=0, le=65_535)] = 2_000  # beside the pages of the host's budget
     depth_max: Count = 2

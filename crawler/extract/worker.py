@@ -21,6 +21,7 @@ import msgspec
 import crawler
 from crawler.config import ExtractConfig
 from crawler.extract.child import LENGTH, Job, limits_of, run
+from crawler.extract.documents import Document
 from crawler.extract.findings import Context
 from crawler.extract.guard import Judgement, judge, without_formatting_attributes
 from crawler.extract.links import parse, prepare
@@ -89,6 +90,12 @@ class Worker:
         if judgement is Judgement.STRIP:
             utf8 = without_formatting_attributes(utf8)
         return parse(utf8, encoding, page, config)
+
+    async def read(self, content: bytes, page: Context, document: Document) -> Extracted:
+        """Read a document in the child, when its turn comes; nothing is found if that cannot be."""
+        async with self._turn:
+            found = await self._ask(Job(page, content, document))
+        return found if found is not None else Extracted(page.url, parse_limit=True)
 
     async def extract_apart(self, content: bytes, page: Context) -> Extracted:
         """Parse in the child; a plain scan if that cannot be."""

@@ -93,6 +93,11 @@ class Answer:
             return b"" if self.undecoded else self.body
         return _joined(self.content_parts)
 
+    def join(self) -> None:
+        """Let body and content be in one piece each; else that is done when they are first asked for."""
+        _joined(self._parts)
+        _joined(self.content_parts)
+
     def receive(self, received: bytes | memoryview) -> bool:
         """Take bytes from the connection (copied here); True once the answer is complete."""
         self.wire_bytes += len(received)

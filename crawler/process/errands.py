@@ -54,6 +54,7 @@ _SITEMAP = int(LinkFlag.SITEMAP)  # plain: an IntFlag costs 1 us a test
 HOP_WAIT_MAX = 120.0  # seconds an errand waits for another host's slot before it gives the hop up
 HEAVY_BYTES, HEAVY_LINKS = 2 << 20, 1_000  # of an answer; one in a hundred has more
 HEAVY_ROBOTS = 64 << 10  # bytes; ten times what all but one in a thousand have
+_STRING_BYTES, _DATE_BYTES = 57, 150  # of a str beside its characters and its place in a list; of a pair
 HOP_ASKS_MAX = 2.0  # seconds between two questions for a host that many wait for
 
 
@@ -176,11 +177,18 @@ class Errands:
         )
         now = self._clock.now()
         _say(fetch)
-        queue = self._queue
-        if len(fetch.content) > HEAVY_ROBOTS:
-            self._step_aside(errand)
-            queue = self._queue_heavy
-        queue(lambda: self._harvest.robots(errand, fetch, now))
+        if len(fetch.content) <= HEAVY_ROBOTS:
+            return self._queue(lambda: self._harvest.robots(errand, fetch, now))
+        key = (errand.host, errand.url)
+        self._client.hold(key, fetch)
+        self._step_aside(errand)
+
+        def make() -> Making:
+            change = yield from steps(self._harvest.robots(errand, fetch, now))
+            change.after.append(lambda: self._client.let_go(key))
+            return change
+
+        self._queue_heavy(make)
 
     async def _fetch_robots(self, errand: Errand) -> Fetch:
         return await self._follow(errand, self._request(errand, robots=True), self._robots_hop)
@@ -200,7 +208,7 @@ class Errands:
             change.after.append(lambda: self._client.let_go(key))
             return change
 
-        queue = self._queue
+        queue: Callable[[Maker], None] = self._queue
         if is_heavy(fetch, extracted):
             await asyncio.to_thread(self._harvest.prepare, fetch)
             self._step_aside(errand)
@@ -231,8 +239,12 @@ class Errands:
 
     async def _fetch_page(self, errand: Errand) -> tuple[Fetch, Extracted | None]:
         fetch = await self._follow(errand, self._request(errand), self._own_key_hop)
-        self._client.hold((errand.host, errand.order), fetch)  # while it is read, waits, and is written
-        return fetch, await self._read(errand, fetch)
+        key = (errand.host, errand.order)
+        self._client.hold(key, fetch)  # while it is read, waits, and is written
+        extracted = await self._read(errand, fetch)
+        if extracted is not None:
+            self._client.hold_more(key, size_of(extracted))
+        return fetch, extracted
 
     async def _commit(self, make: Maker, queue: Callable[[Maker], None]) -> None:
         """Queue a change and wait until it is durable; it counts as `in_sink` from that moment on."""
@@ -373,6 +385,14 @@ class Errands:
         if own.body_bytes_max is not None:
             request.body_bytes_max = own.body_bytes_max
             request.wire_bytes_max = max(own.body_bytes_max, self._config.fetch.wire_bytes_max)
+
+
+def size_of(extracted: Extracted) -> int:
+    """Bytes in memory, roughly."""
+    found = (extracted.hrefs, extracted.maps, extracted.requisites, extracted.repeats)
+    return sum(_STRING_BYTES * len(urls) + sum(map(len, urls)) for urls in found) + _DATE_BYTES * len(
+        extracted.dated
+    )
 
 
 def is_heavy(fetch: Fetch, extracted: Extracted | None) -> bool:

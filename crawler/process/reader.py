@@ -4,17 +4,19 @@ HTML, XHTML, or no usable type and HTML by its first bytes   extract.links, heav
 a sitemap (asked for as one)                                 extract.sitemap
 RSS and Atom, by setting                                     extract.feed
 a style sheet, if requisites are wanted                      extract.css
+
+Large sitemaps, feeds and sheets have a child of their own: pages do not wait for them.
 """
 
-import asyncio
 from collections.abc import Callable, Iterable
 
+import msgspec
+
 from crawler.config import Config, Overrides
-from crawler.extract.css import read_sheet
-from crawler.extract.feed import is_feed, read_feed
+from crawler.extract.documents import Document, Kind, read_document
+from crawler.extract.feed import is_feed
 from crawler.extract.findings import Context
 from crawler.extract.repeats import links_with_repeats
-from crawler.extract.sitemap import Entry, read_sitemap, signals
 from crawler.extract.types import is_css, is_html, is_usable, is_xhtml, sniff_html
 from crawler.extract.worker import Worker, work
 from crawler.process.forked import Forked, can_fork, fork_children
@@ -35,11 +37,6 @@ def fork_parser() -> Forked | None:
     return fork_children(work, 1)[0] if can_fork() else None
 
 
-def _dated(entries: Iterable[Entry], now: float) -> list[tuple[str, float]]:
-    """URL and instant of the entries whose date says something; none if the dates of all are the same."""
-    return [(entry.loc, entry.lastmod) for entry in signals(entries, now) if entry.lastmod is not None]
-
-
 class Reader:
     """Reads fetches; `extractor` stands in for the built-in one for HTML pages if it is given."""
 
@@ -49,6 +46,9 @@ class Reader:
         self._config = config
         self._extractor = extractor
         self._worker = Worker(config.extract, parser)
+        self._documents = Worker(
+            msgspec.structs.replace(config.extract, cpu_seconds_max=config.sitemaps.cpu_seconds_max)
+        )
         self._overrides = Overrides(config.override)
 
     async def read(self, errand: Errand, fetch: Fetch) -> Extracted | None:
@@ -56,43 +56,22 @@ class Reader:
         if fetch.outcome not in _READABLE:
             return None
         if errand.flags & _SITEMAP:
-            return await self._read(self._sitemap, fetch)
+            return await self._document(Kind.SITEMAP, errand, fetch)
         kind = fetch.content_type
         if is_html(kind) or (not is_usable(kind) and sniff_html(fetch.content)):
             return await self._page(errand, fetch)
         if self._config.sitemaps.feeds and is_feed(kind, fetch.content):
-            return await self._read(self._feed, fetch)
+            return await self._document(Kind.FEED, errand, fetch)
         if self._config.crawl.requisites and is_css(kind):
-            return await self._read(self._sheet, fetch)
+            return await self._document(Kind.SHEET, errand, fetch)
         return None
 
-    async def _read(self, read: Callable[[Fetch], Extracted], fetch: Fetch) -> Extracted:
-        """Read small documents at once, large ones in a thread."""
+    async def _document(self, kind: Kind, errand: Errand, fetch: Fetch) -> Extracted:
+        """Read small documents at once, large ones in the child; of one that is too much for it, nothing."""
+        document = Document.of(kind, fetch, self._config.sitemaps)
         if len(fetch.content) <= INLINE_BYTES_MAX:
-            return read(fetch)
-        return await asyncio.to_thread(read, fetch)
-
-    def _sitemap(self, fetch: Fetch) -> Extracted:
-        found = read_sitemap(fetch.content, self._config.sitemaps)
-        return Extracted(
-            fetch.url,
-            hrefs=[entry.loc for entry in found.entries],
-            maps=[entry.loc for entry in found.maps],
-            dated=_dated(found.entries, fetch.began),
-        )
-
-    def _feed(self, fetch: Fetch) -> Extracted:
-        found = read_feed(fetch.content, self._config.extract.links_max)
-        hrefs = [entry.loc for entry in found.entries]
-        return Extracted(
-            fetch.url,
-            hrefs=hrefs + [raw_url for raw_url in (found.page, found.next) if raw_url],
-            dated=_dated(found.entries, fetch.began),
-        )
-
-    def _sheet(self, fetch: Fetch) -> Extracted:
-        found = read_sheet(fetch.content, fetch.charset, self._config.extract.links_max)
-        return Extracted(fetch.url, requisites=found)
+            return read_document(fetch.content, document, self._config.extract)
+        return await self._documents.read(fetch.content, self._context(errand, fetch), document)
 
     async def _page(self, errand: Errand, fetch: Fetch) -> Extracted:
         context = self._context(errand, fetch)
@@ -135,5 +114,6 @@ class Reader:
         return policy != "ignore"
 
     async def close(self) -> None:
-        """End the child process."""
+        """End the child processes."""
         await self._worker.close()
+        await self._documents.close()

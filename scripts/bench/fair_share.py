@@ -31,8 +31,8 @@ import tempfile
 import threading
 import time
 import traceback
-from contextlib import ExitStack, contextmanager
 from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -266,7 +266,8 @@ def main() -> None:
         sys.exit(crawl_measured(options.inside, crawl, stacks=options.stacks))
     options = parser.parse_args()
     print(
-        f"{'':16}{'pages/min':>10}{'ratio':>7}{'late':>7}{'peak MiB':>10}{'main':>7}{'turn ms':>9}{'wall':>7}{'exit s':>8}  code"
+        f"{'':16}{'pages/min':>10}{'ratio':>7}{'late':>7}{'peak MiB':>10}{'main':>7}"
+        f"{'turn ms':>9}{'wall':>7}{'exit s':>8}  code"
     )
     alone = None
     for kind in ("alone", *options.kind):

@@ -34,6 +34,9 @@ class Canned:
     def hold(self, owner: object, fetch: Fetch) -> None:
         """Bodies are not accounted for here."""
 
+    def hold_more(self, owner: object, nbytes: int) -> None:
+        pass
+
     def let_go(self, owner: object) -> None:
         pass
 

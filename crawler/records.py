@@ -232,7 +232,9 @@ class PageRecord(msgspec.Struct, gc=False, array_like=True):
     noindex: bool = False
     noarchive: bool = False
     error: str = ""
-    content_digest: bytes = b""  # 16 bytes, of the content that counts as a change (`pages/change.py`)
+    content_digest: bytes = (
+        b""  # 16 bytes, of the content that counts as a change (`pages/change_detection.py`)
+    )
     not_modified: int = 0  # successive answers 304
 
 

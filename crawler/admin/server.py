@@ -27,12 +27,12 @@ from crawler.admin import actions, bot, ledger, metrics, status
 from crawler.admin.history import History, Pulse
 from crawler.admin.source import Source
 from crawler.config import Config
-from crawler.crawl import settings
+from crawler.crawl import safe_settings
 from crawler.crawl.directory import CrawlDirectory
 from crawler.errors import ConfigError, CrawlerError, UsageError
 from crawler.serve import listener
 from crawler.serve.fields import head
-from crawler.serve.listening import Answer, Listener, json_reply, read_body, refusal_reply
+from crawler.serve.listening import HttpListener, Sending, json_reply, read_body, refusal_reply
 from crawler.serve.refusal import Refusal
 from crawler.serve.reply import Reply
 
@@ -85,7 +85,7 @@ class AdminServer:
         self._closed = False
         self._feeder: asyncio.Task[None] | None = None
         self._files = _static_files()
-        self.listener = Listener(
+        self.listener = HttpListener(
             self._answer,
             now,
             connections_max=config.admin.connections_max,
@@ -153,25 +153,25 @@ class AdminServer:
 
     # -- answering
 
-    async def _answer(self, request: web.BaseRequest) -> Answer:
+    async def _answer(self, request: web.BaseRequest) -> Sending:
         try:
             host = listener.check_host(request.headers.getall("Host", []), self._names)
             path, _, query = request.raw_path.partition("?")
             if request.method == "POST":
-                return Answer(await self._change(request, path, host))
+                return Sending(await self._change(request, path, host))
             if request.method not in ("GET", "HEAD"):
                 refusal = Refusal(405, "bad_request", "only GET, HEAD and POST")
                 refusal.fields = (("Allow", "GET, HEAD, POST"),)
                 raise refusal
             if path == "/events":
                 return self._events()
-            return Answer(await self._get(path, _fields(query)))
+            return Sending(await self._get(path, _fields(query)))
         except Refusal as refusal:
-            return Answer(refusal_reply(refusal))
+            return Sending(refusal_reply(refusal))
         except UsageError as error:
-            return Answer(refusal_reply(Refusal(400, "bad_request", str(error))))
+            return Sending(refusal_reply(Refusal(400, "bad_request", str(error))))
         except (CrawlerError, TimeoutError) as error:
-            return Answer(json_reply(503, msgspec.json.encode({"error": str(error)}) + b"\n"))
+            return Sending(json_reply(503, msgspec.json.encode({"error": str(error)}) + b"\n"))
 
     async def _get(self, path: str, fields: dict[str, str]) -> Reply:
         if path in self._files:
@@ -241,14 +241,14 @@ class AdminServer:
         log.info("admin: %s", command)
         answers = await self._source.ask(command, first=command["command"] in actions.TO_ONE)
         if command["command"] == "set":
-            settings.record(CrawlDirectory(self._directory), command["settings"])
+            safe_settings.record(CrawlDirectory(self._directory), command["settings"])
         await self._look()
         return _json({"done": command["command"], "answers": answers})
 
-    def _events(self) -> "Events":
+    def _events(self) -> "EventStream":
         if self._watchers >= WATCHERS_MAX:
             raise Refusal(503, "full", f"{WATCHERS_MAX} watch already")
-        return Events(self)
+        return EventStream(self)
 
 
 _READS = {
@@ -263,7 +263,7 @@ _READS = {
 }
 
 
-class Events(Answer):
+class EventStream(Sending):
     """A stream of server-sent events (HTML standard, section 9.2), until the client goes."""
 
     def __init__(self, server: AdminServer) -> None:

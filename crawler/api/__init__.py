@@ -6,7 +6,7 @@ page.py       Page, Element, Elements
 request.py    Request: what a callback asks for, and how that is kept
 delivery.py   how a page gets to the user's code, at least once
 items.py      items to JSONL, CSV, Parquet
-rules.py      which links are followed
+follow_rules.py      which links are followed
 """
 
 from crawler.api.calls import fetch, run, run_async

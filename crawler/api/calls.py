@@ -10,9 +10,9 @@ from msgspec.structs import replace
 
 from crawler.api.crawl import Crawl, LinkExtractorHook, PageSinkHook, UrlFilterHook, configure
 from crawler.api.delivery import OnError
+from crawler.api.follow_rules import Follow
 from crawler.api.page import Page
 from crawler.api.request import Callback
-from crawler.api.rules import Follow
 from crawler.config import Config
 from crawler.crawl.directory import CrawlDirectory
 from crawler.crawl.fresh import put_aside

@@ -15,7 +15,7 @@ Hooks are plain callables, or names of entry points in the groups
 
 `parse(page)` is a callback as Scrapy has it (`delivery.py`): it yields items,
 which go to `items=`, and `Request`s. `follow` says which links are followed
-beside those: True all that the scope allows, False none, or rules (`rules.py`).
+beside those: True all that the scope allows, False none, or rules (`follow_rules.py`).
 An error of the user's code is counted in the report's `hooks`, logged with the
 URL, and its page is given again at the next run; `on_error="stop"` ends the run.
 """
@@ -32,10 +32,10 @@ from crawler.admin.control import ControlServer
 from crawler.admin.report import Report, cpu_seconds, peak_rss_bytes
 from crawler.admin.status import Status
 from crawler.api.delivery import Delivery, Errors, OnError, page_of, stored_page
+from crawler.api.follow_rules import Follow, FollowRules
 from crawler.api.items import Items, open_items
 from crawler.api.page import Page
 from crawler.api.request import Callback
-from crawler.api.rules import Follow, Rules
 from crawler.clock import SystemClock
 from crawler.config import Config, convert
 from crawler.crawl.directory import CrawlDirectory
@@ -43,7 +43,7 @@ from crawler.crawl.identity import check_identity
 from crawler.crawl.seeds import SeedFile, Seeds
 from crawler.crawl.topology import check_processes, topology
 from crawler.errors import ConfigError, DamageError, NoSeedError, StoreError, UsageError
-from crawler.frontier.report import shares
+from crawler.frontier.views import shares
 from crawler.process.ending import within
 from crawler.process.exchange import Member
 from crawler.process.forked import Forked
@@ -156,7 +156,7 @@ class Crawl:
         self._parse = parse
         self._items_path = Path(items) if items else None
         self._items: Items | None = None
-        self._rules = Rules() if follow is True or follow is False else Rules.of(follow)
+        self._rules = FollowRules() if follow is True or follow is False else FollowRules.of(follow)
         self._follow_all = follow is True
         self.errors = Errors(on_error, self._fail)
         if isinstance(seeds, str):

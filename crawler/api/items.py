@@ -60,10 +60,10 @@ def open_items(path: Path) -> Items:
         UsageError: the name says no format, or the file cannot be written.
     """
     kinds: dict[str, Callable[[Path], Items]] = {
-        ".jsonl": JsonLines,
-        ".ndjson": JsonLines,
-        ".csv": Csv,
-        ".parquet": Parquet,
+        ".jsonl": JsonLinesItems,
+        ".ndjson": JsonLinesItems,
+        ".csv": CsvItems,
+        ".parquet": ParquetItems,
     }
     kind = kinds.get(path.suffix.lower())
     if kind is None:
@@ -105,7 +105,7 @@ class _File:
         self._file.close()
 
 
-class JsonLines(_File):
+class JsonLinesItems(_File):
     """An object a line."""
 
     def add(self, row: dict[str, Any]) -> None:
@@ -113,7 +113,7 @@ class JsonLines(_File):
         self.written += 1
 
 
-class Csv(_File):
+class CsvItems(_File):
     """A header of the first item's keys, then a line an item; lists and mappings stand as JSON.
 
     Raises:
@@ -147,7 +147,7 @@ def _cell(value: Any) -> Any:
     return "" if value is None else value
 
 
-class Parquet:
+class ParquetItems:
     """A Parquet file, written from a JSONL file beside it (`.rows`) when the crawl ends."""
 
     def __init__(self, path: Path) -> None:
@@ -156,7 +156,7 @@ class Parquet:
         except ImportError:
             raise UsageError(f"items {path}: Parquet needs pyarrow: pip install 'crawler[export]'") from None
         self.path = path
-        self._rows = JsonLines(path.with_name(path.name + ".rows"))
+        self._rows = JsonLinesItems(path.with_name(path.name + ".rows"))
 
     @property
     def written(self) -> int:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from crawler.audit.findings import LISTED_MAX, Audit, Auditor, Page
+from crawler.audit.findings import LISTED_MAX, Audit, Auditor, PageFacts
 from crawler.config import Config
 from crawler.errors import DamageError
 from crawler.export.archives import Crawled, opened
@@ -109,7 +109,7 @@ class PageReader:
                 done.problems.append(str(error))
         return done
 
-    def _page(self, known: Known, careful: bool) -> Page | None:
+    def _page(self, known: Known, careful: bool) -> PageFacts | None:
         stored = read_known(self._folders, known)
         if stored is None:
             return None
@@ -123,7 +123,7 @@ class PageReader:
         links = np.array([self._fingerprint(link) for link in resolved if link is not None], np.uint64)
         insecure = _insecure(found.base, found.requisites) if url.startswith("https:") else []
         matters = np.unique(links[np.isin(links, self._wanted)]) if len(self._wanted) else links[:0]
-        return Page(int(known.row["id"], 16), url, found.title, matters.tobytes(), insecure)
+        return PageFacts(int(known.row["id"], 16), url, found.title, matters.tobytes(), insecure)
 
 
 def _insecure(base: str, requisites: list[str]) -> list[str]:

@@ -97,7 +97,7 @@ class Audit(msgspec.Struct):
     sections: dict[str, Section]
 
 
-class Page(msgspec.Struct):
+class PageFacts(msgspec.Struct):
     """What a stored page holds: title, fingerprints of what it links to, http URLs that an https page loads."""
 
     fingerprint: int
@@ -213,7 +213,7 @@ class Auditor:
             self._wanted = np.array(sorted(names), np.uint64)
         return self._wanted
 
-    def page(self, page: Page) -> None:
+    def page(self, page: PageFacts) -> None:
         """A stored HTML page; its `links` are those that are `wanted`, as uint64."""
         if page.title:
             url, *_ = self._found.get(page.fingerprint, (page.url,))  # the same object, not an equal one

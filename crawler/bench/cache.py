@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from crawler.bench import report, streams
+from crawler.bench import streams, tables
 from crawler.urls import clock_cache
 from crawler.urls.clock_cache import ClockCache
 
@@ -24,10 +24,10 @@ Add = Callable[[int], bool]
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--bits", type=int, nargs="+", default=[16], help="cache sizes, as powers of two")
     parser.add_argument(
-        "--requests", type=report.count_argument, default=1_000_000, help="length of the stream"
+        "--requests", type=tables.count_argument, default=1_000_000, help="length of the stream"
     )
     parser.add_argument(
-        "--hosts", type=report.count_argument, default=500, help="hosts crawled at the same time"
+        "--hosts", type=tables.count_argument, default=500, help="hosts crawled at the same time"
     )
     parser.add_argument("--seed", type=int, default=1, help="of the stream")
     parser.add_argument("--json", action="store_true", help="print JSON")
@@ -129,7 +129,7 @@ def _one_by_one(add: Add, keys: Iterable[int]) -> tuple[float, int]:
     return time.process_time() - began, misses
 
 
-def measure(bits: int, links: streams.Fingerprints) -> list[report.Row]:
+def measure(bits: int, links: streams.Fingerprints) -> list[tables.Row]:
     """A row for each cache of 2^`bits` keys: CPU time a request, as multiples of ours, miss rate."""
     keys = np.bitwise_or(links << np.uint64(16), links >> np.uint64(48))  # as the crawl does: rotl64 by 16
     numbers = keys.tolist()
@@ -171,10 +171,10 @@ def run(arguments: argparse.Namespace) -> int:
     rows = [row for bits in arguments.bits for row in measure(bits, links)]
     form = "compiled" if clock_cache.COMPILED else "interpreted"
     if arguments.json:
-        report.show_json(
+        tables.show_json(
             benchmark="cache", form=form, requests=arguments.requests, hosts=arguments.hosts, rows=rows
         )
     else:
         title = f"cache ({form}): {arguments.requests:,} links of {arguments.hosts} hosts at a time"
-        report.show(title, rows)
+        tables.show(title, rows)
     return 0

@@ -29,7 +29,7 @@ import msgspec
 import numpy as np
 import plyvel
 
-from crawler.bench import report
+from crawler.bench import tables
 from crawler.bench.streams import Fingerprints, mixed
 from crawler.config import DueConfig
 from crawler.due import kernels
@@ -48,12 +48,12 @@ _LOAD = 1 << 20
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--known", type=report.count_argument, default=1_000_000, help="URLs known before")
-    parser.add_argument("--buffer", type=report.count_argument, default=1 << 16, help="URLs of a flush")
-    parser.add_argument("--flushes", type=report.count_argument, default=64)
+    parser.add_argument("--known", type=tables.count_argument, default=1_000_000, help="URLs known before")
+    parser.add_argument("--buffer", type=tables.count_argument, default=1 << 16, help="URLs of a flush")
+    parser.add_argument("--flushes", type=tables.count_argument, default=64)
     parser.add_argument("--new", type=float, default=0.2, help="share of submissions that are new")
     parser.add_argument("--only", nargs="+", choices=list(CONTENDERS), default=list(CONTENDERS))
-    parser.add_argument("--slow-flushes", type=report.count_argument, default=4, help="flushes of one_file")
+    parser.add_argument("--slow-flushes", type=tables.count_argument, default=4, help="flushes of one_file")
     parser.add_argument(
         "--directory", type=Path, help="where the files go (default: the temporary directory)"
     )
@@ -377,11 +377,11 @@ def run(arguments: argparse.Namespace) -> int:
     facts = {name: part["facts"] for name, part in found.items() if part["facts"]}
     form = "compiled" if kernels.COMPILED else "interpreted"
     if arguments.json:
-        report.show_json(
+        tables.show_json(
             benchmark="due", form=form, known=arguments.known, buffer=arguments.buffer, rows=rows, facts=facts
         )
         return 0
-    report.show(f"due ({form}): {arguments.known:,} known, buffers of {arguments.buffer:,}", rows)
+    tables.show(f"due ({form}): {arguments.known:,} known, buffers of {arguments.buffer:,}", rows)
     for name, figures in facts.items():
-        report.show(name, [{"figure": key, "value": value} for key, value in figures.items()])
+        tables.show(name, [{"figure": key, "value": value} for key, value in figures.items()])
     return 0

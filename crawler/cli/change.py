@@ -8,7 +8,7 @@ from typing import Any
 
 from crawler.cli import access, options
 from crawler.config import convert
-from crawler.crawl import settings
+from crawler.crawl import safe_settings
 from crawler.crawl.directory import CrawlDirectory
 from crawler.errors import UsageError
 
@@ -67,12 +67,12 @@ def _set(args: argparse.Namespace) -> int:
     """Change a running crawl, or only what the next run begins with."""
     directory = CrawlDirectory(args.dir)
     directory.require()
-    wanted = settings.parse(args.arguments)
-    settings.changed(convert(directory.saved_config()), wanted)
+    wanted = safe_settings.parse(args.arguments)
+    safe_settings.changed(convert(directory.saved_config()), wanted)
     running = access.is_running(args.dir)
     if running:
         access.ask_running(args.dir, {"command": "set", "settings": wanted})
-    settings.record(directory, wanted)
+    safe_settings.record(directory, wanted)
     said = ", ".join(f"{key} = {value}" for key, value in wanted.items())
     print(said if running else f"{said} from the next run on")
     return 0

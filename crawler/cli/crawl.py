@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from crawler.cli import options
-from crawler.cli.seeding import add_logins, checked
+from crawler.cli.seed_arguments import add_logins, checked
 from crawler.config import Config
 from crawler.crawl.directory import CrawlDirectory
 from crawler.crawl.fresh import put_aside

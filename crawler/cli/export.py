@@ -7,7 +7,7 @@ from pathlib import Path
 
 from crawler.cli import options
 from crawler.export.crew import PROCESSES_MAX, processes
-from crawler.export.writing import FORMATS, Export, Request
+from crawler.export.writing import FORMATS, Export, ExportRequest
 from crawler.pages.formats.rows import FIELDS
 
 _EXAMPLES = """\
@@ -22,7 +22,7 @@ def main(_command: str, argv: list[str]) -> int:
     """Export; 0 also if some captures could not be read, which are named on standard error."""
     args = _parse(argv)
     problems: list[str] = []
-    progress = Progress(shown=not args.quiet and sys.stderr.isatty())
+    progress = ExportProgress(shown=not args.quiet and sys.stderr.isatty())
     export = Export(_request(args), report=problems.append, progress=progress)
     try:
         export.run(args.dir)
@@ -85,9 +85,9 @@ def _bytes(text: str) -> int:
     return ByteCount.parse(text)
 
 
-def _request(args: argparse.Namespace) -> Request:
+def _request(args: argparse.Namespace) -> ExportRequest:
     output = args.output.absolute() if args.output is not None else None
-    return Request(
+    return ExportRequest(
         args.format,
         output,
         with_noarchive=args.with_noarchive,
@@ -99,7 +99,7 @@ def _request(args: argparse.Namespace) -> Request:
     )
 
 
-class Progress:
+class ExportProgress:
     """One line on a terminal, renewed twice a second."""
 
     def __init__(self, *, shown: bool) -> None:

@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 from crawler.cli import options
-from crawler.cli.export import Progress
+from crawler.cli.export import ExportProgress
 from crawler.errors import StoreError, UsageError
 from crawler.export.crew import PROCESSES_MAX, processes
 
@@ -40,7 +40,7 @@ def _made(args: argparse.Namespace) -> str:
     from crawler.audit import collect, html, render
 
     problems: list[str] = []
-    progress = Progress(shown=not args.quiet and sys.stderr.isatty())
+    progress = ExportProgress(shown=not args.quiet and sys.stderr.isatty())
     try:
         audit = collect.audit(
             args.dir,

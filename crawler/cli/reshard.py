@@ -32,7 +32,7 @@ def _reshard(argv: list[str]) -> int:
     )
     args = parser.parse_args(argv)
     from crawler.clock import SystemClock
-    from crawler.upkeep.switch import Move, finish
+    from crawler.upkeep.switch import Resharding, finish
 
     directory = CrawlDirectory(args.dir)
     directory.require()
@@ -40,7 +40,7 @@ def _reshard(argv: list[str]) -> int:
         _say(args, "finished the reshard that was cut off")
     options.set_up_log(args, directory.log_file)
     config, target = _target(args, directory)
-    Move(directory, config, target, SystemClock(), lambda text: _say(args, text)).run()
+    Resharding(directory, config, target, SystemClock(), lambda text: _say(args, text)).run()
     print(f"{args.dir}: {', '.join(target.names)} share the crawl now, table epoch {target.epoch}")
     return 0
 

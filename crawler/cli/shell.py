@@ -4,7 +4,7 @@ import sys
 from typing import Any
 
 from crawler.cli import options
-from crawler.cli.seeding import checked
+from crawler.cli.seed_arguments import checked
 
 BANNER = """\
 page       {page}

@@ -10,7 +10,7 @@ from crawler.due.eliminator import Appended, Eliminator, Manifest
 from crawler.due.plans import Flushed
 from crawler.due.runs import DiskRuns
 from crawler.storage.keys import DUE_FLUSHED, DUE_LINKS, DUE_RUNS, PAGE, PARKED, TODO
-from crawler.storage.moving import Move, Source, load, pack
+from crawler.storage.moving import NewProcess, OldProcess, load, pack
 
 
 class Books(msgspec.Struct, frozen=True):
@@ -20,12 +20,12 @@ class Books(msgspec.Struct, frozen=True):
     new: int
 
 
-def manifest_of(source: Source) -> Manifest | None:
+def manifest_of(source: OldProcess) -> Manifest | None:
     """The list of runs of an old process; None if it never flushed."""
     return load(source.store, DUE_RUNS, Manifest | None, None)  # type: ignore[arg-type]
 
 
-def open_due(source: Source, config: DueConfig, *, check_value: int, method: str) -> Eliminator | None:
+def open_due(source: OldProcess, config: DueConfig, *, check_value: int, method: str) -> Eliminator | None:
     """The old process's DUE, to be read; None if it has none on disk."""
     manifest = manifest_of(source)
     if manifest is None or manifest.in_memory:
@@ -33,7 +33,7 @@ def open_due(source: Source, config: DueConfig, *, check_value: int, method: str
     return Eliminator(source.folder, source.store, config, check_value=check_value, method=method)
 
 
-def move(to: Move, dues: Mapping[str, Eliminator | None]) -> Books:
+def move(to: NewProcess, dues: Mapping[str, Eliminator | None]) -> Books:
     """Write the run, the manifest and the books of a new process; after pages and frontier were copied."""
     manifests = [manifest for source in to.sources if (manifest := manifest_of(source)) is not None]
     copied = to.copied[PAGE]
@@ -56,7 +56,7 @@ def move(to: Move, dues: Mapping[str, Eliminator | None]) -> Books:
     return Books(known + new, new)
 
 
-def _known(to: Move, dues: Mapping[str, Eliminator | None]) -> Iterator[np.ndarray]:
+def _known(to: NewProcess, dues: Mapping[str, Eliminator | None]) -> Iterator[np.ndarray]:
     """The known fingerprints of the new process's buckets, ascending, in chunks."""
     for source, first, end in to.pieces:
         due = dues[source.name]

@@ -10,10 +10,10 @@ from typing import Any, NamedTuple
 
 from crawler.config import Config, ExtractConfig
 from crawler.errors import DamageError
+from crawler.extract.collected import Context
 from crawler.extract.decode import to_utf8
-from crawler.extract.findings import Context
-from crawler.extract.guard import Judgement, judge
 from crawler.extract.links import parse, prepare
+from crawler.extract.parser_guard import Judgement, judge
 from crawler.extract.rewrite import MapUrl, rewrite_css_bytes, rewrite_html
 from crawler.extract.scan import scan_utf8
 from crawler.extract.survey import survey
@@ -136,7 +136,7 @@ class MirrorWork:
         config: Config,
         folders: Sequence[Path],
         target: Path,
-        places: mirror.Places,
+        places: mirror.MirrorPaths,
         fingerprint: Callable[[str], int],
     ) -> None:
         self._config = config

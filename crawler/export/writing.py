@@ -43,7 +43,7 @@ PIECE_PAGES = 64
 _TEXT_FIELDS = ("id", "url", "fetched_at", "content_type", "text")
 
 
-class Request(msgspec.Struct):
+class ExportRequest(msgspec.Struct):
     """What to export.
 
     `fields` are those of a row, in order ("" = all); `where` selects rows, and
@@ -72,7 +72,11 @@ class Export:
     """
 
     def __init__(
-        self, request: Request, *, report: Report = ignore, progress: Callable[[int], None] = lambda n: None
+        self,
+        request: ExportRequest,
+        *,
+        report: Report = ignore,
+        progress: Callable[[int], None] = lambda n: None,
     ) -> None:
         if request.format not in FORMATS:
             raise UsageError(f"export: no format {request.format!r}; there are {', '.join(FORMATS)}")
@@ -267,7 +271,7 @@ class Export:
         assert folder is not None
         mirror.make_folder(folder)
         with tempfile.TemporaryDirectory(prefix="crawler-mirror-") as scratch:
-            places = mirror.Places(Path(scratch) / "places")
+            places = mirror.MirrorPaths(Path(scratch) / "places")
             with contextlib.closing(places):
                 self._claim(crawled, folder, places)
                 work = MirrorWork(crawled.config, _folders(crawled), folder, places, crawled.fingerprint)
@@ -278,7 +282,7 @@ class Export:
             if known.capture is not None and shows_content(known.capture):
                 yield known
 
-    def _claim(self, crawled: Crawled, folder: Path, places: mirror.Places) -> None:
+    def _claim(self, crawled: Crawled, folder: Path, places: mirror.MirrorPaths) -> None:
         """Give every page its place, and every redirect its target."""
         seed = 0
         for known in self._known(crawled):
@@ -303,7 +307,7 @@ def renew_mirror(path: Path, folder: Path, *, processes: int, report: Report = i
     try:
         if made.exists():
             shutil.rmtree(made)
-        export = Export(Request("mirror", made, processes=processes), report=report)
+        export = Export(ExportRequest("mirror", made, processes=processes), report=report)
         export.run(path)
         if folder.exists():
             shutil.rmtree(folder)

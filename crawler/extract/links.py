@@ -12,7 +12,7 @@ scripts are left out. What an element means is decided by its numeric tag id. Va
 `attributes` builds a dict, and costs twice as much.
 
 The parser is quadratic in some inputs and holds the interpreter while it runs.
-`guard.py` says which pages must not be parsed here, `worker.py` parses them
+`parser_guard.py` says which pages must not be parsed here, `worker.py` parses them
 under a limit.
 """
 
@@ -21,8 +21,8 @@ import re
 from selectolax.lexbor import LexborDocumentOptions, LexborHTMLParser, LexborNode
 
 from crawler.config import ExtractConfig
+from crawler.extract.collected import Collected, Context
 from crawler.extract.decode import to_utf8
-from crawler.extract.findings import Context, Findings
 from crawler.extract.requisites import other_links, requisites
 from crawler.records import Extracted
 
@@ -86,7 +86,7 @@ def prepare(content: bytes, page: Context) -> tuple[bytes, str]:
 
 def parse(utf8: bytes, encoding: str, page: Context, config: ExtractConfig) -> Extracted:
     """The findings of a prepared page."""
-    found = Findings(page)
+    found = Collected(page)
     tree = LexborHTMLParser(utf8, options=_AS_WRITTEN)
     _take_elements(tree, found)
     if page.want_requisites:
@@ -97,7 +97,7 @@ def parse(utf8: bytes, encoding: str, page: Context, config: ExtractConfig) -> E
     return found.extracted(encoding, _title(tree), config.links_max)
 
 
-def _take_elements(tree: LexborHTMLParser, found: Findings) -> None:
+def _take_elements(tree: LexborHTMLParser, found: Collected) -> None:
     """Visit every element that may hold a link or a directive; the hot loop of the extractor."""
     hrefs = found.hrefs
     anchor = _A
@@ -111,7 +111,7 @@ def _take_elements(tree: LexborHTMLParser, found: Findings) -> None:
             _take_other(node, tag, found)
 
 
-def _take_other(node: LexborNode, tag: int, found: Findings) -> None:
+def _take_other(node: LexborNode, tag: int, found: Collected) -> None:
     if tag == _LINK:
         _take_link(node, found)
     elif tag == _META:
@@ -124,13 +124,13 @@ def _take_other(node: LexborNode, tag: int, found: Findings) -> None:
         found.add(node.attrs.get("src"))
 
 
-def _take_link(node: LexborNode, found: Findings) -> None:
+def _take_link(node: LexborNode, found: Collected) -> None:
     relations = node.attrs.get("rel")
     if relations and relations not in _COMMON_OTHERS and (href := node.attrs.get("href")):
         found.add_relation(href, frozenset(relations.lower().split()))
 
 
-def _take_meta(node: LexborNode, found: Findings) -> None:
+def _take_meta(node: LexborNode, found: Collected) -> None:
     name = node.attrs.get("name")
     if name is None or name not in _COMMON_OTHERS:
         found.add_meta(node.attributes)

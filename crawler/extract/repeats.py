@@ -7,9 +7,9 @@ repeats on one page are a good part of what a URL cache answers.
 from selectolax.lexbor import LexborHTMLParser
 
 from crawler.config import ExtractConfig
-from crawler.extract.findings import Context
-from crawler.extract.guard import Judgement, judge
+from crawler.extract.collected import Context
 from crawler.extract.links import prepare
+from crawler.extract.parser_guard import Judgement, judge
 
 TAGS = ("a", "area", "iframe", "frame")
 _SELECTOR = "a[href],area[href],iframe[src],frame[src]"

@@ -11,8 +11,8 @@ import html
 import re
 
 from crawler.config import ExtractConfig
+from crawler.extract.collected import Collected, Context
 from crawler.extract.decode import to_utf8
-from crawler.extract.findings import Context, Findings
 from crawler.records import Extracted
 
 SCAN_BYTES = 1 << 20  # of a page that is scanned in the loop, which it would hold up
@@ -40,7 +40,7 @@ def scan(content: bytes, page: Context, config: ExtractConfig) -> Extracted:
 
 def scan_utf8(utf8: bytes, encoding: str, page: Context, config: ExtractConfig) -> Extracted:
     """The same for all of a page that is UTF-8 already."""
-    found = Findings(page)
+    found = Collected(page)
     for match in _TOKEN.finditer(utf8):
         if match[2] is not None:
             _take(match[2].lower(), _attributes(match[3]), found)
@@ -49,7 +49,7 @@ def scan_utf8(utf8: bytes, encoding: str, page: Context, config: ExtractConfig) 
     return found.extracted(encoding, "", config.links_max, parse_limit=True)
 
 
-def _take(tag: bytes, attributes: dict[str, str | None], found: Findings) -> None:
+def _take(tag: bytes, attributes: dict[str, str | None], found: Collected) -> None:
     href = attributes.get("href")
     relations = frozenset((attributes.get("rel") or "").lower().split())
     if tag == b"meta":

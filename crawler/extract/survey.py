@@ -1,4 +1,4 @@
-"""The tags of a page, counted by kind in one pass over its bytes: what `guard.py` needs of every page.
+"""The tags of a page, counted by kind in one pass over its bytes: what `parser_guard.py` needs of every page.
 
 A *formatting* tag is a start tag that may be of a formatting element, told by
 the two bytes after `<` (so `<bible>` is one as well): an upper bound at the

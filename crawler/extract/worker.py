@@ -1,6 +1,6 @@
 """Extraction for the fetch loop: harmless pages at once, heavy ones in a child process.
 
-A page that is large, or that the guard suspects, goes to the child (`child.py`),
+A page that is large, or that the guard suspects, goes to the child (`parser_child.py`),
 one at a time, in order of arrival. The child is started when the first such page
 comes, if none was forked before the loop began. If it dies - CPU or memory
 limit, or a crash of the parser - the page gets a plain scan and is marked
@@ -20,11 +20,11 @@ import msgspec
 
 import crawler
 from crawler.config import ExtractConfig
-from crawler.extract.child import LENGTH, Job, limits_of, run
+from crawler.extract.collected import Context
 from crawler.extract.documents import Document
-from crawler.extract.findings import Context
-from crawler.extract.guard import Judgement, judge, without_formatting_attributes
 from crawler.extract.links import parse, prepare
+from crawler.extract.parser_child import LENGTH, Job, limits_of, run
+from crawler.extract.parser_guard import Judgement, judge, without_formatting_attributes
 from crawler.extract.scan import scan, scan_utf8
 from crawler.records import Extracted
 
@@ -33,7 +33,7 @@ WALL_FACTOR = 10.0
 START_SECONDS = 30.0  # wall time a child may take to start, on top
 
 
-class Process(Protocol):
+class ChildProcess(Protocol):
     """What a worker needs of its child, a fork or a program."""
 
     @property
@@ -44,14 +44,14 @@ class Process(Protocol):
     async def wait(self) -> int: ...
 
 
-class Fork(Process, Protocol):
+class Fork(ChildProcess, Protocol):
     """A child that runs `work` at the other end of `link`."""
 
     link: socket.socket
 
 
 class _Child(NamedTuple):
-    process: Process
+    process: ChildProcess
     reader: asyncio.StreamReader
     writer: asyncio.StreamWriter
 
@@ -153,7 +153,7 @@ class Worker:
         process = await asyncio.create_subprocess_exec(
             sys.executable,
             "-m",
-            "crawler.extract.child",
+            "crawler.extract.parser_child",
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             env={**os.environ, "PYTHONPATH": path},
@@ -177,7 +177,7 @@ class Worker:
         return f"Worker({waiting=}, {starts=}, {deaths=}, {refused=})"
 
 
-async def _kill(process: Process) -> None:
+async def _kill(process: ChildProcess) -> None:
     if process.returncode is None:
         try:
             process.kill()

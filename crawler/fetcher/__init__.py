@@ -1,6 +1,6 @@
 """Stage 2: one HTTP request with every limit, ended in one recorded outcome.
 
-request.py     what is asked, and its bytes
+fetch_request.py     what is asked, and its bytes
 client.py   S  `Client.fetch(Request) -> Fetch`: connections, time-outs, the resend rule
 connection.py S  one connection: bytes out, bytes in, deadlines, how long the exchange took
 connector.py S  opens connections past the guard, straight or through a proxy
@@ -10,7 +10,7 @@ answer.py      one answer out of arriving bytes: limits, framing, decoding (no I
 framing.py     header block, where a body ends, chunks (RFC 9112)
 coding.py      content codings within limits
 outcome.py     status, headers and failures to exactly one Outcome and Blame
-guard.py       the addresses that are never connected to
+address_guard.py       the addresses that are never connected to
 cookies.py     RFC 6265 within caps, off by default
 tls.py         contexts that resume sessions
 resolver.py S  names to addresses; dns_cache.py what is known of them

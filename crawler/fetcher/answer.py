@@ -11,8 +11,8 @@ after the end are dropped and the connection is not used again.
 from enum import Enum
 
 from crawler.fetcher import coding, framing
+from crawler.fetcher.fetch_request import FetchLimits
 from crawler.fetcher.framing import BadAnswer, Body, Head
-from crawler.fetcher.request import Limits
 from crawler.records import Outcome
 
 INTERIM_MAX = 16  # 1xx answers before the final one (RFC 9110 15.2 sets no bound)
@@ -23,7 +23,7 @@ _CHUNKS_MAX, _CHUNK_BYTES_MEAN = 50_000, 64
 _START_MAX = 16  # blank lines before the status line are passed over, a few
 
 
-class State(Enum):
+class AnswerState(Enum):
     HEAD = "head"
     BODY = "body"
     DONE = "done"
@@ -60,7 +60,7 @@ class Answer:
         "wire_bytes",
     )
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: FetchLimits) -> None:
         self._limits = limits
         self._pending = bytearray()
         self._interim = 0
@@ -69,7 +69,7 @@ class Answer:
         self._parts: list[bytes] = []
         self._chunks: framing.ChunkDecoder | None = None
         self._decoder: coding.Decoder | None = None
-        self.state = State.HEAD
+        self.state = AnswerState.HEAD
         self.head: Head | None = None
         self.body_bytes = 0
         self.content_parts: list[bytes] = []
@@ -102,22 +102,22 @@ class Answer:
         """Take bytes from the connection (copied here); True once the answer is complete."""
         self.wire_bytes += len(received)
         try:
-            data = self._take_head(received) if self.state is State.HEAD else bytes(received)
-            if data and self.state is State.BODY:
+            data = self._take_head(received) if self.state is AnswerState.HEAD else bytes(received)
+            if data and self.state is AnswerState.BODY:
                 self._take_body(data)
             elif data:
                 self.reusable = False  # bytes after the end (RFC 9112 9.2)
         except BadAnswer as error:
             self._fail(error.outcome, str(error))
-        return self.state is State.DONE
+        return self.state is AnswerState.DONE
 
     def end(self, error: str = "") -> None:
         """The connection is over, by the server's close or (`error`) otherwise."""
-        if self.state is State.HEAD:
+        if self.state is AnswerState.HEAD:
             self._fail(
                 Outcome.RESET, error or ("closed in the header" if self.wire_bytes else "closed, no answer")
             )
-        elif self.state is State.BODY:
+        elif self.state is AnswerState.BODY:
             self.reusable = False
             if self._kind is Body.CLOSE and not error:
                 self._finish()
@@ -126,9 +126,9 @@ class Answer:
 
     def expire(self, error: str) -> None:
         """A time limit is over."""
-        if self.state is State.HEAD:
+        if self.state is AnswerState.HEAD:
             self._fail(Outcome.HEADER_TIMEOUT, error)
-        elif self.state is State.BODY:
+        elif self.state is AnswerState.BODY:
             self._cut("time", error)
 
     def _take_head(self, data: bytes | memoryview) -> bytes:
@@ -191,9 +191,9 @@ class Answer:
 
     def _open_body(self, head: Head) -> None:
         if self._kind is Body.NONE:
-            self.state = State.DONE
+            self.state = AnswerState.DONE
             return
-        self.state = State.BODY
+        self.state = AnswerState.BODY
         if self._kind is Body.CHUNKED:
             self._chunks = framing.ChunkDecoder()
         if b"content-encoding" not in head.known and b"transfer-encoding" not in head.known:
@@ -219,7 +219,7 @@ class Answer:
                 self.reusable = False
             self._left -= len(data)
             self._take_payload(data)
-            if not self._left and self.state is State.BODY:
+            if not self._left and self.state is AnswerState.BODY:
                 self._finish()
         elif self._chunks is not None:
             self._take_chunks(self._chunks, data)
@@ -234,7 +234,7 @@ class Answer:
         except BadAnswer as error:
             self._fail(error.outcome, str(error))
             return
-        if self.state is not State.BODY:
+        if self.state is not AnswerState.BODY:
             return
         if chunks.done:
             if chunks.rest:
@@ -269,7 +269,7 @@ class Answer:
             self._cut("length", "")
 
     def _finish(self) -> None:
-        self.state = State.DONE
+        self.state = AnswerState.DONE
         if self._decoder is not None:
             self.content_parts += self._decoder.finish()
 
@@ -283,7 +283,7 @@ class Answer:
         self.failure = outcome
         self.error = error
         self.reusable = False
-        self.state = State.DONE
+        self.state = AnswerState.DONE
 
     def __repr__(self) -> str:
         status = self.head.status if self.head else None

@@ -27,13 +27,13 @@ from crawler.clock import Clock
 from crawler.config import FetchConfig, IdentityConfig, NetworkConfig
 from crawler.errors import Unexpected
 from crawler.fetcher import outcome
+from crawler.fetcher.address_guard import AddressGuard
 from crawler.fetcher.answer import Answer
 from crawler.fetcher.connection import READ_BYTES, Connection
 from crawler.fetcher.connector import Connector, NotOpened, check_proxy
 from crawler.fetcher.cookies import CookieJar
-from crawler.fetcher.guard import Guard
+from crawler.fetcher.fetch_request import Asking, FetchLimits, FetchRequest, PlaceHeld, Target, split
 from crawler.fetcher.idle import IdlePool
-from crawler.fetcher.request import Asking, Limits, PlaceHeld, Request, Target, split
 from crawler.records import Fetch, Outcome
 
 _TICK_MAX = 0.25  # seconds between looks at the time limits
@@ -62,9 +62,9 @@ class Client:
     ) -> None:
         self._config = fetch
         self._clock = clock
-        self._limits = Limits.of(fetch)
+        self._limits = FetchLimits.of(fetch)
         self._asking = Asking(identity, user_agent(identity))
-        self._guard = Guard(network.allow_networks)
+        self._guard = AddressGuard(network.allow_networks)
         self._view = memoryview(bytearray(READ_BYTES))
         self._active: set[Connection] = set()
         self.account: ByteAccount[Connection] = ByteAccount(max(1, fetch.held_bytes_max))
@@ -98,7 +98,7 @@ class Client:
         self._idle.clear()
         await self._connector.close()
 
-    async def fetch(self, request: Request) -> Fetch:
+    async def fetch(self, request: FetchRequest) -> Fetch:
         """Ask for a URL and return what came of it; raises only if cancelled.
 
         An exception that nothing here expects closes the connection and ends in `internal_error`.
@@ -114,7 +114,7 @@ class Client:
         fetch.began = began
         return fetch
 
-    async def _fetch(self, request: Request, began: float, started: float) -> Fetch:
+    async def _fetch(self, request: FetchRequest, began: float, started: float) -> Fetch:
         target = split(request.url)
         limits = request.limits(self._limits)
         jar = request.jar if request.jar is not None else self._jar
@@ -154,7 +154,7 @@ class Client:
             await asyncio.sleep(0)
 
     async def _exchange(
-        self, request: Request, target: Target, limits: Limits, sent: bytes, started: float
+        self, request: FetchRequest, target: Target, limits: FetchLimits, sent: bytes, started: float
     ) -> tuple[Connection, Answer, str]:
         """The connection, what came on it, and how the request was carried (`Fetch.connection`)."""
         mode = request.tls or self._config.tls
@@ -170,7 +170,7 @@ class Client:
         answer = await self._ask(connection, sent, limits, deadline, request.place)
         return connection, answer, connection.opened
 
-    def _kept(self, key: tuple[str, str, int, str], request: Request, now: float) -> Connection | None:
+    def _kept(self, key: tuple[str, str, int, str], request: FetchRequest, now: float) -> Connection | None:
         """The host's idle connection, if nothing has come on it since its last answer."""
         addresses = () if self._connector.proxied else request.addresses
         connection = self._idle.take(key, addresses, now)
@@ -180,7 +180,12 @@ class Client:
         return connection
 
     async def _ask(
-        self, connection: Connection, sent: bytes, limits: Limits, deadline: float, place: PlaceHeld | None
+        self,
+        connection: Connection,
+        sent: bytes,
+        limits: FetchLimits,
+        deadline: float,
+        place: PlaceHeld | None,
     ) -> Answer:
         self._active.add(connection)
         try:
@@ -256,7 +261,7 @@ class Client:
             self._connector.keep_session(connection.key[1], transport, verify=connection.tls_ok)
 
     async def _open(
-        self, target: Target, request: Request, limits: Limits, mode: str, deadline: float
+        self, target: Target, request: FetchRequest, limits: FetchLimits, mode: str, deadline: float
     ) -> Connection:
         """Connect. In mode "record", a host that does not verify is connected to again without verifying."""
         verified = not (mode == "record" and target.host in self._broken)
@@ -272,14 +277,20 @@ class Client:
         return connection
 
     async def _connect(
-        self, target: Target, request: Request, limits: Limits, mode: str, deadline: float, verify: bool
+        self,
+        target: Target,
+        request: FetchRequest,
+        limits: FetchLimits,
+        mode: str,
+        deadline: float,
+        verify: bool,
     ) -> Connection:
         key = (target.scheme, target.hostname, target.port, mode)
         connection = Connection(key, self._view, self, tls_ok=verify)
         await self._connector.open(connection, target, request.addresses, limits, deadline, verify=verify)
         return connection
 
-    def _release(self, connection: Connection, answer: Answer, request: Request) -> None:
+    def _release(self, connection: Connection, answer: Answer, request: FetchRequest) -> None:
         """Keep the connection for the gap that follows and its host's next request, or close it."""
         if request.keep_alive <= 0.0 or not answer.reusable or connection.lost or self._closing:
             connection.close()
@@ -288,7 +299,7 @@ class Client:
         keep = max(request.keep_alive, behind + self._config.keep_alive_extra if behind else 0.0)
         self._idle.add(connection, time.monotonic(), min(keep, self._config.keep_alive_max))
 
-    def _concluded(self, request: Request, connection: Connection, answer: Answer) -> Fetch:
+    def _concluded(self, request: FetchRequest, connection: Connection, answer: Answer) -> Fetch:
         received = answer.head
         if received is None:
             ended = outcome.conclude(answer, conditional=request.conditional, location="")
@@ -350,7 +361,7 @@ def _allow_descriptors(wanted: int) -> int:
     return soft
 
 
-def _tick(limits: Limits) -> float:
+def _tick(limits: FetchLimits) -> float:
     """Seconds between two looks at the time limits: a tenth of the shortest, within bounds."""
     shortest = min(limits.header_timeout, limits.silence_timeout, limits.total_timeout)
     return max(min(shortest / 10.0, _TICK_MAX), _TICK_MIN)

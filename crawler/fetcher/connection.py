@@ -25,8 +25,8 @@ import time
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from crawler.fetcher.answer import Answer, State
-from crawler.fetcher.request import Limits, PlaceHeld
+from crawler.fetcher.answer import Answer, AnswerState
+from crawler.fetcher.fetch_request import FetchLimits, PlaceHeld
 
 READ_BYTES = 64 << 10
 REST_BYTES = 128 << 10  # nine in ten pages are smaller
@@ -36,7 +36,7 @@ _TICK = 0.01  # s; the kernel counts in clock ticks of up to 10 ms: only a large
 _LAST_DATA = struct.Struct("=44x I 4x I")
 
 
-class Client(Protocol):
+class ConnectionOwner(Protocol):
     """What a connection tells the client that owns it."""
 
     def has_time(self) -> bool: ...
@@ -86,7 +86,7 @@ class Connection(asyncio.BufferedProtocol):
     )
 
     def __init__(
-        self, key: tuple[Any, ...], view: memoryview, client: Client, *, tls_ok: bool = True
+        self, key: tuple[Any, ...], view: memoryview, client: ConnectionOwner, *, tls_ok: bool = True
     ) -> None:
         self._view = view
         self._client = client
@@ -95,7 +95,7 @@ class Connection(asyncio.BufferedProtocol):
         self._answer: Answer | None = None
         self._error: Exception | None = None
         self._waiter: asyncio.Future[None] | None = None
-        self._limits: Limits | None = None
+        self._limits: FetchLimits | None = None
         self._place: PlaceHeld | None = None
         self._resting = False
         self._unrested_bytes = 0
@@ -133,7 +133,7 @@ class Connection(asyncio.BufferedProtocol):
         self,
         request: bytes,
         answer: Answer,
-        limits: Limits,
+        limits: FetchLimits,
         deadline: float,
         place: PlaceHeld | None = None,
     ) -> None:
@@ -164,7 +164,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         answer = self._answer
-        if answer is None or answer.state is State.DONE:
+        if answer is None or answer.state is AnswerState.DONE:
             if answer is not None:
                 answer.reusable = False
             self.close()
@@ -177,7 +177,7 @@ class Connection(asyncio.BufferedProtocol):
                 more, self._told_bytes = answer.held_bytes - self._told_bytes, answer.held_bytes
                 self._client.grew(self, more)
             self._client.spent(time.monotonic() - began)
-            if answer.state is not State.DONE:
+            if answer.state is not AnswerState.DONE:
                 self._rest(nbytes)
         except Exception as error:
             self.fail(error)
@@ -193,13 +193,13 @@ class Connection(asyncio.BufferedProtocol):
     def check(self, now: float) -> None:
         """End the answer if a time limit is over; `now` is monotonic time."""
         answer, limits = self._answer, self._limits
-        if answer is None or limits is None or answer.state is State.DONE or self._paused_at:
+        if answer is None or limits is None or answer.state is AnswerState.DONE or self._paused_at:
             return
         if now >= self._deadline:
             answer.expire(f"not over within {limits.total_timeout:g} s")
-        elif answer.state is State.HEAD and now >= self._asked_at + limits.header_timeout:
+        elif answer.state is AnswerState.HEAD and now >= self._asked_at + limits.header_timeout:
             answer.expire(f"no header block within {limits.header_timeout:g} s")
-        elif answer.state is State.BODY and now >= self._heard_at + limits.silence_timeout:
+        elif answer.state is AnswerState.BODY and now >= self._heard_at + limits.silence_timeout:
             answer.expire(f"silent for {limits.silence_timeout:g} s")
         elif self._place is not None and self._place.is_needed():
             answer.expire("not over when its place was needed")
@@ -265,7 +265,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _ended(self, error: str) -> None:
         answer = self._answer
-        if answer is not None and answer.state is not State.DONE:
+        if answer is not None and answer.state is not AnswerState.DONE:
             try:
                 answer.end(error)
             except Exception as bug:

@@ -27,9 +27,9 @@ from yarl import URL
 
 from crawler.errors import ConfigError, CrawlerError
 from crawler.fetcher import tls
+from crawler.fetcher.address_guard import BAD_PORTS, AddressGuard
 from crawler.fetcher.connection import READ_BYTES, Connection
-from crawler.fetcher.guard import BAD_PORTS, Guard
-from crawler.fetcher.request import Limits, Target
+from crawler.fetcher.fetch_request import FetchLimits, Target
 from crawler.fetcher.tls_transport import TlsTransport
 from crawler.records import Outcome
 
@@ -103,7 +103,7 @@ class Connector:
     Behind a proxy the guard is not asked: the proxy chooses the addresses.
     """
 
-    def __init__(self, guard: Guard, proxy: str) -> None:
+    def __init__(self, guard: AddressGuard, proxy: str) -> None:
         self._guard = guard
         self._proxy, self.authorization = check_proxy(proxy)
         self._contexts: dict[bool, tls.ResumingContext] = {}
@@ -136,7 +136,7 @@ class Connector:
         connection: Connection,
         target: Target,
         addresses: tuple[str, ...],
-        limits: Limits,
+        limits: FetchLimits,
         deadline: float,
         *,
         verify: bool,
@@ -186,7 +186,7 @@ class Connector:
         except (ValueError, ssl.SSLError) as error:  # a name that no certificate can carry
             raise NotOpened(Outcome.TLS_ERROR, _one_line(error)) from error
 
-    async def _handshake(self, stream: TlsTransport, limits: Limits, deadline: float) -> None:
+    async def _handshake(self, stream: TlsTransport, limits: FetchLimits, deadline: float) -> None:
         try:
             async with asyncio.timeout(min(limits.tls_timeout, deadline - time.monotonic())):
                 await stream.handshake()
@@ -196,7 +196,7 @@ class Connector:
             raise NotOpened(Outcome.TLS_ERROR, _one_line(error)) from error
 
     async def _open_tunnel(
-        self, connection: Connection, target: Target, limits: Limits, deadline: float, verify: bool
+        self, connection: Connection, target: Target, limits: FetchLimits, deadline: float, verify: bool
     ) -> None:
         assert self._tunnels is not None
         tunnel = _Tunnel(limits.tls_timeout, deadline)

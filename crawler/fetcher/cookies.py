@@ -13,7 +13,7 @@ import msgspec
 from publicsuffixlist import PublicSuffixList  # type: ignore[import-untyped]
 
 from crawler.fetcher import outcome
-from crawler.fetcher.request import Target
+from crawler.fetcher.fetch_request import Target
 
 COOKIE_BYTES_MAX = 4096
 PER_DOMAIN_MAX = 50

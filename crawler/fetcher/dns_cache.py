@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from crawler.config import NetworkConfig
-from crawler.fetcher.guard import Guard
+from crawler.fetcher.address_guard import AddressGuard
 from crawler.records import Outcome
 
 _LOCAL = ("127.0.0.1", "::1")
@@ -64,7 +64,7 @@ class DnsCache:
 
 
 def conclude(
-    hostname: str, found: Sequence[tuple[str, float]], guard: Guard, config: NetworkConfig, now: float
+    hostname: str, found: Sequence[tuple[str, float]], guard: AddressGuard, config: NetworkConfig, now: float
 ) -> Resolution:
     """The resolution of a name whose records are (address, TTL); what the guard denies is skipped."""
     ttl = min((ttl for _, ttl in found), default=config.dns_negative_ttl)

@@ -20,8 +20,8 @@ import pycares
 from crawler.clock import Clock
 from crawler.config import NetworkConfig
 from crawler.fetcher import dns_cache
+from crawler.fetcher.address_guard import AddressGuard
 from crawler.fetcher.dns_cache import DnsCache, Resolution
-from crawler.fetcher.guard import Guard
 from crawler.records import Outcome
 
 _NO_ADDRESS = frozenset((aiodns.error.ARES_ENOTFOUND, aiodns.error.ARES_ENODATA, aiodns.error.ARES_EBADNAME))
@@ -39,7 +39,7 @@ class Resolver:
     """Names to addresses. `resolve` never raises for anything a name server does."""
 
     def __init__(
-        self, network: NetworkConfig, guard: Guard, clock: Clock, *, hosts_file: Path = _HOSTS_FILE
+        self, network: NetworkConfig, guard: AddressGuard, clock: Clock, *, hosts_file: Path = _HOSTS_FILE
     ) -> None:
         self._config = network
         self._guard = guard

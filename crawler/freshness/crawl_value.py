@@ -1,4 +1,4 @@
-"""Crawl values by name, for one page (`Page`) or all (`Pages`), with intervals, fresh times and thresholds.
+"""Crawl values by name, for one page (`PageParameters`) or all (`Pages`), with intervals, fresh times and thresholds.
 
     greedy    V_GREEDY: no signals; knows mu and Delta only
     cis       GREEDY-CIS: believes every signal; gamma as observed
@@ -16,7 +16,7 @@ import math
 
 import numpy as np
 
-from crawler.freshness.params import Page, Pages
+from crawler.freshness.params import PageParameters, Pages
 from crawler.freshness.value_kernel import (
     ALL_TERMS,
     CUT_TERMS_MAX,
@@ -60,7 +60,7 @@ def kind_of(name: str) -> tuple[int, int]:
     return KINDS[name], ALL_TERMS
 
 
-def parameters_of(page: Page, *, by: str = "ncis") -> Parameters:
+def parameters_of(page: PageParameters, *, by: str = "ncis") -> Parameters:
     """The page's numbers as the compiled kernel takes them."""
     parameters = Parameters()
     parameters.assign(
@@ -88,12 +88,12 @@ def _level(level: float) -> float:
     return float(level)
 
 
-def crawl_value(page: Page, elapsed: float, signals: float = 0, *, by: str = "ncis") -> float:
+def crawl_value(page: PageParameters, elapsed: float, signals: float = 0, *, by: str = "ncis") -> float:
     """The value of crawling `page` now, `elapsed` after its last crawl with `signals` since."""
     return parameters_of(page, by=by).value(_state("elapsed", elapsed), _state("signals", signals))
 
 
-def threshold(page: Page, level: float, *, by: str = "ncis") -> float:
+def threshold(page: PageParameters, level: float, *, by: str = "ncis") -> float:
     """The effective elapsed time at which the crawl value reaches `level`: V inverse.
 
     Infinite if the value stays below `level`; a number of signals for a page
@@ -102,7 +102,7 @@ def threshold(page: Page, level: float, *, by: str = "ncis") -> float:
     return parameters_of(page, by=by).threshold(_level(level), 0.0, 1e-15)
 
 
-def wait(page: Page, level: float, signals: float = 0, *, by: str = "ncis") -> float:
+def wait(page: PageParameters, level: float, signals: float = 0, *, by: str = "ncis") -> float:
     """The time since the last crawl at which the value reaches `level` with these `signals`.
 
     0 if the signals alone suffice; infinite if time alone never does.
@@ -110,23 +110,23 @@ def wait(page: Page, level: float, signals: float = 0, *, by: str = "ncis") -> f
     return parameters_of(page, by=by).wait(_level(level), _state("signals", signals), 0.0, 1e-15)
 
 
-def expected_interval(page: Page, at: float) -> float:
+def expected_interval(page: PageParameters, at: float) -> float:
     """psi: the mean time between crawls of a page crawled at the threshold `at`."""
     return parameters_of(page).interval(_state("threshold", at))
 
 
-def expected_fresh_time(page: Page, at: float) -> float:
+def expected_fresh_time(page: PageParameters, at: float) -> float:
     """w: the mean time the copy stays fresh between such crawls."""
     return parameters_of(page).fresh_time(_state("threshold", at))
 
 
-def crawl_rate(page: Page, at: float) -> float:
+def crawl_rate(page: PageParameters, at: float) -> float:
     """f = 1/psi: crawls per time at the threshold `at`; 0 if it is infinite (and a signal is not certain)."""
     interval = expected_interval(page, at)
     return 1.0 / interval if interval > 0.0 else math.inf
 
 
-def value_slope(page: Page, at: float) -> float:
+def value_slope(page: PageParameters, at: float) -> float:
     """V' = mu alpha exp(-alpha iota) psi(iota) at the threshold `at`, for silent_rate > 0."""
     return parameters_of(page).slope(_state("threshold", at), 0.0)
 

@@ -44,7 +44,7 @@ import numpy as np
 from cython.cimports.libc.math import isfinite
 
 from crawler.freshness.crawl_value import parameters_of
-from crawler.freshness.params import Page, Pages
+from crawler.freshness.params import PageParameters, Pages
 from crawler.freshness.value_kernel import ALL_TERMS, KINDS, SIGNALS_ONLY
 
 if cython.compiled:
@@ -145,7 +145,7 @@ class DeadlineQueue:
 
     # -- pages come, change and go
 
-    def add(self, number: int, page: Page, crawled_at: float, now: float, signals: int = 0) -> None:
+    def add(self, number: int, page: PageParameters, crawled_at: float, now: float, signals: int = 0) -> None:
         """Put in a page that is not in; one never crawled is no refresh decision and has no place here."""
         self._require(number, present=False)
         row = self._rows[number]
@@ -156,7 +156,7 @@ class DeadlineQueue:
             self.level = 0.5 * row[CEILING]
         self._schedule(number, now)
 
-    def change(self, number: int, page: Page, now: float) -> None:
+    def change(self, number: int, page: PageParameters, now: float) -> None:
         """Give a page new parameters; its last crawl and signals stay."""
         self._require(number, present=True)
         self._set_page(number, page)
@@ -183,7 +183,7 @@ class DeadlineQueue:
         if not isfinite(now):
             raise ValueError(f"instant {now}")
 
-    def _set_page(self, number: int, page: Page) -> None:
+    def _set_page(self, number: int, page: PageParameters) -> None:
         row = self._rows[number]
         row[IMPORTANCE], row[CHANGE_RATE] = page.importance, page.change_rate
         row[SILENT_RATE], row[SIGNAL_RATE] = page.silent_rate, page.signal_rate
@@ -387,7 +387,7 @@ class DeadlineQueue:
         )
 
 
-def _signal_time(page: Page) -> float:
+def _signal_time(page: PageParameters) -> float:
     """The column BETA."""
     parameters = parameters_of(page)
     return -1.0 if parameters.form == SIGNALS_ONLY else parameters.signal_time

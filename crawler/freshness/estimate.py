@@ -37,7 +37,7 @@ from collections.abc import Callable, Sequence
 import msgspec
 import numpy as np
 
-from crawler.freshness.params import Page
+from crawler.freshness.params import PageParameters
 
 SIGNAL_WEIGHT_MAX = 30.0  # a precision of 1 - 1e-13: certain
 _UNDERFLOW = 700.0  # exp(-x) is nothing to 1 long before; exp(x) is finite up to 709
@@ -132,9 +132,9 @@ class Estimate(msgspec.Struct, frozen=True):
             -self._true_rate / (delta * delta), by_true_rate * self.false_rate, by_true_rate * self.precision
         )
 
-    def page(self, importance: float) -> Page:
+    def page(self, importance: float) -> PageParameters:
         """The refresh model's parameters of this page."""
-        return Page(importance, self.change_rate, self.recall, self.false_rate)
+        return PageParameters(importance, self.change_rate, self.recall, self.false_rate)
 
 
 # The score and information of changed intervals at (alpha, b): five sums.

@@ -56,7 +56,7 @@ def _refuse(name: str, values: np.ndarray | float, wanted: str, low: float, high
         raise ValueError(f"{name} is {values}: it must be {wanted}")
 
 
-class Page(msgspec.Struct, frozen=True, gc=False):
+class PageParameters(msgspec.Struct, frozen=True, gc=False):
     """The parameters of one page."""
 
     importance: float
@@ -68,7 +68,9 @@ class Page(msgspec.Struct, frozen=True, gc=False):
         _refuse_rates(self.importance, self.change_rate, self.recall, self.false_rate)
 
     @classmethod
-    def from_quality(cls, importance: float, change_rate: float, precision: float, recall: float) -> "Page":
+    def from_quality(
+        cls, importance: float, change_rate: float, precision: float, recall: float
+    ) -> "PageParameters":
         """A page with signals of this `precision` (0, 1] and `recall` [0, 1]; recall 0: no signals."""
         _refuse_precision(precision)
         return cls(importance, change_rate, recall, recall * change_rate * (1.0 - precision) / precision)
@@ -153,7 +155,7 @@ class Pages:
         self.signal_weight = np.where(signalled > 0.0, weight, 0.0)
 
     @classmethod
-    def of(cls, pages: Iterable[Page]) -> "Pages":
+    def of(cls, pages: Iterable[PageParameters]) -> "Pages":
         rows = [(page.importance, page.change_rate, page.recall, page.false_rate) for page in pages]
         return cls(*np.array(rows, dtype=np.float64).reshape(-1, 4).T)
 
@@ -161,7 +163,7 @@ class Pages:
     def from_quality(
         cls, importance: np.ndarray, change_rate: np.ndarray, precision: np.ndarray, recall: np.ndarray
     ) -> "Pages":
-        """As `Page.from_quality`, on arrays."""
+        """As `PageParameters.from_quality`, on arrays."""
         _refuse_precision(precision)
         return cls(importance, change_rate, recall, recall * change_rate * (1.0 - precision) / precision)
 
@@ -175,9 +177,9 @@ class Pages:
     def __len__(self) -> int:
         return len(self.importance)
 
-    def __getitem__(self, index: int) -> Page:
+    def __getitem__(self, index: int) -> PageParameters:
         """The page at `index`, as a struct of its own."""
-        return Page(
+        return PageParameters(
             float(self.importance[index]),
             float(self.change_rate[index]),
             float(self.recall[index]),

@@ -44,19 +44,19 @@ from crawler.frontier.discovery.intake import Intake
 from crawler.frontier.hosts.addresses import Address, Addresses
 from crawler.frontier.hosts.budget import RULES
 from crawler.frontier.hosts.front_host import NO_PLAN, FrontHost
-from crawler.frontier.hosts.places import PlaceShares
+from crawler.frontier.hosts.place_shares import PlaceShares
 from crawler.frontier.hosts.politeness import NO_OVERRIDE, HostPoliteness
 from crawler.frontier.hosts.rate import Rate
 from crawler.frontier.hosts.registry import HostHash, Registry
-from crawler.frontier.hosts.table import NO_ORDER, SILENCED, HostFlag, Place
+from crawler.frontier.hosts.table import NO_ORDER, SILENCED, HostFlag, HostState
 from crawler.frontier.hosts.visits import ASK_AGAIN, Visits
 from crawler.frontier.hosts.workbench import Workbench
 from crawler.frontier.refresh.refreshing import Refetch, Refresh
-from crawler.frontier.report import Report, Waited
 from crawler.frontier.settlement import Decision, End, Settlement, stage
 from crawler.frontier.share import Side
+from crawler.frontier.views import FrontierViews, Waited
 from crawler.records import Errand, Fetch, HostStatus, Link, LinkFlag, Task
-from crawler.robots.cache import Answer, Verdict
+from crawler.robots.cache import Verdict, VerdictKind
 from crawler.storage.keys import PARKED, TODO
 from crawler.storage.kv import Batch, KeyValue
 
@@ -67,7 +67,7 @@ _REFRESH = int(LinkFlag.REFRESH)  # plain, as the flags of an errand are
 _REFETCHES_TRIED = 16  # known pages whose hosts turn out not to be free, before something else is done
 EXPLAINED_MAX = 100_000  # entries of a queue that are read for one explanation
 
-_TASK_OF = {Answer.ALLOWED: Task.PAGE, Answer.DENIED: Task.DENIED, Answer.FETCH: Task.ROBOTS}
+_TASK_OF = {VerdictKind.ALLOWED: Task.PAGE, VerdictKind.DENIED: Task.DENIED, VerdictKind.FETCH: Task.ROBOTS}
 
 
 class Robots(Protocol):
@@ -131,7 +131,7 @@ class Frontier:
         self._intake = Intake(store, config.frontier, registry, self._bench, priority)
         self._settlement = Settlement(config, registry, self._politeness, rng)
         self._visits = Visits(registry, self._politeness, self._addresses, self._bench)
-        self._report = Report(registry, self._bench)
+        self._report = FrontierViews(registry, self._bench)
         self._waited = Waited()
         self._refresh = refresh
         self._refetches = 0  # given out so far
@@ -171,7 +171,7 @@ class Frontier:
         for host in self._bench.front.values():
             self._intake.wake(host)
         hosts = self._hosts
-        idle = (hosts.array("todo") > 0) & (hosts.array("place") == Place.IDLE)
+        idle = (hosts.array("todo") > 0) & (hosts.array("place") == HostState.IDLE)
         slots = np.flatnonzero(idle & (hosts.array("flags") & SILENCED == 0))
         # Shuffled, else hosts of a domain come in a row; numpy's own shuffle costs another import.
         keys = np.frombuffer(self._rng.randbytes(8 * len(slots)), np.uint64)
@@ -315,7 +315,7 @@ class Frontier:
         slot = self._registry.slot_beside(name, refetch.fingerprint)
         host = self._bench.front.get(slot)
         ready = max(self._hosts.ready[slot], self._visits.free_at(self._hosts.key[slot], now))
-        outside = host is None and self._hosts.place[slot] != Place.IDLE
+        outside = host is None and self._hosts.place[slot] != HostState.IDLE
         if self._hosts.flags[slot] & SILENCED or outside or (host is not None and host.held):
             self._refresh.shut(refetch)  # until it is unblocked, comes in, or its errand ends
         elif ready > now:
@@ -394,19 +394,19 @@ class Frontier:
                 return None, ""
             url = entries.join_url(host.name, host.queue[0][1].tail)
             authority, target = entries.split_authority(url)
-            kind, until = Answer.ALLOWED, 0.0
+            kind, until = VerdictKind.ALLOWED, 0.0
             if self._asks_robots(url, host.name):
                 verdict = self._robots.verdict(authority, target, now)
                 kind, until = verdict.kind, verdict.until
             until = max(until, self._settlement.authorities.ready_at(authority))
-            if kind is Answer.WAIT or (until > now and kind is not Answer.DENIED):
+            if kind is VerdictKind.WAIT or (until > now and kind is not VerdictKind.DENIED):
                 host.put_off_first(max(until, now + 1.0), self._config.frontier.later_max)
             elif (
-                kind is Answer.FETCH
+                kind is VerdictKind.FETCH
                 and (until := self._settlement.authorities.stranger_at(host.slot, authority)) > now
             ):
                 host.put_off_first(until, self._config.frontier.later_max)
-            elif kind is not Answer.DENIED and self._starts_too_soon(host, url, authority, now):
+            elif kind is not VerdictKind.DENIED and self._starts_too_soon(host, url, authority, now):
                 return None, authority
             else:
                 return _TASK_OF[kind], authority
@@ -417,14 +417,14 @@ class Frontier:
         """The same for the known page that the host is to ask; one whose robots.txt is waited for goes back."""
         url = host.refetch.url
         authority, target = entries.split_authority(url)
-        kind, until = Answer.ALLOWED, 0.0
+        kind, until = VerdictKind.ALLOWED, 0.0
         if self._asks_robots(url, host.name):
             verdict = self._robots.verdict(authority, target, now)
             kind, until = verdict.kind, verdict.until
-        if kind is Answer.WAIT:
+        if kind is VerdictKind.WAIT:
             self._drop_refetch(host, now, max(until, now + 1.0))
             return None, authority
-        if kind is not Answer.DENIED and self._starts_too_soon(host, url, authority, now):
+        if kind is not VerdictKind.DENIED and self._starts_too_soon(host, url, authority, now):
             return None, authority
         return _TASK_OF[kind], authority
 
@@ -698,7 +698,7 @@ class Frontier:
         authority, target = entries.split_authority(url)
         if not self._asks_robots(url, entries.split_url(url)[0]):
             return True
-        return self._robots.verdict(authority, target, now).kind is Answer.ALLOWED
+        return self._robots.verdict(authority, target, now).kind is VerdictKind.ALLOWED
 
     def gap_terms(self, errand: Errand) -> tuple[float, float]:
         """(seconds that the errand's host waits behind it at least, and per second that the answer takes)."""
@@ -846,13 +846,13 @@ class Frontier:
 
     def _load(self, slot: int) -> FrontHost | None:
         """The object of a host that comes in from the back; None if it is to stay out."""
-        self._hosts.place[slot] = Place.IDLE
+        self._hosts.place[slot] = HostState.IDLE
         if self._refresh is not None and not self._hosts.flags[slot] & SILENCED:
             self._refresh.reopen(self._hosts.key[slot], self._hosts.ready[slot])
         if not self._hosts.todo[slot] or self._hosts.flags[slot] & SILENCED:
             return None
         if slot in self._intake.unwritten:
-            self._hosts.place[slot] = Place.ASIDE
+            self._hosts.place[slot] = HostState.ASIDE
             return None
         return self._intake.front_host(slot, self._registry.stored_name(slot), self._hosts.cursor[slot])
 

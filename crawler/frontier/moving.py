@@ -6,10 +6,10 @@ from crawler.frontier.discovery.entries import decode
 from crawler.frontier.hosts.budget import RULES
 from crawler.frontier.hosts.registry import Meta
 from crawler.storage.keys import FRONTIER, HOST, PARKED, REFRESH, REFRESH_DIRECTORY, REFRESH_SITE, TODO
-from crawler.storage.moving import Move, load, pack
+from crawler.storage.moving import NewProcess, load, pack
 
 
-def move(to: Move) -> None:
+def move(to: NewProcess) -> None:
     """Bring the queues of a new process, and make its crawl-wide numbers from all."""
     for prefix in (TODO, HOST, REFRESH, REFRESH_SITE, REFRESH_DIRECTORY):
         for _ in to.copy(prefix):

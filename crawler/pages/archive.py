@@ -159,6 +159,6 @@ def read_capture(folder: Path, capture: Capture, original: Capture | None) -> St
 
 
 def _message(folder: Path, capture: Capture) -> reading.HttpMessage:
-    place = segments.Place(capture.segment, capture.offset, capture.length)
+    place = segments.RecordPlace(capture.segment, capture.offset, capture.length)
     data = segments.read_member(folder, place, bytes_max=reading.RECORD_BYTES_MAX)
     return reading.parse_http(reading.parse_record(data, f"{place.segment} at {place.offset}").block)

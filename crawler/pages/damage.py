@@ -73,7 +73,7 @@ def _check_segment(archive: Archive, segment: str, length: int) -> Iterator[Prob
             break
         end = offset + size
         where = f"{segment} at {offset}"
-        place = segments.Place(segment, offset, size)
+        place = segments.RecordPlace(segment, offset, size)
         data = segments.read_member(archive.folder, place, bytes_max=reading.RECORD_BYTES_MAX)
         for message in reading.check_digests(reading.parse_record(data, where)):
             yield Problem(where, message)

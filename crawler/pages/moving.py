@@ -12,10 +12,10 @@ from crawler.records import Capture
 from crawler.storage.files import link_or_copy, sync_directory
 from crawler.storage.keys import CAPTURE, ELSEWHERE, PAGE, PAYLOAD, SEGMENT
 from crawler.storage.kv import scan_prefix, seal, unseal
-from crawler.storage.moving import Move, Source
+from crawler.storage.moving import NewProcess, OldProcess
 
 
-def move(to: Move) -> None:
+def move(to: NewProcess) -> None:
     """Bring records, captures, payload keys and segments to a new process.
 
     Raises:
@@ -39,7 +39,7 @@ def move(to: Move) -> None:
         _keep_lost_and_found(to)
 
 
-def _bring_original(to: Move, needed: "_Segments", key: bytes) -> None:
+def _bring_original(to: NewProcess, needed: "_Segments", key: bytes) -> None:
     """Let a revisit find the response that it repeats, which another process has."""
     elsewhere = ELSEWHERE + key[2:]
     for source in to.sources:
@@ -52,11 +52,11 @@ def _bring_original(to: Move, needed: "_Segments", key: bytes) -> None:
 class _Segments:
     """The segments in which captures of the new process lie, with their committed lengths."""
 
-    def __init__(self, to: Move) -> None:
+    def __init__(self, to: NewProcess) -> None:
         self._to = to
-        self._needed: dict[str, tuple[Source, bytes]] = {}
+        self._needed: dict[str, tuple[OldProcess, bytes]] = {}
 
-    def add(self, source: Source, capture: Capture) -> None:
+    def add(self, source: OldProcess, capture: Capture) -> None:
         if capture.segment not in self._needed:
             length = source.store.get(segment_key(capture.segment))
             assert length is not None, capture
@@ -71,7 +71,7 @@ class _Segments:
         sync_directory(folder)
 
 
-def _keep_lost_and_found(to: Move) -> None:
+def _keep_lost_and_found(to: NewProcess) -> None:
     """What recoveries have set aside belongs to no bucket."""
     for source in to.sources:
         for path in sorted((source.folder / "warc/lost+found").glob("*")):

@@ -29,7 +29,7 @@ from pathlib import Path
 
 from crawler.config import PagesConfig
 from crawler.errors import ConfigError, DamageError
-from crawler.pages import change, damage, segments, warc
+from crawler.pages import change_detection, damage, segments, warc
 from crawler.pages.archive import Archive
 from crawler.pages.building import Builder
 from crawler.pages.captures import (
@@ -77,7 +77,7 @@ class PageCache(Archive):
         software: str = "crawler",
         operator: str = "",
         robots_policy: str = "obey",
-        ignored: Callable[[str], change.Patterns] = lambda url: (),
+        ignored: Callable[[str], change_detection.Patterns] = lambda url: (),
         text_only: Callable[[str], bool] = lambda url: False,
         fingerprint: Callable[[str], int] | None = None,
         random: Callable[[int], bytes] = os.urandom,
@@ -182,14 +182,16 @@ class PageCache(Archive):
     def shows_known(self, fetch: Fetch, errand: Errand) -> bool:
         """Whether an answer shows the content that is known of its URL; asked before it is read."""
         previous = self.record(errand.fingerprint)
-        return change.is_unchanged(previous, fetch.outcome, self._content_digest(fetch, errand, previous))
+        return change_detection.is_unchanged(
+            previous, fetch.outcome, self._content_digest(fetch, errand, previous)
+        )
 
     def _content_digest(self, fetch: Fetch, errand: Errand, previous: PageRecord | None) -> bytes:
         """The digest of what counts as a change; b"" of an answer without content of its own."""
-        if fetch.outcome not in change.SUCCESSES or fetch.outcome is Outcome.UNCHANGED:
+        if fetch.outcome not in change_detection.SUCCESSES or fetch.outcome is Outcome.UNCHANGED:
             return b""
         patterns = self._ignored(fetch.url)
-        digest = change.content_digest(fetch.content or fetch.body, patterns)
+        digest = change_detection.content_digest(fetch.content or fetch.body, patterns)
         if previous is None or digest == previous.content_digest or not errand.flags & _REFRESH:
             return digest
         if self._compared[:2] != (errand.fingerprint, digest):
@@ -198,18 +200,20 @@ class PageCache(Archive):
         return previous.content_digest if self._compared[2] else digest
 
     def _reads_the_same(
-        self, fingerprint: int, fetch: Fetch, previous: PageRecord, patterns: change.Patterns
+        self, fingerprint: int, fetch: Fetch, previous: PageRecord, patterns: change_detection.Patterns
     ) -> bool:
         """Whether an answer shows the text of the stored copy, where only that counts."""
         if not (
-            self._text_only(fetch.url) and fetch.content_type in change.HTML_TYPES and previous.content_digest
+            self._text_only(fetch.url)
+            and fetch.content_type in change_detection.HTML_TYPES
+            and previous.content_digest
         ):
             return False
-        if fetch.undecoded or len(fetch.content) > change.TEXT_BYTES_MAX:
+        if fetch.undecoded or len(fetch.content) > change_detection.TEXT_BYTES_MAX:
             return False
         try:
             copy = self.get(fingerprint, with_noarchive=True)
-            return copy is not None and change.same_text(copy.content, fetch.content, patterns)
+            return copy is not None and change_detection.same_text(copy.content, fetch.content, patterns)
         except DamageError:  # a copy that cannot be read is none
             return False
 
@@ -221,8 +225,8 @@ class PageCache(Archive):
     ) -> None:
         fetch = capturing.fetch
         capturing.digest = self._content_digest(fetch, capturing.errand, previous)
-        capturing.unchanged = change.is_unchanged(previous, fetch.outcome, capturing.digest)
-        capturing.record = change.next_record(
+        capturing.unchanged = change_detection.is_unchanged(previous, fetch.outcome, capturing.digest)
+        capturing.record = change_detection.next_record(
             previous,
             fetch,
             capturing.errand,
@@ -293,7 +297,7 @@ class PageCache(Archive):
             kind="revisit" if capturing.profile else "response",
             fetched_at=capturing.instant,
             status=fetch.status,
-            content_type=confirmed.content_type if confirmed else change.content_type(fetch),
+            content_type=confirmed.content_type if confirmed else change_detection.content_type(fetch),
             digest=confirmed.digest if confirmed else capturing.payload_digest,
             url=fetch.url,
             refers_to=capturing.original.key if capturing.original else b"",

@@ -33,7 +33,7 @@ _GATHERED_BYTES_MAX = (
 _NAME = re.compile(r"(?P<series>.+)-(?P<time>[0-9]{14})-(?P<serial>[0-9]{5,})\.warc\.gz")
 
 
-class Place(msgspec.Struct, frozen=True):
+class RecordPlace(msgspec.Struct, frozen=True):
     """Where a record lies: segment name, offset and length in bytes of its gzip member."""
 
     segment: str
@@ -41,7 +41,7 @@ class Place(msgspec.Struct, frozen=True):
     length: int
 
 
-class Recovery(msgspec.Struct):
+class SegmentRecovery(msgspec.Struct):
     """What opening found.
 
     `cut`: bytes dropped by segment; `moved`: files now in lost+found;
@@ -66,7 +66,7 @@ def segment_path(folder: Path, segment: str) -> Path:
     raise DamageError(f"{folder / segment}: segment is missing")
 
 
-def recover(folder: Path, committed: Mapping[str, int]) -> Recovery:
+def recover(folder: Path, committed: Mapping[str, int]) -> SegmentRecovery:
     """Make the folder hold exactly the committed bytes of the segments in `committed`.
 
     Raises:
@@ -78,7 +78,7 @@ def recover(folder: Path, committed: Mapping[str, int]) -> Recovery:
         names = sorted(path.name for path in folder.iterdir() if path.is_file())
     except OSError as error:
         raise DirectoryError(f"{folder}: {error.strerror}") from error
-    recovery = Recovery()
+    recovery = SegmentRecovery()
     for name in names:
         if name.removesuffix(OPEN_SUFFIX) not in committed:
             _set_aside(folder, name)
@@ -102,7 +102,7 @@ def _set_aside(folder: Path, name: str) -> None:
     rename(folder / name, target)
 
 
-def _recover_segment(folder: Path, segment: str, length: int, recovery: Recovery) -> None:
+def _recover_segment(folder: Path, segment: str, length: int, recovery: SegmentRecovery) -> None:
     try:
         path = segment_path(folder, segment)
         dropped = cut(path, length)
@@ -158,7 +158,7 @@ class SegmentWriter:
         self._gathered_bytes = 0
         self._lengths: dict[str, int] = {}
 
-    def append(self, members: Sequence[bytes], now: float) -> list[Place]:
+    def append(self, members: Sequence[bytes], now: float) -> list[RecordPlace]:
         """Add the records of one capture, which stay in one segment; say where each will lie.
 
         Raises:
@@ -169,7 +169,7 @@ class SegmentWriter:
             self._begin(now)
         places = []
         for member in members:
-            places.append(Place(self._name, self._end, len(member)))
+            places.append(RecordPlace(self._name, self._end, len(member)))
             self._gather(member)
         self._lengths[self._name] = self._end
         if self._gathered_bytes > _GATHERED_BYTES_MAX:
@@ -223,7 +223,7 @@ class SegmentWriter:
         return f"SegmentWriter({self._name or 'none open'}, {self._end} bytes)"
 
 
-def read_member(folder: Path, place: Place, *, bytes_max: int) -> bytes:
+def read_member(folder: Path, place: RecordPlace, *, bytes_max: int) -> bytes:
     """The uncompressed record at `place`.
 
     Raises:

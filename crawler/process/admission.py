@@ -25,8 +25,8 @@ from crawler.records import Errand, Extracted, Link, LinkFlag
 from crawler.splitter.inbox import Received
 from crawler.splitter.partition import Partition
 from crawler.storage.commit import Change, Making
-from crawler.urlfilter.intake import Intake
-from crawler.urlfilter.rules import SCOPE
+from crawler.urlfilter.link_filter import LinkFilter
+from crawler.urlfilter.url_filter import SCOPE
 from crawler.urls.clock_cache import ClockCache
 from crawler.urls.fingerprint import cache_keys
 from crawler.urls.trace import TraceWriter
@@ -88,7 +88,7 @@ class Admission:
 
     def __init__(
         self,
-        intake: Intake,
+        intake: LinkFilter,
         learned: Learned,
         seen: Seen,
         owners: Owners,

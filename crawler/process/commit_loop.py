@@ -19,7 +19,7 @@ from typing import Protocol
 
 from crawler.due.plans import CompactionPlan, FlushPlan
 from crawler.errors import StoreError
-from crawler.process.committer import SIBLINGS, Committer, State, Step
+from crawler.process.committer import SIBLINGS, Committer, CommitterState, Step
 from crawler.process.ending import in_thread, within
 from crawler.process.stages import Stages
 from crawler.process.tasks import Tasks, wait_for
@@ -34,7 +34,7 @@ TURN = 0.02  # seconds for which decisions hold the loop; then others have their
 SMALL_GROUP, SMALL_LINKS, SMALL_BYTES = 16, 1_000, 256 << 10
 
 
-class Run(Protocol):
+class CommitLoopOwner(Protocol):
     """What the commit loop asks and tells its process."""
 
     def fetching(self) -> int:
@@ -66,7 +66,7 @@ def _unobserved(_name: str, _seconds: float) -> None:
 class CommitLoop:
     """Makes durable what is queued, and lets the DUE flush and merge; `pages_file` gets a line a fetch."""
 
-    def __init__(self, stages: Stages, pages_file: Path, run: Run) -> None:
+    def __init__(self, stages: Stages, pages_file: Path, run: CommitLoopOwner) -> None:
         self._stages = stages
         self._clock = stages.clock
         self._due, self._frontier, self._point = stages.due, stages.frontier, stages.point
@@ -145,10 +145,10 @@ class CommitLoop:
 
     # -- one step each ----------------------------------------------------------
 
-    def _state(self, now: float) -> State:
+    def _state(self, now: float) -> CommitterState:
         stopping = self._run.stopping()
         dry = stopping or self._frontier.dry(now)
-        return State(
+        return CommitterState(
             queued=len(self._point),
             undecided=self._point.unmade,
             fetching=self._run.fetching(),

@@ -40,7 +40,7 @@ class Step(Enum):
     COMMIT = "commit"
 
 
-class State(msgspec.Struct, frozen=True, gc=False):
+class CommitterState(msgspec.Struct, frozen=True, gc=False):
     """What the loop sees: changes in the queue, those of them not made, fetches under way.
 
     `flush`: the DUE wants to flush. `hurry`: a group must not wait for more.
@@ -70,7 +70,7 @@ class Committer:
     def __repr__(self) -> str:
         return f"Committer(gathers until {self._gather_until})"
 
-    def next_step(self, state: State, now: float) -> Step:
+    def next_step(self, state: CommitterState, now: float) -> Step:
         """The step to take now; the loop must take it."""
         if not state.queued:
             self._gather_until = None
@@ -82,7 +82,7 @@ class Committer:
         self._gather_until = None
         return Step.COMMIT
 
-    def _gather(self, state: State, now: float) -> Step | None:
+    def _gather(self, state: CommitterState, now: float) -> Step | None:
         """How the group grows; None once it is complete."""
         if self._gather_until is None:
             self._gather_until = now + self._delay

@@ -3,7 +3,7 @@
 from functools import lru_cache
 
 from crawler.config import Overrides, PagesConfig
-from crawler.pages.change import Patterns, compile_patterns
+from crawler.pages.change_detection import Patterns, compile_patterns
 from crawler.urls.canonical import hostname
 
 

@@ -29,8 +29,8 @@ from crawler.errors import StoreError, Unexpected
 from crawler.fetcher.client import Client
 from crawler.fetcher.cookies import CookieJar
 from crawler.fetcher.dns_cache import Resolution
+from crawler.fetcher.fetch_request import FetchRequest, split
 from crawler.fetcher.outcome import blame_of
-from crawler.fetcher.request import Request, split
 from crawler.fetcher.resolver import Resolver
 from crawler.frontier.frontier import Frontier
 from crawler.process.ending import within
@@ -48,7 +48,7 @@ Sink = Callable[[Errand, Fetch, Extracted | None], Awaitable[None]]
 Promise = Callable[[Errand, Fetch, Change], None]
 
 Chain = list[tuple[str, str]]  # the requests of a redirect chain so far: URL and Cookie field
-NextHop = Callable[[Request, Fetch, Chain], str]
+NextHop = Callable[[FetchRequest, Fetch, Chain], str]
 
 _SITEMAP = int(LinkFlag.SITEMAP)  # plain: an IntFlag costs 1 us a test
 HOP_WAIT_MAX = 120.0  # seconds an errand waits for another host's slot before it gives the hop up
@@ -273,7 +273,7 @@ class Errands:
 
     # -- hops -----------------------------------------------------------------
 
-    async def _follow(self, errand: Errand, request: Request, next_hop: NextHop) -> Fetch:
+    async def _follow(self, errand: Errand, request: FetchRequest, next_hop: NextHop) -> Fetch:
         """Fetch, and follow redirects as long as `next_hop` names a URL; return the last answer."""
         fetch = await self._client.fetch(request)
         chain = [(errand.url, "")]
@@ -286,22 +286,22 @@ class Errands:
             fetch = await self._hop(errand, request, url, fetch)
         return fetch
 
-    def _begin_jar(self, request: Request, fetch: Fetch) -> None:
+    def _begin_jar(self, request: FetchRequest, fetch: Fetch) -> None:
         """Keep cookies for the length of this chain: many sites set one and redirect to the same page."""
         request.jar = CookieJar()
         lines = [value for name, value in fetch.headers if name.lower() == b"set-cookie"]
         request.jar.store(split(fetch.url), lines, self._clock.now())
 
-    def _cookies(self, request: Request, url: str) -> str:
+    def _cookies(self, request: FetchRequest, url: str) -> str:
         """What a hop to `url` would send; "" without a jar of the chain's own."""
         return "" if request.jar is None else request.jar.header(split(url), self._clock.now())
 
-    def _robots_hop(self, _request: Request, fetch: Fetch, chain: Chain) -> str:
+    def _robots_hop(self, _request: FetchRequest, fetch: Fetch, chain: Chain) -> str:
         if len(chain) > self._config.robots.redirects_max:
             return ""
         return resolve(fetch.url, fetch.location) or ""
 
-    def _own_key_hop(self, request: Request, fetch: Fetch, chain: Chain) -> str:
+    def _own_key_hop(self, request: FetchRequest, fetch: Fetch, chain: Chain) -> str:
         """The target if its key is that of a URL of the chain: the duplicate check would eat it.
 
         A request that was made before, cookies and all, can only be answered as before.
@@ -315,7 +315,7 @@ class Errands:
             return ""
         return target if self._frontier.may_ask(target, self._clock.now()) else ""
 
-    async def _hop(self, errand: Errand, request: Request, url: str, before: Fetch) -> Fetch:
+    async def _hop(self, errand: Errand, request: FetchRequest, url: str, before: Fetch) -> Fetch:
         """Fetch the next URL of a chain in its host's turn."""
         name = hostname(url)
         self._frontier.give_back(errand.hostname, self._clock.now(), before.took, before.retry_after)
@@ -350,10 +350,10 @@ class Errands:
             least = min(least * 1.5, HOP_ASKS_MAX)
         return True
 
-    def _request(self, errand: Errand, *, robots: bool = False) -> Request:
+    def _request(self, errand: Errand, *, robots: bool = False) -> FetchRequest:
         config = self._config
         gap, gap_factor = self._frontier.gap_terms(errand)
-        request = Request(
+        request = FetchRequest(
             url=errand.url,
             addresses=(errand.address,) if errand.address else (),
             keep_alive=gap + config.fetch.keep_alive_extra if gap < config.fetch.keep_alive_max else 0.0,
@@ -371,13 +371,13 @@ class Errands:
             request.etag, request.last_modified = self._harvest.conditions(errand, self._clock.now())
         return request
 
-    def _allow_secrets(self, request: Request, name: str) -> None:
+    def _allow_secrets(self, request: FetchRequest, name: str) -> None:
         """Let only those headers go along that were configured for this URL, wherever a redirect leads."""
         request.credentials = self._trusts(request.url)
         if self._overrides:
             request.headers = self._overrides.for_url(request.url, name).headers or ()
 
-    def _override(self, request: Request, errand: Errand) -> None:
+    def _override(self, request: FetchRequest, errand: Errand) -> None:
         """Let the values that the configuration sets for this part of the web bind the request."""
         own = self._overrides.for_url(errand.url, errand.hostname)
         request.tls = own.tls or ""

@@ -16,7 +16,7 @@ from crawler.records import Fetch, Link, LinkFlag
 from crawler.storage.commit import Change
 from crawler.storage.keys import EQUIVALENCES, SCOPE_STATE
 from crawler.storage.kv import seal
-from crawler.urlfilter.rules import UrlFilter
+from crawler.urlfilter.url_filter import UrlFilter
 from crawler.urls.canonical import resolve
 from crawler.urls.equivalence import Equivalences
 from crawler.urls.fingerprint import Fingerprinter

@@ -21,7 +21,7 @@ from msgspec.structs import replace
 from crawler.admin import vitals
 from crawler.clock import iso_time
 from crawler.config import Config
-from crawler.crawl import settings
+from crawler.crawl import safe_settings
 from crawler.errors import DamageError, UsageError
 from crawler.extract.feed import read_feed
 from crawler.frontier.refresh.refreshing import SIGNAL_SOURCES
@@ -301,7 +301,7 @@ class Live:
     def _set(self, settings: Mapping[str, str]) -> dict[str, Any]:
         """Change settings that may change while the crawl runs."""
         made = live_settings(self._stages.config, settings, self._config.crawl.concurrency)
-        if level := settings.get("log.level"):
+        if level := safe_settings.get("log.level"):
             logging.getLogger("crawler").setLevel(level.upper())
             for handler in logging.getLogger("crawler").handlers:
                 if handler is not self.errors:
@@ -365,7 +365,7 @@ def live_settings(config: Config, given: Mapping[str, str], concurrency_max: int
     Raises:
         UsageError, ConfigError: one may not, or not to that.
     """
-    made = settings.changed(config, given)
+    made = safe_settings.changed(config, given)
     if made.crawl.concurrency > concurrency_max:
         raise UsageError(
             f"crawl.concurrency: at most {concurrency_max}, as it was at the start, while the crawl runs"

@@ -21,8 +21,8 @@ from pathlib import Path
 
 from crawler.config import Config
 from crawler.errors import StoreError
+from crawler.fetcher.address_guard import AddressGuard
 from crawler.fetcher.client import Client
-from crawler.fetcher.guard import Guard
 from crawler.fetcher.resolver import Resolver
 from crawler.process import collector
 from crawler.process.commands import Commands
@@ -100,7 +100,7 @@ class Process:
             clock=stages.clock,
             frontier=stages.frontier,
             client=Client(config.fetch, config.identity, config.network, stages.clock, unexpected),
-            resolver=Resolver(config.network, Guard(config.network.allow_networks), stages.clock),
+            resolver=Resolver(config.network, AddressGuard(config.network.allow_networks), stages.clock),
             reader=reader,
             harvest=stages.harvest,
             key=stages.fingerprinter.key,

@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterable
 import msgspec
 
 from crawler.config import Config, Overrides
+from crawler.extract.collected import Context
 from crawler.extract.documents import Document, Kind, read_document
 from crawler.extract.feed import is_feed
-from crawler.extract.findings import Context
 from crawler.extract.repeats import links_with_repeats
 from crawler.extract.types import is_css, is_html, is_usable, is_xhtml, sniff_html
 from crawler.extract.worker import Worker, work

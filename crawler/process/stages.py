@@ -46,8 +46,8 @@ from crawler.storage.files import Lock, reserve, sync_directory
 from crawler.storage.keys import CAPTURE, CLEAN, EQUIVALENCES, PAGE, PARKED, SCOPE_STATE, TODO
 from crawler.storage.kv import LevelStore, scan_prefix
 from crawler.storage.moving import load_json
-from crawler.urlfilter.intake import Intake
-from crawler.urlfilter.rules import Scope, UrlFilter
+from crawler.urlfilter.link_filter import LinkFilter
+from crawler.urlfilter.url_filter import Scope, UrlFilter
 from crawler.urls.clock_cache import ClockCache
 from crawler.urls.equivalence import Equivalences
 from crawler.urls.fingerprint import Fingerprinter, registrable_domain
@@ -278,11 +278,11 @@ class Stages:
             self.directory / "trace", {"source": "crawl", "tags": list(TAGS), "process": self.name}
         )
 
-    def _intake(self, hook: Callable[[str], bool] | None) -> Intake:
+    def _intake(self, hook: Callable[[str], bool] | None) -> LinkFilter:
         config = self.config
         requisites = config.crawl.requisites
         url_filter = UrlFilter(self._scope(), config.filter, config.traps, requisites=requisites, hook=hook)
-        return Intake(url_filter, self.fingerprinter, length_max=config.urls.length_max)
+        return LinkFilter(url_filter, self.fingerprinter, length_max=config.urls.length_max)
 
     def _scope(self) -> Scope:
         """The scope as seeds and their redirects have spanned it so far."""

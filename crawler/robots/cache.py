@@ -32,7 +32,7 @@ import msgspec
 from crawler.config import RobotsConfig
 from crawler.errors import DamageError
 from crawler.records import Outcome
-from crawler.robots.rules import Parsed, Rules, reading
+from crawler.robots.rules import Parsed, RobotsRules, reading
 from crawler.storage.keys import ROBOTS
 from crawler.storage.kv import Batch, KeyValue, seal, unseal
 from crawler.urls.canonical import canonical
@@ -40,7 +40,7 @@ from crawler.urls.canonical import canonical
 ENTRY_BYTES_MEAN = 4096  # memory allowed per entry of the cache, on average over all entries
 
 
-class Answer(StrEnum):
+class VerdictKind(StrEnum):
     """What `verdict` says."""
 
     ALLOWED = "allowed"
@@ -52,16 +52,16 @@ class Answer(StrEnum):
 class Verdict(msgspec.Struct, frozen=True, gc=False):
     """Whether a URL may be asked; `until` is the instant to ask again, for WAIT only."""
 
-    kind: Answer
+    kind: VerdictKind
     until: float = 0.0
 
 
-ALLOWED = Verdict(Answer.ALLOWED)
-DENIED = Verdict(Answer.DENIED)
-FETCH = Verdict(Answer.FETCH)
+ALLOWED = Verdict(VerdictKind.ALLOWED)
+DENIED = Verdict(VerdictKind.DENIED)
+FETCH = Verdict(VerdictKind.FETCH)
 
 
-class Result(StrEnum):
+class RobotsResult(StrEnum):
     """What an answer to the request for robots.txt means (RFC 9309, 2.3.1)."""
 
     RULES = "rules"
@@ -69,25 +69,25 @@ class Result(StrEnum):
     UNREACHABLE = "unreachable"
 
 
-def result_of(status: int, outcome: Outcome, *, complete: bool) -> Result:
+def result_of(status: int, outcome: Outcome, *, complete: bool) -> RobotsResult:
     """Return what the last answer of the chain of at most five redirects means.
 
     A status of 3xx is that of a chain that was too long or led nowhere. Without
     any answer `status` is 0.
     """
     if outcome in (Outcome.FETCHED, Outcome.EMPTY) and 200 <= status < 300:
-        return Result.RULES if complete else Result.UNREACHABLE
+        return RobotsResult.RULES if complete else RobotsResult.UNREACHABLE
     if outcome == Outcome.TRUNCATED and 200 <= status < 300 and complete:
-        return Result.RULES
+        return RobotsResult.RULES
     if 300 <= status < 400 or (400 <= status < 500 and status != 429):
-        return Result.UNAVAILABLE
-    return Result.UNREACHABLE
+        return RobotsResult.UNAVAILABLE
+    return RobotsResult.UNREACHABLE
 
 
-Recording = Generator[None, None, Result]
+Recording = Generator[None, None, RobotsResult]
 
 
-class Copy(msgspec.Struct, frozen=True, gc=False, array_like=True):
+class RobotsCopy(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """The stored state of an authority.
 
     `parsed` is the last good answer (None: never one) and `fetched_at` its
@@ -104,7 +104,7 @@ class Copy(msgspec.Struct, frozen=True, gc=False, array_like=True):
     outcome: str = ""
 
 
-_decoder = msgspec.msgpack.Decoder(Copy)
+_decoder = msgspec.msgpack.Decoder(RobotsCopy)
 
 
 class _Entry:
@@ -112,9 +112,9 @@ class _Entry:
 
     __slots__ = ("copy", "named", "rules")
 
-    def __init__(self, copy: Copy) -> None:
+    def __init__(self, copy: RobotsCopy) -> None:
         self.copy = copy
-        self.rules = Rules(copy.parsed) if copy.parsed is not None else None
+        self.rules = RobotsRules(copy.parsed) if copy.parsed is not None else None
         self.named: frozenset[str] | None = None  # request forms of the sitemaps, once they were asked for
 
     @property
@@ -122,7 +122,7 @@ class _Entry:
         return self.rules.weight if self.rules is not None else 300
 
 
-_UNKNOWN = _Entry(Copy())
+_UNKNOWN = _Entry(RobotsCopy())
 
 
 class RobotsCache:
@@ -165,7 +165,7 @@ class RobotsCache:
             return FETCH
         if now - copy.unreachable_since >= self._config.unreachable_max:
             return ALLOWED
-        return Verdict(Answer.WAIT, copy.retry_at)
+        return Verdict(VerdictKind.WAIT, copy.retry_at)
 
     def recording(
         self,
@@ -192,13 +192,13 @@ class RobotsCache:
         """
         cut = len(body) >= self._config.bytes_max
         result = result_of(status, outcome, complete=complete or cut)
-        if result is Result.UNREACHABLE:
+        if result is RobotsResult.UNREACHABLE:
             copy = self._failed(self._entry(authority).copy, status, outcome, now)
         else:
             parsed = Parsed()
-            if result is Result.RULES:
+            if result is RobotsResult.RULES:
                 parsed = self._bounded((yield from self._read(self._whole_lines(body, complete))))
-            copy = Copy(parsed, fetched_at=now, status=status, outcome=outcome)
+            copy = RobotsCopy(parsed, fetched_at=now, status=status, outcome=outcome)
         self._keep(authority, _Entry(copy))
         key, value = _key(authority), seal(msgspec.msgpack.encode(copy))
         if batch is None:
@@ -208,14 +208,14 @@ class RobotsCache:
             batch.put(key, value)
         return result
 
-    def record(self, authority: str, **answer: Any) -> Result:
+    def record(self, authority: str, **answer: Any) -> RobotsResult:
         """The same in one step."""
         recording = self.recording(authority, **answer)
         while True:
             try:
                 next(recording)
             except StopIteration as end:
-                result: Result = end.value
+                result: RobotsResult = end.value
                 return result
 
     def crawl_delay(self, authority: str) -> float | None:
@@ -247,8 +247,8 @@ class RobotsCache:
         rule = rules.rule(target) if rules is not None else None
         return "" if rule is None else f"{'Allow' if rule.allow else 'Disallow'}: {rule.pattern}"
 
-    def copy(self, authority: str) -> Copy:
-        """What is known of `authority`; `Copy()` if nothing is."""
+    def copy(self, authority: str) -> RobotsCopy:
+        """What is known of `authority`; `RobotsCopy()` if nothing is."""
         return self._entry(authority).copy
 
     def stage(self, batch: Batch) -> None:
@@ -262,14 +262,14 @@ class RobotsCache:
             if self._store.get(key) == value:
                 del self._unsaved[key]
 
-    def _failed(self, before: Copy, status: int, outcome: Outcome, now: float) -> Copy:
+    def _failed(self, before: RobotsCopy, status: int, outcome: Outcome, now: float) -> RobotsCopy:
         since = before.unreachable_since if before.failures else now
         if now - since >= self._config.unreachable_max:
             delay = float(self._config.copy_max_age)
         else:
             delays = self._config.unreachable_delays
             delay = delays[min(before.failures, len(delays) - 1)]
-        return Copy(
+        return RobotsCopy(
             before.parsed, before.fetched_at, before.failures + 1, since, now + delay, status, outcome
         )
 
@@ -318,7 +318,7 @@ class RobotsCache:
         self._keep(authority, entry)
         return entry
 
-    def _load(self, key: bytes) -> Copy | None:
+    def _load(self, key: bytes) -> RobotsCopy | None:
         """The stored copy; None too if it is damaged, since a copy can always be fetched again."""
         value = self._unsaved.get(key) or self._store.get(key)
         if value is None:

@@ -4,11 +4,11 @@ from collections.abc import Callable
 
 from crawler.storage.keys import ROBOTS
 from crawler.storage.kv import scan_prefix
-from crawler.storage.moving import Move
+from crawler.storage.moving import NewProcess
 from crawler.urls.canonical import hostname
 
 
-def move(to: Move, bucket_of: Callable[[str], int]) -> None:
+def move(to: NewProcess, bucket_of: Callable[[str], int]) -> None:
     """Bring the robots files of a new process's hosts; `bucket_of` gives the bucket of a host name."""
     for source in to.sources:
         for key, value in scan_prefix(source.store, ROBOTS):

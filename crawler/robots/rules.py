@@ -99,7 +99,7 @@ class _ByPrefix:
                 yield rules
 
 
-class Rules:
+class RobotsRules:
     """The rules of one authority, ready to answer.
 
     >>> parse(b"User-agent: *\\nDisallow: /private", "crawler").allowed("/private/x")
@@ -162,13 +162,13 @@ def _head(pattern: str) -> str:
     return pattern.removesuffix("$").partition("*")[0]
 
 
-def parse(body: bytes, token: str) -> Rules:
+def parse(body: bytes, token: str) -> RobotsRules:
     """Return the rules that `body`, a robots.txt as decoded bytes, has for `token`.
 
     Never fails: unknown and broken lines are skipped, bytes that are not UTF-8
     spoil their line only.
     """
-    return Rules(read(body, token))
+    return RobotsRules(read(body, token))
 
 
 def read(

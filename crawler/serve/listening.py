@@ -2,7 +2,7 @@
 
 aiohttp parses requests and keeps connections; the answer's bytes are ours,
 since a stored answer is sent as it was received. Limits, each a key of
-`[serve]`: connections (`places.py`), bytes of a request header, time without a
+`[serve]`: connections (`connection_places.py`), bytes of a request header, time without a
 whole header, time in which a client must take what is buffered for it.
 
 A listener is started with `start` and ended with `close`, which lets answers
@@ -26,8 +26,8 @@ from aiohttp.web_protocol import RequestHandler
 
 from crawler.errors import ConfigError, CrawlerError
 from crawler.serve.answers import UNKNOWN_LENGTH
+from crawler.serve.connection_places import ConnectionPlaces
 from crawler.serve.fields import SANDBOX, head, http_date
-from crawler.serve.places import Places
 from crawler.serve.refusal import Refusal
 from crawler.serve.reply import Reply
 
@@ -82,14 +82,14 @@ def refusal_reply(refusal: Refusal) -> Reply:
     return json_reply(refusal.status, refusal.content(), refusal.fields)
 
 
-class Answer:
+class Sending:
     """A reply on its way: what aiohttp's server asks of a response."""
 
     __slots__ = ("_connection", "_reply", "keep_alive")
 
     def __init__(self, reply: Reply, *, close: bool = False) -> None:
         self._reply = reply
-        self._connection: Connection | None = None
+        self._connection: ServedConnection | None = None
         self.keep_alive = not close
 
     @property
@@ -149,12 +149,12 @@ class Answer:
             await self._connection.room()
 
 
-class Connection(RequestHandler):
+class ServedConnection(RequestHandler):
     """One client; tells its listener whose turn it is, and bounds its header and its slowness."""
 
     __slots__ = ("_body", "_header_bytes", "_listener", "_requests_before", "_room", "_stuck")
 
-    def __init__(self, manager: web.Server, listener: "Listener", **options: Any) -> None:
+    def __init__(self, manager: web.Server, listener: "HttpListener", **options: Any) -> None:
         super().__init__(manager, **options)
         self._listener = listener
         self._header_bytes = 0
@@ -230,21 +230,23 @@ class Connection(RequestHandler):
         """The answer to what is no HTTP, or to a bug of ours."""
         if status == 500:
             log.error("serve: a request failed", exc_info=exc)
-            return Answer(
+            return Sending(
                 refusal_reply(Refusal(500, "error", "an error of the server; its log has it")), close=True
             )
         if isinstance(exc, LineTooLong):
-            return Answer(refusal_reply(Refusal(431, "bad_request", "a header line is too long")), close=True)
-        return Answer(refusal_reply(Refusal(status, "bad_request", "this is no HTTP request")), close=True)
+            return Sending(
+                refusal_reply(Refusal(431, "bad_request", "a header line is too long")), close=True
+            )
+        return Sending(refusal_reply(Refusal(status, "bad_request", "this is no HTTP request")), close=True)
 
 
 class _Server(web.Server):
-    def __init__(self, listener: "Listener", handle: Handle) -> None:
+    def __init__(self, listener: "HttpListener", handle: Handle) -> None:
         super().__init__(handle, access_log=None)  # type: ignore[arg-type]
         self._listener = listener
 
-    def __call__(self) -> Connection:
-        return Connection(
+    def __call__(self) -> ServedConnection:
+        return ServedConnection(
             self,
             self._listener,
             loop=asyncio.get_running_loop(),
@@ -258,7 +260,7 @@ class _Server(web.Server):
         )
 
 
-class Listener:
+class HttpListener:
     """An address on which `handle` answers; `now` gives the wall time."""
 
     def __init__(
@@ -274,7 +276,7 @@ class Listener:
         self.now = now
         self.header_bytes_max = max(header_bytes_max, 1024)
         self.write_timeout = write_timeout
-        self.places: Places[Connection] = Places(connections_max, idle_timeout)
+        self.places: ConnectionPlaces[ServedConnection] = ConnectionPlaces(connections_max, idle_timeout)
         self.address: tuple[str, int] = ("", 0)
         self.requests = 0
         self._handle = handle
@@ -289,7 +291,7 @@ class Listener:
             self._made = _Server(self, self._count)
         return self._made
 
-    async def _count(self, request: web.BaseRequest) -> Answer:
+    async def _count(self, request: web.BaseRequest) -> Sending:
         connection: Any = request.protocol
         self.places.serve(connection)
         self.requests += 1
@@ -332,7 +334,7 @@ class Listener:
         if self._sweeper is None:
             self._sweeper = asyncio.get_running_loop().create_task(self._sweep())
 
-    def enter(self, connection: Connection) -> None:
+    def enter(self, connection: ServedConnection) -> None:
         """A client has connected: it stays, perhaps in the place of another, or goes."""
         stays, victim = self.places.enter(connection, asyncio.get_running_loop().time())
         if victim is not None:

@@ -20,8 +20,8 @@ from crawler.serve.asked import Asked, Door, accept_datetime, http_instant
 from crawler.serve.bodies import open_copy, part
 from crawler.serve.refusal import Refusal
 from crawler.serve.reply import Reply
-from crawler.serve.seam import Crawl, Located
-from crawler.serve.shelf import Shelf, Shown
+from crawler.serve.seam import Located, ServedCrawl
+from crawler.serve.shelf import Shelf, ShelvedCopy
 
 _NO_CODINGS: frozenset[bytes] = frozenset()
 
@@ -37,7 +37,7 @@ class Elsewhere(Exception):
 class PageDesk:
     """Answers requests for pages of one crawl. `rewriter` makes links lead back to /page; None = not offered."""
 
-    def __init__(self, crawl: Crawl, config: ServeConfig, rewriter: Rewriter | None = None) -> None:
+    def __init__(self, crawl: ServedCrawl, config: ServeConfig, rewriter: Rewriter | None = None) -> None:
         self._crawl = crawl
         self._config = config
         self._rewriter = rewriter
@@ -83,7 +83,7 @@ class PageDesk:
         base: str,
         proof: bytes,
         now: float,
-    ) -> Shown:
+    ) -> ShelvedCopy:
         """Choose a copy and make its representation.
 
         Raises:
@@ -109,7 +109,7 @@ class PageDesk:
         ready.head += f"Content-Location: {path}\r\n".encode()
         if at is None and record is not None:
             ready.head += b"X-Changed-At: " + rfc3339(record.changed_at) + b"\r\n"
-        return Shown(proof, None if at is not None else record, capture, ready)
+        return ShelvedCopy(proof, None if at is not None else record, capture, ready)
 
     def _missing(self, asked: Asked, located: Located, queued: bool, base: str) -> Refusal:
         state, why = self._crawl.missing(asked.url, located.fingerprint)
@@ -121,7 +121,7 @@ class PageDesk:
         return refusal
 
     def _copy(
-        self, asked: Asked, headers: Mapping[str, str], now: float, shown: Shown, located: Located
+        self, asked: Asked, headers: Mapping[str, str], now: float, shown: ShelvedCopy, located: Located
     ) -> Reply:
         """The reply with a copy: what changes with time, then the conditions of the request."""
         fingerprint, probability = located.fingerprint, None

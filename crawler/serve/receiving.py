@@ -12,7 +12,7 @@ from crawler.serve.asked import Asked, Door
 from crawler.serve.listening import json_reply
 from crawler.serve.refusal import Refusal
 from crawler.serve.reply import Reply
-from crawler.serve.seam import Crawl, Signalled
+from crawler.serve.seam import ServedCrawl, Signalled
 from crawler.serve.signals import SignalDesk, parse
 from crawler.serve.websub import Subscriptions
 
@@ -34,7 +34,7 @@ class Receivers:
 
     def __init__(
         self,
-        crawl: Crawl,
+        crawl: ServedCrawl,
         config: ServeConfig,
         now: Callable[[], float],
         *,

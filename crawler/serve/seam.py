@@ -40,7 +40,7 @@ class Signalled(msgspec.Struct):
             self.refuse(reason, n)
 
 
-class Crawl(Protocol):
+class ServedCrawl(Protocol):
     """The crawl behind a page server."""
 
     def locate(self, url: str) -> Located:

@@ -12,8 +12,8 @@ from crawler.errors import CrawlerError
 from crawler.serve import listener
 from crawler.serve.asked import Asked, Door, parse
 from crawler.serve.listening import (
-    Answer,
-    Listener,
+    HttpListener,
+    Sending,
     json_reply,
     plain_error,
     read_body,
@@ -27,7 +27,7 @@ from crawler.serve.reply import Reply
 log = logging.getLogger("crawler")
 
 Post = Callable[[Asked, web.BaseRequest, bytes], Awaitable[Reply]]
-Forward = Callable[[str], Answer]
+Forward = Callable[[str], Sending]
 
 
 class PageServer:
@@ -56,7 +56,7 @@ class PageServer:
         self._forward = forward
         self._names = frozenset(name.lower() for name in config.names)
         self.answers: dict[int, int] = {}
-        self.listener = Listener(
+        self.listener = HttpListener(
             self._answer,
             now,
             connections_max=config.connections_max,
@@ -75,7 +75,7 @@ class PageServer:
     async def close(self) -> None:
         await self.listener.close()
 
-    async def _answer(self, request: web.BaseRequest) -> Answer:
+    async def _answer(self, request: web.BaseRequest) -> Sending:
         close = False
         try:
             reply = await self._reply(request)
@@ -91,7 +91,7 @@ class PageServer:
             log.error("serve: %s", error)
             reply = refusal_reply(Refusal(502, "damaged", "the stored copy cannot be read"))
         self.answers[reply.status] = self.answers.get(reply.status, 0) + 1
-        return Answer(reply, close=close)
+        return Sending(reply, close=close)
 
     async def _reply(self, request: web.BaseRequest) -> Reply:
         method = request.method
@@ -135,12 +135,12 @@ _HOP = "X-Crawler-Hop"  # on a request that a sibling passed on: it is never pas
 SOCKET = "serve.sock"
 
 
-def forward_to_sibling(folder: Path) -> Answer:
+def forward_to_sibling(folder: Path) -> Sending:
     """The answer of the process whose folder that is, passed on as it comes."""
     return _Forwarded(folder)
 
 
-class _Forwarded(Answer):
+class _Forwarded(Sending):
     def __init__(self, folder: Path) -> None:
         super().__init__(Reply(200, b"", 0), close=True)
         self._folder = folder

@@ -9,7 +9,7 @@ from crawler.records import Capture, PageRecord
 from crawler.serve.answers import Ready
 
 
-class Shown(msgspec.Struct):
+class ShelvedCopy(msgspec.Struct):
     """A copy and its representation, good as long as the URL's stored record is `proof`.
 
     `record` is None where another instant than now was asked for.
@@ -29,12 +29,12 @@ class Shelf:
         self.bytes = 0
         self.hits = 0
         self.misses = 0
-        self._kept: OrderedDict[Hashable, Shown] = OrderedDict()
+        self._kept: OrderedDict[Hashable, ShelvedCopy] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._kept)
 
-    def get(self, key: Hashable, proof: bytes) -> Shown | None:
+    def get(self, key: Hashable, proof: bytes) -> ShelvedCopy | None:
         """The answer under `key` if it is here and rests on `proof`."""
         shown = self._kept.get(key)
         if shown is None or shown.proof != proof:
@@ -44,7 +44,7 @@ class Shelf:
         self.hits += 1
         return shown
 
-    def put(self, key: Hashable, shown: Shown) -> None:
+    def put(self, key: Hashable, shown: ShelvedCopy) -> None:
         """Keep an answer whose body is held, in the place of what was under `key`."""
         if (old := self._kept.pop(key, None)) is not None:
             self.bytes -= old.ready.size

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import msgspec
 
 from crawler.serve.refusal import Refusal
-from crawler.serve.seam import Crawl, Signalled
+from crawler.serve.seam import ServedCrawl, Signalled
 from crawler.urls.canonical import canonical
 
 SOURCES_MAX = (
@@ -47,7 +47,7 @@ class SignalDesk:
     Sources of `/signal` name themselves, so a rate for each alone would bound nothing.
     """
 
-    def __init__(self, crawl: Crawl, rate: float, urls_max: int) -> None:
+    def __init__(self, crawl: ServedCrawl, rate: float, urls_max: int) -> None:
         self._crawl = crawl
         self.urls_max = urls_max
         self._buckets = Buckets(rate, urls_max)

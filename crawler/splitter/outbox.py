@@ -38,7 +38,7 @@ from crawler.storage.kv import Batch, KeyValue, scan_prefix, seal
 logger = logging.getLogger(__name__)
 
 
-class Random(Protocol):
+class BitSource(Protocol):
     """Where epochs come from: `random.SystemRandom()`, or a seeded generator in tests."""
 
     def getrandbits(self, bits: int, /) -> int: ...
@@ -60,7 +60,7 @@ class Outbox:
         store: KeyValue,
         peers: Iterable[str],
         config: SplitterConfig,
-        rng: Random,
+        rng: BitSource,
         *,
         clean: bool = True,
     ) -> None:

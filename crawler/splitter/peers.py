@@ -30,7 +30,7 @@ from crawler.config import SplitterConfig
 from crawler.errors import ConfigError, CrawlerError, DirectoryError
 from crawler.records import PeerStatus
 from crawler.splitter.partition import check_name
-from crawler.splitter.session import Backoff, Common, Dialler, Doorkeeper, Ending, Listener, State
+from crawler.splitter.session import Backoff, Common, Dialler, Doorkeeper, Ending, Listener, SessionState
 from crawler.splitter.wire import Reason
 from crawler.storage.faults import reach
 
@@ -182,7 +182,7 @@ class _Connection(asyncio.Protocol):
             if self.session.ending is not None and self.opening is not None:
                 self.opening.cancel()  # turned away before its TLS handshake was done
             return
-        self.was_streaming = self.was_streaming or self.session.state is State.STREAMING
+        self.was_streaming = self.was_streaming or self.session.state is SessionState.STREAMING
         data = self.session.data_to_send()
         try:
             if data and not transport.is_closing():
@@ -495,7 +495,7 @@ class Peers:
     def is_outcast(self) -> bool:
         """Whether some peer refuses this process and none takes what it sends: then it must ask nobody."""
         return bool(self._refused_by) and not any(
-            connection.session.state is State.STREAMING and isinstance(connection.session, Dialler)
+            connection.session.state is SessionState.STREAMING and isinstance(connection.session, Dialler)
             for connection in self._connections
         )
 

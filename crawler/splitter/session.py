@@ -61,7 +61,7 @@ from crawler.storage.faults import reach
 _FRAME_BYTES = 64 << 10  # of entries in one frame: a few, so that frames cost little and none is long
 
 
-class State(StrEnum):
+class SessionState(StrEnum):
     """Where a session is; see the picture above."""
 
     OPENING = "opening"
@@ -144,9 +144,9 @@ class _Session:
     """What both sides have in common: frames, timers, the table of states."""
 
     # state -> message it takes -> method
-    TABLE: dict[State, dict[type, str]] = {}
+    TABLE: dict[SessionState, dict[type, str]] = {}
 
-    def __init__(self, common: Common, state: State, now: float) -> None:
+    def __init__(self, common: Common, state: SessionState, now: float) -> None:
         self.common = common
         self.state = state
         self.peer = ""
@@ -241,7 +241,7 @@ class _Session:
     def _end(self, reason: Reason | None, text: str, *, by_peer: bool = False) -> None:
         if self.ending is None:
             self.ending = Ending(reason, text, by_peer)
-            self.state = State.ENDED
+            self.state = SessionState.ENDED
             self._ended()
 
     def _ended(self) -> None:
@@ -252,7 +252,9 @@ class _Session:
     @property
     def _first_keyed(self) -> bool:
         """Whether the next frame from the peer is its first under the secret's key."""
-        return self.state in (State.GREETING, State.CHALLENGING) and self._deadline < float("inf")
+        return self.state in (SessionState.GREETING, SessionState.CHALLENGING) and self._deadline < float(
+            "inf"
+        )
 
     @property
     def _tells(self) -> bool:
@@ -286,9 +288,9 @@ class Dialler(_Session):
     """Sends what the outbox holds for `peer`. Begin it only while the outbox is ready for that peer."""
 
     TABLE = {
-        State.OPENING: {Challenge: "_on_challenge", Refuse: "_on_refuse"},
-        State.GREETING: {Welcome: "_on_welcome", Refuse: "_on_refuse", Heartbeat: "_on_heartbeat"},
-        State.STREAMING: {
+        SessionState.OPENING: {Challenge: "_on_challenge", Refuse: "_on_refuse"},
+        SessionState.GREETING: {Welcome: "_on_welcome", Refuse: "_on_refuse", Heartbeat: "_on_heartbeat"},
+        SessionState.STREAMING: {
             Ack: "_on_ack",
             Resync: "_on_resync",
             Heartbeat: "_on_heartbeat",
@@ -297,7 +299,7 @@ class Dialler(_Session):
     }
 
     def __init__(self, common: Common, peer: str, now: float) -> None:
-        super().__init__(common, State.OPENING, now)
+        super().__init__(common, SessionState.OPENING, now)
         self.peer = peer
         self._spool = common.outbox.spools[peer]
         self._epoch = self._spool.state.epoch
@@ -322,7 +324,7 @@ class Dialler(_Session):
                 incarnation=identity.incarnation,
             )
         )
-        self.state = State.GREETING
+        self.state = SessionState.GREETING
 
     def _on_welcome(self, message: Welcome, now: float) -> None:
         self._authenticated()
@@ -330,7 +332,7 @@ class Dialler(_Session):
         if greeting is not Greeting.GO_ON:
             self._end(None, f"{greeting}; the outbox is renumbered")
             return
-        self.state = State.STREAMING
+        self.state = SessionState.STREAMING
         self._tell(now)
 
     def _on_ack(self, message: Ack, now: float) -> None:
@@ -346,7 +348,7 @@ class Dialler(_Session):
         One at a time, so that the owner commits the first while the next are
         read, and a long queue does not hold up what else the process does.
         """
-        if self.state is not State.STREAMING:
+        if self.state is not SessionState.STREAMING:
             return
         limit = min(_FRAME_BYTES, self.common.config.frame_bytes_max // 2)
         first, entries = self._spool.take_unsent(limit)
@@ -364,14 +366,14 @@ class Listener(_Session):
     """Takes what a peer sends. `admit` says whether a Hello is welcome beside the other sessions."""
 
     TABLE = {
-        State.WAITING: {Open: "_on_open"},
-        State.CHALLENGING: {Hello: "_on_hello", Refuse: "_on_refuse"},
-        State.DRAINING: {Heartbeat: "_on_heartbeat", Refuse: "_on_refuse"},
-        State.STREAMING: {Entries: "_on_entries", Heartbeat: "_on_heartbeat", Refuse: "_on_refuse"},
+        SessionState.WAITING: {Open: "_on_open"},
+        SessionState.CHALLENGING: {Hello: "_on_hello", Refuse: "_on_refuse"},
+        SessionState.DRAINING: {Heartbeat: "_on_heartbeat", Refuse: "_on_refuse"},
+        SessionState.STREAMING: {Entries: "_on_entries", Heartbeat: "_on_heartbeat", Refuse: "_on_refuse"},
     }
 
     def __init__(self, common: Common, admit: Callable[["Listener"], Refuse | None], now: float) -> None:
-        super().__init__(common, State.WAITING, now)
+        super().__init__(common, SessionState.WAITING, now)
         self.boot = b""
         self.incarnation = 0
         self._admit = admit
@@ -387,7 +389,7 @@ class Listener(_Session):
         self._send(Challenge(challenge))
         theirs, mine = connection_keys(self.common.secret, message.nonce, challenge)
         self._use_keys(theirs, mine)
-        self.state = State.CHALLENGING
+        self.state = SessionState.CHALLENGING
 
     def _on_hello(self, hello: Hello, now: float) -> None:
         refusal = self._disagreement(hello)
@@ -399,7 +401,7 @@ class Listener(_Session):
             return
         self._epoch = hello.outbox_epoch
         self._authenticated()
-        self.state = State.DRAINING
+        self.state = SessionState.DRAINING
 
     def _disagreement(self, hello: Hello) -> Refuse | None:
         me, table = self.common.identity, self.common.partition
@@ -437,9 +439,11 @@ class Listener(_Session):
 
     def pump(self, now: float) -> None:
         """Welcome the peer once its older entries are durable; confirm what became durable."""
-        if self.state is State.DRAINING:
+        if self.state is SessionState.DRAINING:
             self._welcome()
-        elif self.state is State.STREAMING and self.common.inbox.durable(self.peer) > self._durable_told:
+        elif (
+            self.state is SessionState.STREAMING and self.common.inbox.durable(self.peer) > self._durable_told
+        ):
             self._tell(now)
 
     def _welcome(self) -> None:
@@ -447,10 +451,10 @@ class Listener(_Session):
         if durable is not None:
             self._durable_told = durable
             self._send(Welcome(self.common.identity.boot, durable))
-            self.state = State.STREAMING
+            self.state = SessionState.STREAMING
 
     def _tell(self, now: float) -> None:
-        if self.state is not State.STREAMING:
+        if self.state is not SessionState.STREAMING:
             super()._tell(now)
             return
         self._told_at = now

@@ -51,13 +51,13 @@ class Participant(Protocol):
         """The batch is durable. Loop thread."""
 
 
-class Archive(Participant, Protocol):
+class CaptureAppender(Participant, Protocol):
     """The page cache: captures are appended, durable on return."""
 
     def write(self, capturings: list[Any]) -> None: ...
 
 
-class LinksLog(Participant, Protocol):
+class LinkAppender(Participant, Protocol):
     """The DUE's log of pending links."""
 
     def append(self, links: Sequence[Link]) -> None: ...
@@ -133,8 +133,8 @@ class CommitPoint:
         self,
         store: KeyValue,
         *,
-        pages: Archive,
-        due: LinksLog,
+        pages: CaptureAppender,
+        due: LinkAppender,
         outbox: Outgoing | None = None,
         inbox: Incoming | None = None,
         group_entries_max: int,

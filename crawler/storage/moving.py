@@ -1,7 +1,7 @@
 """What a stage needs in order to move its keys into a new process: `crawler reshard`.
 
 `upkeep/build.py` copies every family whose keys begin with a bucket; the
-`moving.py` of a stage brings along what follows no bucket, through a `Move`.
+`moving.py` of a stage brings along what follows no bucket, through a `NewProcess`.
 """
 
 from collections import Counter
@@ -17,7 +17,7 @@ from crawler.storage.kv import KeyValue, seal, unseal
 T = TypeVar("T")
 
 
-class Source(msgspec.Struct, frozen=True):
+class OldProcess(msgspec.Struct, frozen=True):
     """An old process, closed and settled, to be read."""
 
     name: str
@@ -25,7 +25,7 @@ class Source(msgspec.Struct, frozen=True):
     store: KeyValue
 
 
-class Move(msgspec.Struct, frozen=True):
+class NewProcess(msgspec.Struct, frozen=True):
     """One new process in the making.
 
     `pieces` are its buckets by old owner: (source, first, end), ascending.
@@ -35,8 +35,8 @@ class Move(msgspec.Struct, frozen=True):
     """
 
     folder: Path
-    sources: Sequence[Source]
-    pieces: Sequence[tuple[Source, int, int]]
+    sources: Sequence[OldProcess]
+    pieces: Sequence[tuple[OldProcess, int, int]]
     owns: Callable[[int], bool]
     put: Callable[[bytes, bytes], None]
     heir: bool
@@ -46,7 +46,7 @@ class Move(msgspec.Struct, frozen=True):
         """Whether a key with a bucket behind its prefix belongs here."""
         return self.owns(bucket(key))
 
-    def copy(self, prefix: bytes) -> Iterator[tuple[Source, bytes, bytes]]:
+    def copy(self, prefix: bytes) -> Iterator[tuple[OldProcess, bytes, bytes]]:
         """Copy a family by bucket; yield (source, key, value) of each."""
         for source, first, end in self.pieces:
             for key, value in source.store.scan(*bucket_range(prefix, first, end)):

@@ -36,8 +36,8 @@ from crawler.clock import SystemClock
 from crawler.config import Config
 from crawler.crawl.directory import CrawlDirectory
 from crawler.crawl.identity import check_identity
+from crawler.crawl.safe_settings import live_part
 from crawler.crawl.seeds import SeedFile, Seeds
-from crawler.crawl.settings import live_part
 from crawler.crawl.topology import check_processes, process_names, topology
 from crawler.errors import CrawlerError, NoSeedError, StoreError
 from crawler.process.ending import within

@@ -33,7 +33,7 @@ from crawler.storage.commit import load_counters
 from crawler.storage.files import sync_directory
 from crawler.storage.keys import BUCKET_TABLE, BUCKETS, CLEAN, COUNTERS, PARKED, TODO, family
 from crawler.storage.kv import LevelStore
-from crawler.storage.moving import Move, Source, pack
+from crawler.storage.moving import NewProcess, OldProcess, pack
 from crawler.upkeep.check import check
 from crawler.urls.fingerprint import Fingerprinter
 
@@ -41,7 +41,7 @@ _BATCH_BYTES = 4 << 20
 _DROPPED_COUNTERS = ("urls.to_outbox", "urls.received", "urls.resharded")
 
 
-def open_source(folder: Path, name: str) -> Source:
+def open_source(folder: Path, name: str) -> OldProcess:
     """An old process, to be read.
 
     Raises:
@@ -52,7 +52,7 @@ def open_source(folder: Path, name: str) -> Source:
         if family(key) is None:
             store.close()
             raise DirectoryError(f"{folder}: reshard does not know how to move the key {key!r}")
-    return Source(name, folder, store)
+    return OldProcess(name, folder, store)
 
 
 class _Writer:
@@ -79,7 +79,7 @@ class Build:
     def __init__(
         self,
         config: Config,
-        sources: Mapping[str, Source],
+        sources: Mapping[str, OldProcess],
         old_table: Partition,
         fingerprinter: Fingerprinter,
     ) -> None:
@@ -99,7 +99,7 @@ class Build:
         with contextlib.closing(LevelStore(folder / "store")) as store:
             writer = _Writer(store)
             owner, me = table.owner_of_bucket, table.index(name)
-            to = Move(
+            to = NewProcess(
                 folder,
                 list(self._sources.values()),
                 list(self._pieces(table, name)),
@@ -119,7 +119,7 @@ class Build:
             writer.flush()
         sync_directory(folder)
 
-    def _pieces(self, table: Partition, name: str) -> Iterator[tuple[Source, int, int]]:
+    def _pieces(self, table: Partition, name: str) -> Iterator[tuple[OldProcess, int, int]]:
         """(old owner, first bucket, end) of the buckets of `name`, ascending."""
         mine = table.owner_of_bucket == table.index(name)
         before = self._old_table.owner_of_bucket
@@ -129,7 +129,7 @@ class Build:
             if mine[first]:
                 yield self._sources[self._old_table.names[before[first]]], first, end
 
-    def _move_due(self, to: Move) -> Books:
+    def _move_due(self, to: NewProcess) -> Books:
         """The old DUEs are opened for one new process at a time."""
         check_value, method = self._fingerprinter.check_value, self._config.urls.fingerprint
         with contextlib.ExitStack() as stack:
@@ -142,7 +142,7 @@ class Build:
             return crawler.due.moving.move(to, dues)
 
 
-def _counters(to: Move, books: Books) -> dict[str, int]:
+def _counters(to: NewProcess, books: Books) -> dict[str, int]:
     """Counters under which the laws of `process/books.py` hold for the new process."""
     counters: Counter[str] = Counter()
     if to.heir:

@@ -56,7 +56,7 @@ from crawler.pages.captures import (
     unpack_capture,
     unpack_record,
 )
-from crawler.pages.change import next_record
+from crawler.pages.change_detection import next_record
 from crawler.process.stages import KEPT, Stages
 from crawler.records import Capture, Errand, Fetch, Link, LinkFlag, Outcome, PageRecord, PageState, Task
 from crawler.storage.commit import Change, load_counters

@@ -47,7 +47,7 @@ class Journal(msgspec.Struct, forbid_unknown_fields=True):
     table: str
 
 
-class Move:
+class Resharding:
     """One reshard of the crawl in `directory` to the bucket table `target`.
 
     `config` is that of the crawl from then on. `say` is told each step.

@@ -6,10 +6,10 @@ import msgspec
 
 from crawler.storage.keys import SCOPE_STATE
 from crawler.storage.kv import seal
-from crawler.storage.moving import Move, load_json
+from crawler.storage.moving import NewProcess, load_json
 
 
-def move(to: Move) -> None:
+def move(to: NewProcess) -> None:
     """Put the union of all scopes."""
     scopes = [state for source in to.sources if (state := load_json(source.store, SCOPE_STATE)) is not None]
     if scopes:

@@ -5,10 +5,10 @@ import msgspec
 from crawler.storage.files import link_or_copy
 from crawler.storage.keys import EQUIVALENCES
 from crawler.storage.kv import seal
-from crawler.storage.moving import Move, load_json
+from crawler.storage.moving import NewProcess, load_json
 
 
-def move(to: Move) -> None:
+def move(to: NewProcess) -> None:
     """Put what any old process had proven; the heir keeps all traces."""
     proven: dict[str, str] = {}
     for source in to.sources:

@@ -18,7 +18,7 @@ import numpy as np
 
 from crawler.freshness.deadline_queue import DeadlineQueue
 from crawler.freshness.params import Pages
-from crawler.lab.refresh.simulate import Setting, experiment, mean_and_error, standard_pages
+from crawler.lab.refresh.simulate import ExperimentSetting, experiment, mean_and_error, standard_pages
 
 
 class PlainHeap:
@@ -72,7 +72,7 @@ def main(size: int, picks: int) -> None:
     print(f"queue      {picks / took:,.0f} picks per CPU second, {took / picks * 1e6:.1f} us a pick")
     print(f"plain heap {picks / plain:,.0f} picks per CPU second, {plain / picks * 1e6:.1f} us a pick")
     print(f"ratio {took / plain:.2f}; {(queue.solutions - solved) / picks:.2f} solved a pick; {queue}")
-    setting = Setting(bandwidth=((0.0, 200.0),), horizon=200.0, bins=20)
+    setting = ExperimentSetting(bandwidth=((0.0, 200.0),), horizon=200.0, bins=20)
     names = ["ncis", "queue", "baseline"]
     found = experiment(names, lambda rng: standard_pages(rng, 2000), setting, 6, 1)
     for name in names:

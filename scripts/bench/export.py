@@ -17,7 +17,7 @@ from pathlib import Path
 from crawler.audit import collect
 from crawler.export.archives import opened
 from crawler.export.crew import processes
-from crawler.export.writing import Export, Request
+from crawler.export.writing import Export, ExportRequest
 from crawler.extract.decode import to_utf8
 from crawler.extract.types import is_html
 from crawler.pages.formats.selection import newest_pages, selection
@@ -59,9 +59,11 @@ def main(directory: Path) -> None:
     print(f"{'bare loop':<22} {pages:>8,} pages {reference:7.2f} CPU s  1.00")
     with tempfile.TemporaryDirectory() as folder:
         for name in ("cdxj", "links", "text", "jsonl", "parquet", "mirror", "wacz"):
-            export = Export(Request(name, Path(folder) / name, processes=processes()))
+            export = Export(ExportRequest(name, Path(folder) / name, processes=processes()))
             _measure(name, partial(export.run, directory), pages, reference)
-        export = Export(Request("jsonl", Path(folder) / "main", main_content=True, processes=processes()))
+        export = Export(
+            ExportRequest("jsonl", Path(folder) / "main", main_content=True, processes=processes())
+        )
         _measure("jsonl --main-content", partial(export.run, directory), pages, reference)
     _measure("report", lambda: collect.audit(directory, processes=processes()), pages, reference)
 

@@ -18,10 +18,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from selectolax.lexbor import LexborHTMLParser
 
 from crawler.config import ExtractConfig
+from crawler.extract.collected import Collected, Context
 from crawler.extract.decode import to_utf8
-from crawler.extract.findings import Context, Findings
-from crawler.extract.guard import Judgement, judge
 from crawler.extract.links import _take_elements, extract_page
+from crawler.extract.parser_guard import Judgement, judge
 from crawler.extract.scan import scan
 
 CONFIG = ExtractConfig()
@@ -73,7 +73,7 @@ def main() -> None:
         ],
         "charset": lambda n: to_utf8(pages[n]),
         "judge": lambda n: judge(utf8[n], CONFIG),
-        "elements": lambda n: _take_elements(trees[n], Findings(PAGE)),
+        "elements": lambda n: _take_elements(trees[n], Collected(PAGE)),
         "extract_page in all": lambda n: extract_page(pages[n], PAGE, CONFIG),
         "plain scan": lambda n: scan(pages[n], PAGE, CONFIG),
     }

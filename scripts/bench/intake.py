@@ -21,8 +21,8 @@ from pathlib import Path
 import ada_url
 from selectolax.lexbor import LexborHTMLParser
 
-from crawler.urlfilter.intake import Intake
-from crawler.urlfilter.rules import Scope, UrlFilter
+from crawler.urlfilter.link_filter import LinkFilter
+from crawler.urlfilter.url_filter import Scope, UrlFilter
 from crawler.urls.canonical import duplicate_key, hostname, resolve
 from crawler.urls.fingerprint import Fingerprinter, registrable_domain
 
@@ -49,11 +49,11 @@ def cpu(work: Callable[[], object]) -> float:
     return time.process_time() - began
 
 
-def intake(memo_bytes_max: int) -> Intake:
-    return Intake(UrlFilter(Scope("any")), Fingerprinter(os.urandom(16)), memo_bytes_max=memo_bytes_max)
+def intake(memo_bytes_max: int) -> LinkFilter:
+    return LinkFilter(UrlFilter(Scope("any")), Fingerprinter(os.urandom(16)), memo_bytes_max=memo_bytes_max)
 
 
-def take_all(links: Intake, pages: list[Page]) -> None:
+def take_all(links: LinkFilter, pages: list[Page]) -> None:
     for base, hrefs in pages:
         links.take(base, hrefs)
 

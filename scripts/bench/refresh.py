@@ -18,7 +18,7 @@ from pathlib import Path
 
 import numpy as np
 
-from crawler.frontier.refresh import Result, Schedule, Settings
+from crawler.frontier.refresh import RefreshOutcome, Schedule, Settings
 
 DAY = 86_400.0
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)
@@ -97,7 +97,7 @@ def longest_calls(schedule: Schedule, keys: np.ndarray, now: float, bulk: bool) 
     for _ in range(20_000):
         now += 1.0 / schedule.rate
         page = timed("take", schedule.take, now)
-        timed("settle", schedule.settle, page, now, Result.UNCHANGED, now + 1.0)
+        timed("settle", schedule.settle, page, now, RefreshOutcome.UNCHANGED, now + 1.0)
         timed("signal", schedule.signal, page, now, 3)
         if bulk:
             timed("work", schedule.work, now)

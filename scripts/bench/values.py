@@ -18,7 +18,7 @@ import numpy as np
 
 from crawler.freshness import crawl_value as cv
 from crawler.freshness.learning import Learning
-from crawler.freshness.params import Page
+from crawler.freshness.params import PageParameters
 from crawler.freshness.value_kernel import residual
 
 RECALLS = (0.01, 0.3, 0.7, 0.9, 0.98, 0.999, 1 - 1e-6)
@@ -37,7 +37,7 @@ def least(call: Callable[[], object], times: int = 3) -> float:
     return best * 1e6
 
 
-def direct(page: Page, at: float) -> float:
+def direct(page: PageParameters, at: float) -> float:
     """V as the paper prints it, the difference of two sums of residuals."""
     alpha, gamma, nu, beta = page.silent_rate, page.signal_rate, page.false_rate, page.signal_time
     event_rate, step = alpha + gamma, nu / (alpha + gamma)
@@ -59,7 +59,7 @@ def rows() -> None:
         nu = 10.0**power
         values, inverses, sums = [], [], []
         for recall in RECALLS:
-            page = Page(1.0, 1.0, recall, nu)
+            page = PageParameters(1.0, 1.0, recall, nu)
             parameters = cv.parameters_of(page)
             for u in STALENESSES:
                 at = u / page.silent_rate
@@ -100,7 +100,7 @@ def corners() -> None:
     value = inverse = (0.0, "")
     states = 0
     for recall, nu in itertools.product(recalls, rates):
-        page = Page(1.0, 1.0, recall, nu)
+        page = PageParameters(1.0, 1.0, recall, nu)
         parameters = cv.parameters_of(page)
         scale = page.silent_rate or 1.0
         for u, n in itertools.product(stale, (0.0, 7.0)):

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from crawler.audit import html, render
-from crawler.audit.findings import Auditor, Finding, Page
+from crawler.audit.findings import Auditor, Finding, PageFacts
 from crawler.pages.formats.rows import FIELDS
 from crawler.records import LinkFlag
 
@@ -49,7 +49,7 @@ def test_dead_links_name_the_pages_that_link_to_them() -> None:
     auditor.record(_row("/z", status=None, state="failed", outcome="connect_error"), 10, None, 0)
     assert auditor.wanted().tolist() == [8, 9, 10]
     for number in range(30):
-        auditor.page(Page(1, f"/p{number}", "t", _links(9), []))
+        auditor.page(PageFacts(1, f"/p{number}", "t", _links(9), []))
     found = auditor.audit().sections["dead_links"]
     assert found.total == 3
     assert found.listed[0] == Finding("/y", "404 not found", tuple(f"/p{i}" for i in range(20)), 30)
@@ -62,7 +62,7 @@ def test_redirect_chains_and_loops() -> None:
     auditor = Auditor()
     for source, target in ((1, 2), (2, 3), (5, 6), (6, 5), (8, 3)):
         auditor.record(_moved(f"/{source}"), source, (target, f"/{target}"), 0)
-    auditor.page(Page(4, "/p", "t", _links(1, 8), []))
+    auditor.page(PageFacts(4, "/p", "t", _links(1, 8), []))
     sections = auditor.audit().sections
     assert sections["redirect_chains"].listed == [Finding("/1", "2", ("/2", "/3"), 2)]
     assert [finding.subject for finding in sections["redirect_loops"].listed] == ["/5"]
@@ -83,7 +83,7 @@ def test_sitemaps() -> None:
     auditor.sitemap(
         [(1, "/start"), (2, "/linked"), (3, "/orphan"), (4, "/hidden"), (5, "/gone"), (7, "/never")]
     )
-    auditor.page(Page(1, "/start", "t", _links(2, 6), []))
+    auditor.page(PageFacts(1, "/start", "t", _links(2, 6), []))
     audit = auditor.audit()
     assert [finding.subject for finding in audit.sections["orphans"].listed] == ["/orphan"]
     assert [finding.subject for finding in audit.sections["not_in_sitemap"].listed] == ["/unlisted"]
@@ -99,7 +99,7 @@ def test_copies_titles_times_and_parts() -> None:
             _row(f"/{number}", digest="same" if number < 3 else str(number), took=number), number, None, 0
         )
         auditor.page(
-            Page(number, f"/{number}", "" if number == 4 else "Home", b"", ["http://x/"] * (number == 0))
+            PageFacts(number, f"/{number}", "" if number == 4 else "Home", b"", ["http://x/"] * (number == 0))
         )
     auditor.record(_row("/i.png", content_type="image/png"), 9, None, int(LinkFlag.REQUISITE))
     audit = auditor.audit()
@@ -119,7 +119,7 @@ def test_nothing_of_a_site_gets_out_of_its_cell() -> None:
     auditor = Auditor()
     evil = "=1+1<script>alert(1)</script>\"'"
     for number in (1, 2):
-        auditor.page(Page(number, f"http://h/{evil}", evil, b"", []))
+        auditor.page(PageFacts(number, f"http://h/{evil}", evil, b"", []))
     audit = auditor.audit()
     assert "<script" not in html.page(audit)
     assert "http-equiv=Content-Security-Policy" in html.page(audit)

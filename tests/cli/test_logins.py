@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from crawler.cli.seeding import without_login
+from crawler.cli.seed_arguments import without_login
 from tests.end_to_end.web import FAST, Answer, Asked, Web, crawl, page, run
 
 

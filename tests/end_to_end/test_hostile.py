@@ -15,13 +15,13 @@ from crawler.admin.control import ControlServer
 from crawler.fetcher.client import Client
 from crawler.fetcher.resolver import Resolver
 from crawler.frontier.frontier import Frontier
-from crawler.frontier.hosts import places
+from crawler.frontier.hosts import place_shares
 from crawler.pages.page_cache import PageCache
 from crawler.process import commit_loop, portions
 from crawler.process.errands import Errands
 from crawler.process.reader import Reader
 from crawler.robots.cache import RobotsCache
-from crawler.urlfilter.intake import Intake
+from crawler.urlfilter.link_filter import LinkFilter
 from tests.end_to_end.hostile_server import address, free_port
 from tests.end_to_end.web import Web, crawl, lines, page
 from tests.fetcher.test_unexpected import large_certificate
@@ -48,7 +48,7 @@ PLACES: list[tuple[Any, str]] = [
     (RobotsCache, "recording"),
     (PageCache, "capture"),
     (Frontier, "settle"),
-    (Intake, "take"),
+    (LinkFilter, "take"),
 ]
 
 
@@ -195,7 +195,7 @@ def test_hosts_that_hang_hold_no_place_that_is_needed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """20 of them come first, for 10 places, and no limit of time ends their requests: 20 others come whole."""
-    monkeypatch.setattr(places, "PROMPT_MAX", 0.1)
+    monkeypatch.setattr(place_shares, "PROMPT_MAX", 0.1)
     port = free_port()
     with hostile("hang", 20, port), hostile("healthy", 20, port):
         urls = [f"http://{address(network, n)}:{port}/" for network in (90, 80) for n in range(20)]

@@ -7,7 +7,7 @@ import pytest
 from pyarrow import parquet
 
 from crawler.errors import UsageError
-from crawler.export.writing import Export, Request
+from crawler.export.writing import Export, ExportRequest
 from tests.end_to_end.web import Web, crawl, page, redirect, run
 
 STORY = "The old lighthouse keeper walked down to the harbour every morning before the first boats came in with fish. "
@@ -106,16 +106,16 @@ def test_nothing_is_left_behind(crawled: tuple[Path, Web]) -> None:
 @pytest.mark.parametrize(
     ("request_", "message"),
     [
-        (Request("parquet"), "needs -o PATH"),
-        (Request("tar"), "no format 'tar'"),
-        (Request("jsonl", fields="utl"), "did you mean url"),
-        (Request("jsonl", part_bytes=5), "needs -o FOLDER"),
-        (Request("text", part_bytes=5), "for the formats jsonl and parquet"),
-        (Request("warc", where="status == 200"), "has all captures"),
-        (Request("links", where="len(text) > 2"), "cannot look at text"),
-        (Request("text", fields="url"), "for the formats jsonl and parquet"),
+        (ExportRequest("parquet"), "needs -o PATH"),
+        (ExportRequest("tar"), "no format 'tar'"),
+        (ExportRequest("jsonl", fields="utl"), "did you mean url"),
+        (ExportRequest("jsonl", part_bytes=5), "needs -o FOLDER"),
+        (ExportRequest("text", part_bytes=5), "for the formats jsonl and parquet"),
+        (ExportRequest("warc", where="status == 200"), "has all captures"),
+        (ExportRequest("links", where="len(text) > 2"), "cannot look at text"),
+        (ExportRequest("text", fields="url"), "for the formats jsonl and parquet"),
     ],
 )
-def test_what_is_refused(request_: Request, message: str) -> None:
+def test_what_is_refused(request_: ExportRequest, message: str) -> None:
     with pytest.raises(UsageError, match=message):
         Export(request_)

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from selectolax.lexbor import LexborHTMLParser
 
 from crawler.config import ExtractConfig
-from crawler.extract.findings import Context
+from crawler.extract.collected import Context
 from crawler.extract.links import extract_page
 from crawler.extract.rewrite import Kind, rewrite_css, rewrite_css_bytes, rewrite_html
 from crawler.urls.canonical import resolve

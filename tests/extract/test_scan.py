@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crawler.config import ExtractConfig
-from crawler.extract.findings import Context
+from crawler.extract.collected import Context
 from crawler.extract.links import extract_page
 from crawler.extract.scan import SCAN_BYTES, scan, scan_utf8
 from tests.extract.test_links import _tag

@@ -15,9 +15,9 @@ import pytest
 
 from crawler.config import ByteCount, ExtractConfig, Seconds
 from crawler.extract import worker as worker_module
-from crawler.extract.child import LENGTH, Job, limits_of, serve
-from crawler.extract.findings import Context
+from crawler.extract.collected import Context
 from crawler.extract.links import extract_page
+from crawler.extract.parser_child import LENGTH, Job, limits_of, serve
 from crawler.extract.worker import Worker
 from crawler.process.reader import fork_parser
 from crawler.records import Extracted
@@ -205,7 +205,9 @@ def test_a_child_that_cannot_be_started(monkeypatch: pytest.MonkeyPatch) -> None
 def test_the_child_ends_with_its_input() -> None:
     """What a SIGKILL of the parent looks like to the child: its pipe is closed."""
     root = Path(worker_module.crawler.__file__).parent.parent
-    child = subprocess.Popen([sys.executable, "-m", "crawler.extract.child"], cwd=root, stdin=subprocess.PIPE)
+    child = subprocess.Popen(
+        [sys.executable, "-m", "crawler.extract.parser_child"], cwd=root, stdin=subprocess.PIPE
+    )
     assert child.stdin is not None
     child.stdin.write(limits_of(CONFIG) + b"\0\0")  # a torn frame
     child.stdin.close()

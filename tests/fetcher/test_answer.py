@@ -4,10 +4,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from crawler.config import FetchConfig
-from crawler.fetcher.answer import Answer, State
-from crawler.fetcher.request import Limits
+from crawler.fetcher.answer import Answer, AnswerState
+from crawler.fetcher.fetch_request import FetchLimits
 
-LIMITS = Limits.of(FetchConfig())
+LIMITS = FetchLimits.of(FetchConfig())
 
 ANSWERS = [
     b"HTTP/1.1 200 OK\r\nContent-Length: 11\r\nX: 1\r\n\r\nhello\r\n\r\nyou",
@@ -28,7 +28,7 @@ def received(pieces: list[bytes], *, end: bool = True) -> tuple[object, ...]:
     for piece in pieces:
         if answer.receive(piece):
             break
-    if end and answer.state is not State.DONE:
+    if end and answer.state is not AnswerState.DONE:
         answer.end()
     return (answer.head, answer.body, answer.content, answer.failure, answer.truncated, answer.state)
 
@@ -55,7 +55,7 @@ def test_any_bytes_end_in_an_outcome(pieces: list[bytes]) -> None:
             if piece and answer.receive(piece):
                 break
         answer.end()
-        assert answer.state is State.DONE
+        assert answer.state is AnswerState.DONE
         assert answer.head is not None or answer.failure is not None
 
 
@@ -76,10 +76,10 @@ def test_bytes_after_the_end_make_it_unusable() -> None:
 
 def test_a_flood_of_tiny_chunks_ends_early_and_small() -> None:
     """Two-byte chunks: 7 bytes on the wire for 2 of the page; what comes is one piece a read, not thousands."""
-    answer = Answer(Limits.of(FetchConfig()))
+    answer = Answer(FetchLimits.of(FetchConfig()))
     answer.receive(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
     flood, reads = b"2\r\nab\r\n" * 9000, 0
-    while answer.state is not State.DONE:
+    while answer.state is not AnswerState.DONE:
         answer.receive(flood)
         reads += 1
         assert len(answer._parts) <= reads <= 20
@@ -89,14 +89,14 @@ def test_a_flood_of_tiny_chunks_ends_early_and_small() -> None:
 
 def test_small_chunks_of_a_small_page_are_taken() -> None:
     """A server that flushes each of 20,000 bytes."""
-    answer = Answer(Limits.of(FetchConfig()))
+    answer = Answer(FetchLimits.of(FetchConfig()))
     answer.receive(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + b"1\r\nx\r\n" * 20_000)
     answer.receive(b"0\r\n\r\n")
     assert (answer.truncated, answer.body) == ("", b"x" * 20_000)
 
 
 def test_body_and_content_are_joined_once() -> None:
-    answer = Answer(Limits.of(FetchConfig()))
+    answer = Answer(FetchLimits.of(FetchConfig()))
     answer.receive(b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nabc")
     answer.receive(b"def")
     assert answer.body == b"abcdef" and answer.content is answer.body

@@ -8,7 +8,7 @@ import time
 import pytest
 
 from crawler.config import ByteCount, IdentityConfig, NetworkConfig, Seconds
-from crawler.fetcher.request import Request
+from crawler.fetcher.fetch_request import FetchRequest
 from crawler.records import Blame, Fetch, Outcome
 from tests.fetcher.scripted import HASTY, OK, PATIENT, Do, Server, fetch, make_client, run, small
 
@@ -110,7 +110,7 @@ def test_101_unasked_is_an_error_and_closes() -> None:
         await client.start()
         async with Server([b"HTTP/1.1 101 Switching\r\nUpgrade: h2c\r\n\r\n"], [OK]) as server:
             for outcome in (Outcome.UNEXPECTED_STATUS, Outcome.FETCHED):
-                got = await client.fetch(Request(server.url(), ("127.0.0.1",), keep_alive=5.0))
+                got = await client.fetch(FetchRequest(server.url(), ("127.0.0.1",), keep_alive=5.0))
                 assert got.outcome is outcome
             assert server.connections == 2
         await client.close()
@@ -350,7 +350,7 @@ def test_nothing_listens() -> None:
         await client.start()
         async with Server([OK]) as server:
             pass
-        got = await client.fetch(Request(server.url(), ("127.0.0.1",)))
+        got = await client.fetch(FetchRequest(server.url(), ("127.0.0.1",)))
         assert (got.outcome, got.blame) == (Outcome.CONNECT_ERROR, Blame.HOST)
         assert got.error.startswith("ConnectionRefusedError: Connect call failed")
         await client.close()
@@ -373,15 +373,15 @@ def test_denied_addresses(addresses: tuple[str, ...]) -> None:
         client = make_client(network=NetworkConfig(allow_networks=("127.0.0.1/32",)))
         await client.start()
         async with Server([OK]) as server:
-            got = await client.fetch(Request(server.url(), addresses))
+            got = await client.fetch(FetchRequest(server.url(), addresses))
             assert (got.outcome, got.blame, server.connections) == (Outcome.ADDRESS_DENIED, Blame.NONE, 0)
-            got = await client.fetch(Request(server.url(host="127.0.0.2"), ("127.0.0.1",)))
+            got = await client.fetch(FetchRequest(server.url(host="127.0.0.2"), ("127.0.0.1",)))
             assert (got.outcome, server.connections) == (Outcome.ADDRESS_DENIED, 0), (
                 "a literal host is its address"
             )
-            got = await client.fetch(Request(server.url(host="[::1]")))
+            got = await client.fetch(FetchRequest(server.url(host="[::1]")))
             assert (got.outcome, server.connections) == (Outcome.ADDRESS_DENIED, 0)
-            got = await client.fetch(Request(server.url(), (*addresses, "127.0.0.1")))
+            got = await client.fetch(FetchRequest(server.url(), (*addresses, "127.0.0.1")))
             assert (got.outcome, got.address) == (Outcome.FETCHED, "127.0.0.1")
         await client.close()
 
@@ -392,7 +392,7 @@ def test_no_address_given() -> None:
     async def play() -> None:
         client = make_client()
         await client.start()
-        assert (await client.fetch(Request("http://host.test/"))).outcome is Outcome.DNS_NOT_FOUND
+        assert (await client.fetch(FetchRequest("http://host.test/"))).outcome is Outcome.DNS_NOT_FOUND
         await client.close()
 
     run(play())
@@ -404,7 +404,7 @@ def test_connections_are_kept_for_the_host_and_no_longer_than_asked() -> None:
         await client.start()
         async with Server([OK]) as server, Server([OK]) as other:
             for keep_alive in (5.0, 5.0, 0.0, 0.05):
-                await client.fetch(Request(server.url(), ("127.0.0.1",), keep_alive=keep_alive))
+                await client.fetch(FetchRequest(server.url(), ("127.0.0.1",), keep_alive=keep_alive))
             assert server.connections == 2, "kept twice, closed once"
             assert server.requests[2].count(b"Connection: close") == 1
             assert b"Connection" not in server.requests[1]
@@ -414,8 +414,8 @@ def test_connections_are_kept_for_the_host_and_no_longer_than_asked() -> None:
                 if not len(client._idle):
                     break
             assert not len(client._idle), "expired by the timer"
-            await client.fetch(Request(server.url(), ("127.0.0.1",), keep_alive=5.0))
-            await client.fetch(Request(other.url(), ("127.0.0.1",), keep_alive=5.0))
+            await client.fetch(FetchRequest(server.url(), ("127.0.0.1",), keep_alive=5.0))
+            await client.fetch(FetchRequest(other.url(), ("127.0.0.1",), keep_alive=5.0))
             assert len(client._idle) == 1, "one a host, over its ports"
             client._idle._check()
         await client.close()
@@ -443,7 +443,7 @@ def test_connections_that_are_not_used_again(answer: bytes) -> None:
         client = make_client(small(body_bytes_max=ByteCount(20)))
         await client.start()
         async with Server([answer], [head("Content-Length: 4") + b"next"]) as server:
-            request = Request(server.url(), ("127.0.0.1",), keep_alive=5.0)
+            request = FetchRequest(server.url(), ("127.0.0.1",), keep_alive=5.0)
             await client.fetch(request)
             got = await client.fetch(request)
             assert (got.content, server.connections) == (b"next", 2)
@@ -457,7 +457,7 @@ def test_bytes_that_come_while_idle_close_the_connection() -> None:
         client = make_client()
         await client.start()
         async with Server([OK, 0.02, OK], [head("Content-Length: 4") + b"next"]) as server:
-            request = Request(server.url(), ("127.0.0.1",), keep_alive=5.0)
+            request = FetchRequest(server.url(), ("127.0.0.1",), keep_alive=5.0)
             await client.fetch(request)
             for _ in range(50):
                 await asyncio.sleep(0.01)
@@ -478,7 +478,7 @@ def test_bytes_that_the_loop_has_not_read_yet_close_the_connection() -> None:
         await client.start()
         for late in (OK, b""):
             async with Server([OK], [head("Content-Length: 4") + b"next"]) as server:
-                request = Request(server.url(), ("127.0.0.1",), keep_alive=5.0)
+                request = FetchRequest(server.url(), ("127.0.0.1",), keep_alive=5.0)
                 await client.fetch(request)
                 await _behind_the_loops_back(server, late)
                 got = await client.fetch(request)
@@ -505,7 +505,7 @@ def test_what_an_exchange_took_is_neither_connecting_nor_our_own_lag() -> None:
         await client.start()
         async with Server([0.05, OK]) as server:
             fetching = asyncio.create_task(
-                client.fetch(Request(server.url(), ("127.0.0.1",), keep_alive=5.0))
+                client.fetch(FetchRequest(server.url(), ("127.0.0.1",), keep_alive=5.0))
             )
             while not server.requests:
                 await asyncio.sleep(0.001)
@@ -526,7 +526,7 @@ def test_the_connection_is_kept_for_the_gap_that_follows() -> None:
         client = make_client()
         await client.start()
         async with Server([0.2, OK]) as server:
-            request = Request(server.url(), ("127.0.0.1",), keep_alive=1.0, keep_alive_factor=10.0)
+            request = FetchRequest(server.url(), ("127.0.0.1",), keep_alive=1.0, keep_alive_factor=10.0)
             before = time.monotonic()
             got = await client.fetch(request)
             (connection,) = client._idle._by_hostname.values()
@@ -543,7 +543,7 @@ def test_a_request_that_dies_on_a_kept_connection_is_sent_again_once() -> None:
         await client.start()
         for end in (Do.CLOSE, Do.RESET):
             async with Server([OK], [end], [OK], [end], [end], [OK]) as server:
-                request = Request(server.url(host=f"{end.value}.test"), ("127.0.0.1",), keep_alive=5.0)
+                request = FetchRequest(server.url(host=f"{end.value}.test"), ("127.0.0.1",), keep_alive=5.0)
                 outcomes = [(await client.fetch(request)).outcome for _ in range(3)]
                 assert outcomes == [Outcome.FETCHED, Outcome.FETCHED, Outcome.RESET]
                 assert (len(server.requests), server.connections) == (5, 3)
@@ -557,7 +557,7 @@ def test_a_new_connection_that_dies_is_not_sent_again() -> None:
         client = make_client()
         await client.start()
         async with Server([Do.CLOSE]) as server:
-            got = await client.fetch(Request(server.url(), ("127.0.0.1",), keep_alive=5.0))
+            got = await client.fetch(FetchRequest(server.url(), ("127.0.0.1",), keep_alive=5.0))
             assert (got.outcome, len(server.requests)) == (Outcome.RESET, 1)
         await client.close()
 
@@ -569,7 +569,7 @@ def test_a_kept_connection_that_answered_some_bytes_is_not_sent_again() -> None:
         client = make_client()
         await client.start()
         async with Server([OK], [b"HTTP/1.1 200", Do.CLOSE], [OK]) as server:
-            request = Request(server.url(), ("127.0.0.1",), keep_alive=5.0)
+            request = FetchRequest(server.url(), ("127.0.0.1",), keep_alive=5.0)
             await client.fetch(request)
             assert (await client.fetch(request)).outcome is Outcome.RESET
             assert len(server.requests) == 2
@@ -583,7 +583,9 @@ def test_cancelling_closes_the_connection() -> None:
         client = make_client()
         await client.start()
         async with Server([Do.HANG]) as server:
-            task = asyncio.create_task(client.fetch(Request(server.url(), ("127.0.0.1",), keep_alive=5.0)))
+            task = asyncio.create_task(
+                client.fetch(FetchRequest(server.url(), ("127.0.0.1",), keep_alive=5.0))
+            )
             while not server.requests:
                 await asyncio.sleep(0.005)
             task.cancel()
@@ -602,7 +604,7 @@ def test_what_is_sent() -> None:
         client = make_client(identity=identity)
         await client.start()
         async with Server([OK]) as server:
-            request = Request(
+            request = FetchRequest(
                 server.url("/a%27b%2Fc//d;x?q=+&%26"),
                 ("127.0.0.1",),
                 etag='W/"x"',
@@ -637,7 +639,7 @@ def test_bodies_beyond_the_account_wait() -> None:
         async with Server(first, late) as server:
 
             def begin(number: int) -> asyncio.Task[Fetch]:
-                request = Request(server.url(host=f"{number}.test"), ("127.0.0.1",))
+                request = FetchRequest(server.url(host=f"{number}.test"), ("127.0.0.1",))
                 return asyncio.create_task(client.fetch(request))
 
             tasks = [begin(0)]

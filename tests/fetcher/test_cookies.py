@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 import pytest
 
 from crawler.fetcher.cookies import PER_DOMAIN_MAX, REQUEST_BYTES_MAX, CookieJar, parse_cookie_date
-from crawler.fetcher.request import Request, split
+from crawler.fetcher.fetch_request import FetchRequest, split
 from crawler.records import Outcome
 from tests.fetcher.scripted import OK, Server, make_client, run, small
 
@@ -131,11 +131,11 @@ def test_cookies_are_sent_only_if_asked_for(cookies: bool, own_jar: bool) -> Non
         async with Server([SETTING]) as server:
             jar = CookieJar() if own_jar else None
             for _ in range(2):
-                got = await client.fetch(Request(server.url(), ("127.0.0.1",), jar=jar))
+                got = await client.fetch(FetchRequest(server.url(), ("127.0.0.1",), jar=jar))
                 assert got.outcome is Outcome.FETCHED
             assert b"Cookie:" not in server.requests[0]
             assert (b"\r\nCookie: s=1; t=2\r\n" in server.requests[1]) is (cookies or own_jar)
-            await client.fetch(Request(server.url(), ("127.0.0.1",)))
+            await client.fetch(FetchRequest(server.url(), ("127.0.0.1",)))
             assert (b"Cookie:" in server.requests[2]) is cookies
         await client.close()
 

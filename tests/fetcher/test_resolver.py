@@ -11,8 +11,8 @@ import pytest
 from crawler.clock import VirtualClock
 from crawler.config import NetworkConfig, Seconds
 from crawler.fetcher import dns_cache
+from crawler.fetcher.address_guard import AddressGuard
 from crawler.fetcher.dns_cache import DnsCache, Resolution
-from crawler.fetcher.guard import Guard
 from crawler.fetcher.resolver import Resolver
 from crawler.records import Outcome
 from tests.fetcher.dns_server import AAAA, CNAME, NXDOMAIN, SERVFAIL, A, NameServer
@@ -55,7 +55,7 @@ async def serving(
     clock = VirtualClock()
     async with NameServer(dict(records)) as server:
         config = NetworkConfig(dns_servers=(server.address,), **changes)  # type: ignore[arg-type]
-        resolver = Resolver(config, Guard(), clock)
+        resolver = Resolver(config, AddressGuard(), clock)
         try:
             yield resolver, server, clock
         finally:
@@ -113,7 +113,7 @@ def test_names_that_no_server_is_asked_for(
 
     async def play() -> None:
         config = NetworkConfig(dns_servers=("127.0.0.1:1",))
-        resolver = Resolver(config, Guard(), VirtualClock(), hosts_file=hosts)
+        resolver = Resolver(config, AddressGuard(), VirtualClock(), hosts_file=hosts)
         got = await resolver.resolve(name)
         assert (got.addresses, got.outcome) == (addresses, outcome)
         assert resolver.cached(name, 1_000_000.0) == got
@@ -123,7 +123,7 @@ def test_names_that_no_server_is_asked_for(
 
 
 def test_a_hosts_file_that_is_not_there(tmp_path: Path) -> None:
-    resolver = Resolver(NetworkConfig(), Guard(), VirtualClock(), hosts_file=tmp_path / "none")
+    resolver = Resolver(NetworkConfig(), AddressGuard(), VirtualClock(), hosts_file=tmp_path / "none")
     assert resolver.cached("intranet", 0.0) is None
 
 

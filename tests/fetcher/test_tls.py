@@ -9,7 +9,7 @@ import pytest
 
 from crawler.config import ByteCount, Seconds
 from crawler.fetcher.connection import Connection
-from crawler.fetcher.request import Request
+from crawler.fetcher.fetch_request import FetchRequest
 from crawler.fetcher.tls import ResumingContext
 from crawler.fetcher.tls_transport import TlsTransport
 from crawler.records import Blame, Fetch, Outcome
@@ -36,7 +36,7 @@ async def _get(
     client = make_client(small(**options))
     await client.start()
     try:
-        request = Request(server.url(host=host, scheme="https"), ("127.0.0.1",), keep_alive=keep_alive)
+        request = FetchRequest(server.url(host=host, scheme="https"), ("127.0.0.1",), keep_alive=keep_alive)
         return [await client.fetch(request) for _ in range(times)]
     finally:
         await client.close()
@@ -75,7 +75,7 @@ def test_nothing_of_a_connection_is_left_for_the_garbage_collector() -> None:
         client = make_client(small(tls_timeout=Seconds(0.2)))
         await client.start()
         async with Server([OK], context=server_context()) as server:
-            request = Request(server.url(scheme="https"), ("127.0.0.1",), keep_alive=5.0)
+            request = FetchRequest(server.url(scheme="https"), ("127.0.0.1",), keep_alive=5.0)
             for keep_alive in (5.0, 0.0):
                 request.keep_alive = keep_alive
                 assert (await client.fetch(request)).outcome is Outcome.FETCHED
@@ -130,7 +130,7 @@ def test_a_session_is_copied_once_a_full_handshake() -> None:
             client._connector._context(True).__class__ = Counting
             carried = []
             for keep_alive in (5.0, 5.0, 0.0, 5.0, 0.0, 0.0):
-                request = Request(server.url(scheme="https"), ("127.0.0.1",), keep_alive=keep_alive)
+                request = FetchRequest(server.url(scheme="https"), ("127.0.0.1",), keep_alive=keep_alive)
                 carried.append((await client.fetch(request)).connection)
             assert carried == ["full", "reused", "reused", "resumed", "reused", "resumed"]
             assert copies == 1
@@ -150,7 +150,7 @@ def test_a_large_body_over_tls_pauses_and_comes_whole() -> None:
         await client.start()
         async with Server([answer], context=server_context()) as server:
             requests = [
-                Request(server.url(host=f"h{number}.test", scheme="https"), ("127.0.0.1",))
+                FetchRequest(server.url(host=f"h{number}.test", scheme="https"), ("127.0.0.1",))
                 for number in range(4)
             ]
             fetches = await asyncio.gather(*map(client.fetch, requests))

@@ -9,17 +9,17 @@ from hypothesis import strategies as st
 
 from crawler.freshness.crawl_value import crawl_value, threshold
 from crawler.freshness.deadline_queue import DeadlineQueue
-from crawler.freshness.params import Page, Pages
+from crawler.freshness.params import PageParameters, Pages
 
 KINDS = [
-    Page(1.0, 0.3),
-    Page(2.0, 0.5, 0.5, 0.3),
-    Page(1.0, 0.5, 0.5, 0.0),  # one signal is certain
-    Page(1.0, 0.5, 1.0, 0.4),  # nothing changes silently
-    Page(1.0, 0.5, 1.0, 0.0),  # perfect signals
-    Page(1.0, 0.5, 0.0, 0.4),  # worthless signals
-    Page(1.0, 0.0, 0.5, 0.1),  # never changes
-    Page(0.01, 9.0, 0.2, 0.1),  # hardly ever worth it
+    PageParameters(1.0, 0.3),
+    PageParameters(2.0, 0.5, 0.5, 0.3),
+    PageParameters(1.0, 0.5, 0.5, 0.0),  # one signal is certain
+    PageParameters(1.0, 0.5, 1.0, 0.4),  # nothing changes silently
+    PageParameters(1.0, 0.5, 1.0, 0.0),  # perfect signals
+    PageParameters(1.0, 0.5, 0.0, 0.4),  # worthless signals
+    PageParameters(1.0, 0.0, 0.5, 0.1),  # never changes
+    PageParameters(0.01, 9.0, 0.2, 0.1),  # hardly ever worth it
 ]
 steps = st.lists(
     st.tuples(
@@ -68,7 +68,7 @@ def test_any_sequence_of_events_keeps_the_invariants(
 
 
 def test_takes_pages_in_the_order_of_their_deadlines() -> None:
-    pages = [Page(1.0, 0.2), Page(1.0, 0.4), Page(1.5, 0.3)]
+    pages = [PageParameters(1.0, 0.2), PageParameters(1.0, 0.4), PageParameters(1.5, 0.3)]
     queue = DeadlineQueue.of(Pages.of(pages), level=0.5)
     assert queue.next_wakeup() == pytest.approx(min(threshold(page, 0.5) for page in pages), rel=1e-3)
     order = sorted(range(3), key=lambda number: threshold(pages[number], 0.5))
@@ -76,7 +76,7 @@ def test_takes_pages_in_the_order_of_their_deadlines() -> None:
 
 
 def test_a_signal_moves_the_deadline_by_its_time_equivalent() -> None:
-    page = Page(1.0, 0.4, 0.5, 0.5)
+    page = PageParameters(1.0, 0.4, 0.5, 0.5)
     queue = DeadlineQueue.of(Pages.of([page]), level=1.0)
     before = queue.next_wakeup()
     assert before == pytest.approx(threshold(page, 1.0), rel=1e-3)
@@ -88,14 +88,16 @@ def test_a_signal_moves_the_deadline_by_its_time_equivalent() -> None:
 
 
 def test_a_certain_signal_makes_a_page_due() -> None:
-    queue = DeadlineQueue.of(Pages.of([Page(1.0, 0.4, 0.5, 0.0), Page(1.0, 0.4)]), level=2.4)
+    queue = DeadlineQueue.of(
+        Pages.of([PageParameters(1.0, 0.4, 0.5, 0.0), PageParameters(1.0, 0.4)]), level=2.4
+    )
     queue.signal(0, 0.5)
     assert queue.next_wakeup() == 0.5
     assert queue.take(0.6) == 0
 
 
 def test_numbers_of_signals_decide_where_nothing_changes_silently() -> None:
-    page = Page(1.0, 0.4, 1.0, 0.8)
+    page = PageParameters(1.0, 0.4, 1.0, 0.8)
     needed = int(threshold(page, 1.5))
     assert needed >= 2
     queue = DeadlineQueue.of(Pages.of([page]), level=1.5)
@@ -107,7 +109,7 @@ def test_numbers_of_signals_decide_where_nothing_changes_silently() -> None:
 
 
 def test_signals_shortly_after_a_crawl_can_be_discarded() -> None:
-    queue = DeadlineQueue.of(Pages.of([Page(1.0, 0.4, 0.5, 0.0)]), level=1.0, discard_window=0.5)
+    queue = DeadlineQueue.of(Pages.of([PageParameters(1.0, 0.4, 0.5, 0.0)]), level=1.0, discard_window=0.5)
     queue.signal(0, 0.4)
     assert queue.next_wakeup() > 1.0
     queue.signal(0, 0.6)
@@ -115,7 +117,7 @@ def test_signals_shortly_after_a_crawl_can_be_discarded() -> None:
 
 
 def test_signals_during_a_crawl_count_afterwards() -> None:
-    queue = DeadlineQueue.of(Pages.of([Page(1.0, 0.4, 0.5, 0.0)]), level=1.0)
+    queue = DeadlineQueue.of(Pages.of([PageParameters(1.0, 0.4, 0.5, 0.0)]), level=1.0)
     assert queue.take(5.0) == 0
     queue.signal(0, 5.1)
     queue.settle(0, 5.2)
@@ -123,7 +125,7 @@ def test_signals_during_a_crawl_count_afterwards() -> None:
 
 
 def test_a_page_given_back_is_due_as_before() -> None:
-    queue = DeadlineQueue.of(Pages.of([Page(1.0, 0.4)]), level=1.0)
+    queue = DeadlineQueue.of(Pages.of([PageParameters(1.0, 0.4)]), level=1.0)
     due = queue.next_wakeup()
     assert queue.take(1.0) == 0 and queue.take(1.0) == -1
     queue.give_back(0, 1.5)
@@ -131,33 +133,35 @@ def test_a_page_given_back_is_due_as_before() -> None:
 
 
 def test_max_age_crawls_even_pages_that_are_worth_nothing() -> None:
-    queue = DeadlineQueue.of(Pages.of([Page(0.0, 5.0), Page(1.0, 0.0)]), level=1.0, max_age=7.0)
+    queue = DeadlineQueue.of(
+        Pages.of([PageParameters(0.0, 5.0), PageParameters(1.0, 0.0)]), level=1.0, max_age=7.0
+    )
     assert queue.next_wakeup() == 7.0
     assert {queue.take(7.0), queue.take(7.1)} == {0, 1}
 
 
 def test_pages_that_never_change_are_never_taken() -> None:
-    assert DeadlineQueue.of(Pages.of([Page(1.0, 0.0)])).take(1e9) == -1
+    assert DeadlineQueue.of(Pages.of([PageParameters(1.0, 0.0)])).take(1e9) == -1
     assert DeadlineQueue(0).take(0.0) == -1
 
 
 def test_grows() -> None:
     queue = DeadlineQueue(1, level=0.5)
-    queue.add(0, Page(1.0, 0.5), 0.0, 0.0)
+    queue.add(0, PageParameters(1.0, 0.5), 0.0, 0.0)
     queue.grow(3)
-    queue.add(2, Page(1.0, 0.4), 0.0, 0.0)
+    queue.add(2, PageParameters(1.0, 0.4), 0.0, 0.0)
     queue._check()
     assert len(queue) == 2 and "2 pages" in repr(queue)
 
 
 def test_wrong_use_is_a_bug() -> None:
     queue = DeadlineQueue(2)
-    queue.add(0, Page(1.0, 0.5), 0.0, 0.0)
+    queue.add(0, PageParameters(1.0, 0.5), 0.0, 0.0)
     for wrong in (
-        lambda: queue.add(0, Page(1.0, 0.5), 0.0, 0.0),
-        lambda: queue.add(2, Page(1.0, 0.5), 0.0, 0.0),
+        lambda: queue.add(0, PageParameters(1.0, 0.5), 0.0, 0.0),
+        lambda: queue.add(2, PageParameters(1.0, 0.5), 0.0, 0.0),
         lambda: queue.remove(1),
-        lambda: queue.change(1, Page(1.0, 0.5), 0.0),
+        lambda: queue.change(1, PageParameters(1.0, 0.5), 0.0),
     ):
         with pytest.raises(RuntimeError):
             wrong()

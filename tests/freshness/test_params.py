@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crawler.freshness.params import Page, Pages
+from crawler.freshness.params import PageParameters, Pages
 
 rates = st.floats(1e-4, 1e3)
 shares = st.floats(0.0, 1.0)
@@ -15,7 +15,7 @@ shares = st.floats(0.0, 1.0)
 
 @given(mu=rates, delta=rates, recall=shares, nu=st.one_of(st.just(0.0), rates))
 def test_array_and_scalar_agree(mu: float, delta: float, recall: float, nu: float) -> None:
-    page, pages = Page(mu, delta, recall, nu), Pages.of([Page(mu, delta, recall, nu)])
+    page, pages = PageParameters(mu, delta, recall, nu), Pages.of([PageParameters(mu, delta, recall, nu)])
     for name in ("silent_rate", "signal_rate", "signal_weight", "ceiling", "precision"):
         assert getattr(pages, name)[0] == pytest.approx(getattr(page, name), rel=1e-15), name
     assert pages[0] == page
@@ -23,7 +23,7 @@ def test_array_and_scalar_agree(mu: float, delta: float, recall: float, nu: floa
 
 @given(delta=rates, recall=shares, precision=st.floats(0.01, 1.0))
 def test_quality_gives_precision_and_recall_back(delta: float, recall: float, precision: float) -> None:
-    page = Page.from_quality(1.0, delta, precision, recall)
+    page = PageParameters.from_quality(1.0, delta, precision, recall)
     assert page.recall == recall
     if recall > 1e-12:
         assert page.precision == pytest.approx(precision)
@@ -36,26 +36,28 @@ def test_quality_of_many_pages_is_that_of_each(
 ) -> None:
     n = len(delta)
     pages = Pages.from_quality(np.full(n, mu), np.array(delta), np.full(n, precision), np.full(n, recall))
-    assert [pages[i] for i in range(n)] == [Page.from_quality(mu, d, precision, recall) for d in delta]
+    assert [pages[i] for i in range(n)] == [
+        PageParameters.from_quality(mu, d, precision, recall) for d in delta
+    ]
 
 
 @pytest.mark.parametrize("precision", [0.0, -0.1, 1.1, math.nan])
 def test_precision_is_checked_one_page_at_a_time_and_in_arrays(precision: float) -> None:
     with pytest.raises(ValueError, match="precision"):
-        Page.from_quality(1.0, 1.0, precision, 0.5)
+        PageParameters.from_quality(1.0, 1.0, precision, 0.5)
     ones = np.ones(2)
     with pytest.raises(ValueError, match="precision"):
         Pages.from_quality(ones, ones, np.array([0.5, precision]), ones)
 
 
 def test_edges_of_the_signals() -> None:
-    assert Page(1.0, 1.0, 0.5, 0.0).signal_weight == math.inf
-    assert Page(1.0, 1.0, 0.0, 0.5).signal_weight == 0.0
-    assert Page(1.0, 1.0, 0.0, 0.5).signal_time == 0.0
-    assert Page(1.0, 1.0, 1.0, 0.5).signal_time == math.inf
-    assert Page(1.0, 0.0).ceiling == math.inf
-    assert Page(1.0, 1.0, 0.5, 0.0).freshness(3.0, 1) == 0.0
-    assert Page(1.0, 1.0, 0.5, 0.0).freshness(0.0, 0) == 1.0
+    assert PageParameters(1.0, 1.0, 0.5, 0.0).signal_weight == math.inf
+    assert PageParameters(1.0, 1.0, 0.0, 0.5).signal_weight == 0.0
+    assert PageParameters(1.0, 1.0, 0.0, 0.5).signal_time == 0.0
+    assert PageParameters(1.0, 1.0, 1.0, 0.5).signal_time == math.inf
+    assert PageParameters(1.0, 0.0).ceiling == math.inf
+    assert PageParameters(1.0, 1.0, 0.5, 0.0).freshness(3.0, 1) == 0.0
+    assert PageParameters(1.0, 1.0, 0.5, 0.0).freshness(0.0, 0) == 1.0
 
 
 def test_select_and_length() -> None:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from crawler.freshness import crawl_value as cv
 from crawler.freshness import value_kernel
-from crawler.freshness.params import Page, Pages
+from crawler.freshness.params import PageParameters, Pages
 from crawler.freshness.value_kernel import CERTAIN, GREEDY, NEVER, NOISY, SIGNALS_ONLY
 
 
@@ -26,7 +26,7 @@ def _residual(i: int, x: Decimal) -> Decimal:
     return 1 - (-x).exp() * total
 
 
-def _direct(page: Page, elapsed: float, signals: int) -> tuple[float, float, float]:
+def _direct(page: PageParameters, elapsed: float, signals: int) -> tuple[float, float, float]:
     """V, psi and w of the state, the printed sums in 90 digits (Busa-Fekete et al., Theorem 1)."""
     with localcontext() as context:
         context.prec = 90
@@ -43,12 +43,12 @@ def _direct(page: Page, elapsed: float, signals: int) -> tuple[float, float, flo
         return float(w - lost * psi), float(psi), float(w)
 
 
-def _state(rng: np.random.Generator, most: float) -> tuple[Page, float, int]:
+def _state(rng: np.random.Generator, most: float) -> tuple[PageParameters, float, int]:
     """A page of any quality, and a state worth at most `most` signals."""
     while True:
         delta = 10.0 ** rng.uniform(-3, 3)
         recall = rng.choice([rng.random(), 1.0 - 10.0 ** rng.uniform(-12, -1), 10.0 ** rng.uniform(-8, 0)])
-        page = Page(1.0, delta, float(recall), delta * 10.0 ** rng.uniform(-4, 3))
+        page = PageParameters(1.0, delta, float(recall), delta * 10.0 ** rng.uniform(-4, 3))
         reached = 10.0 ** rng.uniform(-3, math.log10(most))
         if reached * page.signal_weight < 50.0:
             signals = int(rng.choice([0, rng.integers(0, int(reached) + 1)]))
@@ -70,7 +70,7 @@ def test_equals_a_direct_summation_in_90_digits(seed: int, most: float, count: i
 def test_many_worthless_signals_are_not_cut_off() -> None:
     """A sum that ended after 100,000 terms gave .0345 for .0902 at nu/Delta = 1e6."""
     for nu in (2e5, 1e6, 1e9, 1e12):
-        page = Page(1.0, 1.0, 0.5, nu)
+        page = PageParameters(1.0, 1.0, 0.5, nu)
         n = round(page.signal_rate * 0.5)
         assert cv.crawl_value(page, 0.5, n) == pytest.approx(cv.crawl_value(page, 0.5, by="greedy"), rel=1e-4)
 
@@ -79,7 +79,7 @@ def test_many_worthless_signals_are_not_cut_off() -> None:
 @pytest.mark.parametrize("recall", [1e-6, 0.3, 0.9, 0.99])
 def test_the_fluid_limit_is_off_by_at_most_b(recall: float, nu: float) -> None:
     """|V - (mu/Delta) R^1(u)| <= (mu/Delta) b: with worthless signals GREEDY of the staleness."""
-    page = Page(1.0, 1.0, recall, nu)
+    page = PageParameters(1.0, 1.0, recall, nu)
     for u in (1e-3, 0.1, 0.7, 3.0, 20.0):
         fluid = -math.expm1(-u) - u * math.exp(-u)
         assert abs(cv.crawl_value(page, u / page.silent_rate) - fluid) <= page.signal_weight + 1e-14
@@ -94,7 +94,7 @@ STALENESSES = [0.0, *(10.0 ** (k / 2) for k in range(-24, 7)), math.inf]
 def test_bounded_and_increasing_over_the_whole_domain(recall: float) -> None:
     """Also between the forms: sum, settled terms, waves, fluid, ceiling."""
     for nu in FALSE_RATES:
-        page = Page(1.0, 1.0, recall, nu)
+        page = PageParameters(1.0, 1.0, recall, nu)
         scale = page.silent_rate if page.silent_rate > 0.0 else 1.0
         for n in (0, 1, 7, 300):
             before = 0.0
@@ -108,7 +108,7 @@ def test_bounded_and_increasing_over_the_whole_domain(recall: float) -> None:
 @pytest.mark.parametrize("recall", RECALLS)
 def test_the_inverse_over_the_whole_domain(recall: float) -> None:
     for nu in FALSE_RATES:
-        page = Page(1.0, 1.0, recall, nu)
+        page = PageParameters(1.0, 1.0, recall, nu)
         for n in (0, 3):
             before = 0.0
             for level in (1e-12, 1e-6, 1e-3, 0.2, 0.5, 0.97, 0.999, 1 - 1e-9):
@@ -132,7 +132,7 @@ def test_the_inverse_over_the_whole_domain(recall: float) -> None:
 @settings(max_examples=80, deadline=None)
 def test_psi_solves_its_equation(recall: float, nu: float, u: float) -> None:
     """psi' = 1 - gamma (psi(iota) - psi(iota - beta)): also where the sum has more terms than anyone can add."""
-    page = Page(1.0, 1.0, recall, nu)
+    page = PageParameters(1.0, 1.0, recall, nu)
     at, beta, gamma = u / page.silent_rate, page.signal_time, page.signal_rate
     step = 1e-4 * min(beta, 1.0 / gamma, at)
     rise = (cv.expected_interval(page, at + step) - cv.expected_interval(page, at - step)) / (2 * step)
@@ -150,7 +150,7 @@ def test_psi_solves_its_equation(recall: float, nu: float, u: float) -> None:
 @settings(max_examples=80, deadline=None)
 def test_v_rises_by_psi(recall: float, nu: float, u: float) -> None:
     """V' = mu alpha exp(-u) psi, by differences; so with psi's equation V is right wherever it is not summed."""
-    page = Page(1.0, 1.0, recall, nu)
+    page = PageParameters(1.0, 1.0, recall, nu)
     at = u / page.silent_rate
     step = 1e-4 * at
     low, high = cv.crawl_value(page, at - step), cv.crawl_value(page, at + step)
@@ -163,7 +163,7 @@ def test_v_rises_by_psi(recall: float, nu: float, u: float) -> None:
 @pytest.mark.parametrize("recall", [0.3, 0.9, 0.99, 0.9999, 1 - 1e-8])
 def test_no_step_where_the_form_changes(recall: float, nu: float) -> None:
     """Second differences on the way from few signals to many: at most those of V'' <= mu alpha (psi' <= 1)."""
-    page = Page(1.0, 1.0, recall, nu)
+    page = PageParameters(1.0, 1.0, recall, nu)
     for s in np.geomspace(2.0, 1e6, 200):
         if s * page.signal_weight > 50.0:
             break
@@ -175,7 +175,7 @@ def test_no_step_where_the_form_changes(recall: float, nu: float) -> None:
 
 def test_forms() -> None:
     def form(*given: float, by: str = "ncis") -> int:
-        return cv.parameters_of(Page(1.0, *given), by=by).form
+        return cv.parameters_of(PageParameters(1.0, *given), by=by).form
 
     assert form(0.5) == form(0.5, 0.0, 3.0) == form(0.5, 0.5, 3.0, by="greedy") == GREEDY
     assert form(0.5, 0.5, 3.0) == form(0.5, 1 - 1e-12, 3.0) == form(0.5, 1e-300, 3.0) == NOISY
@@ -189,45 +189,45 @@ def test_limits_are_reached_without_a_step() -> None:
     """recall -> 1, precision -> 1, precision -> 0: the next smaller quality gives nearly the same."""
     for n in (0, 1, 4):
         for elapsed in (0.0, 0.3, 2.0):
-            nearly = cv.crawl_value(Page(1.0, 1.0, 1 - 1e-13, 0.4), elapsed, n)
+            nearly = cv.crawl_value(PageParameters(1.0, 1.0, 1 - 1e-13, 0.4), elapsed, n)
             assert nearly == pytest.approx(
-                cv.crawl_value(Page(1.0, 1.0, 1.0, 0.4), elapsed, n), rel=1e-9, abs=1e-9
+                cv.crawl_value(PageParameters(1.0, 1.0, 1.0, 0.4), elapsed, n), rel=1e-9, abs=1e-9
             )
-            nearly = cv.crawl_value(Page(1.0, 1.0, 0.5, 1e-303), elapsed, n)
+            nearly = cv.crawl_value(PageParameters(1.0, 1.0, 0.5, 1e-303), elapsed, n)
             assert nearly == pytest.approx(
-                cv.crawl_value(Page(1.0, 1.0, 0.5, 0.0), elapsed, n), rel=1e-9, abs=1e-300
+                cv.crawl_value(PageParameters(1.0, 1.0, 0.5, 0.0), elapsed, n), rel=1e-9, abs=1e-300
             )
-            nearly = cv.crawl_value(Page(1.0, 1.0, 1e-13, 0.4), elapsed, n)
+            nearly = cv.crawl_value(PageParameters(1.0, 1.0, 1e-13, 0.4), elapsed, n)
             assert nearly == pytest.approx(
-                cv.crawl_value(Page(1.0, 1.0, 0.0, 0.4), elapsed, n), rel=1e-9, abs=1e-9
+                cv.crawl_value(PageParameters(1.0, 1.0, 0.0, 0.4), elapsed, n), rel=1e-9, abs=1e-9
             )
 
 
 def test_believed_signals_of_which_none_came_for_ever() -> None:
     """`cis` at alpha = 0 and infinite elapsed time was nan."""
     for by in ("cis", "cis-nu0", "cis+", "ncis"):
-        assert cv.crawl_value(Page(1.0, 1.0, 1.0, 0.3), math.inf, by=by) in (0.0, 1.0)
-        assert cv.crawl_value(Page(1.0, 1.0, 1.0, 0.3), 5.0, by="cis") == 0.0
-        assert cv.wait(Page(1.0, 1.0, 1.0, 0.3), 0.5, by="cis") == math.inf
+        assert cv.crawl_value(PageParameters(1.0, 1.0, 1.0, 0.3), math.inf, by=by) in (0.0, 1.0)
+        assert cv.crawl_value(PageParameters(1.0, 1.0, 1.0, 0.3), 5.0, by="cis") == 0.0
+        assert cv.wait(PageParameters(1.0, 1.0, 1.0, 0.3), 0.5, by="cis") == math.inf
 
 
 def test_fractions_of_signals_lie_between() -> None:
     """Several sources count by their weights: 2.5 signals of the mean weight."""
-    page = Page(1.0, 0.5, 0.6, 0.3)
+    page = PageParameters(1.0, 0.5, 0.6, 0.3)
     values = [cv.crawl_value(page, 0.7, n) for n in (2, 2.25, 2.5, 3)]
     assert values == sorted(values) and len(set(values)) == 4
     assert cv.crawl_value(page, 0.7 + 0.5 * page.signal_time, 2) == pytest.approx(values[2], rel=1e-14)
 
 
 def test_waiting_with_signals_is_waiting_less() -> None:
-    page = Page(1.0, 0.5, 0.6, 0.3)
+    page = PageParameters(1.0, 0.5, 0.6, 0.3)
     alone = cv.wait(page, 0.9)
     assert alone == cv.threshold(page, 0.9)
     assert cv.wait(page, 0.9, 1) == pytest.approx(alone - page.signal_time)
     assert cv.wait(page, 0.9, 50) == 0.0
-    perfect = Page(1.0, 0.5, 0.6, 0.0)
+    perfect = PageParameters(1.0, 0.5, 0.6, 0.0)
     assert cv.wait(perfect, 0.9, 1) == 0.0 and cv.wait(perfect, 2.1, 1) == math.inf
-    told = Page(1.0, 0.5, 1.0, 0.3)
+    told = PageParameters(1.0, 0.5, 1.0, 0.3)
     assert cv.wait(told, 0.9, 0) == math.inf and cv.wait(told, 0.9, 9) == 0.0
     waits = cv.waits(Pages.of([page, perfect, told]), 0.9, np.array([1.0, 1.0, 9.0]))
     assert waits.tolist() == pytest.approx([cv.wait(page, 0.9, 1), 0.0, 0.0])
@@ -241,7 +241,7 @@ BAD = [math.nan, -1.0, math.inf, -math.inf]
 def test_parameters_that_are_no_rates_are_refused(field: str, bad: float) -> None:
     good = {"importance": 1.0, "change_rate": 0.5, "recall": 0.5, "false_rate": 0.3}
     with pytest.raises(ValueError, match=field):
-        Page(**(good | {field: bad}))
+        PageParameters(**(good | {field: bad}))
     columns = {name: np.array([value, value]) for name, value in good.items()}
     columns[field][1] = bad
     with pytest.raises(ValueError, match=f"{field} of page 1"):
@@ -251,14 +251,14 @@ def test_parameters_that_are_no_rates_are_refused(field: str, bad: float) -> Non
 @pytest.mark.parametrize("precision", [math.nan, 0.0, -0.1, 1.1])
 def test_a_precision_that_is_none_is_refused(precision: float) -> None:
     with pytest.raises(ValueError, match="precision"):
-        Page.from_quality(1.0, 0.5, precision, 0.5)
+        PageParameters.from_quality(1.0, 0.5, precision, 0.5)
     with pytest.raises(ValueError, match="precision"):
         Pages.from_quality(*(np.array([x]) for x in (1.0, 0.5, precision, 0.5)))
 
 
 @pytest.mark.parametrize("bad", [math.nan, -1.0])
 def test_states_that_are_none_are_refused(bad: float) -> None:
-    page = Page(1.0, 0.5, 0.5, 0.3)
+    page = PageParameters(1.0, 0.5, 0.5, 0.3)
     for call in (
         lambda: cv.crawl_value(page, bad),
         lambda: cv.crawl_value(page, 1.0, bad),

@@ -9,7 +9,7 @@ import pytest
 
 from crawler.errors import DamageError
 from crawler.records import Blame, Errand, Fetch, Link, Outcome, Task
-from crawler.robots.cache import ALLOWED, DENIED, FETCH, Answer, Verdict
+from crawler.robots.cache import ALLOWED, DENIED, FETCH, Verdict, VerdictKind
 from crawler.storage.keys import FRONTIER
 from crawler.storage.kv import MemoryStore
 from tests.frontier.model import Crawl, OpenRobots, Request, config, domain_of, failed, fetched, link
@@ -279,7 +279,7 @@ class Robots(OpenRobots):
 
     def verdict(self, authority: str, target: str, now: float) -> Verdict:
         if now < self.until and authority in self.known:
-            return Verdict(Answer.WAIT, self.until)
+            return Verdict(VerdictKind.WAIT, self.until)
         if authority not in self.known:
             return FETCH
         return DENIED if target.startswith("/no") else ALLOWED

@@ -17,7 +17,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from crawler.frontier.frontier import Frontier
 from crawler.records import Blame, Errand, Fetch, Outcome, Task
-from crawler.robots.cache import ALLOWED, DENIED, FETCH, Answer, Verdict
+from crawler.robots.cache import ALLOWED, DENIED, FETCH, Verdict, VerdictKind
 from crawler.storage.kv import MemoryStore
 from tests.frontier.model import Hash, config, domain_of, link
 
@@ -60,7 +60,7 @@ class PickyRobots:
 
     def verdict(self, authority: str, target: str, now: float) -> Verdict:
         if authority.endswith(":81") and now < self.reachable_at:
-            return Verdict(Answer.WAIT, self.reachable_at)
+            return Verdict(VerdictKind.WAIT, self.reachable_at)
         if authority not in self.known:
             return FETCH
         return DENIED if target.startswith("/private") else ALLOWED

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from crawler.config import PagesConfig
 from crawler.errors import ConfigError, DamageError
 from crawler.pages.captures import capture_key
-from crawler.pages.change import compile_patterns
+from crawler.pages.change_detection import compile_patterns
 from crawler.pages.formats import rows
 from crawler.pages.formats.selection import selection
 from crawler.pages.formats.warc_stream import cdxj_lines

@@ -135,7 +135,7 @@ def test_serials_go_on_after_the_largest() -> None:
 
 
 def test_reading_a_place_that_is_not_there(tmp_path: Path) -> None:
-    place = segments.Place("a.warc.gz", 5, 10)
+    place = segments.RecordPlace("a.warc.gz", 5, 10)
     with pytest.raises(DamageError, match="missing"):
         segments.read_member(tmp_path, place, bytes_max=10)
     _leave(tmp_path, "a.warc.gz", b"0123456789")

@@ -19,7 +19,7 @@ from crawler.clock import VirtualClock
 from crawler.config import StoreConfig, convert
 from crawler.errors import StoreError
 from crawler.frontier.frontier import Frontier
-from crawler.process.committer import DECISION_DELAY, SIBLINGS, Committer, State, Step
+from crawler.process.committer import DECISION_DELAY, SIBLINGS, Committer, CommitterState, Step
 from crawler.process.process import Process
 from crawler.process.stages import Stages
 from crawler.records import Errand, Link
@@ -38,22 +38,22 @@ def committer(*, delay: float = 0.2, entries: int = 256, concurrency: int = 500)
 @pytest.mark.parametrize(
     ("state", "step"),
     [
-        (State(), Step.WAIT),
-        (State(fetching=BUSY), Step.WAIT),
-        (State(flush=True), Step.FLUSH),
-        (State(flush=True, fetching=BUSY), Step.FLUSH),
-        (State(queued=3, undecided=3, fetching=BUSY), Step.GATHER),
-        (State(queued=3, undecided=3, fetching=SIBLINGS), Step.DECIDE),
-        (State(queued=3, undecided=3), Step.DECIDE),
-        (State(queued=3, fetching=1), Step.GATHER),
-        (State(queued=3), Step.COMMIT),
-        (State(queued=3, flush=True), Step.FLUSH),
-        (State(queued=3, undecided=3, fetching=BUSY, hurry=True), Step.COMMIT),
-        (State(queued=3, undecided=3, fetching=BUSY, hurry=True, flush=True), Step.FLUSH),
-        (State(queued=250, undecided=250, fetching=BUSY), Step.COMMIT),
+        (CommitterState(), Step.WAIT),
+        (CommitterState(fetching=BUSY), Step.WAIT),
+        (CommitterState(flush=True), Step.FLUSH),
+        (CommitterState(flush=True, fetching=BUSY), Step.FLUSH),
+        (CommitterState(queued=3, undecided=3, fetching=BUSY), Step.GATHER),
+        (CommitterState(queued=3, undecided=3, fetching=SIBLINGS), Step.DECIDE),
+        (CommitterState(queued=3, undecided=3), Step.DECIDE),
+        (CommitterState(queued=3, fetching=1), Step.GATHER),
+        (CommitterState(queued=3), Step.COMMIT),
+        (CommitterState(queued=3, flush=True), Step.FLUSH),
+        (CommitterState(queued=3, undecided=3, fetching=BUSY, hurry=True), Step.COMMIT),
+        (CommitterState(queued=3, undecided=3, fetching=BUSY, hurry=True, flush=True), Step.FLUSH),
+        (CommitterState(queued=250, undecided=250, fetching=BUSY), Step.COMMIT),
     ],
 )
-def test_the_first_step(state: State, step: Step) -> None:
+def test_the_first_step(state: CommitterState, step: Step) -> None:
     assert committer().next_step(state, 1e6) is step
 
 
@@ -61,7 +61,7 @@ def test_a_group_gathers_for_the_delay_and_is_decided_upon_meanwhile() -> None:
     steps, one, now = [], committer(delay=0.12), 1e6
     undecided = 3
     while True:
-        step = one.next_step(State(queued=3, undecided=undecided, fetching=BUSY), now)
+        step = one.next_step(CommitterState(queued=3, undecided=undecided, fetching=BUSY), now)
         steps.append(step.value)
         if step is Step.COMMIT:
             break
@@ -72,7 +72,7 @@ def test_a_group_gathers_for_the_delay_and_is_decided_upon_meanwhile() -> None:
 
 
 STATES = st.builds(
-    State,
+    CommitterState,
     queued=st.integers(0, 300),
     undecided=st.integers(0, 300),
     fetching=st.integers(0, 5),
@@ -82,7 +82,9 @@ STATES = st.builds(
 
 
 @given(st.lists(STATES, max_size=40), st.sampled_from([0.0, 0.03, 0.2]))
-def test_whatever_comes_a_group_waits_no_longer_than_the_delay(states: list[State], delay: float) -> None:
+def test_whatever_comes_a_group_waits_no_longer_than_the_delay(
+    states: list[CommitterState], delay: float
+) -> None:
     """And a flush that is wanted comes before the next COMMIT."""
     one, now, since = committer(delay=delay), 1e6, None
     for state in states:

@@ -8,7 +8,7 @@ import pytest
 
 from crawler.errors import StoreError
 from crawler.fetcher.dns_cache import Resolution
-from crawler.fetcher.request import Request, split
+from crawler.fetcher.fetch_request import FetchRequest, split
 from crawler.process.errands import HOP_WAIT_MAX, Errands
 from crawler.process.reader import Reader
 from crawler.records import Blame, Errand, Extracted, Fetch, LinkFlag, Outcome, Task
@@ -27,7 +27,7 @@ class Canned:
         self._joint = joint
         self.answers: dict[str, list[Fetch | Exception]] = {}
         self.names: dict[str, Resolution | Exception] = {}
-        self.requests: list[Request] = []
+        self.requests: list[FetchRequest] = []
         self.asked_at: list[float] = []
         self.ended: list[str] = []
 
@@ -40,7 +40,7 @@ class Canned:
     def let_go(self, owner: object) -> None:
         pass
 
-    async def fetch(self, request: Request) -> Fetch:
+    async def fetch(self, request: FetchRequest) -> Fetch:
         self.requests.append(request)
         self.asked_at.append(self._joint.clock.now())
         answer = self.answers[request.url].pop(0)

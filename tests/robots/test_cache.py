@@ -11,11 +11,11 @@ from crawler.robots.cache import (
     ALLOWED,
     DENIED,
     FETCH,
-    Answer,
-    Copy,
-    Result,
     RobotsCache,
+    RobotsCopy,
+    RobotsResult,
     Verdict,
+    VerdictKind,
     result_of,
 )
 from crawler.storage.kv import MemoryStore
@@ -30,46 +30,48 @@ def _cache(store: MemoryStore | None = None, entries_max: int = 8, **config: obj
     return RobotsCache(store or MemoryStore(), RobotsConfig(**config), "me", entries_max)
 
 
-def _good(cache: RobotsCache, now: float, body: bytes = RULES, host: str = HOST) -> Result:
+def _good(cache: RobotsCache, now: float, body: bytes = RULES, host: str = HOST) -> RobotsResult:
     return cache.record(host, status=200, outcome=Outcome.FETCHED, body=body, complete=True, now=now)
 
 
-def _down(cache: RobotsCache, now: float, status: int = 503, outcome: Outcome = Outcome.HOST_BUSY) -> Result:
+def _down(
+    cache: RobotsCache, now: float, status: int = 503, outcome: Outcome = Outcome.HOST_BUSY
+) -> RobotsResult:
     return cache.record(HOST, status=status, outcome=outcome, body=b"", complete=True, now=now)
 
 
 @pytest.mark.parametrize(
     ("status", "outcome", "complete", "result"),
     [
-        (200, Outcome.FETCHED, True, Result.RULES),
-        (203, Outcome.FETCHED, True, Result.RULES),
-        (204, Outcome.EMPTY, True, Result.RULES),
-        (200, Outcome.TRUNCATED, False, Result.UNREACHABLE),
-        (200, Outcome.FETCHED, False, Result.UNREACHABLE),
-        (206, Outcome.UNEXPECTED_STATUS, True, Result.UNREACHABLE),
-        (301, Outcome.REDIRECT, True, Result.UNAVAILABLE),
-        (302, Outcome.BAD_REDIRECT, True, Result.UNAVAILABLE),
-        (400, Outcome.CLIENT_ERROR, True, Result.UNAVAILABLE),
-        (401, Outcome.CLIENT_ERROR, True, Result.UNAVAILABLE),
-        (404, Outcome.GONE, True, Result.UNAVAILABLE),
-        (408, Outcome.TEMPORARY, True, Result.UNAVAILABLE),
-        (429, Outcome.HOST_BUSY, True, Result.UNREACHABLE),
-        (500, Outcome.TEMPORARY, True, Result.UNREACHABLE),
-        (503, Outcome.HOST_BUSY, True, Result.UNREACHABLE),
-        (599, Outcome.TEMPORARY, True, Result.UNREACHABLE),
-        (700, Outcome.BAD_STATUS, True, Result.UNREACHABLE),
-        (99, Outcome.BAD_STATUS, True, Result.UNREACHABLE),
-        (101, Outcome.UNEXPECTED_STATUS, True, Result.UNREACHABLE),
-        (0, Outcome.DNS_ERROR, True, Result.UNREACHABLE),
-        (0, Outcome.DNS_NOT_FOUND, True, Result.UNREACHABLE),
-        (0, Outcome.CONNECT_ERROR, True, Result.UNREACHABLE),
-        (0, Outcome.TLS_ERROR, True, Result.UNREACHABLE),
-        (0, Outcome.RESET, True, Result.UNREACHABLE),
-        (0, Outcome.HEADER_TIMEOUT, True, Result.UNREACHABLE),
-        (0, Outcome.ADDRESS_DENIED, True, Result.UNREACHABLE),
+        (200, Outcome.FETCHED, True, RobotsResult.RULES),
+        (203, Outcome.FETCHED, True, RobotsResult.RULES),
+        (204, Outcome.EMPTY, True, RobotsResult.RULES),
+        (200, Outcome.TRUNCATED, False, RobotsResult.UNREACHABLE),
+        (200, Outcome.FETCHED, False, RobotsResult.UNREACHABLE),
+        (206, Outcome.UNEXPECTED_STATUS, True, RobotsResult.UNREACHABLE),
+        (301, Outcome.REDIRECT, True, RobotsResult.UNAVAILABLE),
+        (302, Outcome.BAD_REDIRECT, True, RobotsResult.UNAVAILABLE),
+        (400, Outcome.CLIENT_ERROR, True, RobotsResult.UNAVAILABLE),
+        (401, Outcome.CLIENT_ERROR, True, RobotsResult.UNAVAILABLE),
+        (404, Outcome.GONE, True, RobotsResult.UNAVAILABLE),
+        (408, Outcome.TEMPORARY, True, RobotsResult.UNAVAILABLE),
+        (429, Outcome.HOST_BUSY, True, RobotsResult.UNREACHABLE),
+        (500, Outcome.TEMPORARY, True, RobotsResult.UNREACHABLE),
+        (503, Outcome.HOST_BUSY, True, RobotsResult.UNREACHABLE),
+        (599, Outcome.TEMPORARY, True, RobotsResult.UNREACHABLE),
+        (700, Outcome.BAD_STATUS, True, RobotsResult.UNREACHABLE),
+        (99, Outcome.BAD_STATUS, True, RobotsResult.UNREACHABLE),
+        (101, Outcome.UNEXPECTED_STATUS, True, RobotsResult.UNREACHABLE),
+        (0, Outcome.DNS_ERROR, True, RobotsResult.UNREACHABLE),
+        (0, Outcome.DNS_NOT_FOUND, True, RobotsResult.UNREACHABLE),
+        (0, Outcome.CONNECT_ERROR, True, RobotsResult.UNREACHABLE),
+        (0, Outcome.TLS_ERROR, True, RobotsResult.UNREACHABLE),
+        (0, Outcome.RESET, True, RobotsResult.UNREACHABLE),
+        (0, Outcome.HEADER_TIMEOUT, True, RobotsResult.UNREACHABLE),
+        (0, Outcome.ADDRESS_DENIED, True, RobotsResult.UNREACHABLE),
     ],
 )
-def test_what_an_answer_means(status: int, outcome: Outcome, complete: bool, result: Result) -> None:
+def test_what_an_answer_means(status: int, outcome: Outcome, complete: bool, result: RobotsResult) -> None:
     """The table of `robots/README.md`, "Answers"."""
     assert result_of(status, outcome, complete=complete) is result
 
@@ -105,15 +107,15 @@ def test_unreachable_schedule() -> None:
     cache = _cache()
     now = NOW
     for delay in (60.0, 300.0, 1800.0, 3600.0, 3600.0):
-        assert _down(cache, now) is Result.UNREACHABLE
-        assert cache.verdict(HOST, "/", now) == Verdict(Answer.WAIT, now + delay)
-        assert cache.verdict(HOST, "/", now + delay - 0.1) == Verdict(Answer.WAIT, now + delay)
+        assert _down(cache, now) is RobotsResult.UNREACHABLE
+        assert cache.verdict(HOST, "/", now) == Verdict(VerdictKind.WAIT, now + delay)
+        assert cache.verdict(HOST, "/", now + delay - 0.1) == Verdict(VerdictKind.WAIT, now + delay)
         now += delay
         assert cache.verdict(HOST, "/", now) is FETCH
     _good(cache, now)
     assert cache.verdict(HOST, "/", now) is ALLOWED
     _down(cache, now + DAY)  # the schedule begins anew
-    assert cache.verdict(HOST, "/", now + DAY) == Verdict(Answer.WAIT, now + DAY + 60)
+    assert cache.verdict(HOST, "/", now + DAY) == Verdict(VerdictKind.WAIT, now + DAY + 60)
 
 
 def test_the_last_good_copy_binds_while_it_lasts() -> None:
@@ -122,7 +124,7 @@ def test_the_last_good_copy_binds_while_it_lasts() -> None:
     _down(cache, NOW + 100)
     assert cache.verdict(HOST, "/", NOW + 101) is ALLOWED and cache.verdict(HOST, "/no", NOW + 101) is DENIED
     _down(cache, NOW + DAY)
-    assert cache.verdict(HOST, "/", NOW + DAY).kind is Answer.WAIT
+    assert cache.verdict(HOST, "/", NOW + DAY).kind is VerdictKind.WAIT
     assert cache.crawl_delay(HOST) == 7.0  # still the best that is known
 
 
@@ -131,7 +133,7 @@ def test_after_thirty_days_all_is_allowed() -> None:
     _down(cache, NOW)
     for day in range(1, 30):
         _down(cache, NOW + day * DAY)
-        assert cache.verdict(HOST, "/", NOW + day * DAY + 1).kind is Answer.WAIT
+        assert cache.verdict(HOST, "/", NOW + day * DAY + 1).kind is VerdictKind.WAIT
     _down(cache, NOW + 30 * DAY)
     assert cache.verdict(HOST, "/", NOW + 30 * DAY + 1) is ALLOWED
     assert cache.verdict(HOST, "/", NOW + 31 * DAY) is FETCH  # asked again once a day
@@ -264,5 +266,5 @@ def test_eviction_and_restarts_change_no_verdict(
 
 def test_the_stored_form() -> None:
     """A change of the stored form is a change of the store's format."""
-    encoded = msgspec.msgpack.encode(Copy(None, 1.0, 2, 3.0, 4.0, 5, "x"))
+    encoded = msgspec.msgpack.encode(RobotsCopy(None, 1.0, 2, 3.0, 4.0, 5, "x"))
     assert msgspec.msgpack.decode(encoded) == [None, 1.0, 2, 3.0, 4.0, 5, "x"]

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crawler.robots import rules as module
-from crawler.robots.rules import Rules, parse, read
+from crawler.robots.rules import RobotsRules, parse, read
 
 CASES = json.loads(
     (Path(__file__).parent.parent / "data/robots/google-robotstxt-cases.part.json").read_text()
@@ -290,7 +290,7 @@ def test_never_fails(body: bytes, target: str) -> None:
 )
 def test_stored_form_answers_the_same(lines: list[str]) -> None:
     body = "\n".join(lines).encode()
-    stored = Rules(read(body, "me"))
+    stored = RobotsRules(read(body, "me"))
     assert [stored.allowed(path) for path in ("/", "/a")] == [
         parse(body, "me").allowed(path) for path in ("/", "/a")
     ]

@@ -16,7 +16,7 @@ from crawler.splitter.crawlwide import CrawlWide, Progress
 from crawler.splitter.inbox import Inbox
 from crawler.splitter.outbox import Outbox
 from crawler.splitter.partition import Partition
-from crawler.splitter.session import Backoff, Common, Dialler, Doorkeeper, Identity, Listener, State
+from crawler.splitter.session import Backoff, Common, Dialler, Doorkeeper, Identity, Listener, SessionState
 from crawler.splitter.wire import (
     Ack,
     Counters,
@@ -98,7 +98,7 @@ def streaming(now: float = 0.0) -> tuple[Common, Common, SimpleNamespace]:
     one, other = process("p0"), process("p1")
     ends = pair(one, other, now=now)
     exchange(ends, now)
-    assert ends.dialler.state is ends.listener.state is State.STREAMING
+    assert ends.dialler.state is ends.listener.state is SessionState.STREAMING
     return one, other, ends
 
 
@@ -136,7 +136,7 @@ def test_a_small_bound_of_a_frame_makes_more_frames(monkeypatch: pytest.MonkeyPa
         received += [link for entry in commit(other) for link in entry.links]
         ends.listener.pump(0.0)
         ends.dialler.receive(ends.listener.data_to_send(), 0.0)
-        assert ends.dialler.state is ends.listener.state is State.STREAMING
+        assert ends.dialler.state is ends.listener.state is SessionState.STREAMING
     assert received == links
     assert len(frames) > 10 and max(frames) <= config.frame_bytes_max
 
@@ -196,7 +196,7 @@ def test_what_does_not_agree_is_refused_and_both_ends_know_why(reason: Reason) -
     assert ends.dialler.ending.by_peer and not ends.listener.ending.by_peer
     assert one.outbox.links == 10
     assert not other.inbox.waiting
-    assert ends.dialler.state is ends.listener.state is State.ENDED
+    assert ends.dialler.state is ends.listener.state is SessionState.ENDED
 
 
 def test_a_name_that_is_no_peer_is_refused() -> None:
@@ -263,7 +263,7 @@ def test_a_second_process_of_a_live_name_is_refused() -> None:
     ends.door.leave(ends.listener)
     third = pair(twin, other, door=ends.door)
     exchange(third)
-    assert third.dialler.state is State.STREAMING
+    assert third.dialler.state is SessionState.STREAMING
 
 
 def test_the_newer_start_of_a_name_wins_and_the_older_one_is_told_to_stop() -> None:
@@ -272,18 +272,18 @@ def test_the_newer_start_of_a_name_wins_and_the_older_one_is_told_to_stop() -> N
     copy = process("p0", crawl="crawl", boot=b"another", incarnation=7)
     second = pair(copy, other, door=ends.door)
     exchange(second)
-    assert second.dialler.state is State.STREAMING and ends.listener.ending is not None
+    assert second.dialler.state is SessionState.STREAMING and ends.listener.ending is not None
     older = pair(process("p0", crawl="crawl", incarnation=6), other, door=ends.door)
     exchange(older)
     assert older.dialler.ending.reason is Reason.DOUBLE and older.dialler.ending.by_peer
-    assert second.dialler.state is State.STREAMING
+    assert second.dialler.state is SessionState.STREAMING
 
 
 def test_the_same_process_connecting_again_takes_its_own_place() -> None:
     one, other, ends = streaming()
     second = pair(one, other, door=ends.door)
     exchange(second)
-    assert second.dialler.state is State.STREAMING
+    assert second.dialler.state is SessionState.STREAMING
     assert "again" in str(ends.listener.ending)
 
 
@@ -297,17 +297,17 @@ def test_a_reconnect_waits_until_what_is_queued_is_durable() -> None:
     ends.listener.connection_lost("cut")
     second = pair(one, other)
     exchange(second)
-    assert (second.dialler.state, second.listener.state) == (State.GREETING, State.DRAINING)
+    assert (second.dialler.state, second.listener.state) == (SessionState.GREETING, SessionState.DRAINING)
     for now in range(1, 100):
         second.listener.tick(float(now))
         exchange(second, float(now))
         second.dialler.tick(float(now))
         exchange(second, float(now))
-    assert second.dialler.state is State.GREETING, "heartbeats keep a draining connection alive"
+    assert second.dialler.state is SessionState.GREETING, "heartbeats keep a draining connection alive"
     first = commit(other)
     second.listener.pump(100.0)
     exchange(second, 100.0)
-    assert second.dialler.state is State.STREAMING
+    assert second.dialler.state is SessionState.STREAMING
     assert one.outbox.links == 0
     assert not other.inbox.waiting
     assert sum(len(entry.links) for entry in first) == 10
@@ -399,12 +399,12 @@ def test_an_oversized_frame_is_refused_with_a_reason() -> None:
     assert "4196 bytes" in str(ends.dialler.ending) and ends.dialler.ending.by_peer
 
 
-@given(st.binary(min_size=1, max_size=200), st.sampled_from(list(State)))
+@given(st.binary(min_size=1, max_size=200), st.sampled_from(list(SessionState)))
 @settings(max_examples=150)
-def test_garbage_at_any_moment_ends_in_a_reason_or_waits(garbage: bytes, state: State) -> None:
+def test_garbage_at_any_moment_ends_in_a_reason_or_waits(garbage: bytes, state: SessionState) -> None:
     one, other = process("p0"), process("p1")
     ends = pair(one, other)
-    for _ in range(list(State).index(state)):
+    for _ in range(list(SessionState).index(state)):
         ends.listener.receive(ends.dialler.data_to_send(), 0.0)
         ends.dialler.receive(ends.listener.data_to_send(), 0.0)
     for end in (ends.dialler, ends.listener):
@@ -472,4 +472,4 @@ def every_handler(kind: type) -> Callable[[], set[str]]:
 def test_the_table_of_states_names_real_methods(kind: type) -> None:
     for method in every_handler(kind)():
         assert callable(getattr(kind, method))
-    assert Heartbeat in kind.TABLE[State.STREAMING]
+    assert Heartbeat in kind.TABLE[SessionState.STREAMING]

@@ -21,7 +21,7 @@ from crawler.storage.keys import HOST, OUTBOX, TODO, bucket
 from crawler.storage.kv import scan_prefix
 from crawler.upkeep import switch
 from crawler.upkeep.settle import settle
-from crawler.upkeep.switch import BUILT, REPLACED, Journal, Move, finish
+from crawler.upkeep.switch import BUILT, REPLACED, Journal, Resharding, finish
 
 SEED = bytes(range(16))
 URLS = [f"http://h{n}.org/{page}" for n in range(12) for page in "ab"]
@@ -84,7 +84,7 @@ def queued(directory: CrawlDirectory, processes: int) -> dict[str, list[int]]:
 def move(directory: CrawlDirectory, processes: int, epoch: int) -> list[str]:
     said: list[str] = []
     target = Partition.equal_ranges(process_names(config_of(processes)), epoch=epoch)
-    Move(directory, config_of(processes), target, VirtualClock(), said.append).run()
+    Resharding(directory, config_of(processes), target, VirtualClock(), said.append).run()
     return said
 
 
@@ -217,5 +217,5 @@ def test_no_trace_is_begun_at_rest(tmp_path: Path) -> None:
     config = config_of(2)
     config = replace(config, crawl=replace(config.crawl, trace=True))
     target = Partition.equal_ranges(process_names(config), epoch=2)
-    Move(directory, config, target, VirtualClock(), lambda _: None).run()
+    Resharding(directory, config, target, VirtualClock(), lambda _: None).run()
     assert list(directory.path.glob("*/trace/*")) == []

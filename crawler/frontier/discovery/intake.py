@@ -27,7 +27,7 @@ from crawler.frontier.discovery.entries import (
 from crawler.frontier.hosts.budget import SITEMAP
 from crawler.frontier.hosts.front_host import NO_PLAN, FrontHost
 from crawler.frontier.hosts.registry import Registry
-from crawler.frontier.hosts.table import NO_ORDER, NOWHERE, SILENCED, HostFlag, Place
+from crawler.frontier.hosts.table import NO_ORDER, NOWHERE, SILENCED, HostFlag, HostState
 from crawler.frontier.hosts.workbench import Workbench
 from crawler.records import Link
 from crawler.storage.keys import PARKED, TODO
@@ -108,7 +108,9 @@ class Intake:
         if todo == 1:  # this is the whole queue
             if host is not None:
                 host.read_to = NO_ORDER
-            elif hosts.place[slot] == Place.IDLE and not hosts.flags[slot] & SILENCED and bench.has_room():
+            elif (
+                hosts.place[slot] == HostState.IDLE and not hosts.flags[slot] & SILENCED and bench.has_room()
+            ):
                 host = self.front_host(slot, name, NO_ORDER)
                 bench.enter(host)
         if host is not None:
@@ -152,9 +154,9 @@ class Intake:
     def settle_place(self, slot: int, now: float) -> None:
         """Schedule a host outside the front that has something to do and is in no structure."""
         hosts = self._registry.hosts
-        if hosts.place[slot] not in (Place.IDLE, Place.ASIDE):
+        if hosts.place[slot] not in (HostState.IDLE, HostState.ASIDE):
             return
-        hosts.place[slot] = Place.IDLE
+        hosts.place[slot] = HostState.IDLE
         if hosts.todo[slot] and not hosts.flags[slot] & SILENCED:
             self._bench.schedule(slot, now)
 

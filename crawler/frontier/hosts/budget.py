@@ -30,7 +30,7 @@ UNLIMITED = 1 << 62
 SITEMAP = int(LinkFlag.SITEMAP)  # plain: an IntFlag costs 1 us a test
 
 
-class Limits(msgspec.Struct, frozen=True):
+class HostLimits(msgspec.Struct, frozen=True):
     """The limits in force; UNLIMITED where there is none."""
 
     depth: int
@@ -39,7 +39,7 @@ class Limits(msgspec.Struct, frozen=True):
     hosts_per_domain: int
 
 
-def limits(crawl: CrawlConfig) -> Limits:
+def limits(crawl: CrawlConfig) -> HostLimits:
     """What the settings and the scope make of each limit."""
     values = {}
     for name, in_scope_any in _IN_SCOPE_ANY.items():
@@ -47,7 +47,7 @@ def limits(crawl: CrawlConfig) -> Limits:
         if value < 0:
             value = in_scope_any if crawl.scope == "any" else UNLIMITED
         values[name] = value
-    return Limits(**values)
+    return HostLimits(**values)
 
 
 class DomainTable(KeyedTable):

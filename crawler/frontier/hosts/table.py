@@ -63,7 +63,7 @@ _TYPECODES = {"u8": "Q", "f8": "d", "f4": "f", "u4": "I", "i4": "i", "u2": "H", 
 _OPEN_CHUNK = 65_536  # hosts decoded at once on opening: 5 MB of records in memory
 
 
-class Place:
+class HostState:
     """Where a host is; it is in exactly one place. Plain numbers: enum members cost 0.5 us an operation."""
 
     IDLE = 0  # nothing to do, or not to be asked

@@ -34,7 +34,7 @@ from crawler.frontier.hosts.addresses import Address, Addresses
 from crawler.frontier.hosts.back import Back
 from crawler.frontier.hosts.calendar import Calendar
 from crawler.frontier.hosts.front_host import NO_PLAN, FrontHost
-from crawler.frontier.hosts.table import HostTable, Place
+from crawler.frontier.hosts.table import HostState, HostTable
 
 LOOK_AGAIN = 1.0  # s; a look through the front costs up to 1 ms
 
@@ -86,16 +86,16 @@ class Workbench:
         """Put a host that is in no structure where its ready instant says."""
         ready = self.hosts.ready[slot]
         if ready <= now:
-            self.hosts.place[slot] = Place.BACK
+            self.hosts.place[slot] = HostState.BACK
             self.back.append(slot)
         else:
-            self.hosts.place[slot] = Place.CALENDAR
+            self.hosts.place[slot] = HostState.CALENDAR
             self.calendar.add(slot, ready, now)
 
     def schedule_many(self, slots: np.ndarray, now: float) -> None:
         """`schedule` for many hosts."""
         ready = self.hosts.gather("ready", slots) <= now
-        for some, where in ((slots[ready], Place.BACK), (slots[~ready], Place.CALENDAR)):
+        for some, where in ((slots[ready], HostState.BACK), (slots[~ready], HostState.CALENDAR)):
             self.hosts.put("place", some, where)
         if ready.any():
             self.back.extend(slots[ready])
@@ -104,7 +104,7 @@ class Workbench:
 
     def enter(self, host: FrontHost) -> None:
         """A host joins the front; it is woken by `wake`."""
-        self.hosts.place[host.slot] = Place.FRONT
+        self.hosts.place[host.slot] = HostState.FRONT
         self.front[host.slot] = host
 
     def wake(self, host: FrontHost, instant: float) -> None:
@@ -182,7 +182,7 @@ class Workbench:
         self.sleep(host)
         del self.front[host.slot]
         self._unload(host)
-        self.hosts.place[host.slot] = Place.IDLE
+        self.hosts.place[host.slot] = HostState.IDLE
         if not idle:
             self.schedule(host.slot, now)
 
@@ -197,7 +197,7 @@ class Workbench:
         due = self.calendar.next_due()
         if due is not None and due <= now:
             for slot in self.calendar.expire(now):
-                self.hosts.place[slot] = Place.BACK
+                self.hosts.place[slot] = HostState.BACK
                 self.back.append(slot)
 
     def _pop_heap(self, now: float) -> FrontHost | None:
@@ -273,7 +273,11 @@ class Workbench:
         back, calendar = list(self.back), list(self.calendar)
         self.back._check()
         assert len(back) == len(self.back) and len(calendar) == len(self.calendar)
-        for place, slots in ((Place.BACK, back), (Place.CALENDAR, calendar), (Place.FRONT, list(self.front))):
+        for place, slots in (
+            (HostState.BACK, back),
+            (HostState.CALENDAR, calendar),
+            (HostState.FRONT, list(self.front)),
+        ):
             assert len(set(slots)) == len(slots)
             assert {slot for slot in range(len(hosts)) if hosts.place[slot] == place} == set(slots), place
         assert len(self.front) <= self._front_max

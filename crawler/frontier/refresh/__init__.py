@@ -17,6 +17,6 @@ Benchmark: scripts/bench/refresh.py.
 
 from crawler.frontier.refresh.arms import Arms
 from crawler.frontier.refresh.schedule import Schedule
-from crawler.frontier.refresh.settings import Result, Settings
+from crawler.frontier.refresh.settings import RefreshOutcome, Settings
 
 __all__ = ["Arms", "Result", "Schedule", "Settings"]

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from crawler.errors import UsageError
-from crawler.freshness.params import Page
+from crawler.freshness.params import PageParameters
 from crawler.frontier.refresh.schedule import Schedule
 from crawler.frontier.refresh.settings import HostView, PageView, Settings
 
@@ -138,7 +138,7 @@ class Arms:
         schedule, number, _ = self._split(page)
         return schedule.host_of(number)
 
-    def set_page(self, page: int, parameters: Page, now: float) -> None:
+    def set_page(self, page: int, parameters: PageParameters, now: float) -> None:
         schedule, number, _ = self._split(page)
         schedule.set_page(number, parameters, now)
 

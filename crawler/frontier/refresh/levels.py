@@ -2,7 +2,7 @@
 
 The best schedule has one level (value of the marginal page) everywhere. Each
 process finds the level of its own pages for its own rate; where the level is
-high, more rate gains more. So processes tell each other a `Report` of a few
+high, more rate gains more. So processes tell each other a `LevelReport` of a few
 bytes now and then, and each computes from the same reports, by the same rule,
 what part of the whole is its own:
 
@@ -31,7 +31,7 @@ SHARE_MIN = 1e-3  # from which a process can come back
 SMOOTHING = 0.02  # of the mean time between two crawls, over which the told level is averaged
 
 
-class Report(msgspec.Struct, frozen=True, array_like=True):
+class LevelReport(msgspec.Struct, frozen=True, array_like=True):
     """What a process tells the others. `share` of the whole rate, `busy`: it has work that need not wait."""
 
     level: float
@@ -39,7 +39,7 @@ class Report(msgspec.Struct, frozen=True, array_like=True):
     busy: bool = True
 
 
-class Exchange:
+class LevelExchange:
     """One process's part. `name` is its key among the reports; `share` starts where the caller says."""
 
     def __init__(self, name: str, share: float) -> None:
@@ -51,15 +51,15 @@ class Exchange:
         self._known = False
         self._at = -math.inf
 
-    def report(self, level: float, busy: bool, now: float, revisit: float) -> Report:
+    def report(self, level: float, busy: bool, now: float, revisit: float) -> LevelReport:
         """What to tell the others now; `revisit` is the mean time between two crawls of a page here."""
         wanted = math.log(level)
         weight = 1.0 if not self._known else -math.expm1(-max(now - self._at, 0.0) / (SMOOTHING * revisit))
         self._told += weight * (wanted - self._told)
         self._known, self._at = True, now
-        return Report(math.exp(self._told), self.share, busy)
+        return LevelReport(math.exp(self._told), self.share, busy)
 
-    def renew(self, reports: Mapping[str, Report], elapsed: float, revisit: float) -> float:
+    def renew(self, reports: Mapping[str, LevelReport], elapsed: float, revisit: float) -> float:
         """This process's share after an exchange of `reports` (its own among them), `elapsed` after the last.
 
         `revisit` is the mean time between two crawls of a page over all processes.
@@ -72,7 +72,7 @@ class Exchange:
         return self.share
 
 
-def shares_of(reports: Mapping[str, Report], step: float) -> dict[str, float]:
+def shares_of(reports: Mapping[str, LevelReport], step: float) -> dict[str, float]:
     """The shares after one step, by name; they sum to 1."""
     busy = [report for report in reports.values() if report.busy]
     whole = sum(report.share for report in busy)
@@ -85,6 +85,6 @@ def shares_of(reports: Mapping[str, Report], step: float) -> dict[str, float]:
     return {name: weight / total for name, weight in weights.items()}
 
 
-def _sane(report: Report) -> bool:
+def _sane(report: LevelReport) -> bool:
     """Whether a peer's numbers can be used."""
     return 0.0 < report.level < math.inf and 0.0 < report.share <= 1.0

@@ -24,7 +24,7 @@ import numpy as np
 from crawler.config import RefreshConfig
 from crawler.frontier.refresh import state
 from crawler.frontier.refresh.schedule import Schedule
-from crawler.frontier.refresh.settings import Result, Settings
+from crawler.frontier.refresh.settings import RefreshOutcome, Settings
 from crawler.frontier.refresh.validators import Validators
 from crawler.frontier.share import Share
 from crawler.records import Errand, LinkFlag, Outcome, PageRecord, PageState
@@ -80,17 +80,17 @@ def settings_of(config: RefreshConfig) -> Settings:
     return Settings(max_age=config.max_age or math.inf, **{name: getattr(config, name) for name in same})
 
 
-def result_of(outcome: Outcome, *, unchanged: bool, stored: bool = True) -> Result:
+def result_of(outcome: Outcome, *, unchanged: bool, stored: bool = True) -> RefreshOutcome:
     """What an outcome says of a page; `stored`: its copy is kept (no noarchive)."""
     if outcome in _SHOWN:
         if not stored:
-            return Result.DENIED
-        return Result.UNCHANGED if unchanged else Result.CHANGED
+            return RefreshOutcome.DENIED
+        return RefreshOutcome.UNCHANGED if unchanged else RefreshOutcome.CHANGED
     if outcome in (Outcome.REDIRECT, Outcome.BAD_REDIRECT):
-        return Result.MOVED
+        return RefreshOutcome.MOVED
     if outcome is Outcome.ROBOTS_DENIED:
-        return Result.DENIED
-    return Result.FAILED if outcome in _FAILURES else Result.GONE
+        return RefreshOutcome.DENIED
+    return RefreshOutcome.FAILED if outcome in _FAILURES else RefreshOutcome.GONE
 
 
 class Refresh:
@@ -266,7 +266,7 @@ class Refresh:
     def ended(
         self,
         errand: Errand,
-        result: Result,
+        result: RefreshOutcome,
         before: PageRecord | None,
         after: PageRecord,
         until: float,
@@ -274,14 +274,14 @@ class Refresh:
         batch: Batch,
     ) -> None:
         """A page was asked again, its record was `before`; its host may be asked from `until` on."""
-        changed = result is Result.CHANGED
+        changed = result is RefreshOutcome.CHANGED
         if self.validators.answered(errand.fingerprint, errand.host, before, after, changed, now):
             self.results["validator_lies"] += 1
         page = self._held.pop(errand.fingerprint, None)
         if page is None:
             return
-        if result <= Result.CHANGED:
-            self._note_prediction(page, result is Result.CHANGED, now)
+        if result <= RefreshOutcome.CHANGED:
+            self._note_prediction(page, result is RefreshOutcome.CHANGED, now)
         self.results[result.name.lower()] += 1
         self.schedule.settle(page, self._sites(now), result, self._sites(until))
         self._stage(page, batch)

@@ -58,7 +58,7 @@ import cython
 import numpy as np
 from cython.cimports.libc.math import exp, isfinite, log, sqrt
 
-from crawler.freshness.params import Page
+from crawler.freshness.params import PageParameters
 from crawler.frontier.refresh.columns import Column
 from crawler.frontier.refresh.settings import HostView, PageView, Settings
 
@@ -595,7 +595,7 @@ class Schedule:
             self._own[page].importance = importance
         self._reschedule(page, now)
 
-    def set_page(self, page: int, parameters: Page, now: float) -> None:
+    def set_page(self, page: int, parameters: PageParameters, now: float) -> None:
         """Give a page parameters of its own, which nothing it shows will change."""
         self._require(page)
         self._instant(now)

@@ -58,7 +58,7 @@ class Settings(msgspec.Struct, frozen=True):
             raise UsageError("refresh: explore must be in [0, 1), gain in (0, 0.1)")
 
 
-class Result(IntEnum):
+class RefreshOutcome(IntEnum):
     """What came of a page that was held."""
 
     UNCHANGED = 0

@@ -79,7 +79,7 @@ class HostSpec(msgspec.Struct, frozen=True):
                 raise ValueError(f"{self.name}: {value!r} is none of {', '.join(known)}")
 
 
-class Answer(msgspec.Struct, frozen=True):
+class WebAnswer(msgspec.Struct, frozen=True):
     """What to send: a status, headers, a body."""
 
     status: int
@@ -87,7 +87,7 @@ class Answer(msgspec.Struct, frozen=True):
     body: bytes = b""
 
 
-class Asked(msgspec.Struct, frozen=True):
+class WebRequest(msgspec.Struct, frozen=True):
     """One request: `page` -1 is no page but an index, a sitemap, a feed or nothing."""
 
     at: float
@@ -123,7 +123,7 @@ class ChangingWeb:
         self.rates: list[float] = []
         self.changes: list[list[float]] = []
         self.noise: list[list[float]] = []
-        self.log: list[Asked] = []
+        self.log: list[WebRequest] = []
         self.origins = [f"http://{host.name}" for host in hosts]  # what URLs begin with; the server sets it
         for number, host in enumerate(hosts):
             self._build(number, host)
@@ -209,21 +209,21 @@ class ChangingWeb:
 
     # -- answers
 
-    def answer(self, host: int, path: str, headers: dict[str, str], now: float) -> Answer:
+    def answer(self, host: int, path: str, headers: dict[str, str], now: float) -> WebAnswer:
         """What the host says to a GET now; `headers` with names in lower case. Enters it into the log."""
         page = self._page_at(host, path)
         given = self._page(page, headers, now) if page >= 0 else self._other(host, path, now)
         version = self.version(page, now) if page >= 0 else 0
         conditional = "if-none-match" in headers or "if-modified-since" in headers
         if len(self.log) < LOG_MAX:
-            self.log.append(Asked(now, host, path, page, version, given.status, conditional))
+            self.log.append(WebRequest(now, host, path, page, version, given.status, conditional))
         return given
 
-    def _page(self, page: int, headers: dict[str, str], now: float) -> Answer:
+    def _page(self, page: int, headers: dict[str, str], now: float) -> WebAnswer:
         host, version = self.hosts[self.host_of[page]], self.version(page, now)
         validators = self._validators(page, version, now)
         if self._unmodified(host.validators, validators, headers):
-            return Answer(304, validators)
+            return WebAnswer(304, validators)
         links = "".join(
             f'<li><a href="{path}">{path}</a></li>' for path in ("/", f"/d{self.directory_of[page]}/")
         )
@@ -232,7 +232,7 @@ class ChangingWeb:
             f"<!doctype html><title>Page {escape(self.path(page))}</title>{stamp}"
             f"<p>{self.token(page, version)}</p><p>version {version}</p><ul>{links}</ul>"
         )
-        return Answer(200, {"Content-Type": "text/html; charset=utf-8", **validators}, body.encode())
+        return WebAnswer(200, {"Content-Type": "text/html; charset=utf-8", **validators}, body.encode())
 
     def _validators(self, page: int, version: int, now: float) -> dict[str, str]:
         kind = self.hosts[self.host_of[page]].validators
@@ -262,15 +262,17 @@ class ChangingWeb:
         except (ValueError, TypeError):
             return False
 
-    def _other(self, host: int, path: str, now: float) -> Answer:
+    def _other(self, host: int, path: str, now: float) -> WebAnswer:
         spec, origin = self.hosts[host], self.origins[host]
         if path == "/robots.txt":
             sitemap = f"Sitemap: {origin}/sitemap.xml\n"
-            return Answer(200, {"Content-Type": "text/plain"}, f"User-agent: *\nAllow: /\n{sitemap}".encode())
+            return WebAnswer(
+                200, {"Content-Type": "text/plain"}, f"User-agent: *\nAllow: /\n{sitemap}".encode()
+            )
         if path == "/sitemap.xml":
-            return Answer(200, {"Content-Type": "application/xml"}, self._sitemap(host, now).encode())
+            return WebAnswer(200, {"Content-Type": "application/xml"}, self._sitemap(host, now).encode())
         if path == "/feed.xml" and spec.feed:
-            return Answer(200, {"Content-Type": "application/atom+xml"}, self._feed(host, now).encode())
+            return WebAnswer(200, {"Content-Type": "application/atom+xml"}, self._feed(host, now).encode())
         if path == "/":
             links = [f"/d{number}/" for number in range(spec.directories)]
             return _index(spec.name, links, "/feed.xml" if spec.feed else "")
@@ -278,7 +280,7 @@ class ChangingWeb:
             if path == f"/d{number}/":
                 inside = [page for page in self._pages_of(host) if self.directory_of[page] == number]
                 return _index(path, [self.path(page) for page in inside], "")
-        return Answer(404, {"Content-Type": "text/plain"}, b"not here\n")
+        return WebAnswer(404, {"Content-Type": "text/plain"}, b"not here\n")
 
     def _pages_of(self, host: int) -> range:
         return range(self.first[host], self.first[host + 1])
@@ -330,7 +332,7 @@ class ChangingWeb:
 
         From the log alone: a copy is what the last answer 200 carried, and a page never sent is not current.
         """
-        sent: list[list[Asked]] = [[] for _ in self.changes]
+        sent: list[list[WebRequest]] = [[] for _ in self.changes]
         for asked in self.log:
             if asked.page >= 0 and asked.status == 200:
                 sent[asked.page].append(asked)
@@ -385,8 +387,8 @@ def w3c_date(at: float) -> str:
     return str(np.datetime64(int(at * 1000.0), "ms")) + "Z"
 
 
-def _index(title: str, links: Iterable[str], feed: str) -> Answer:
+def _index(title: str, links: Iterable[str], feed: str) -> WebAnswer:
     items = "".join(f'<li><a href="{link}">{link}</a></li>' for link in links)
     head = f'<link rel="alternate" type="application/atom+xml" href="{feed}">' if feed else ""
     body = f"<!doctype html><title>{escape(title)}</title>{head}<ul>{items}</ul>"
-    return Answer(200, {"Content-Type": "text/html; charset=utf-8"}, body.encode())
+    return WebAnswer(200, {"Content-Type": "text/html; charset=utf-8"}, body.encode())

@@ -23,7 +23,7 @@ from crawler.clock import SystemClock
 from crawler.errors import UsageError
 from crawler.lab.league import git_log, histories
 from crawler.lab.league.git_log import GitLog
-from crawler.lab.progress import Progress
+from crawler.lab.progress_line import ProgressLine
 
 CHUNK_BYTES = 1 << 18
 ERROR_CHARS = 300
@@ -53,7 +53,7 @@ def run(args: argparse.Namespace) -> int:
     log = GitLog(int(latest))
     sizes = () if args.no_sizes else (git_log.SIZES,)
     pages = args.pages or git_log.PAGES
-    report = Progress(f"histories {name}", SystemClock())
+    report = ProgressLine(f"histories {name}", SystemClock())
     log.read(_counted(_parts(args.git, *git_log.LOG, *sizes, "HEAD", "--", *pages), commits, report))
     history = log.history(name)
     path = args.out / f"{name}.npz"
@@ -66,7 +66,7 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _counted(parts: Iterator[bytes], commits: int, report: Progress) -> Iterator[bytes]:
+def _counted(parts: Iterator[bytes], commits: int, report: ProgressLine) -> Iterator[bytes]:
     """The same parts; reports progress by the commits among them."""
     seen = 0
     for part in parts:

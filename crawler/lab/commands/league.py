@@ -30,8 +30,8 @@ from crawler.clock import SystemClock
 from crawler.errors import UsageError
 from crawler.lab.league import histories, scores
 from crawler.lab.league import world as worlds
-from crawler.lab.league.policies import LISTENING, POLICIES, make
-from crawler.lab.progress import Progress
+from crawler.lab.league.contenders import LISTENING, POLICIES, make
+from crawler.lab.progress_line import ProgressLine
 from crawler.lab.refresh import pages_file
 
 BUDGETS = "0.1,0.3,1,3,10"
@@ -42,7 +42,7 @@ FETCHES_MAX = 200_000_000  # of a game: hours
 USUAL = "round-robin,nutch,stormcrawler,heritrix,cho,believe,oracle,clairvoyant,greedy,ncis"
 
 
-class Setting(msgspec.Struct, frozen=True):
+class GameSetting(msgspec.Struct, frozen=True):
     """What all games share, as the child processes get it."""
 
     data: str
@@ -51,10 +51,10 @@ class Setting(msgspec.Struct, frozen=True):
     seed: int
 
 
-class Task(msgspec.Struct, frozen=True):
+class GameTask(msgspec.Struct, frozen=True):
     """One game to play."""
 
-    setting: Setting
+    setting: GameSetting
     arm: str
     policy: str
     budget: float
@@ -87,16 +87,18 @@ def run(args: argparse.Namespace) -> int:
         )
     if not 0 <= args.processes <= PROCESSES_MAX:
         raise UsageError(f"--processes: 1 to {PROCESSES_MAX}")
-    shared = Setting(str(args.data), pages, args.days, args.seed)
+    shared = GameSetting(str(args.data), pages, args.days, args.seed)
     world = _world(shared, arms[0])
     if max(budgets) * world.change_rate * world.horizon > FETCHES_MAX:
         raise UsageError(f"a budget of more than {FETCHES_MAX:,} fetches; lower --budgets, --pages or --days")
-    tasks = [Task(shared, arm, policy, budget) for arm in arms for policy in policies for budget in budgets]
+    tasks = [
+        GameTask(shared, arm, policy, budget) for arm in arms for policy in policies for budget in budgets
+    ]
     print(
         f"{len(world.sites)} sites, {len(world)} pages, {world.change_rate * 86400:.2f} changes a day",
         file=sys.stderr,
     )
-    games = _play_all(tasks, args.processes or _cores(), Progress("league", SystemClock()))
+    games = _play_all(tasks, args.processes or _cores(), ProgressLine("league", SystemClock()))
     rows = scores.rows_of(games)
     print(scores.tables(rows, policies, arms, budgets))
     if args.out:
@@ -133,18 +135,18 @@ def _cores() -> int:
 
 
 @lru_cache(maxsize=1)
-def _histories(folder: str) -> list[histories.History]:
+def _histories(folder: str) -> list[histories.SiteHistory]:
     return histories.read_folder(Path(folder))
 
 
 @lru_cache(maxsize=2)
-def _world(setting: Setting, arm: str) -> worlds.World:
+def _world(setting: GameSetting, arm: str) -> worlds.World:
     return worlds.build(
         _histories(setting.data), arm, pages=setting.pages, days=setting.days, seed=setting.seed
     )
 
 
-def _play(task: Task) -> scores.Game:
+def _play(task: GameTask) -> scores.Game:
     """Play one game; in a child process or here."""
     world = _world(task.setting, task.arm)
     rate = task.budget * world.change_rate
@@ -163,7 +165,7 @@ def _play(task: Task) -> scores.Game:
     )
 
 
-def _play_all(tasks: list[Task], processes: int, report: Progress) -> list[scores.Game]:
+def _play_all(tasks: list[GameTask], processes: int, report: ProgressLine) -> list[scores.Game]:
     """All games in the order of the tasks, those that must end alike played once.
 
     With several processes so many are played at a time, the longest first.
@@ -177,19 +179,19 @@ def _play_all(tasks: list[Task], processes: int, report: Progress) -> list[score
     return [msgspec.structs.replace(found[_alike(task)], arm=task.arm) for task in tasks]
 
 
-def _alike(task: Task) -> Task:
+def _alike(task: GameTask) -> GameTask:
     """The game that ends as this one: whoever reads no signals plays their arms as `none`."""
     if task.policy in LISTENING or task.arm not in worlds.TOLD:
         return task
     return msgspec.structs.replace(task, arm="none")
 
 
-def _cost(task: Task) -> float:
+def _cost(task: GameTask) -> float:
     """How long a game takes, in the time of 1x of fetches: births and signals cost about as much."""
     return 1.0 + task.budget + (1.0 if task.policy in LISTENING else 0.0)
 
 
-def _results(tasks: list[Task], processes: int) -> Iterator[scores.Game]:
+def _results(tasks: list[GameTask], processes: int) -> Iterator[scores.Game]:
     if processes == 1:
         yield from map(_play, tasks)
         return

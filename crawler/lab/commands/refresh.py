@@ -18,7 +18,7 @@ from crawler.clock import SystemClock
 from crawler.errors import UsageError
 from crawler.freshness.params import Pages
 from crawler.lab.extras import require
-from crawler.lab.progress import Progress
+from crawler.lab.progress_line import ProgressLine
 from crawler.lab.refresh import pages_file, policies, simulate
 
 SIZE_MAX = 5_000_000
@@ -77,7 +77,7 @@ def _simulate(args: argparse.Namespace) -> int:
         raise UsageError(f"need a policy, 1 to {SIZE_MAX} pages, an instance, and a share of noise up to 1")
     if not 0.0 < args.time < float("inf") or not 0.0 <= args.delay < DELAY_MAX or not args.max_age > 0.0:
         raise UsageError(f"need --time and --max-age above 0, --delay from 0 to {DELAY_MAX:g}")
-    setting = simulate.Setting(
+    setting = simulate.ExperimentSetting(
         bandwidth=_bandwidth(args.bandwidth),
         horizon=args.time,
         delay=args.delay,
@@ -95,7 +95,7 @@ def _simulate(args: argparse.Namespace) -> int:
         args.instances,
         args.seed,
         corrupt=args.corrupt,
-        report=Progress("simulation", SystemClock()),
+        report=ProgressLine("simulation", SystemClock()),
     )
     rows = _table(names, results)
     print(f"{'policy':<10} {'accuracy':>9} {'error':>7} {'settled':>9} {'- ' + names[0]:>11} {'error':>7}")
@@ -107,7 +107,7 @@ def _simulate(args: argparse.Namespace) -> int:
     return 0
 
 
-def _table(names: list[str], results: list[dict[str, simulate.Result]]) -> list[tuple]:
+def _table(names: list[str], results: list[dict[str, simulate.SimulationResult]]) -> list[tuple]:
     """name, accuracy, its error, accuracy after the warm-up, that minus the first policy's, its error."""
     rows = []
     for name in names:

@@ -13,7 +13,7 @@ import numpy as np
 
 from crawler.freshness.estimate import KOLOBOV, RunningEstimate, fit, naive_quality
 from crawler.lab.figures.drawing import Drawing, Options, sheet
-from crawler.lab.progress import part
+from crawler.lab.progress_line import part
 from crawler.lab.refresh.simulate import mean_and_error
 
 HORIZON = 100_000.0

@@ -26,7 +26,7 @@ import numpy as np
 from crawler.clock import SystemClock
 from crawler.errors import UsageError
 from crawler.lab.extras import require
-from crawler.lab.progress import Progress, Report, silent
+from crawler.lab.progress_line import ProgressLine, Report, silent
 from crawler.lab.refresh import pages_file
 
 _NCIS = "crawler.lab.figures.ncis"
@@ -154,7 +154,7 @@ def draw(name: str, options: Options, folder: Path, command: str) -> None:
     """Draw one figure into `folder`: NAME.png and NAME.csv."""
     require("matplotlib")
     module, function = FIGURES[name]
-    options = msgspec.structs.replace(options, report=Progress(name, SystemClock()))
+    options = msgspec.structs.replace(options, report=ProgressLine(name, SystemClock()))
     drawing: Drawing = getattr(importlib.import_module(module), function)(options)
     comments = (f"command: {command}", f"seed: {options.seed}", f"figure {name}: {drawing.caption}")
     pages_file.write_rows(folder / f"{name}.csv", drawing.columns, drawing.rows, iter(comments))

@@ -8,13 +8,13 @@ import numpy as np
 
 from crawler.errors import UsageError
 from crawler.freshness.crawl_value import crawl_values
-from crawler.freshness.params import Page, Pages
+from crawler.freshness.params import PageParameters, Pages
 from crawler.lab.figures.drawing import COLOURS, LABELS, MARKERS, Drawing, Options, sheet
-from crawler.lab.progress import part
+from crawler.lab.progress_line import part
 from crawler.lab.refresh import pages_file
 from crawler.lab.refresh.simulate import (
-    Result,
-    Setting,
+    ExperimentSetting,
+    SimulationResult,
     corrupted,
     draw_events,
     experiment,
@@ -33,7 +33,7 @@ def _horizon(options: Options) -> float:
 
 def _sweep(
     options: Options, sizes: tuple[int, ...], names: list[str], signals: str, usual: int, **setting: Any
-) -> dict[int, list[dict[str, Result]]]:
+) -> dict[int, list[dict[str, SimulationResult]]]:
     """All policies at all sizes, paired; a fifth of the instances from 5,000 pages on."""
     found = {}
     counts = {size: options.count(usual if size < 5000 else max(2, usual // 5)) for size in sizes}
@@ -47,7 +47,7 @@ def _sweep(
         found[size] = experiment(
             names,
             drawer(size),
-            Setting(horizon=_horizon(options), **setting),
+            ExperimentSetting(horizon=_horizon(options), **setting),
             counts[size],
             options.seed,
             report=part(options.report, shares[k], shares[k + 1]),
@@ -56,7 +56,7 @@ def _sweep(
 
 
 def _accuracy_table(
-    found: dict[int, list[dict[str, Result]]], base: str
+    found: dict[int, list[dict[str, SimulationResult]]], base: str
 ) -> tuple[list[str], list[list[object]]]:
     """One row a size and policy: accuracy after the warm-up, and its paired difference from `base`."""
     columns = [
@@ -113,7 +113,7 @@ def _two_panels(rows: list[list[object]], base: str, title: str) -> Any:
 _ERRORS = "Error bars: one standard error over instances (paired on the right)."
 
 
-def _instances(found: dict[int, list[dict[str, Result]]]) -> str:
+def _instances(found: dict[int, list[dict[str, SimulationResult]]]) -> str:
     counts = {size: len(results) for size, results in found.items()}
     few = ", ".join(
         f"{count} at m = {size}" for size, count in counts.items() if count != max(counts.values())
@@ -230,7 +230,7 @@ def corrupted_signals(options: Options) -> Drawing:
     """Figure 8: policies that believe wrong precision and recall."""
     size, bandwidth, horizon = (2000, 100.0, 40.0) if options.quick else (100_000, 5000.0, 200.0)
     given = pages_file.read(options.pages) if options.pages else None
-    setting = Setting(bandwidth=((0.0, bandwidth),), horizon=horizon)
+    setting = ExperimentSetting(bandwidth=((0.0, bandwidth),), horizon=horizon)
     rows: list[list[object]] = []
     names, shares = ["greedy", "cis+", "ncis"], (0.0, 0.1, 0.2)
     found: dict[tuple[str, float], list[float]] = {(name, share): [] for name in names for share in shares}
@@ -300,7 +300,7 @@ def _bars(rows: list[list[object]], names: list[str], shares: tuple[float, ...])
 
 def value_function(options: Options) -> Drawing:
     """Figure 9: V, its cut sums, and their asymptotes."""
-    page = Page(1.0, 0.5, 0.3, 0.4)
+    page = PageParameters(1.0, 0.5, 0.3, 0.4)
     pages = Pages.of([page] * 601)
     elapsed = np.linspace(0.0, 30.0, 601)
     names = ["ncis", "approx-1", "approx-2", "approx-3", "greedy"]
@@ -342,7 +342,7 @@ def changing_bandwidth(options: Options) -> Drawing:
     }
     curves, limits = {}, {}
     for label, plan in plans.items():
-        setting = Setting(bandwidth=plan, horizon=400.0, bins=bins)
+        setting = ExperimentSetting(bandwidth=plan, horizon=400.0, bins=bins)
         found = experiment(
             ["greedy", "baseline"],
             lambda rng: standard_pages(rng, size, "none"),

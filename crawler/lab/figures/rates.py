@@ -6,17 +6,23 @@ import numpy as np
 
 from crawler.freshness.params import Pages
 from crawler.lab.figures.drawing import LABELS, Drawing, Options, sheet
-from crawler.lab.refresh.simulate import Result, Setting, draw_events, simulate, standard_pages
+from crawler.lab.refresh.simulate import (
+    ExperimentSetting,
+    SimulationResult,
+    draw_events,
+    simulate,
+    standard_pages,
+)
 
 INSTANCES = 10
 
 
 def _runs(
     options: Options, sizes: tuple[int, ...], names: list[str], signals: str
-) -> dict[int, list[tuple[Pages, dict[str, Result]]]]:
+) -> dict[int, list[tuple[Pages, dict[str, SimulationResult]]]]:
     """Pages and what each policy did to them, by size and instance."""
-    setting = Setting(horizon=100.0 if options.quick else 1000.0)
-    found: dict[int, list[tuple[Pages, dict[str, Result]]]] = {}
+    setting = ExperimentSetting(horizon=100.0 if options.quick else 1000.0)
+    found: dict[int, list[tuple[Pages, dict[str, SimulationResult]]]] = {}
     for size in sizes:
         found[size] = []
         for k in range(options.count(INSTANCES)):
@@ -28,7 +34,7 @@ def _runs(
     return found
 
 
-def _pooled(runs: list[tuple[Pages, dict[str, Result]]], name: str) -> tuple[np.ndarray, ...]:
+def _pooled(runs: list[tuple[Pages, dict[str, SimulationResult]]], name: str) -> tuple[np.ndarray, ...]:
     """Baseline rate, the policy's rate, recall and change rate of all pages of all instances."""
     return (
         np.concatenate([results["baseline"].rates for _, results in runs]),
@@ -52,7 +58,7 @@ def _scatter(
 
 
 def _grid(
-    found: dict[int, list[tuple[Pages, dict[str, Result]]]],
+    found: dict[int, list[tuple[Pages, dict[str, SimulationResult]]]],
     names: list[str],
     shades: list[tuple[str, int]],
     title: str,
@@ -75,7 +81,9 @@ def _grid(
     return figure
 
 
-def _table(found: dict[int, list[tuple[Pages, dict[str, Result]]]], names: list[str]) -> list[list[object]]:
+def _table(
+    found: dict[int, list[tuple[Pages, dict[str, SimulationResult]]]], names: list[str]
+) -> list[list[object]]:
     rows: list[list[object]] = []
     for size, runs in found.items():
         for k, (pages, results) in enumerate(runs):

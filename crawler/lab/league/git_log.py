@@ -17,7 +17,7 @@ from hashlib import blake2b
 import numpy as np
 
 from crawler.errors import UsageError
-from crawler.lab.league.histories import ROWS_MAX, TIME_MAX, History
+from crawler.lab.league.histories import ROWS_MAX, TIME_MAX, SiteHistory
 
 COMMIT = b"\x1e"  # begins a commit's line
 # Arguments of git that print what is read here; pathspecs follow.
@@ -138,7 +138,7 @@ class GitLog:
             self._added[row] = min(int(words[0]), LINES_MAX)
             self._removed[row] = min(int(words[1]), LINES_MAX)
 
-    def history(self, name: str) -> History:
+    def history(self, name: str) -> SiteHistory:
         """What the log told so far.
 
         Raises:
@@ -146,7 +146,7 @@ class GitLog:
         """
         if not self._born:
             raise UsageError("no page in the history of this repository; name its pages with --pages")
-        return History(
+        return SiteHistory(
             name=name,
             born=np.array(self._born, dtype=np.int64),
             died=np.array(self._died, dtype=np.int64),

@@ -30,7 +30,7 @@ SITES_MAX = 10_000
 TIME_MAX = 1 << 33  # the year 2242: what lies beyond is not a time in seconds
 
 
-class History(msgspec.Struct, frozen=True):
+class SiteHistory(msgspec.Struct, frozen=True):
     """One site: arrays as above, int64, the hash uint64."""
 
     name: str
@@ -53,7 +53,7 @@ class History(msgspec.Struct, frozen=True):
         return f"History({self.name}: {len(self.born)} pages, {len(self.page)} changes)"
 
 
-def read_folder(folder: Path) -> list[History]:
+def read_folder(folder: Path) -> list[SiteHistory]:
     """All sites of a folder in the order of their names.
 
     Raises:
@@ -67,7 +67,7 @@ def read_folder(folder: Path) -> list[History]:
     return [read(path) for path in paths]
 
 
-def read(path: Path) -> History:
+def read(path: Path) -> SiteHistory:
     """One site's history.
 
     Raises:
@@ -81,7 +81,7 @@ def read(path: Path) -> History:
             columns = {name: _column(path, name, file[name]) for name in COLUMNS}
     except (OSError, ValueError, BadZipFile, EOFError, AttributeError, KeyError) as error:
         raise UsageError(f"{path}: not a page history: {error}") from None
-    history = History(name=path.stem, **columns)
+    history = SiteHistory(name=path.stem, **columns)
     _check(path, history)
     return history
 
@@ -92,7 +92,7 @@ def _column(path: Path, name: str, values: np.ndarray) -> np.ndarray:
     return values.astype(np.uint64 if name == "hash" else np.int64)
 
 
-def _check(path: Path, history: History) -> None:
+def _check(path: Path, history: SiteHistory) -> None:
     pages, changes = len(history.born), len(history.page)
     if not pages:
         raise UsageError(f"{path}: a history without pages")
@@ -112,7 +112,7 @@ def _check(path: Path, history: History) -> None:
         raise UsageError(f"{path}: a page that died before it was born")
 
 
-def write(path: Path, history: History) -> None:
+def write(path: Path, history: SiteHistory) -> None:
     """The history as a file, its columns as narrow as they may be.
 
     Raises:

@@ -8,7 +8,7 @@ league's world has it; politeness blocks the host.
 
 import numpy as np
 
-from crawler.frontier.refresh import Result, Schedule, Settings
+from crawler.frontier.refresh import RefreshOutcome, Schedule, Settings
 from crawler.lab.league.world import World
 
 SOURCES = {"sitemap": 0, "feed": 1}
@@ -56,11 +56,13 @@ class Shipped:
 
     def settle(self, page: int, now: float, changed: bool) -> None:
         self._fetched[page] = now
-        self.schedule.settle(self._number[page], now, Result.CHANGED if changed else Result.UNCHANGED)
+        self.schedule.settle(
+            self._number[page], now, RefreshOutcome.CHANGED if changed else RefreshOutcome.UNCHANGED
+        )
 
     def remove(self, page: int, now: float) -> None:
         number = self._number[page]
-        self.schedule.settle(number, now, Result.GONE)
+        self.schedule.settle(number, now, RefreshOutcome.GONE)
         self.schedule.remove(number)
         self._fetched[page] = np.inf
         del self._page[number]

@@ -36,7 +36,7 @@ import msgspec
 import numpy as np
 
 from crawler.errors import UsageError
-from crawler.lab.league.histories import History
+from crawler.lab.league.histories import SiteHistory
 
 DAY = 86_400.0
 DAYS = 1461
@@ -129,7 +129,7 @@ class Policy(Protocol):
         """No page of the site may be taken before `until`."""
 
 
-class Outcome(msgspec.Struct, frozen=True):
+class GameResult(msgspec.Struct, frozen=True):
     """Seconds after the warm-up that each page (n,) was current and was there, and what was fetched."""
 
     current: np.ndarray
@@ -153,7 +153,7 @@ class Outcome(msgspec.Struct, frozen=True):
 
 
 def build(
-    histories: Sequence[History], arm: str, *, pages: int = PAGES_A_SITE, days: int = DAYS, seed: int = 1
+    histories: Sequence[SiteHistory], arm: str, *, pages: int = PAGES_A_SITE, days: int = DAYS, seed: int = 1
 ) -> World:
     """The world of an arm; the same seed draws the same ranks, and the same feeds.
 
@@ -195,7 +195,7 @@ def _kinds(names: list[str], arm: str) -> list[str]:
     return kinds
 
 
-def _site(history: History, kind: str, arm: str, pages: int, days: int, seed: int) -> _Part | None:
+def _site(history: SiteHistory, kind: str, arm: str, pages: int, days: int, seed: int) -> _Part | None:
     start = history.end - int(days * DAY)
     died = np.where(history.died == 0, np.iinfo(np.int64).max, history.died)
     lives = np.flatnonzero(died > start)
@@ -241,7 +241,7 @@ def _last_of_days(at: np.ndarray) -> np.ndarray:
 
 
 def _told_of_directories(
-    history: History, chosen: np.ndarray, start: int, counts: np.ndarray
+    history: SiteHistory, chosen: np.ndarray, start: int, counts: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """Each change of any page of the site, told of every chosen page of its directory."""
     moved = np.unique(np.stack([history.time[counts] - start, history.dir[history.page[counts]]]), axis=1)
@@ -296,7 +296,7 @@ def _by_day(parts: list[tuple[_Part, int]], days: int) -> list[Heard]:
 # -- playing
 
 
-def play(world: World, policy: Policy, rate: float) -> Outcome:
+def play(world: World, policy: Policy, rate: float) -> GameResult:
     """Let the policy spend `rate` fetches a second on the world.
 
     What happens at one instant happens in this order: births, the reading of
@@ -352,4 +352,4 @@ def play(world: World, policy: Policy, rate: float) -> Outcome:
     for page in range(size):
         bank(page, horizon)
     there = np.maximum(np.minimum(world.died, horizon) - np.maximum(world.born, warm), 0.0)
-    return Outcome(current, there, fetches, changed, gone, idle)
+    return GameResult(current, there, fetches, changed, gone, idle)

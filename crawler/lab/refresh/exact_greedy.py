@@ -35,7 +35,7 @@ import numpy as np
 from cython.cimports.libc.math import exp
 
 from crawler.freshness.crawl_value import parameters_of
-from crawler.freshness.params import Page, Pages
+from crawler.freshness.params import PageParameters, Pages
 from crawler.freshness.value_kernel import CERTAIN as CERTAIN_FORM
 from crawler.freshness.value_kernel import GREEDY as GREEDY_FORM
 from crawler.freshness.value_kernel import SIGNALS_ONLY as SIGNALS_ONLY_FORM
@@ -127,7 +127,7 @@ class ExactGreedy:
         self.rebuilds = 0
         self._rebuild(0.0, 0.0)
 
-    def change(self, number: int, page: Page, now: float) -> None:
+    def change(self, number: int, page: PageParameters, now: float) -> None:
         """Believe other parameters of a page from now on."""
         self.parameters[number] = parameters_of(page, by=self.by)
         self.thresholds[number] = 0.0

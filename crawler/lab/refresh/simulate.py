@@ -31,7 +31,7 @@ from crawler.freshness.crawl_value import kind_of
 from crawler.freshness.deadline_queue import DeadlineQueue
 from crawler.freshness.estimate import KOLOBOV, Prior, RunningEstimate
 from crawler.freshness.params import Pages
-from crawler.lab.progress import Report, silent
+from crawler.lab.progress_line import Report, silent
 from crawler.lab.refresh import policies
 from crawler.lab.refresh.exact_greedy import ExactGreedy
 from crawler.lab.refresh.replay import ARRIVED, CHANGED, EMITTED, Replay
@@ -106,7 +106,7 @@ def corrupted(rng: np.random.Generator, pages: Pages, share: float) -> Pages:
     return Pages.from_quality(pages.importance, pages.change_rate, precision, recall)
 
 
-class Setting(msgspec.Struct, frozen=True):
+class ExperimentSetting(msgspec.Struct, frozen=True):
     """What is alike in all instances of an experiment.
 
     `bandwidth` holds (from this time on, crawls per time); `delay` is the mean
@@ -159,7 +159,7 @@ class Events(msgspec.Struct, frozen=True):
     doubt: np.ndarray
 
 
-def draw_events(rng: np.random.Generator, pages: Pages, setting: Setting) -> Events:
+def draw_events(rng: np.random.Generator, pages: Pages, setting: ExperimentSetting) -> Events:
     """Signals and, if they are not Poisson, changes until the horizon.
 
     Raises:
@@ -205,7 +205,7 @@ def _poisson_times(
 
 
 def _change_times(
-    rng: np.random.Generator, rates: np.ndarray, setting: Setting
+    rng: np.random.Generator, rates: np.ndarray, setting: ExperimentSetting
 ) -> tuple[np.ndarray, np.ndarray]:
     """Changes that are not Poisson but have the same rates.
 
@@ -274,7 +274,7 @@ def check_policy(name: str) -> None:
         raise UsageError(f"no policy {name!r}; there are {', '.join(POLICIES)} and approx-J") from None
 
 
-def _scheduler(name: str, believed: Pages, setting: Setting, rng: np.random.Generator) -> Any:
+def _scheduler(name: str, believed: Pages, setting: ExperimentSetting, rng: np.random.Generator) -> Any:
     bandwidth = setting.bandwidth[0][1]
     window = DISCARD_TICKS * setting.tick
     if name in ("queue", "queue-d"):
@@ -312,7 +312,7 @@ def _draws(rates: np.ndarray, rng: np.random.Generator) -> Iterator[int]:
         yield from np.minimum(np.searchsorted(edges, rng.random(4096)), len(rates) - 1).tolist()
 
 
-class Result(msgspec.Struct, frozen=True):
+class SimulationResult(msgspec.Struct, frozen=True):
     """What a policy reached on one instance: accuracy whole, after the warm-up, by bin; crawl rates."""
 
     accuracy: float
@@ -325,10 +325,10 @@ def simulate(
     name: str,
     pages: Pages,
     events: Events,
-    setting: Setting,
+    setting: ExperimentSetting,
     rng: np.random.Generator,
     believed: Pages | None = None,
-) -> Result:
+) -> SimulationResult:
     """Run the policy `name` on one instance; `believed` are the parameters it goes by (default: true)."""
     check_policy(name)
     if name in ("baseline", "optimum"):
@@ -346,10 +346,10 @@ def simulate(
     replay.run(scheduler, ticks, events.times, events.pages, events.whats, learner, luck)
     by_bin = replay.accuracy()
     settled = float(by_bin[int(WARMUP * setting.bins) :].mean())
-    return Result(float(by_bin.mean()), settled, by_bin, replay.rates())
+    return SimulationResult(float(by_bin.mean()), settled, by_bin, replay.rates())
 
 
-def _continuous(name: str, pages: Pages, setting: Setting) -> Result:
+def _continuous(name: str, pages: Pages, setting: ExperimentSetting) -> SimulationResult:
     """The continuous optimum, span by span if the bandwidth changes."""
     edges = np.linspace(0.0, setting.horizon, setting.bins, endpoint=False)
     begins = np.array([begin for begin, _ in setting.bandwidth])
@@ -361,19 +361,19 @@ def _continuous(name: str, pages: Pages, setting: Setting) -> Result:
             optima.append(policies.deterministic_optimum(pages.importance, pages.change_rate, rate))
     by_bin = np.array([optima[np.searchsorted(begins, edge, side="right") - 1].accuracy for edge in edges])
     settled = float(by_bin[int(WARMUP * setting.bins) :].mean())
-    return Result(float(by_bin.mean()), settled, by_bin, optima[0].rates)
+    return SimulationResult(float(by_bin.mean()), settled, by_bin, optima[0].rates)
 
 
 def experiment(
     names: list[str],
     draw_pages: Callable[[np.random.Generator], Pages],
-    setting: Setting,
+    setting: ExperimentSetting,
     instances: int,
     seed: int,
     *,
     corrupt: float = 0.0,
     report: Report = silent,
-) -> list[dict[str, Result]]:
+) -> list[dict[str, SimulationResult]]:
     """All policies on the same drawn instances: one dict of results an instance.
 
     Instance k draws from its own generator (seed, k), so more instances extend

@@ -5,7 +5,7 @@
     .../page.html                              HTML, CSS, scripts and SVG get the suffix that programs expect
 
 Written in two passes. First every page gets its place, and an empty file to
-hold it (`Places`, an SQLite file, so that memory stays bounded and many
+hold it (`MirrorPaths`, an SQLite file, so that memory stays bounded and many
 processes can read it). Then each file is filled: a link to a stored page leads
 to its file, by the crawl's own notion of which URLs are the same; redirects are
 followed; a link to anything else becomes the whole URL (`Linker`).
@@ -72,7 +72,7 @@ def make_folder(folder: Path) -> None:
         raise UsageError(f"{folder}: is not empty; name a new directory for the mirror")
 
 
-class Places:
+class MirrorPaths:
     """Where each page's file lies, and where each redirect leads; by fingerprint, in an SQLite file."""
 
     def __init__(self, file: Path) -> None:
@@ -128,7 +128,7 @@ class Places:
 class Linker:
     """Maps the URLs on the page in the file `path` (relative to the mirror) to what its file should say."""
 
-    def __init__(self, path: str, places: Places, fingerprint: Callable[[str], int]) -> None:
+    def __init__(self, path: str, places: MirrorPaths, fingerprint: Callable[[str], int]) -> None:
         self._folder = posixpath.dirname(path)
         self._places = places
         self._fingerprint = fingerprint

@@ -3,7 +3,7 @@
 from crawler.config import PolitenessConfig
 from crawler.frontier.hosts.addresses import Addresses
 from crawler.frontier.hosts.front_host import FrontHost
-from crawler.frontier.hosts.table import NO_ORDER, HostTable, Place
+from crawler.frontier.hosts.table import NO_ORDER, HostState, HostTable
 from crawler.frontier.hosts.workbench import Workbench
 
 
@@ -60,8 +60,12 @@ def test_a_full_front_sends_idle_hosts_away_first_then_those_that_wait_longest()
         work.schedule(host.slot, 0.0)
     came = [work.pop(1.0) for _ in range(3)]
     assert came == hosts[8:11]
-    assert work.hosts.place[2] == Place.IDLE
-    assert [work.hosts.place[slot] for slot in (5, 6, 7)] == [Place.FRONT, Place.CALENDAR, Place.CALENDAR]
+    assert work.hosts.place[2] == HostState.IDLE
+    assert [work.hosts.place[slot] for slot in (5, 6, 7)] == [
+        HostState.FRONT,
+        HostState.CALENDAR,
+        HostState.CALENDAR,
+    ]
     work._check()
 
 
@@ -88,7 +92,7 @@ def test_hosts_that_are_asked_again_soon_keep_their_places() -> None:
     assert 1.0 < work.next_event(1.0) <= 20.0, "no spinning while nobody can leave"
     work.hosts.todo[3] = 0
     work.sleep(hosts[3])
-    assert work.pop(1.0) is hosts[8] and work.hosts.place[3] == Place.IDLE
+    assert work.pop(1.0) is hosts[8] and work.hosts.place[3] == HostState.IDLE
     work.wake(hosts[5], 30.0)  # for a retry, behind its gap
-    assert work.pop(1.0) is hosts[9] and work.hosts.place[5] == Place.CALENDAR
+    assert work.pop(1.0) is hosts[9] and work.hosts.place[5] == HostState.CALENDAR
     work._check()

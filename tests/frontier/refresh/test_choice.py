@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from crawler.freshness.crawl_value import crawl_value
-from crawler.freshness.params import Page, Pages
-from crawler.frontier.refresh import Result, Schedule, Settings
+from crawler.freshness.params import PageParameters, Pages
+from crawler.frontier.refresh import RefreshOutcome, Schedule, Settings
 
 PLAIN = Settings(neighbourhood=False, pooling=False, explore=0.0)
 
@@ -18,7 +18,9 @@ class Model:
     """Exact greedy: all values of all pages at every look."""
 
     def __init__(self) -> None:
-        self.pages: dict[int, tuple[Page, float, int, int]] = {}  # parameters, last crawl, signals, host
+        self.pages: dict[
+            int, tuple[PageParameters, float, int, int]
+        ] = {}  # parameters, last crawl, signals, host
         self.ready: dict[int, float] = {}
 
     def values(self, now: float) -> dict[int, float]:
@@ -31,7 +33,7 @@ class Model:
 
 
 pages = st.builds(
-    Page, st.sampled_from([0.5, 1.0, 3.0]), st.sampled_from([0.1, 0.5, 2.0]), st.sampled_from([0.0, 0.5, 0.9]),
+    PageParameters, st.sampled_from([0.5, 1.0, 3.0]), st.sampled_from([0.1, 0.5, 2.0]), st.sampled_from([0.0, 0.5, 0.9]),
     st.sampled_from([0.0, 0.3]),
 )  # fmt: skip
 events = st.lists(
@@ -56,7 +58,7 @@ def pin(schedule: Schedule, level: float, now: float) -> None:
 @given(events, st.sampled_from([0.05, 0.5, 1.5]))
 @settings(max_examples=150, deadline=None)
 def test_no_page_below_the_level_is_taken_while_another_is_well_above_it(
-    history: list[tuple[str, int, Page, float]], level: float
+    history: list[tuple[str, int, PageParameters, float]], level: float
 ) -> None:
     schedule, model, now = Schedule(PLAIN, level=level), Model(), 0.0
     for event, which, page, wait in history:
@@ -85,7 +87,7 @@ def test_no_page_below_the_level_is_taken_while_another_is_well_above_it(
                 assert values[taken] > 0.95 * level
             mine, _, _, host = model.pages[taken]
             model.pages[taken], model.ready[host] = (mine, now, 0, host), now + wait
-            schedule.settle(taken, now, Result.CHANGED, now + wait)
+            schedule.settle(taken, now, RefreshOutcome.CHANGED, now + wait)
 
 
 @pytest.mark.parametrize("seed", range(2))
@@ -111,7 +113,7 @@ def test_a_burst_of_signals_is_answered_in_nearly_the_order_of_values(seed: int)
             values = [crawl_value(pages[k], now - last[k], int(n[k])) for k in range(m)]
             lost.append(max(values) - values[taken])
         last[taken], n[taken] = now, 0
-        schedule.settle(taken, now, Result.CHANGED)
+        schedule.settle(taken, now, RefreshOutcome.CHANGED)
     assert len(lost) > 60 and np.mean(lost) < 0.2
 
 
@@ -132,7 +134,7 @@ def test_the_level_finds_itself_and_taken_pages_are_worth_it(start: float) -> No
         taken = schedule.take(now)
         values.append(crawl_value(pages[taken], now - last[taken], int(counts[taken])) / schedule.level)
         last[taken], counts[taken] = now, 0
-        schedule.settle(taken, now, Result.CHANGED)
+        schedule.settle(taken, now, RefreshOutcome.CHANGED)
     assert 0.85 < np.median(values[900:]) < 1.4
 
 
@@ -145,14 +147,14 @@ def test_a_saturated_host_has_a_level_of_its_own_and_loses_no_turn() -> None:
     for number in range(size):
         host = 0 if number % 2 else 1 + number % 20
         schedule.add(number + 1, host, host, -rng.random() * 10, 0.0)
-        schedule.set_page(number, Page(1.0, float(rates[number])), 0.0)
+        schedule.set_page(number, PageParameters(1.0, float(rates[number])), 0.0)
     big, taken_by_big, total = schedule.host(0), 0, 8000
     for tick in range(1, total):
         now = tick / rate
         page = schedule.take(now)
         assert page >= 0  # work conserving
         taken_by_big += schedule.host_of(page) == big
-        schedule.settle(page, now, Result.UNCHANGED, now + 4 / rate * 0.999)
+        schedule.settle(page, now, RefreshOutcome.UNCHANGED, now + 4 / rate * 0.999)
     schedule._check()
     assert schedule.host_view(big).boost > 1.3
     assert 0.9 * total / 4 < taken_by_big <= total / 4 + 1
@@ -175,7 +177,10 @@ def bursts(policy: str) -> tuple[Schedule, float]:
         page = schedule.take(now)
         assert page >= 0
         schedule.settle(
-            page, now, Result.CHANGED if stale[page] else Result.UNCHANGED, now + hosts / 1.5 / rate
+            page,
+            now,
+            RefreshOutcome.CHANGED if stale[page] else RefreshOutcome.UNCHANGED,
+            now + hosts / 1.5 / rate,
         )
         stale[page] = False
         current += 1.0 - stale.mean()
@@ -195,14 +200,14 @@ def test_a_level_of_its_own_that_is_far_too_high_costs_a_host_no_turn() -> None:
     schedule = Schedule(PLAIN, level=0.5)
     for number in range(40):
         schedule.add(number + 1, number % 2, number % 2, 0.0, 0.0)
-        schedule.set_page(number, Page(1.0, 0.2), 0.0)
+        schedule.set_page(number, PageParameters(1.0, 0.2), 0.0)
     key, numbers = schedule.site_state(0)
     schedule.restore_site(key, np.array([*numbers[:-1], 1000.0]))
     taken = []
     for tick in range(1, 41):
         page = schedule.take(10.0 + tick / 8)
         taken.append(page % 2)
-        schedule.settle(page, 10.0 + tick / 8, Result.CHANGED, 10.0 + tick / 8 + 0.1)
+        schedule.settle(page, 10.0 + tick / 8, RefreshOutcome.CHANGED, 10.0 + tick / 8 + 0.1)
     assert taken[0] == 0 and 16 <= sum(taken) <= 24
     assert schedule.host_view(0).boost < 2.0
 
@@ -218,7 +223,7 @@ def test_the_neighbourhood_brings_the_pages_of_a_changing_directory_forward() ->
         now += day / 2
         page = schedule.take(now)
         order.append(page % 4)
-        schedule.settle(page, now, Result.CHANGED if page % 4 == 2 else Result.UNCHANGED)
+        schedule.settle(page, now, RefreshOutcome.CHANGED if page % 4 == 2 else RefreshOutcome.UNCHANGED)
     assert order.count(2) >= 9  # of one directory in four; six would be its share
     schedule._check()
 
@@ -234,6 +239,6 @@ def test_no_look_corrects_more_keys_than_it_may() -> None:
         before = schedule.checks
         page = schedule.take(float(step))
         assert schedule.checks - before <= 64
-        schedule.settle(page, float(step), Result.CHANGED)
+        schedule.settle(page, float(step), RefreshOutcome.CHANGED)
     assert schedule.level < math.inf
     schedule._check()

@@ -6,21 +6,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crawler.errors import UsageError
-from crawler.freshness.params import Page
-from crawler.frontier.refresh import Result, Schedule, Settings
-from crawler.frontier.refresh.levels import Exchange, Report, shares_of
+from crawler.freshness.params import PageParameters
+from crawler.frontier.refresh import RefreshOutcome, Schedule, Settings
+from crawler.frontier.refresh.levels import LevelExchange, LevelReport, shares_of
 from crawler.frontier.share import Share, Side
 
 DAY = 86_400.0
 reports = st.dictionaries(
     st.sampled_from("abcd"),
-    st.builds(Report, st.floats(1e-6, 1e6), st.floats(0.01, 0.4), st.booleans()),
+    st.builds(LevelReport, st.floats(1e-6, 1e6), st.floats(0.01, 0.4), st.booleans()),
     min_size=1,
 )
 
 
 @given(reports, st.floats(0.0, 0.05))
-def test_shares_sum_to_one_and_move_towards_higher_levels(told: dict[str, Report], step: float) -> None:
+def test_shares_sum_to_one_and_move_towards_higher_levels(told: dict[str, LevelReport], step: float) -> None:
     shares = shares_of(told, step)
     assert sum(shares.values()) == pytest.approx(1.0)
     assert all(share > 0.0 for share in shares.values())
@@ -33,12 +33,17 @@ def test_shares_sum_to_one_and_move_towards_higher_levels(told: dict[str, Report
 
 
 def test_reports_that_cannot_be_right_change_nothing() -> None:
-    exchange = Exchange("a", 0.5)
+    exchange = LevelExchange("a", 0.5)
     mine = exchange.report(2.0, True, 0.0, 1.0)
-    for bad in (Report(float("nan"), 0.5), Report(1.0, float("inf")), Report(-1.0, 0.5), Report(1.0, 0.0)):
+    for bad in (
+        LevelReport(float("nan"), 0.5),
+        LevelReport(1.0, float("inf")),
+        LevelReport(-1.0, 0.5),
+        LevelReport(1.0, 0.0),
+    ):
         assert exchange.renew({"a": mine, "b": bad}, 1.0, 10.0) == 0.5
     with pytest.raises(UsageError):
-        Exchange("a", float("nan"))
+        LevelExchange("a", float("nan"))
 
 
 @pytest.mark.parametrize("sizes", [(150, 600), (80, 160, 240, 480)])
@@ -53,9 +58,9 @@ def test_processes_with_unequal_hosts_find_one_level(sizes: tuple[int, ...]) -> 
         for page in range(size):
             host = page % (3 + number)
             schedule.add(page + 1, host, host, -rng.random() * 5 * DAY, 0.0)
-            schedule.set_page(page, Page(1.0, float(rates[page])), 0.0)
+            schedule.set_page(page, PageParameters(1.0, float(rates[page])), 0.0)
         processes.append(schedule)
-        exchanges.append(Exchange(str(number), 1 / len(sizes)))
+        exchanges.append(LevelExchange(str(number), 1 / len(sizes)))
         dues.append(0.0)
     revisit, every, now, logs = 5 * DAY, DAY / 8, 0.0, []
     while now < 150 * DAY:
@@ -66,7 +71,7 @@ def test_processes_with_unequal_hosts_find_one_level(sizes: tuple[int, ...]) -> 
             while dues[number] <= now:
                 page = schedule.take(dues[number])
                 if page >= 0:
-                    schedule.settle(page, dues[number], Result.CHANGED, dues[number] + 60.0)
+                    schedule.settle(page, dues[number], RefreshOutcome.CHANGED, dues[number] + 60.0)
                 dues[number] += 1.0 / schedule.rate
             told[str(number)] = exchange.report(schedule.price(now), True, now, revisit)
         for exchange in exchanges:

@@ -10,18 +10,18 @@ from hypothesis import strategies as st
 
 from crawler.errors import UsageError
 from crawler.freshness.crawl_value import threshold
-from crawler.freshness.params import Page
-from crawler.frontier.refresh import Result, Schedule, Settings
+from crawler.freshness.params import PageParameters
+from crawler.frontier.refresh import RefreshOutcome, Schedule, Settings
 
 KINDS = [
-    Page(1.0, 0.3),
-    Page(2.0, 0.5, 0.5, 0.3),
-    Page(1.0, 0.5, 0.5, 0.0),  # one signal is certain
-    Page(1.0, 0.5, 1.0, 0.4),  # nothing changes silently
-    Page(1.0, 0.5, 1.0, 0.0),  # perfect signals
-    Page(1.0, 0.5, 0.0, 0.4),  # worthless signals
-    Page(1.0, 0.0, 0.5, 0.1),  # never changes
-    Page(0.01, 9.0, 0.2, 0.1),  # hardly ever worth it
+    PageParameters(1.0, 0.3),
+    PageParameters(2.0, 0.5, 0.5, 0.3),
+    PageParameters(1.0, 0.5, 0.5, 0.0),  # one signal is certain
+    PageParameters(1.0, 0.5, 1.0, 0.4),  # nothing changes silently
+    PageParameters(1.0, 0.5, 1.0, 0.0),  # perfect signals
+    PageParameters(1.0, 0.5, 0.0, 0.4),  # worthless signals
+    PageParameters(1.0, 0.0, 0.5, 0.1),  # never changes
+    PageParameters(0.01, 9.0, 0.2, 0.1),  # hardly ever worth it
     None,  # what pages show
 ]
 PLAIN = Settings(neighbourhood=False, pooling=False, explore=0.0)
@@ -118,7 +118,7 @@ def test_any_sequence_of_events_keeps_the_invariants(
         assert len(schedule) == len(present)
 
 
-def plain(*pages: Page, level: float, **changed: Any) -> Schedule:
+def plain(*pages: PageParameters, level: float, **changed: Any) -> Schedule:
     """Pages 0, 1, ... of one host, crawled at 0."""
     schedule = Schedule(Settings(neighbourhood=False, pooling=False, explore=0.0, **changed), level=level)
     for number, page in enumerate(pages):
@@ -128,30 +128,30 @@ def plain(*pages: Page, level: float, **changed: Any) -> Schedule:
 
 
 def test_takes_pages_in_the_order_of_their_deadlines() -> None:
-    pages = [Page(1.0, 0.2), Page(1.0, 0.4), Page(1.5, 0.3)]
+    pages = [PageParameters(1.0, 0.2), PageParameters(1.0, 0.4), PageParameters(1.5, 0.3)]
     schedule = plain(*pages, level=0.5)
     assert schedule.next_wakeup(0.0) == pytest.approx(min(threshold(page, 0.5) for page in pages), rel=1e-3)
     order = sorted(range(3), key=lambda number: threshold(pages[number], 0.5))
     for number in order:
         assert schedule.take(0.01) == number
         schedule.remove(number)
-        schedule.settle(number, 0.01, Result.CHANGED)
+        schedule.settle(number, 0.01, RefreshOutcome.CHANGED)
 
 
 def test_a_page_in_flight_keeps_its_host_busy() -> None:
-    schedule = plain(Page(1.0, 0.2), Page(1.0, 0.4), level=0.5)
+    schedule = plain(PageParameters(1.0, 0.2), PageParameters(1.0, 0.4), level=0.5)
     other = schedule.add(9, 2, 2, 0.0, 0.0)
     first = schedule.take(10.0)
     second = schedule.take(10.0)
     assert {first < 2, second < 2} == {True, False} and other in (first, second)
     assert schedule.take(10.0) == -1 and schedule.look(10.0) == -1
-    schedule.settle(first, 10.5, Result.UNCHANGED, 12.0)
+    schedule.settle(first, 10.5, RefreshOutcome.UNCHANGED, 12.0)
     assert schedule.take(11.0) == -1
     assert schedule.take(12.0) >= 0
 
 
 def test_a_signal_moves_the_deadline_by_its_time_equivalent() -> None:
-    page = Page(1.0, 0.4, 0.5, 0.5)
+    page = PageParameters(1.0, 0.4, 0.5, 0.5)
     schedule = plain(page, level=1.0)
     before = schedule.next_wakeup(0.0)
     schedule.signal(0, 0.1)
@@ -160,23 +160,23 @@ def test_a_signal_moves_the_deadline_by_its_time_equivalent() -> None:
 
 
 def test_a_certain_signal_makes_a_page_due_before_those_worth_less() -> None:
-    schedule = plain(Page(1.0, 0.4, 0.5, 0.0), Page(1.0, 0.4), level=1.0)
+    schedule = plain(PageParameters(1.0, 0.4, 0.5, 0.0), PageParameters(1.0, 0.4), level=1.0)
     schedule.signal(0, 0.5)
     assert schedule.next_wakeup(0.5) <= 0.5
     assert schedule.take(0.6) == 0
 
 
 def test_signals_during_a_flight_count_afterwards() -> None:
-    schedule = plain(Page(1.0, 0.4, 0.5, 0.0), level=1.0)
+    schedule = plain(PageParameters(1.0, 0.4, 0.5, 0.0), level=1.0)
     assert schedule.take(5.0) == 0
     schedule.signal(0, 5.1)
-    schedule.settle(0, 5.2, Result.CHANGED)
+    schedule.settle(0, 5.2, RefreshOutcome.CHANGED)
     assert schedule.page(0, 5.2).signals == (1,)
     assert schedule.next_wakeup(5.2) <= 5.2
 
 
 def test_signals_shortly_after_a_crawl_can_be_discarded() -> None:
-    schedule = plain(Page(1.0, 0.4, 0.5, 0.0), level=1.0, discard_window=0.5)
+    schedule = plain(PageParameters(1.0, 0.4, 0.5, 0.0), level=1.0, discard_window=0.5)
     schedule.signal(0, 0.4)
     assert schedule.page(0, 0.4).signals == (0,)
     schedule.signal(0, 0.6)
@@ -184,7 +184,7 @@ def test_signals_shortly_after_a_crawl_can_be_discarded() -> None:
 
 
 def test_a_page_given_back_is_due_as_before() -> None:
-    schedule = plain(Page(1.0, 0.4, 0.5, 0.5), level=1.0)
+    schedule = plain(PageParameters(1.0, 0.4, 0.5, 0.5), level=1.0)
     schedule.signal(0, 0.5)
     due = schedule.due_at(0, 1.0)
     assert schedule.take(1.0) == 0
@@ -194,14 +194,14 @@ def test_a_page_given_back_is_due_as_before() -> None:
 
 
 def test_pages_that_failed_or_are_gone_wait_longer_each_time() -> None:
-    schedule = plain(Page(1.0, 0.4), level=0.1, retry_age=10.0, gone_age=100.0)
+    schedule = plain(PageParameters(1.0, 0.4), level=0.1, retry_age=10.0, gone_age=100.0)
     waits, now = [], 50.0
-    for result in [Result.FAILED] * 3 + [Result.GONE] * 7 + [Result.UNCHANGED]:
+    for result in [RefreshOutcome.FAILED] * 3 + [RefreshOutcome.GONE] * 7 + [RefreshOutcome.UNCHANGED]:
         assert schedule.take(now) == 0
         schedule.settle(0, now, result)
         began, now = now, schedule.due_at(0, now)
         waits.append(now - began)
-        assert result == Result.UNCHANGED or schedule.take((began + now) / 2) == -1
+        assert result == RefreshOutcome.UNCHANGED or schedule.take((began + now) / 2) == -1
     assert waits[:3] == [10.0, 20.0, 40.0]
     assert waits[3:10] == [100.0, 200.0, 400.0, 800.0, 1600.0, 1600.0, 1600.0]
     assert waits[10] < 10.0
@@ -209,16 +209,16 @@ def test_pages_that_failed_or_are_gone_wait_longer_each_time() -> None:
 
 
 def test_ages_are_bounded_below_and_above() -> None:
-    schedule = plain(Page(9.0, 0.4), Page(0.0, 5.0), level=1.0, min_age=2.0, max_age=7.0)
+    schedule = plain(PageParameters(9.0, 0.4), PageParameters(0.0, 5.0), level=1.0, min_age=2.0, max_age=7.0)
     assert schedule.take(1.0) == -1
     assert schedule.take(2.0) == 0
-    schedule.settle(0, 2.0, Result.CHANGED)
+    schedule.settle(0, 2.0, RefreshOutcome.CHANGED)
     schedule.bound_ages(0, 1.0, math.inf)
     assert schedule.due_at(1, 2.0) == 7.0
     schedule.block(schedule.host(1), 7.0)
     assert schedule.take(6.9) == -1
     taken = schedule.take(7.0)
-    schedule.settle(taken, 7.0, Result.CHANGED)
+    schedule.settle(taken, 7.0, RefreshOutcome.CHANGED)
     assert {taken, schedule.take(7.1)} == {0, 1}
 
 
@@ -229,13 +229,13 @@ def test_a_host_that_is_blocked_for_ever_holds_up_nobody() -> None:
     schedule.block(schedule.host(1), math.inf)
     page = schedule.take(1e6)
     assert schedule.host_of(page) == schedule.host(2)
-    schedule.settle(page, 1e6, Result.CHANGED)
+    schedule.settle(page, 1e6, RefreshOutcome.CHANGED)
     assert schedule.best(schedule.host(1), 1e6) >= 0
 
 
 def test_exploration_goes_to_the_page_longest_unvisited() -> None:
     """A page that is worth nothing by what is known is asked all the same."""
-    pages = [Page(1.0, 0.5)] * 5 + [Page(0.0, 0.5)] * 5
+    pages = [PageParameters(1.0, 0.5)] * 5 + [PageParameters(0.0, 0.5)] * 5
     schedule = Schedule(Settings(neighbourhood=False, pooling=False, explore=0.1), level=0.5)
     for number, page in enumerate(pages):
         schedule.add(number + 1, 1, 1, -float(number), 0.0)
@@ -243,7 +243,7 @@ def test_exploration_goes_to_the_page_longest_unvisited() -> None:
     taken = []
     for tick in range(100):
         taken.append(schedule.take(float(tick)))
-        schedule.settle(taken[-1], float(tick), Result.CHANGED)
+        schedule.settle(taken[-1], float(tick), RefreshOutcome.CHANGED)
     worthless = [page for page in taken if page >= 5]
     assert worthless[:5] == [9, 8, 7, 6, 5]
     assert 8 <= len(worthless) <= 12
@@ -267,7 +267,7 @@ NOT_NUMBERS = [math.nan, math.inf, -math.inf]
 
 @pytest.mark.parametrize("bad", NOT_NUMBERS)
 def test_instants_must_be_finite(bad: float) -> None:
-    schedule = plain(Page(1.0, 0.4), Page(1.0, 0.3), level=1.0)
+    schedule = plain(PageParameters(1.0, 0.4), PageParameters(1.0, 0.3), level=1.0)
     held = schedule.take(1.0)
     for wrong in (
         lambda: schedule.add(9, 1, 1, bad, 0.0),
@@ -286,8 +286,8 @@ def test_instants_must_be_finite(bad: float) -> None:
         lambda: schedule.give_back(held, bad),
         lambda: schedule.weigh(0, bad, 0.0),
         lambda: schedule.weigh(0, 1.0, bad),
-        lambda: schedule.set_page(0, Page(1.0, bad), 0.0),
-        lambda: schedule.set_page(0, Page(bad, 1.0), 0.0),
+        lambda: schedule.set_page(0, PageParameters(1.0, bad), 0.0),
+        lambda: schedule.set_page(0, PageParameters(bad, 1.0), 0.0),
         lambda: schedule.bound_ages(0, bad, bad),
         lambda: setattr(schedule, "level", bad),
         lambda: setattr(schedule, "rate", bad),
@@ -300,7 +300,7 @@ def test_instants_must_be_finite(bad: float) -> None:
 
 
 def test_wrong_use_is_a_bug() -> None:
-    schedule = plain(Page(1.0, 0.4), Page(1.0, 0.3), level=1.0)
+    schedule = plain(PageParameters(1.0, 0.4), PageParameters(1.0, 0.3), level=1.0)
     held = schedule.take(1.0)
     for wrong in (
         lambda: schedule.add(1, 1, 1, 0.0, 0.0),

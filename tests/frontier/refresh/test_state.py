@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from crawler.errors import DamageError
-from crawler.frontier.refresh import Result, Schedule, Settings, state
+from crawler.frontier.refresh import RefreshOutcome, Schedule, Settings, state
 from crawler.storage import keys
 from crawler.storage.kv import MemoryStore, seal
 
@@ -27,7 +27,7 @@ def crawled(store: MemoryStore, steps: int = 400) -> tuple[Schedule, float]:
     for _ in range(steps):
         now += DAY / 6
         page = schedule.take(now)
-        result = Result(int(rng.random() < 0.3))
+        result = RefreshOutcome(int(rng.random() < 0.3))
         schedule.settle(page, now, result)
         state.stage(schedule, page, batch)
         schedule.signal(int(rng.integers(60)), now, int(rng.integers(3)))
@@ -61,7 +61,7 @@ def test_a_rebuilt_schedule_takes_the_same_pages() -> None:
                 pass
             page = each.take(at)
             fingerprints.append(each.page(page, at).fingerprint)
-            each.settle(page, at, Result.UNCHANGED)
+            each.settle(page, at, RefreshOutcome.UNCHANGED)
         taken.append(fingerprints)
     assert taken[0] == taken[1]
 

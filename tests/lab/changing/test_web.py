@@ -6,7 +6,7 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
-from crawler.lab.changing.web import Asked, ChangingWeb, HostSpec, w3c_date
+from crawler.lab.changing.web import ChangingWeb, HostSpec, WebRequest, w3c_date
 from crawler.lab.league import world as worlds
 from crawler.lab.league.rivals import RIVALS
 from crawler.lab.league.world import DAY
@@ -211,7 +211,7 @@ def test_freshness_from_the_log() -> None:
     web = _web(pages=1, directories=1, rate=0.0, horizon=100 * DAY)
     web.changes[0] = [START + 20 * DAY]
     for day, status, version in ((10, 200, 0), (30, 304, 1), (40, 200, 1)):
-        web.log.append(Asked(START + day * DAY, 0, web.path(0), 0, version, status, status == 304))
+        web.log.append(WebRequest(START + day * DAY, 0, web.path(0), 0, version, status, status == 304))
     assert web.freshness(START, START + 100 * DAY) == pytest.approx(0.10 + 0.60)
     assert web.freshness(START + 15 * DAY, START + 25 * DAY) == pytest.approx(0.5)
     assert web.requests(START, START + 35 * DAY) == 2

@@ -8,12 +8,12 @@ import pytest
 
 from crawler.clock import VirtualClock
 from crawler.errors import UsageError
-from crawler.lab import progress
+from crawler.lab import progress_line
 from crawler.lab.__main__ import main
 from crawler.lab.extras import require
 from crawler.lab.figures import drawing as figures
 from crawler.lab.refresh import kolobov, pages_file
-from crawler.lab.refresh.simulate import Setting
+from crawler.lab.refresh.simulate import ExperimentSetting
 
 GOOD = """page,importance,change_rate,recall,precision
 a,1.0,0.5,0.5,0.8
@@ -187,7 +187,7 @@ def test_accuracy_and_rate_figures_draw_from_small_runs(monkeypatch: pytest.Monk
     monkeypatch.setattr(ncis, "_horizon", lambda options: 0.5)
     drawing = ncis.without_signals(figures.Options(quick=True))
     assert len(drawing.rows) == 6 and drawing.rows[0][:3] == [4, "baseline", 2]
-    monkeypatch.setattr(rates, "Setting", lambda horizon: Setting(horizon=0.5))
+    monkeypatch.setattr(rates, "Setting", lambda horizon: ExperimentSetting(horizon=0.5))
     drawing = rates.discrete_rates(figures.Options(quick=True, instances=1))
     assert len(drawing.rows) == 600
 
@@ -213,14 +213,14 @@ def test_running_estimates_stay_at_the_batch_ones(monkeypatch: pytest.MonkeyPatc
 def test_progress_says_what_is_left(capsys: pytest.CaptureFixture[str]) -> None:
     """At most a line every ten seconds; parts map to shares of the whole."""
     clock = VirtualClock()
-    report = progress.part(progress.Progress("it", clock), 0.5, 1.0)
+    report = progress_line.part(progress_line.ProgressLine("it", clock), 0.5, 1.0)
     report(0.2)
     clock.advance(300.0)
     report(0.5)
     report(0.6)
     clock.advance(20.0)
     report(1.0)
-    progress.silent(0.3)
+    progress_line.silent(0.3)
     assert capsys.readouterr().err == "it: 75 % done, about 2 min more\n"
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 
-from crawler.lab.league.histories import History
+from crawler.lab.league.histories import SiteHistory
 from crawler.lab.league.world import DAY, Heard, World
 
 EXCERPT = Path(__file__).resolve().parents[2] / "data" / "league"
@@ -21,13 +21,13 @@ def history(
     published: list[float] | None = None,
     days: float = 100.0,
     name: str = "made",
-) -> History:
+) -> SiteHistory:
     """Changes (page, day, added, removed); days count from the window's start, `days` is its end."""
 
     def instant(day: float) -> int:
         return T0 + round(day * DAY)
 
-    return History(
+    return SiteHistory(
         name=name,
         born=np.array([instant((born or {}).get(page, -10.0)) for page in range(pages)]),
         died=np.array([instant(died[page]) if died and page in died else 0 for page in range(pages)]),

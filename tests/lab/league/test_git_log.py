@@ -27,7 +27,7 @@ def _file(status: bytes, path: bytes, mode: bytes = b"100644", after: bytes = NE
     return [b":%s %s %s %s %s" % (before, mode if status != b"D" else b"000000", OLD, after, status), path]
 
 
-def _history(*parts: bytes, latest: int = 10_000) -> histories.History:
+def _history(*parts: bytes, latest: int = 10_000) -> histories.SiteHistory:
     log = GitLog(latest)
     log.read(parts)
     return log.history("made")

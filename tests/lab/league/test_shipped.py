@@ -5,7 +5,7 @@ import pytest
 
 from crawler.lab.league import histories
 from crawler.lab.league import world as worlds
-from crawler.lab.league.policies import LISTENING, POLICIES, make
+from crawler.lab.league.contenders import LISTENING, POLICIES, make
 from crawler.lab.league.shipped import DEAF, SHIPPED
 from tests.lab.league.made import EXCERPT, world
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from crawler.freshness.crawl_value import crawl_values
-from crawler.freshness.params import Page, Pages
+from crawler.freshness.params import PageParameters, Pages
 from crawler.lab.refresh.exact_greedy import ExactGreedy
 
 SIZE = 14
@@ -32,7 +32,7 @@ def test_takes_what_brute_force_takes(by: str) -> None:
             scheduler.signal(number, now)
             counts[number] += 1
         if tick == 200:
-            other = Page(0.9, 0.3, 0.6, 0.2)
+            other = PageParameters(0.9, 0.3, 0.6, 0.2)
             scheduler.change(6, other, now)
             pages = Pages.of([other if k == 6 else pages[k] for k in range(SIZE)])
         taken = scheduler.take(now)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crawler.freshness.params import Page, Pages
+from crawler.freshness.params import PageParameters, Pages
 from crawler.lab.refresh import policies
 
 GOLDEN = json.loads((Path(__file__).parents[2] / "golden" / "refresh_values.json").read_text())
@@ -35,7 +35,7 @@ def test_golden_rates(record: dict) -> None:
 
 @pytest.mark.parametrize("record", GOLDEN["optimum"], ids=lambda record: f"m={len(record['pages'])}")
 def test_golden_optimum_with_signals(record: dict) -> None:
-    pages = Pages.of(Page(*row) for row in record["pages"])
+    pages = Pages.of(PageParameters(*row) for row in record["pages"])
     opt = policies.optimum_with_signals(pages, record["bandwidth"])
     assert opt.level == pytest.approx(record["lagrange"], rel=1e-8)
     assert opt.thresholds == pytest.approx([float(x) for x in record["iota"]], rel=1e-8)

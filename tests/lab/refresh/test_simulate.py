@@ -7,8 +7,8 @@ from crawler.errors import UsageError
 from crawler.freshness.params import Pages
 from crawler.lab.refresh.simulate import (
     CHANGES,
+    ExperimentSetting,
     Learner,
-    Setting,
     check_policy,
     corrupted,
     draw_events,
@@ -18,11 +18,11 @@ from crawler.lab.refresh.simulate import (
     standard_pages,
 )
 
-SMALL = Setting(bandwidth=((0.0, 5.0),), horizon=60.0, bins=20)
+SMALL = ExperimentSetting(bandwidth=((0.0, 5.0),), horizon=60.0, bins=20)
 
 
 def _one(names: list[str], signals: str = "noisy", size: int = 20, **more: object) -> dict:
-    setting = Setting(bandwidth=((0.0, 5.0),), horizon=60.0, bins=20, **more)  # type: ignore[arg-type]
+    setting = ExperimentSetting(bandwidth=((0.0, 5.0),), horizon=60.0, bins=20, **more)  # type: ignore[arg-type]
     return experiment(names, lambda rng: standard_pages(rng, size, signals), setting, 1, 7)[0]
 
 
@@ -55,7 +55,7 @@ def test_signals_help_and_the_queue_comes_close_to_exact_greedy() -> None:
 
 
 def test_bandwidth_can_change() -> None:
-    setting = Setting(bandwidth=((0.0, 2.0), (30.0, 8.0)), horizon=60.0, bins=20)
+    setting = ExperimentSetting(bandwidth=((0.0, 2.0), (30.0, 8.0)), horizon=60.0, bins=20)
     ticks = setting.ticks()
     assert len(ticks) == 60 + 240 and ticks[0] == 0.5 and ticks[60] == 30.125
     found = experiment(["greedy", "baseline"], lambda rng: standard_pages(rng, 20, "none"), setting, 1, 7)[0]
@@ -73,7 +73,7 @@ def test_delayed_signals_hurt_a_little() -> None:
 @pytest.mark.parametrize("changes", CHANGES)
 def test_changes_keep_their_rate(changes: str) -> None:
     pages = Pages(np.ones(50), np.full(50, 0.8), 0.5, 0.1)
-    setting = Setting(horizon=200.0, changes=changes)
+    setting = ExperimentSetting(horizon=200.0, changes=changes)
     events = draw_events(np.random.default_rng(2), pages, setting)
     assert (np.diff(events.times) >= 0.0).all() and events.times.max() <= 200.0
     signals = np.sum((events.whats & 2) > 0)
@@ -89,12 +89,12 @@ def test_bursts_leave_pages_fresh_longer_than_even_changes() -> None:
 
 @pytest.mark.parametrize("name", ["ncis", "queue"])
 def test_learning_comes_near_to_knowing(name: str) -> None:
-    setting = Setting(bandwidth=((0.0, 6.0),), horizon=60.0, bins=20)
+    setting = ExperimentSetting(bandwidth=((0.0, 6.0),), horizon=60.0, bins=20)
     knowing, learning = (
         experiment([name], lambda rng: standard_pages(rng, 12, "noisy"), chosen, 1, 3)[0][name]
         .by_bin[10:]
         .mean()
-        for chosen in (setting, Setting(bandwidth=((0.0, 6.0),), horizon=60.0, bins=20, learn=True))
+        for chosen in (setting, ExperimentSetting(bandwidth=((0.0, 6.0),), horizon=60.0, bins=20, learn=True))
     )
     assert learning > knowing - 0.08
 

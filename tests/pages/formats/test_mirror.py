@@ -86,7 +86,7 @@ def test_the_folder_is_new_or_empty(tmp_path: Path) -> None:
 
 
 def test_places_follow_redirects_and_end_in_circles(tmp_path: Path) -> None:
-    places = mirror.Places(tmp_path / "places")
+    places = mirror.MirrorPaths(tmp_path / "places")
     largest = (1 << 64) - 1
     places.add(largest, "h/a.html")
     places.add_redirect(1, 2)

@@ -18,7 +18,7 @@ PATIENCE = 1.0  # seconds; an honest client on a slow line needs that for its he
 C = TypeVar("C", bound=Hashable)
 
 
-class Places(Generic[C]):
+class ConnectionPlaces(Generic[C]):
     """At most `places_max` connections; `timeout` seconds is how long one may keep us waiting."""
 
     def __init__(self, places_max: int, timeout: float) -> None:

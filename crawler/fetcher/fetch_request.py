@@ -2,7 +2,7 @@
 
 The request target is sent as it stands in the canonical URL: never decoded,
 re-encoded or re-ordered. No Referer is ever sent. Configured headers with
-credentials are sent with requests that say so (`Request.credentials`), and with
+credentials are sent with requests that say so (`FetchRequest.credentials`), and with
 none else; they stand in no record.
 """
 
@@ -31,7 +31,7 @@ class PlaceHeld(Protocol):
         """The place is free: the request waits for something other than its server."""
 
 
-class Limits(msgspec.Struct, frozen=True, gc=False):
+class FetchLimits(msgspec.Struct, frozen=True, gc=False):
     """Sizes in bytes and times in seconds that bind one fetch (`fetcher/README.md`, "Time and size limits")."""
 
     connect_timeout: float
@@ -48,7 +48,7 @@ class Limits(msgspec.Struct, frozen=True, gc=False):
     content_codings_max: int
 
     @classmethod
-    def of(cls, config: FetchConfig) -> "Limits":
+    def of(cls, config: FetchConfig) -> "FetchLimits":
         return cls(**{name: getattr(config, name) for name in cls.__struct_fields__})
 
 
@@ -60,7 +60,7 @@ class Cookies(Protocol):
     def store(self, target: "Target", lines: list[bytes], now: float) -> None: ...
 
 
-class Request(msgspec.Struct, gc=False):
+class FetchRequest(msgspec.Struct, gc=False):
     """One GET. `addresses` are the host's, tried in order; a host that is an IP literal needs none.
 
     `etag` and `last_modified` make it conditional. The connection may idle
@@ -92,7 +92,7 @@ class Request(msgspec.Struct, gc=False):
     def conditional(self) -> bool:
         return bool(self.etag or self.last_modified)
 
-    def limits(self, default: Limits) -> Limits:
+    def limits(self, default: FetchLimits) -> FetchLimits:
         """`default` with this request's own limits."""
         if self.body_bytes_max is None and self.total_timeout is None and self.wire_bytes_max is None:
             return default
@@ -158,13 +158,13 @@ class Asking:
         self._secrets = tuple(line for line in identity.headers if is_credential(line))
         self._common = _joined(self._fields)
 
-    def is_secret(self, request: Request) -> bool:
+    def is_secret(self, request: FetchRequest) -> bool:
         """Whether the head of `request` holds credentials that were configured."""
         return bool(request.credentials and self._secrets) or has_credentials(request.headers)
 
     def head(
         self,
-        request: Request,
+        request: FetchRequest,
         target: Target,
         *,
         cookie: str = "",

@@ -9,7 +9,7 @@ from crawler.frontier.discovery import entries
 from crawler.frontier.hosts.budget import RULES
 from crawler.frontier.hosts.politeness import CAUSES
 from crawler.frontier.hosts.registry import Registry
-from crawler.frontier.hosts.table import NOWHERE, HostFlag, Place
+from crawler.frontier.hosts.table import NOWHERE, HostFlag, HostState
 from crawler.frontier.hosts.workbench import Workbench
 from crawler.records import HostStatus
 
@@ -46,7 +46,7 @@ def shares(seconds: dict[str, float], whole: float) -> dict[str, float]:
     }
 
 
-class Report:
+class FrontierViews:
     """Read-only views of registry and workbench."""
 
     def __init__(self, registry: Registry, bench: Workbench) -> None:
@@ -82,7 +82,7 @@ class Report:
         """Up to `limit` hosts, those of the front first."""
         for host in list(self._bench.front.values())[:limit]:
             yield self.describe(host.slot, host.name, now)
-        others = (self._registry.hosts.array("place") != Place.FRONT).nonzero()[0]
+        others = (self._registry.hosts.array("place") != HostState.FRONT).nonzero()[0]
         for slot in others[: max(0, limit - len(self._bench.front))].tolist():
             if self._registry.is_stored(slot):
                 yield self.describe(slot, self._registry.stored_name(slot), now)

@@ -32,7 +32,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from crawler.urlfilter.rules import RULES, UrlFilter
+from crawler.urlfilter.url_filter import RULES, UrlFilter
 from crawler.urls.canonical import (
     LENGTH_MAX,
     TOO_LONG,
@@ -97,7 +97,7 @@ class _Table(dict[str, _Entry]):
         self.size = _TABLE_BYTES + len(directory) + sum(map(len, self.above))
 
 
-class Intake:
+class LinkFilter:
     """Turns raw URLs into accepted links.
 
     Args:

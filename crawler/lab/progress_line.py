@@ -14,7 +14,7 @@ def silent(_share: float) -> None:
     """A report to nobody."""
 
 
-class Progress:
+class ProgressLine:
     """Call it with the share of the work done so far, 0 to 1."""
 
     def __init__(self, what: str, clock: Clock) -> None:

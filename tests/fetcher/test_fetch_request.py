@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from crawler.config import FetchConfig, IdentityConfig
 from crawler.errors import ConfigError
-from crawler.fetcher.request import Asking, Limits, Request, Target, split
+from crawler.fetcher.fetch_request import Asking, FetchLimits, FetchRequest, Target, split
 
 URLS = [
     ("http://host.test/", Target("http", "host.test", "host.test", 80, "/")),
@@ -31,7 +31,7 @@ def asking(**changes: object) -> Asking:
 @given(st.text(max_size=30), st.text(max_size=30), st.text(max_size=30))
 def test_no_value_breaks_the_head(path: str, etag: str, modified: str) -> None:
     """One request line and one line a field, whatever was stored or found on a page."""
-    request = Request("http://host.test/" + path.replace("#", ""), etag=etag, last_modified=modified)
+    request = FetchRequest("http://host.test/" + path.replace("#", ""), etag=etag, last_modified=modified)
     lines = asking().head(request, split(request.url)).split(b"\r\n")
     assert lines[0].startswith(b"GET /") and lines[0].endswith(b" HTTP/1.1") and lines[0].count(b" ") == 2
     assert len(lines) == 1 + 5 + bool(etag) + bool(modified) + 1 + 2
@@ -39,7 +39,7 @@ def test_no_value_breaks_the_head(path: str, etag: str, modified: str) -> None:
 
 
 def test_own_headers_take_the_place_of_others() -> None:
-    request = Request(
+    request = FetchRequest(
         "http://h.test/", headers=("accept-language: de", "X-A: 1"), accept="text/plain", keep_alive=1.0
     )
     head = asking(headers=("X-A: 0", "X-B: 2")).head(request, split(request.url)).decode()
@@ -59,9 +59,9 @@ def test_bad_configured_headers_are_refused(line: str) -> None:
 
 
 def test_limits_of_a_request() -> None:
-    default = Limits.of(FetchConfig())
-    assert Request("http://h.test/").limits(default) is default
-    own = Request("http://h.test/", body_bytes_max=7, total_timeout=3.0).limits(default)
+    default = FetchLimits.of(FetchConfig())
+    assert FetchRequest("http://h.test/").limits(default) is default
+    own = FetchRequest("http://h.test/", body_bytes_max=7, total_timeout=3.0).limits(default)
     assert (own.body_bytes_max, own.total_timeout, own.wire_bytes_max) == (7, 3.0, default.wire_bytes_max)
 
 
@@ -69,7 +69,7 @@ def test_credentials_are_sent_only_where_they_may_go_and_shown_nowhere() -> None
     headers = ("Authorization: Basic x", "X-Api-Key: k", "cookie: a=b", "X-Study: 7")
     asking = Asking(IdentityConfig(headers=headers), "agent")
     target = split("http://h.test/")
-    plain, trusted = Request("http://h.test/"), Request("http://h.test/", credentials=True)
+    plain, trusted = FetchRequest("http://h.test/"), FetchRequest("http://h.test/", credentials=True)
     assert not asking.is_secret(plain) and asking.is_secret(trusted)
     assert b"X-Study: 7" in asking.head(plain, target)
     for secret in (b"Basic x", b"X-Api-Key: k", b"a=b"):
@@ -77,7 +77,7 @@ def test_credentials_are_sent_only_where_they_may_go_and_shown_nowhere() -> None
         assert secret in asking.head(trusted, target)
         assert secret not in asking.head(trusted, target, redacted=True)
     assert b"Authorization: [redacted]" in asking.head(trusted, target, redacted=True)
-    own = Request("http://h.test/", headers=("X-Auth-Token: t", "Accept-Language: de"))
+    own = FetchRequest("http://h.test/", headers=("X-Auth-Token: t", "Accept-Language: de"))
     assert asking.is_secret(own)
     assert b"X-Auth-Token: t\r\n" in asking.head(own, target)
     shown = asking.head(own, target, redacted=True)

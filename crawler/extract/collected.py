@@ -39,7 +39,7 @@ class Context(msgspec.Struct, frozen=True, gc=False, array_like=True):
     xhtml: bool = False
 
 
-class Findings:
+class Collected:
     """The findings of one page."""
 
     __slots__ = (

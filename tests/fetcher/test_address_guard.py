@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crawler.errors import ConfigError
-from crawler.fetcher.guard import DENIED_NETWORKS, Guard
+from crawler.fetcher.address_guard import DENIED_NETWORKS, AddressGuard
 
 PUBLIC = [
     "1.1.1.1",
@@ -36,13 +36,13 @@ PUBLIC = [
 
 @pytest.mark.parametrize("address", PUBLIC)
 def test_public_addresses_are_allowed(address: str) -> None:
-    assert Guard().allows(address)
+    assert AddressGuard().allows(address)
 
 
 @pytest.mark.parametrize("network", DENIED_NETWORKS)
 def test_both_ends_of_each_denied_network(network: str) -> None:
     parsed = ipaddress.ip_network(network)
-    guard = Guard()
+    guard = AddressGuard()
     for address in (parsed[0], parsed[-1]):
         assert not guard.allows(str(address))
         if parsed.version == 4:
@@ -66,11 +66,11 @@ def test_both_ends_of_each_denied_network(network: str) -> None:
     ],
 )
 def test_what_is_no_plain_address_is_denied(text: str) -> None:
-    assert not Guard().allows(text)
+    assert not AddressGuard().allows(text)
 
 
 def test_a_part_of_a_denied_network_can_be_open() -> None:
-    guard = Guard(("127.0.0.0/29", "fd00::/64"))
+    guard = AddressGuard(("127.0.0.0/29", "fd00::/64"))
     assert guard.allows("127.0.0.7") and guard.allows("::ffff:127.0.0.7") and guard.allows("fd00::5")
     assert (
         not guard.allows("127.0.0.8") and not guard.allows("fd00:0:0:1::5") and not guard.allows("10.0.0.1")
@@ -79,7 +79,7 @@ def test_a_part_of_a_denied_network_can_be_open() -> None:
 
 def test_bad_network_is_a_config_error() -> None:
     with pytest.raises(ConfigError, match="allow_networks"):
-        Guard(("127.0.0.0/99",))
+        AddressGuard(("127.0.0.0/99",))
 
 
 @given(st.ip_addresses())
@@ -87,7 +87,7 @@ def test_agrees_with_a_plain_scan(address: ipaddress.IPv4Address | ipaddress.IPv
     """For addresses outside the two embedding networks, and asked twice."""
     if any(address in ipaddress.ip_network(net) for net in ("::ffff:0:0/96", "64:ff9b::/96")):
         return
-    guard = Guard()
+    guard = AddressGuard()
     expected = not any(address in ipaddress.ip_network(network) for network in DENIED_NETWORKS)
     assert guard.allows(str(address)) is expected
     assert guard.allows(str(address)) is expected

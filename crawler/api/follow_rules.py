@@ -11,11 +11,11 @@ from crawler.errors import ConfigError
 Follow = bool | Sequence[str]
 
 
-class Rules(msgspec.Struct, frozen=True):
+class FollowRules(msgspec.Struct, frozen=True):
     """Rules of `follow=`: regular expressions for absolute URLs, and CSS selectors behind `css:`.
 
     >>> from crawler import Page
-    >>> from crawler.api.rules import Rules
+    >>> from crawler.api.follow_rules import Rules
     >>> page = Page.of("http://x/", "<a href=/1>1</a><nav><a href=/next>next</a></nav><a href=/b>b</a>")
     >>> list(Rules.of(["/[0-9]+$", "css:nav a"]).links(page))
     ['http://x/1', '/next']
@@ -25,7 +25,7 @@ class Rules(msgspec.Struct, frozen=True):
     queries: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, rules: Sequence[str]) -> "Rules":
+    def of(cls, rules: Sequence[str]) -> "FollowRules":
         """Raises ConfigError for what is neither."""
         if isinstance(rules, str):
             rules = [rules]

@@ -9,9 +9,10 @@ from hypothesis import strategies as st
 from selectolax.lexbor import LexborHTMLParser
 
 from crawler.config import ExtractConfig
-from crawler.extract import guard
-from crawler.extract.findings import Context
-from crawler.extract.guard import (
+from crawler.extract import parser_guard
+from crawler.extract.collected import Context
+from crawler.extract.links import extract_page
+from crawler.extract.parser_guard import (
     TAGS_HARMLESS,
     Judgement,
     judge,
@@ -20,7 +21,6 @@ from crawler.extract.guard import (
     strip,
     without_formatting_attributes,
 )
-from crawler.extract.links import extract_page
 from crawler.extract.survey import FORMATTING_NAMES
 from tests.extract.test_links import _tag
 
@@ -220,8 +220,8 @@ def _tag_end(content: bytes, begin: int) -> int:
 def test_no_tag_goes_on_behind_a_sure_end(content: bytes, stretch: int) -> None:
     """Wherever a tag may begin: the attributes to compare lie between two sure ends."""
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(guard, "_STRETCH_BYTES", stretch)
-        ends = list(guard._sure_ends(content))
+        patched.setattr(parser_guard, "_STRETCH_BYTES", stretch)
+        ends = list(parser_guard._sure_ends(content))
     assert all(content[end : end + 1] == b">" for end in ends[1:])
     for begin in (match.start() for match in re.finditer(rb"<[A-Za-z]", content)):
         end = _tag_end(content, begin)

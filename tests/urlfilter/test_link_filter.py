@@ -8,8 +8,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from crawler.config import FilterConfig
 from crawler.records import LinkFlag
-from crawler.urlfilter.intake import Intake
-from crawler.urlfilter.rules import RULES, Scope, UrlFilter
+from crawler.urlfilter.link_filter import LinkFilter
+from crawler.urlfilter.url_filter import RULES, Scope, UrlFilter
 from crawler.urls.canonical import LENGTH_MAX, canonical, resolve
 from crawler.urls.equivalence import Equivalences
 from crawler.urls.fingerprint import Fingerprinter
@@ -18,9 +18,9 @@ FINGERPRINTER = Fingerprinter(bytes(range(16)))
 SEED = "http://www.example.com/docs/a.html"
 
 
-def intake(kind: str = "host", memo_bytes_max: int = 1 << 20, exclude: tuple[str, ...] = ()) -> Intake:
+def intake(kind: str = "host", memo_bytes_max: int = 1 << 20, exclude: tuple[str, ...] = ()) -> LinkFilter:
     url_filter = UrlFilter(Scope(kind, [SEED]), FilterConfig(exclude=exclude), requisites=True)
-    return Intake(url_filter, FINGERPRINTER, memo_bytes_max=memo_bytes_max)
+    return LinkFilter(url_filter, FINGERPRINTER, memo_bytes_max=memo_bytes_max)
 
 
 def test_a_page() -> None:
@@ -253,7 +253,7 @@ def test_a_proven_equivalence_reaches_the_memo() -> None:
     """Once http is proven to be https, the two spellings of a link on a page are one."""
     equivalences = Equivalences()
     fingerprinter = Fingerprinter(bytes(16), equivalences=equivalences)
-    links = Intake(UrlFilter(Scope("any")), fingerprinter)
+    links = LinkFilter(UrlFilter(Scope("any")), fingerprinter)
     page = ["http://h.example/x", "https://h.example/x"]
     assert links.take(SEED, page).urls == page
     while not equivalences.redirected("http://h.example/", "https://h.example/"):

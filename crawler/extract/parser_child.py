@@ -25,10 +25,10 @@ import msgspec
 from selectolax.lexbor import SelectolaxError
 
 from crawler.config import ExtractConfig
+from crawler.extract.collected import Context
 from crawler.extract.documents import Document, read_document
-from crawler.extract.findings import Context
-from crawler.extract.guard import Judgement, judge, strip
 from crawler.extract.links import parse, prepare
+from crawler.extract.parser_guard import Judgement, judge, strip
 from crawler.extract.scan import scan_utf8
 from crawler.records import Extracted
 

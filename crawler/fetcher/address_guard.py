@@ -75,7 +75,7 @@ def _network(text: str) -> _Network:
         raise ConfigError(f"network.allow_networks: {error}") from error
 
 
-class Guard:
+class AddressGuard:
     """Tells whether an address may be connected to; answers are remembered.
 
     Raises:

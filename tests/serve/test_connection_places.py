@@ -2,11 +2,11 @@
 
 import random
 
-from crawler.serve.places import Places
+from crawler.serve.connection_places import ConnectionPlaces
 
 
 def test_a_slow_client_gives_way() -> None:
-    places: Places[str] = Places(2, 10.0)
+    places: ConnectionPlaces[str] = ConnectionPlaces(2, 10.0)
     assert places.enter("a", 0.0) == (True, None)
     assert places.enter("b", 0.5) == (True, None)
     assert places.enter("c", 0.9) == (False, None)  # nobody has kept us waiting long
@@ -16,7 +16,7 @@ def test_a_slow_client_gives_way() -> None:
 
 
 def test_who_is_served_keeps_its_place() -> None:
-    places: Places[str] = Places(1, 10.0)
+    places: ConnectionPlaces[str] = ConnectionPlaces(1, 10.0)
     places.enter("a", 0.0)
     places.serve("a")
     assert places.enter("b", 100.0) == (False, None)
@@ -27,7 +27,7 @@ def test_who_is_served_keeps_its_place() -> None:
 
 def test_random_comings_and_goings() -> None:
     rng = random.Random(3)
-    places: Places[int] = Places(8, 5.0)
+    places: ConnectionPlaces[int] = ConnectionPlaces(8, 5.0)
     here: set[int] = set()
     now = 0.0
     for number in range(5000):

@@ -5,7 +5,7 @@ import random
 import pytest
 
 from crawler.frontier.hosts.front_host import FrontHost
-from crawler.frontier.hosts.places import PlaceShares
+from crawler.frontier.hosts.place_shares import PlaceShares
 from crawler.frontier.hosts.table import HostFlag, HostTable
 from crawler.records import Errand, Fetch, Outcome, Task
 from tests.frontier.model import Crawl, config, fetched, link

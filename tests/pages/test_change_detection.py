@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crawler.errors import ConfigError
-from crawler.pages import change
+from crawler.pages import change_detection
 from crawler.records import Blame, Extracted, LinkFlag, Outcome, PageRecord, PageState
 from tests.pages.support import START, errand, fetch, not_modified
 
@@ -14,9 +14,9 @@ URL = "http://site.example/"
 
 def _next(previous: PageRecord | None, answer: object = None, **values: object) -> PageRecord:
     answer = answer or fetch()
-    digest = change.content_digest(answer.content)  # type: ignore[attr-defined]
+    digest = change_detection.content_digest(answer.content)  # type: ignore[attr-defined]
     extracted = values.pop("extracted", None)
-    return change.next_record(
+    return change_detection.next_record(
         previous,
         answer,  # type: ignore[arg-type]
         errand(**values),  # type: ignore[arg-type]
@@ -29,18 +29,18 @@ def _next(previous: PageRecord | None, answer: object = None, **values: object) 
 
 @given(st.binary(), st.binary())
 def test_equal_content_equal_digest(one: bytes, other: bytes) -> None:
-    assert (change.content_digest(one) == change.content_digest(other)) == (one == other)
-    assert len(change.content_digest(one)) == 16
+    assert (change_detection.content_digest(one) == change_detection.content_digest(other)) == (one == other)
+    assert len(change_detection.content_digest(one)) == 16
 
 
 def test_patterns_leave_out_what_they_match() -> None:
-    patterns = change.compile_patterns([r"<!--.*?-->", "token=[0-9a-f]+"])
-    one = change.content_digest(b"a<!-- 12:00\n -->b token=1f", patterns)
-    assert one == change.content_digest(b"a<!-- 12:01 -->b token=2e", patterns)
-    assert one != change.content_digest(b"a<!-- 12:01 -->c token=2e", patterns)
-    assert one == change.content_digest(b"ab ")
+    patterns = change_detection.compile_patterns([r"<!--.*?-->", "token=[0-9a-f]+"])
+    one = change_detection.content_digest(b"a<!-- 12:00\n -->b token=1f", patterns)
+    assert one == change_detection.content_digest(b"a<!-- 12:01 -->b token=2e", patterns)
+    assert one != change_detection.content_digest(b"a<!-- 12:01 -->c token=2e", patterns)
+    assert one == change_detection.content_digest(b"ab ")
     with pytest.raises(ConfigError, match="to leave out of comparisons"):
-        change.compile_patterns(["("])
+        change_detection.compile_patterns(["("])
 
 
 def test_the_first_fetch() -> None:
@@ -70,13 +70,13 @@ def test_a_later_answer_keeps_where_the_page_came_from() -> None:
 def test_unchanged_needs_a_stored_copy() -> None:
     stored = _next(None)
     digest = stored.content_digest
-    assert change.is_unchanged(stored, Outcome.FETCHED, digest)
-    assert change.is_unchanged(stored, Outcome.UNCHANGED, b"")
-    assert not change.is_unchanged(stored, Outcome.FETCHED, b"x" * 16)
-    assert not change.is_unchanged(stored, Outcome.GONE, digest)
-    assert not change.is_unchanged(None, Outcome.UNCHANGED, b"")
+    assert change_detection.is_unchanged(stored, Outcome.FETCHED, digest)
+    assert change_detection.is_unchanged(stored, Outcome.UNCHANGED, b"")
+    assert not change_detection.is_unchanged(stored, Outcome.FETCHED, b"x" * 16)
+    assert not change_detection.is_unchanged(stored, Outcome.GONE, digest)
+    assert not change_detection.is_unchanged(None, Outcome.UNCHANGED, b"")
     gone = _next(stored, fetch(status=404, outcome=Outcome.GONE))
-    assert not change.is_unchanged(gone, Outcome.FETCHED, digest)
+    assert not change_detection.is_unchanged(gone, Outcome.FETCHED, digest)
 
 
 def test_an_unchanged_page_keeps_its_time_of_change() -> None:
@@ -88,7 +88,7 @@ def test_an_unchanged_page_keeps_its_time_of_change() -> None:
         assert again.fetched_at == START
 
 
-@pytest.mark.parametrize("outcome", sorted(change._NO_VERDICT))
+@pytest.mark.parametrize("outcome", sorted(change_detection._NO_VERDICT))
 def test_a_failure_leaves_a_stored_page_stored(outcome: Outcome) -> None:
     stored = _next(None, extracted=Extracted(base=URL, hrefs=["a"], noarchive=True))
     failed = _next(stored, fetch(status=0, outcome=outcome, blame=Blame.HOST, error="why"))

@@ -184,3 +184,23 @@ def test_no_use_of_the_global_random_generator() -> None:
                 and node.attr not in {"Random", "SystemRandom"}
             ):
                 pytest.fail(f"{_relative(path)}:{node.lineno} uses random.{node.attr}")
+
+
+# Files that are alike in many folders: what they hold is the same kind of thing everywhere.
+ALIKE = {"__init__.py", "__main__.py", "moving.py", "server.py"}
+# Folders whose modules are named for the command of the user that they are.
+COMMANDS = {"cli", "lab/commands", "bench"}
+
+
+def test_a_name_means_one_thing() -> None:
+    """No public class name is defined twice, and no file name but those of commands and of like parts."""
+    classes: dict[str, list[str]] = {}
+    files: dict[str, list[str]] = {}
+    for path in sorted(ROOT.rglob("*.py")):
+        where = path.relative_to(ROOT)
+        for node in ast.parse(path.read_text()).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                classes.setdefault(node.name, []).append(str(where))
+        if path.name not in ALIKE and where.parent.as_posix() not in COMMANDS:
+            files.setdefault(path.name, []).append(str(where))
+    assert {name: places for name, places in (classes | files).items() if len(places) > 1} == {}

@@ -15,9 +15,9 @@ class FollowRules(msgspec.Struct, frozen=True):
     """Rules of `follow=`: regular expressions for absolute URLs, and CSS selectors behind `css:`.
 
     >>> from crawler import Page
-    >>> from crawler.api.follow_rules import Rules
+    >>> from crawler.api.follow_rules import FollowRules
     >>> page = Page.of("http://x/", "<a href=/1>1</a><nav><a href=/next>next</a></nav><a href=/b>b</a>")
-    >>> list(Rules.of(["/[0-9]+$", "css:nav a"]).links(page))
+    >>> list(FollowRules.of(["/[0-9]+$", "css:nav a"]).links(page))
     ['http://x/1', '/next']
     """
 

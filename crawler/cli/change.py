@@ -34,7 +34,8 @@ _TEXTS = {
     "resume": ("Go on after `crawler pause`.", "", "crawler resume --dir example"),
     "stop": ("End a running crawl in order, as Ctrl-C does.", "", "crawler stop --dir example"),
     "set": (
-        f"Change settings of a running crawl, kept in crawl.toml: {', '.join((*settings.LIVE, settings.LOG_LEVEL))}.",
+        "Change settings of a running crawl, kept in crawl.toml: "
+        f"{', '.join((*safe_settings.LIVE, safe_settings.LOG_LEVEL))}.",
         "KEY=VALUE",
         "crawler set politeness.delay=5 crawl.rate=20 --dir example",
     ),

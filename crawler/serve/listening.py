@@ -52,7 +52,7 @@ _REASONS = {
 }  # fmt: skip
 _JSON = ((b"Content-Type", b"application/json"), *SANDBOX[1:])
 
-Handle = Callable[[web.BaseRequest], Awaitable["Answer"]]
+Handle = Callable[[web.BaseRequest], Awaitable["Sending"]]
 
 
 def json_reply(status: int, content: bytes, more: tuple[tuple[str, str], ...] = ()) -> Reply:

@@ -17,7 +17,7 @@ from tests.end_to_end.web import SETTINGS, Web
 from tests.end_to_end.web import page as source
 
 ROOT = Path(__file__).resolve().parents[2]
-MODULES = ("page", "request", "rules", "calls", "crawl")
+MODULES = ("page", "request", "follow_rules", "calls", "crawl")
 
 
 @pytest.mark.parametrize("name", MODULES)

@@ -21,7 +21,7 @@ from crawler.extract.parser_child import LENGTH, Job, limits_of, serve
 from crawler.extract.worker import Worker
 from crawler.process.reader import fork_parser
 from crawler.records import Extracted
-from tests.extract.test_guard import ORDINARY, SHAPES
+from tests.extract.test_parser_guard import ORDINARY, SHAPES
 
 PAGE = Context("http://h.example/dir/page", token="me")
 CONFIG = ExtractConfig(cpu_seconds_max=Seconds(0.3))

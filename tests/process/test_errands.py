@@ -258,7 +258,7 @@ def test_a_robots_txt_is_followed_for_five_hops(run: Run, hops: int, outcome: Ou
     assert [request.addresses for request in run.canned.requests[1:]] == [
         (f"127.0.0.{n + 2}",) for n in range(5)
     ]
-    assert not len(run.joint.frontier._visits), "each borrowed host was given back"
+    assert not len(run.joint.frontier._gates.visits), "each borrowed host was given back"
 
 
 def test_a_hop_to_a_host_without_an_address(run: Run) -> None:

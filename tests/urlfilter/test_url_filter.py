@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from crawler.config import FilterConfig, TrapsConfig
 from crawler.errors import ConfigError
 from crawler.records import LinkFlag
-from crawler.urlfilter import url_filter
+from crawler.urlfilter import url_filter as filters
 from crawler.urlfilter.url_filter import RULES, SCOPES, Scope, UrlFilter
 
 SEED = "http://www.example.co.uk/docs/index.html?x=/y"
@@ -108,23 +108,23 @@ def verdict(url: str, flags: int = 0, **options: bool) -> str:
     [
         ("http://a.example/docs/x", ""),
         ("https://b.example/x", ""),
-        ("http://c.example/docs/x", url_filter.SCOPE),
+        ("http://c.example/docs/x", filters.SCOPE),
         # of several rules that apply, the first one
-        ("http://c.example/docs/x?print=1", url_filter.SCOPE),
-        ("http://c.example/x.zip", url_filter.SCOPE),
-        ("http://c.example/a/a/a/", url_filter.SCOPE),
-        ("http://a.example/docs/logout.zip", url_filter.EXTENSION),
-        ("http://a.example/logout", url_filter.EXCLUDE),
-        ("http://a.example/x/x/x/", url_filter.INCLUDE),
+        ("http://c.example/docs/x?print=1", filters.SCOPE),
+        ("http://c.example/x.zip", filters.SCOPE),
+        ("http://c.example/a/a/a/", filters.SCOPE),
+        ("http://a.example/docs/logout.zip", filters.EXTENSION),
+        ("http://a.example/logout", filters.EXCLUDE),
+        ("http://a.example/x/x/x/", filters.INCLUDE),
         ("http://a.example" + "/docs/t/u/v/w/w/x" * 3, "path_segments"),
         ("http://a.example/docs/x/x/x/", "repeated_segments"),
-        ("http://a.example/docs/x.ZIP", url_filter.EXTENSION),
-        ("http://a.example/docs/x.tar.gz?v=1", url_filter.EXTENSION),
+        ("http://a.example/docs/x.ZIP", filters.EXTENSION),
+        ("http://a.example/docs/x.tar.gz?v=1", filters.EXTENSION),
         ("http://a.example/docs/x?f=.zip", ""),
         ("http://a.example/docs/.zip/x", ""),
-        ("http://a.example/docs/x?print=1", url_filter.EXCLUDE),
-        ("http://a.example/docs/LogOut", url_filter.EXCLUDE),
-        ("http://a.example/x", url_filter.INCLUDE),
+        ("http://a.example/docs/x?print=1", filters.EXCLUDE),
+        ("http://a.example/docs/LogOut", filters.EXCLUDE),
+        ("http://a.example/x", filters.INCLUDE),
     ],
 )
 def test_verdict_on_page_links(url: str, rule: str) -> None:
@@ -153,7 +153,7 @@ def test_flags_lift_rules(url: str, seed: str, sitemap: str, requisite: str) -> 
 
 def test_widening_changes_the_verdict_and_the_revision() -> None:
     url_filter = UrlFilter(Scope("host", ["http://a.example/"]))
-    assert url_filter.verdict("https://www.b.example/x") == url_filter.SCOPE
+    assert url_filter.verdict("https://www.b.example/x") == filters.SCOPE
     assert not url_filter.widen("https://www.a.example/")
     assert url_filter.revision == 0
     assert url_filter.widen("https://www.b.example/")
@@ -165,7 +165,7 @@ def test_widening_changes_the_verdict_and_the_revision() -> None:
 def test_memory_of_directories_changes_nothing(given_urls: list[str], kind: str) -> None:
     """Verdicts in any order, with room for two directories, are those of a filter that is new each time."""
     limits = TrapsConfig(path_segments_max=2, repeated_segments_max=1)
-    bound, url_filter._DIRECTORIES_MAX = url_filter._DIRECTORIES_MAX, 2
+    bound, filters._DIRECTORIES_MAX = filters._DIRECTORIES_MAX, 2
     try:
         url_filter = UrlFilter(Scope(kind, given_urls[:1]), FilterConfig(), limits)
         for url in given_urls:
@@ -173,7 +173,7 @@ def test_memory_of_directories_changes_nothing(given_urls: list[str], kind: str)
             assert url_filter.verdict(url) == fresh.verdict(url)
             assert len(url_filter._directories) <= 2
     finally:
-        url_filter._DIRECTORIES_MAX = bound
+        filters._DIRECTORIES_MAX = bound
 
 
 @pytest.mark.parametrize("pattern", ["(", "*", "(?P<a>x)(?P<a>y)", "a{99999999999}"])

@@ -11,9 +11,12 @@ clock.
 from collections import deque
 from collections.abc import Iterator, Sequence
 from math import inf
-from typing import Any
+from typing import TYPE_CHECKING
 
 from crawler.config import PolitenessConfig
+
+if TYPE_CHECKING:
+    from crawler.frontier.hosts.front_host import FrontHost
 
 
 class Address:
@@ -35,7 +38,7 @@ class Address:
         )  # of shared hosting: until when each place without a request is held
         self.ready = ready
         self.domains: set[int] | None = set()
-        self.waiting: deque[Any] = deque()
+        self.waiting: deque[FrontHost] = deque()
         self.event = 0.0
 
     def __repr__(self) -> str:

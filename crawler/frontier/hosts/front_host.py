@@ -15,16 +15,30 @@ reading skips them.
 import heapq
 from collections.abc import Iterator
 from math import inf
-from typing import Any
+
+import msgspec
 
 from crawler.frontier.discovery import entries
 from crawler.frontier.discovery.entries import Entry, Todo
+from crawler.frontier.hosts.addresses import Address
 from crawler.frontier.hosts.table import NO_ORDER
 from crawler.storage.keys import TODO
 from crawler.storage.kv import KeyValue
 
 NO_PLAN = -1  # the host is in no heap
 SKIPPED_MAX = 10_000  # entries of a host that are passed over until the first of them may be tried: 5 us each
+
+
+class Refetch(msgspec.Struct, frozen=True, gc=False):
+    """A known page that is to be asked again: its number in the schedule, and what its errand says."""
+
+    page: int
+    fingerprint: int
+    url: str
+    depth: int
+    via: int
+    redirects: int
+    flags: int
 
 
 class FrontHost:
@@ -77,14 +91,14 @@ class FrontHost:
         self.skipped_from, self.skipped_until = NO_ORDER, inf
         self.read_to = read_to
         self.busy: Entry | None = None
-        self.refetch: Any = None
+        self.refetch: Refetch | None = None
         self.given_out: set[int] = set()
         self.held = False
         self.waiting = False
         self.addresses: tuple[str, ...] = ()
         self.expires = 0.0
-        self.address: Any = None
-        self.called_by: Any = None
+        self.address: Address | None = None
+        self.called_by: Address | None = None
         self.served = 0
         self.tick = NO_PLAN
         self.wake = 0.0
@@ -92,6 +106,18 @@ class FrontHost:
     def may_leave(self) -> bool:
         """Whether the front may forget the host: the store has all that there is to know of it."""
         return not (self.held or self.waiting or self.given_out)
+
+    def address_name(self) -> str:
+        """The address it is asked on, "" while none is known."""
+        if self.address is not None:
+            return self.address.name
+        return self.addresses[0] if self.addresses else ""
+
+    def asked_url(self) -> str:
+        """The URL that its errand asks, or that it was brought to the front for; "" if there is none."""
+        if self.busy is not None:
+            return entries.join_url(self.name, self.busy[1].tail)
+        return "" if self.refetch is None else self.refetch.url
 
     def push(self, order: int, entry: Todo) -> None:
         """Take in an entry that is stored, or about to be; it may stay on disk only."""

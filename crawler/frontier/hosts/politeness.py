@@ -57,6 +57,10 @@ class HostPoliteness:
         self._hosts.ready[slot] = now + wait
         return now + wait
 
+    def usual_gap(self, slot: int) -> float:
+        """Seconds of the gap behind the host's last answer, at least the least one."""
+        return max(self.config.delay, self._hosts.gap[slot])
+
     def hop(self, slot: int, took: float, retry_after: float, now: float) -> None:
         """The same for a request that is charged to no URL of the host's queue: it can only wait longer."""
         hosts = self._hosts

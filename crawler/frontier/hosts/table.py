@@ -81,9 +81,7 @@ class HostFlag:
     GIVEN_UP = 4  # no answer for days, or no address: for this run
     EXCLUDED = 8  # beyond the hosts of its domain: its URLs are parked
     PROMPT = 16  # nothing bad: its last answer came soon, so it may use the places kept free for such hosts
-    LATE = (
-        32  # its last answer came whole, but not soon: it keeps its place longer than one that never answered
-    )
+    LATE = 32  # its last answer came whole, but not soon: it keeps its place longer than one that never did
 
 
 SILENCED = int(HostFlag.BLOCKED | HostFlag.REFUSED | HostFlag.GIVEN_UP)

@@ -19,4 +19,4 @@ from crawler.frontier.refresh.arms import Arms
 from crawler.frontier.refresh.schedule import Schedule
 from crawler.frontier.refresh.settings import RefreshOutcome, Settings
 
-__all__ = ["Arms", "Result", "Schedule", "Settings"]
+__all__ = ["Arms", "RefreshOutcome", "Schedule", "Settings"]

@@ -22,6 +22,7 @@ import msgspec
 import numpy as np
 
 from crawler.config import RefreshConfig
+from crawler.frontier.hosts.front_host import Refetch
 from crawler.frontier.refresh import state
 from crawler.frontier.refresh.schedule import Schedule
 from crawler.frontier.refresh.settings import RefreshOutcome, Settings
@@ -57,18 +58,6 @@ _FAILURES = frozenset(
         Outcome.INTERNAL_ERROR,
     }
 )  # fmt: skip
-
-
-class Refetch(msgspec.Struct, frozen=True, gc=False):
-    """A known page that is to be asked again: its number in the schedule, and what its errand says."""
-
-    page: int
-    fingerprint: int
-    url: str
-    depth: int
-    via: int
-    redirects: int
-    flags: int
 
 
 def settings_of(config: RefreshConfig) -> Settings:

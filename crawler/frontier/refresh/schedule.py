@@ -847,7 +847,7 @@ class Schedule:
         self._place_host(self._owner(page), now)
 
     def settle(self, page: int, now: float, result: int, ready: float = 0.0) -> None:
-        """The page held was asked, with this `Result`; its host may be asked from `ready` on.
+        """The page held was asked, with this `RefreshOutcome`; its host may be asked from `ready` on.
 
         What came is learned from, and the page has a new deadline. Signals
         that came since `hold` count for the next interval.

@@ -187,7 +187,7 @@ def test_accuracy_and_rate_figures_draw_from_small_runs(monkeypatch: pytest.Monk
     monkeypatch.setattr(ncis, "_horizon", lambda options: 0.5)
     drawing = ncis.without_signals(figures.Options(quick=True))
     assert len(drawing.rows) == 6 and drawing.rows[0][:3] == [4, "baseline", 2]
-    monkeypatch.setattr(rates, "Setting", lambda horizon: ExperimentSetting(horizon=0.5))
+    monkeypatch.setattr(rates, "ExperimentSetting", lambda horizon: ExperimentSetting(horizon=0.5))
     drawing = rates.discrete_rates(figures.Options(quick=True, instances=1))
     assert len(drawing.rows) == 600
 

@@ -1,0 +1,52 @@
+"""The part of a host's queue that is in memory: read ahead from the store as its errands go out."""
+
+from math import inf
+
+from crawler.config import FrontierConfig
+from crawler.frontier.discovery.intake import Intake
+from crawler.frontier.hosts.front_host import FrontHost
+from crawler.frontier.hosts.registry import Registry
+from crawler.frontier.hosts.table import NO_ORDER
+from crawler.frontier.hosts.workbench import Workbench
+from crawler.storage.kv import KeyValue
+
+READS_MAX = 16  # times that one turn reads ahead for a host
+LOOK_ON = 0.01  # seconds until a host with more to look at has its next turn
+
+
+class Lookahead:
+    """Sees to it that a host whose turn it is has an entry in memory."""
+
+    def __init__(
+        self, store: KeyValue, config: FrontierConfig, registry: Registry, bench: Workbench, intake: Intake
+    ) -> None:
+        self._store = store
+        self._registry = registry
+        self._bench = bench
+        self._intake = intake
+        self._read_ahead = config.read_ahead
+        self.later_max = config.later_max
+
+    def has_entry(self, host: FrontHost, now: float) -> bool:
+        """Whether the host has an entry to be tried now; else it is woken when it may have one."""
+        host.recall(now)
+        later_max, reads = self.later_max, READS_MAX
+        while reads and not host.queue:
+            if host.read_to == NO_ORDER or host.is_full(later_max) or host.slot in self._intake.unwritten:
+                break
+            reads -= 1
+            more = host.read_ahead(self._store, self._read_ahead, now, later_max)
+            if not more or host.held_in_memory() == self._registry.hosts.todo[host.slot]:
+                host.read_to = NO_ORDER
+                self._correct_count(host)
+        if not host.queue and (at := host.recall_at() if reads else now + LOOK_ON) < inf:
+            self._bench.wake(host, at)
+        return bool(host.queue)
+
+    def _correct_count(self, host: FrontHost) -> None:
+        """The whole queue is in memory: its length is what the host's count must be."""
+        if host.skipped:
+            return
+        hosts, found = self._registry.hosts, host.held_in_memory()
+        self._registry.todo += found - hosts.todo[host.slot]
+        hosts.todo[host.slot] = found

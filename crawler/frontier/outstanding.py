@@ -1,0 +1,130 @@
+"""The errands that are given out, with the hosts and places they hold.
+
+    look-up        holds its host
+    page, robots   hold their host and one of the `concurrency` places
+    denied URL     holds its host
+
+An errand leaves its place and address while it waits for a redirect hop: it is
+*aside*. Its host stays its own, but is open for the hops of others: two errands
+that redirect to one another's hosts would wait for one another.
+"""
+
+from crawler.frontier.discovery import entries
+from crawler.frontier.hosts.front_host import FrontHost, Refetch
+from crawler.frontier.hosts.table import HostTable
+from crawler.records import Errand, Task
+
+_WITH_PLACE = (Task.PAGE, Task.ROBOTS)
+
+
+class Outstanding:
+    """Counts and names what was taken and not released.
+
+    `held` are the hosts held, by key; `requests` counts the places taken, of
+    `concurrency`; `requests_max` of them may be taken for now.
+    """
+
+    def __init__(self, hosts: HostTable, concurrency: int) -> None:
+        self._hosts = hosts
+        self.concurrency = concurrency
+        self.requests_max = concurrency
+        self.held: dict[int, FrontHost] = {}
+        self.requests = 0
+        self._errands = 0
+        self._refetches = 0  # given out so far
+        self._aside: set[int] = set()  # keys of hosts
+
+    def __len__(self) -> int:
+        """Errands that are not released."""
+        return self._errands
+
+    @property
+    def is_full(self) -> bool:
+        """Whether no place may be taken now."""
+        return self.requests >= self.requests_max
+
+    def hold(self, host: FrontHost, task: Task, url: str = "") -> Errand:
+        """Give out an errand; a page or a denied URL takes the host's known page, or its first entry, with it."""
+        assert not host.held and host.key not in self.held, host
+        host.held = True
+        host.served += 1
+        self.held[host.key] = host
+        self._errands += 1
+        if task in _WITH_PLACE:
+            self.requests += 1
+        if task is Task.RESOLVE:
+            return Errand(task, host.key, host.name, "", attempt=self._hosts.failures[host.slot])
+        address = host.address_name()
+        if task is Task.ROBOTS:
+            return Errand(task, host.key, host.name, url, address=address)
+        if host.refetch is not None:
+            return self._refetch(host, host.refetch, task, address)
+        order, entry = host.take_first()
+        return Errand(
+            task,
+            host.key,
+            host.name,
+            entries.join_url(host.name, entry.tail),
+            entry.fingerprint,
+            entries.order_depth(order),
+            entry.via,
+            entry.redirects,
+            entry.flags,
+            order,
+            entry.attempt,
+            address,
+        )
+
+    def _refetch(self, host: FrontHost, known: Refetch, task: Task, address: str) -> Errand:
+        """The errand for the host's known page; its order, below zero, stands in no queue."""
+        self._refetches += 1
+        host.given_out.add(-self._refetches)
+        return Errand(
+            task,
+            host.key,
+            host.name,
+            known.url,
+            known.fingerprint,
+            known.depth,
+            known.via,
+            known.redirects,
+            known.flags,
+            -self._refetches,
+            0,
+            address,
+        )
+
+    def let_go(self, host: FrontHost) -> None:
+        """The errand does not hold the host any more."""
+        del self.held[host.key]
+        host.held = False
+
+    def release(self, errand: Errand, host: FrontHost) -> None:
+        """The errand is over; its place is free."""
+        host.given_out.discard(errand.order)
+        self._errands -= 1
+        if errand.host in self._aside:
+            self._aside.discard(errand.host)
+        elif errand.task in _WITH_PLACE:
+            self.requests -= 1
+
+    def is_aside(self, host_key: int) -> bool:
+        return host_key in self._aside
+
+    def step_aside(self, host_key: int) -> bool:
+        """Free the place of the host's errand; False if it is free already, or too many are aside."""
+        if host_key in self._aside or len(self._aside) >= self.concurrency:
+            return False
+        self._aside.add(host_key)
+        self.requests -= 1
+        return True
+
+    def come_back(self, host_key: int) -> None:
+        """Take the place again, be it one more than may be taken for now."""
+        self._aside.discard(host_key)
+        self.requests += 1
+
+    def _check(self) -> None:
+        assert len(self.held) <= self._errands and self.requests <= self.concurrency
+        assert self._aside <= set(self.held)
+        assert all(host.held for host in self.held.values())

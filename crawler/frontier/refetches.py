@@ -1,0 +1,108 @@
+"""Known pages that are asked again: their hosts come to the front as those of new URLs do.
+
+    schedule ─► look ─► its host is free ─► hold ─► turn ─► errand ─► settle
+                  │                                   └─► drop: robots.txt is waited for, the host left
+                  └─► it is not: blocked in the schedule until its instant, or shut until it is `reopen`ed
+
+In a crawl that only discovers there is no schedule, and nothing here has an effect.
+"""
+
+import math
+from collections.abc import Iterator
+
+from crawler.frontier.discovery import entries
+from crawler.frontier.discovery.intake import Intake
+from crawler.frontier.hosts.front_host import FrontHost, Refetch
+from crawler.frontier.hosts.gates import Gates
+from crawler.frontier.hosts.table import NO_ORDER, SILENCED, HostState
+from crawler.frontier.hosts.visits import ASK_AGAIN
+from crawler.frontier.refresh.refreshing import Refresh
+from crawler.frontier.share import Share
+
+_TRIED = 16  # known pages whose hosts turn out not to be free, before something else is done
+_NO_ROOM = 1.0  # s until a host is tried again for which the front had no room
+
+
+class Refetches:
+    """Joins the schedule to the front; `patience`: seconds that a crawl which ends waits for its last hosts."""
+
+    def __init__(self, refresh: Refresh | None, gates: Gates, intake: Intake, patience: float) -> None:
+        self._refresh = refresh
+        self._gates = gates
+        self._hosts = gates.hosts
+        self._bench = gates.bench
+        self._intake = intake
+        self._patience = patience
+
+    @property
+    def share(self) -> Share | None:
+        """The share of the fetches that is theirs; None in a crawl that only discovers."""
+        return None if self._refresh is None else self._refresh.share
+
+    @property
+    def are_endless(self) -> bool:
+        """Whether the crawl goes on for their sake."""
+        return self._refresh is not None and self._refresh.endless
+
+    def go_on(self, now: float) -> bool:
+        """Whether known pages are asked now: in a crawl that ends with its discovery, while that goes on."""
+        if self._refresh is None or self._refresh.endless:
+            return self._refresh is not None
+        instant = self._bench.next_event(now) if self._gates.registry.todo else None
+        return instant is not None and instant <= now + self._patience
+
+    def next_wakeup(self, now: float) -> float:
+        """The next instant at which a known page may be asked; infinite if none ever may."""
+        return self._refresh.next_wakeup(now) if self._refresh is not None and self.go_on(now) else math.inf
+
+    def hosts(self, now: float) -> Iterator[FrontHost]:
+        """Hosts brought to the front for the best known pages, each to be given its turn at once."""
+        if self._refresh is None:
+            return
+        for _ in range(_TRIED):
+            refetch = self._refresh.look(now)
+            if refetch is None:
+                return
+            host = self._host_of(refetch, self._refresh, now)
+            if host is None:
+                continue
+            host.refetch, host.called_by = refetch, None
+            self._refresh.hold(refetch, now)
+            self._bench.sleep(host)
+            yield host
+
+    def _host_of(self, refetch: Refetch, refresh: Refresh, now: float) -> FrontHost | None:
+        """The page's host in the front, free to be asked now; None, and blocked in the schedule, if it is not."""
+        name = entries.split_url(refetch.url)[0]
+        slot = self._gates.registry.slot_beside(name, refetch.fingerprint)
+        host = self._bench.front.get(slot)
+        ready = self._gates.free_at(slot, now)
+        outside = host is None and self._hosts.place[slot] != HostState.IDLE
+        if self._hosts.flags[slot] & SILENCED or outside or (host is not None and host.held):
+            refresh.shut(refetch)  # until it is unblocked, comes in, or its errand ends
+        elif ready > now:
+            refresh.block(refetch, ready)
+        elif host is not None and (host.waiting or host.refetch):
+            refresh.block(refetch, now + ASK_AGAIN)
+        elif host is not None:
+            return host
+        elif not self._bench.makes_room(now):
+            refresh.block(refetch, now + _NO_ROOM)
+        else:
+            host = self._intake.front_host(slot, name, NO_ORDER)
+            self._bench.enter(host)
+            return host
+        return None
+
+    def drop(self, host: FrontHost, now: float, ready: float) -> None:
+        """The host will not ask its known page, if it has one, before `ready`: the schedule has it again."""
+        if self._refresh is not None and host.refetch is not None:
+            refetch, host.refetch = host.refetch, None
+            self._refresh.give_back(refetch, now, ready)
+            if self._hosts.flags[host.slot] & SILENCED:
+                self._refresh.shut(refetch)
+
+    def reopen(self, slot: int, ready: float) -> None:
+        """Pages of a host that was shut may be asked from `ready` on."""
+        if self._refresh is not None:
+            self._refresh.reopen(self._hosts.key[slot], ready)

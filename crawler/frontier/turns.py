@@ -1,0 +1,159 @@
+"""What a host does when its instant has come: the errand it gives out, or where it waits.
+
+known page, or first entry of the queue
+  ─► robots.txt      allowed, denied, to be fetched first, or waited for: then the next entry
+  ─► gates           names, place, address, rate (`hosts/gates.py`)
+  ─► errand          RESOLVE, ROBOTS, PAGE or DENIED
+"""
+
+from crawler.frontier.discovery import entries
+from crawler.frontier.discovery.lookahead import LOOK_ON, Lookahead
+from crawler.frontier.hosts.authorities import Authorities
+from crawler.frontier.hosts.front_host import FrontHost
+from crawler.frontier.hosts.gates import Gates
+from crawler.frontier.hosts.table import SILENCED
+from crawler.frontier.outstanding import Outstanding
+from crawler.frontier.permission import Permission
+from crawler.frontier.refetches import Refetches
+from crawler.records import Errand, Task
+from crawler.robots.cache import VerdictKind
+
+LOOKS_MAX = 256  # entries of a host that are looked at in one turn; each may cost a verdict
+
+_TASK_OF = {VerdictKind.ALLOWED: Task.PAGE, VerdictKind.DENIED: Task.DENIED, VerdictKind.FETCH: Task.ROBOTS}
+
+
+class HostTurns:
+    """Gives hosts their turns."""
+
+    def __init__(
+        self,
+        gates: Gates,
+        outstanding: Outstanding,
+        permission: Permission,
+        lookahead: Lookahead,
+        authorities: Authorities,
+        refetches: Refetches,
+    ) -> None:
+        self._gates = gates
+        self._hosts = gates.hosts
+        self._bench = gates.bench
+        self._outstanding = outstanding
+        self._permission = permission
+        self._lookahead = lookahead
+        self._authorities = authorities
+        self._refetches = refetches
+
+    def look_up(self, now: float) -> Errand | None:
+        """A look-up that was waited for and may begin: it needs no place."""
+        host = self._gates.look_ups.next(now)
+        return None if host is None else self._outstanding.hold(host, Task.RESOLVE)
+
+    def of_front(self, now: float) -> Errand | None:
+        """The errand of the next host of the front that has one."""
+        while (host := self._bench.pop(now)) is not None:
+            caller = host.called_by
+            self._gates.shares.came(host.slot)
+            errand = self.of_host(host, now)
+            host.called_by = None
+            if caller is not None:
+                self._bench.call_next(caller, now)
+            if errand is not None:
+                return errand
+        return None
+
+    def of_known_page(self, now: float) -> Errand | None:
+        """The errand of the host of the best known page."""
+        for host in self._refetches.hosts(now):
+            if errand := self.of_host(host, now):
+                return errand
+        return None
+
+    def of_host(self, host: FrontHost, now: float) -> Errand | None:
+        """What to do for a host whose instant has come; None: nothing now, and the host is where it waits."""
+        if self._hosts.flags[host.slot] & SILENCED:
+            self._refetches.drop(host, now, now)
+            if host.may_leave():
+                self._bench.leave(host, now, idle=True)
+            return None
+        free_at = self._gates.free_at(host.slot, now)
+        if free_at > now:
+            self._bench.wake(host, free_at)
+            return None
+        task, authority = self._task(host, now)
+        if task is None:
+            return None
+        if task is Task.DENIED:
+            return self._outstanding.hold(host, task)
+        return self._request(host, task, authority, now)
+
+    def _request(self, host: FrontHost, task: Task, authority: str, now: float) -> Errand | None:
+        """The request, or the look-up before it, if the host passes the gates."""
+        gates = self._gates
+        if gates.resolving and not (host.addresses and now < host.expires):
+            return self._outstanding.hold(host, Task.RESOLVE) if gates.look_ups.ask(host) else None
+        if not gates.shares.take(host, now):
+            self._bench.admitting_others = False
+            return None
+        if not gates.acquire_address(host, now):
+            gates.shares.give(host.slot)
+            return None
+        gates.rate.spend(now)
+        if task is Task.ROBOTS:
+            self._authorities.met(host.slot, authority, now, gates.politeness.usual_gap(host.slot))
+        return self._outstanding.hold(host, task, f"{authority}/robots.txt" if task is Task.ROBOTS else "")
+
+    def _task(self, host: FrontHost, now: float) -> tuple[Task | None, str]:
+        """(what the host's known page or first URL needs, its authority); None if there is nothing to try now."""
+        if host.refetch is not None:
+            task, authority = self._known_page(host, host.refetch.url, now)
+            if host.refetch is not None:
+                return task, authority
+        return self._first_entry(host, now)
+
+    def _first_entry(self, host: FrontHost, now: float) -> tuple[Task | None, str]:
+        """The same for the first entry of the queue that robots.txt does not hold up."""
+        for _ in range(LOOKS_MAX):
+            if not self._lookahead.has_entry(host, now):
+                return None, ""
+            url = entries.join_url(host.name, host.queue[0][1].tail)
+            authority, target = entries.split_authority(url)
+            verdict = self._permission.verdict(host.name, authority, target, now)
+            until = max(verdict.until, self._authorities.ready_at(authority))
+            if verdict.kind is VerdictKind.WAIT or (until > now and verdict.kind is not VerdictKind.DENIED):
+                host.put_off_first(max(until, now + 1.0), self._lookahead.later_max)
+            elif (
+                verdict.kind is VerdictKind.FETCH
+                and self._authorities.stranger_at(host.slot, authority) > now
+            ):
+                host.put_off_first(
+                    self._authorities.stranger_at(host.slot, authority), self._lookahead.later_max
+                )
+            elif verdict.kind is not VerdictKind.DENIED and self._starts_too_soon(host, url, now):
+                return None, authority
+            else:
+                return _TASK_OF[verdict.kind], authority
+        self._bench.wake(host, now + LOOK_ON)
+        return None, ""
+
+    def _known_page(self, host: FrontHost, url: str, now: float) -> tuple[Task | None, str]:
+        """The same for a known page; one whose robots.txt is waited for goes back to the schedule."""
+        authority, target = entries.split_authority(url)
+        verdict = self._permission.verdict(host.name, authority, target, now)
+        if verdict.kind is VerdictKind.WAIT:
+            self._refetches.drop(host, now, max(verdict.until, now + 1.0))
+            return None, authority
+        if verdict.kind is not VerdictKind.DENIED and self._starts_too_soon(host, url, now):
+            return None, authority
+        return _TASK_OF[verdict.kind], authority
+
+    def _starts_too_soon(self, host: FrontHost, url: str, now: float) -> bool:
+        """After an unclean stop: a request may have been cut off whose gap nobody recorded."""
+        unclean_at = self._gates.registry.unclean_at
+        if not unclean_at:
+            return False
+        ready = unclean_at + self._permission.delay(url, host.name)
+        if ready <= now:
+            return False
+        self._bench.wake(host, ready)
+        return True

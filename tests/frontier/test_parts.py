@@ -1,0 +1,92 @@
+"""The frontier's parts alone: what is given out, who waits for a look-up."""
+
+import pytest
+
+from crawler.config import Config
+from crawler.frontier.discovery.entries import Todo
+from crawler.frontier.hosts.addresses import Addresses
+from crawler.frontier.hosts.front_host import FrontHost, Refetch
+from crawler.frontier.hosts.look_ups import LookUps
+from crawler.frontier.hosts.table import HostFlag, HostTable
+from crawler.frontier.hosts.workbench import Workbench
+from crawler.frontier.outstanding import Outstanding
+from crawler.records import Task
+
+
+def _host(hosts: HostTable, number: int) -> FrontHost:
+    host = FrontHost(hosts.insert(number), number, f"h{number}.org", 1, 0)
+    host.queue.append((7, Todo("/a", 5)))
+    return host
+
+
+def _known(host: FrontHost) -> FrontHost:
+    host.refetch = Refetch(3, 9, f"https://{host.name}/k", 2, 8, 1, 0)
+    return host
+
+
+@pytest.mark.parametrize(
+    ("task", "places"), [(Task.PAGE, 1), (Task.ROBOTS, 1), (Task.DENIED, 0), (Task.RESOLVE, 0)]
+)
+def test_only_requests_take_a_place(task: Task, places: int) -> None:
+    hosts = HostTable()
+    out, host = Outstanding(hosts, 4), _host(hosts, 1)
+    errand = out.hold(host, task)
+    out._check()
+    assert (len(out), out.requests, host.held, host.served) == (1, places, True, 1)
+    out.let_go(host)
+    out.release(errand, host)
+    out._check()
+    assert (len(out), out.requests, host.held, host.given_out, out.held) == (0, 0, False, set(), {})
+
+
+def test_a_known_page_goes_before_the_queue_and_stands_in_none() -> None:
+    """Two errands of known pages have different orders, below zero: no entry has such a one."""
+    hosts = HostTable()
+    out = Outstanding(hosts, 4)
+    errands = [out.hold(_known(_host(hosts, number)), Task.PAGE) for number in (1, 2)]
+    assert [(errand.order, errand.url, errand.depth) for errand in errands] == [
+        (-1, "https://h1.org/k", 2),
+        (-2, "https://h2.org/k", 2),
+    ]
+    assert all(len(host.queue) == 1 for host in out.held.values())
+
+
+def test_an_errand_aside_has_no_place_until_it_comes_back() -> None:
+    hosts = HostTable()
+    out, one, two = Outstanding(hosts, 1), _host(hosts, 1), _host(hosts, 2)
+    errand = out.hold(one, Task.PAGE)
+    assert out.is_full and out.step_aside(one.key) and not out.is_full
+    assert not out.step_aside(one.key), "it is aside already"
+    other = out.hold(two, Task.PAGE)
+    assert out.is_full and not out.step_aside(two.key), "no more than `concurrency` are aside"
+    out.let_go(two)
+    out.release(other, two)
+    out.come_back(one.key)
+    assert out.is_full and not out.is_aside(one.key)
+    out.step_aside(one.key)
+    out.let_go(one)
+    out.release(errand, one)
+    assert out.requests == 0, "an errand that ends aside has no place to give back"
+    out._check()
+
+
+def test_hosts_wait_in_line_for_a_look_up_and_stop_the_inflow() -> None:
+    hosts = HostTable()
+    config = Config()
+    addresses = Addresses(config.politeness, 10, 1)
+    bench = Workbench(hosts, addresses, lambda slot: None, lambda host: None, front_max=9, turn_max=9, stay=1)
+    look_ups = LookUps(bench, limit=1)
+    line = [_host(hosts, number) for number in (1, 2, 3, 4)]
+    for host in line:
+        bench.enter(host)
+    assert look_ups.ask(line[0]) and not look_ups.ask(line[1])
+    assert bench.admitting, "a short line stops nobody"
+    assert not look_ups.ask(line[2]) and not look_ups.ask(line[3]) and not bench.admitting
+    assert look_ups.waiting == 3 and not look_ups.may_start and look_ups.next(0.0) is None
+    line[1].queue.clear()
+    hosts.flags[line[2].slot] |= HostFlag.BLOCKED
+    look_ups.end()
+    assert look_ups.next(0.0) is line[3], "one without work and one that is blocked lose their places"
+    assert (look_ups.under_way, look_ups.waiting, bench.admitting) == (1, 0, True)
+    assert not any(host.waiting for host in line)
+    look_ups._check()

@@ -19,7 +19,7 @@ from typing import Protocol
 
 from crawler.due.plans import CompactionPlan, FlushPlan
 from crawler.errors import StoreError
-from crawler.process.committer import SIBLINGS, Committer, CommitterState, Step
+from crawler.process.committer import DECISION_DELAY, SIBLINGS, Committer, CommitterState, Step
 from crawler.process.ending import in_thread, within
 from crawler.process.stages import Stages
 from crawler.process.tasks import Tasks, wait_for
@@ -149,8 +149,8 @@ class CommitLoop:
         stopping = self._run.stopping()
         dry = stopping or self._frontier.dry(now)
         return CommitterState(
-            queued=len(self._point),
-            undecided=self._point.unmade,
+            queued=len(self._point) if self._takes_heavy() else self._point.light,
+            undecided=self._point.unmade if self._takes_heavy() else self._point.unmade_light,
             fetching=self._run.fetching(),
             flush=bool(self._due.pending) and self._due.wants_flush(now, dry=dry),
             hurry=stopping or self._run.seeding() or self._due.full,
@@ -171,11 +171,16 @@ class CommitLoop:
         await self._make()
         self._run.decided()
 
-    async def _make(self) -> None:
-        """Decide upon the results that are queued now, in turns of the loop."""
-        time = asyncio.get_running_loop().time
-        end, queued = time() + TURN, self._point.round
-        while self._point.made < queued and self._point.step():
+    def _takes_heavy(self) -> bool:
+        """Whether the DUE has room for what brings many links: else it would be full for all."""
+        return self._run.stopping() or self._due.pending < self._stages.config.due.buffer_entries_max
+
+    async def _make(self, *, heavy: bool = True) -> None:
+        """Decide upon the results that are queued now, in turns of the loop; upon one at most that takes long."""
+        time, point = asyncio.get_running_loop().time, self._point
+        heavy = heavy and self._takes_heavy() and len(point) > point.light
+        end, queued = time() + TURN, point.light + heavy
+        while point.made < queued and point.step(heavy=heavy):
             if time() >= end:
                 await asyncio.sleep(0)
                 end = time() + TURN
@@ -187,10 +192,20 @@ class CommitLoop:
         if self._run.fetching() <= SIBLINGS and _is_small(group):
             self._write(group)  # a thread would only be waited for, and cost two switches
         else:
-            await self._in(self._writer, partial(self._write, group))
+            await self._beside(partial(self._write, group))
         self._point.committed(group)
         self.observe("commit", self._clock.now() - began)
         self._run.committed()
+
+    async def _beside(self, function: Callable[[], None]) -> None:
+        """Call `function` in the writer thread; decide meanwhile upon results, but for those that take long."""
+        writing = self._in(self._writer, function)
+        while not writing.done():
+            await asyncio.wait({writing}, timeout=DECISION_DELAY)
+            if self._point.unmade_light and not writing.done():
+                await self._make(heavy=False)
+                self._run.decided()
+        writing.result()
 
     def _write(self, group: Sequence[Change]) -> None:
         self._point.write(group)
@@ -210,7 +225,7 @@ class CommitLoop:
         plan = self._due.begin_flush(began)
         assert plan is not None, self._due
         try:
-            await self._in(self._writer, plan.run)
+            await self._beside(plan.run)
             self.observe("flush", self._clock.now() - began)
             if self._compacting:
                 reach("flush during compaction")

@@ -89,6 +89,7 @@ class Process:
             room=self.exchange.room,
             ended=self._errand_ended,
             fail=self.fail,
+            time=stages.clock.now,
         )
         self.commands = Commands(stages, self.queue, self.exchange.status)
 
@@ -186,6 +187,9 @@ class Process:
             self._start_errands(now)
             if reason := limit_reached(self.standing(now), self.stages.config.crawl):
                 return self.stop(reason)
+            if self._news.is_set():
+                await asyncio.sleep(0)  # it would not wait at all
+                continue
             wakeup = frontier.next_wakeup(now)
             await wait_for(self._news, None if wakeup is None else max(0.0, wakeup - now))
 

@@ -156,9 +156,14 @@ class CommitPoint:
         return len(self._made) + (self._making is not None) + len(self._queue) + len(self._heavy)
 
     @property
-    def round(self) -> int:
-        """How many changes are made before new ones: those of the queue, and one that takes long behind them."""
-        return len(self) - max(0, len(self._heavy) - 1)
+    def light(self) -> int:
+        """Changes of the queue but for those of `add_heavy` that were not begun."""
+        return len(self) - len(self._heavy)
+
+    @property
+    def unmade_light(self) -> int:
+        """Those of them that are functions and were not begun."""
+        return self.unmade - len(self._heavy)
 
     @property
     def made(self) -> int:
@@ -189,10 +194,10 @@ class CommitPoint:
         while self._making is not None or self._queue:
             self.step()
 
-    def step(self) -> bool:
-        """Go on making what is queued, as far as the next pause; False if all is made."""
+    def step(self, *, heavy: bool = True) -> bool:
+        """Go on making what is queued, as far as the next pause; False if all is made. Not `heavy`: begin none."""
         if self._making is None:
-            if not self._queue and not self._heavy:
+            if not self._queue and not (heavy and self._heavy):
                 return False
             change = self._queue.popleft() if self._queue else self._heavy.popleft()
             if isinstance(change, Change):

@@ -266,6 +266,8 @@ class RobotsCache:
         since = before.unreachable_since if before.failures else now
         if now - since >= self._config.unreachable_max:
             delay = float(self._config.copy_max_age)
+        elif outcome is Outcome.TLS_ERROR and before.failures:
+            delay = float(self._config.copy_max_age)  # as for pages: a certificate is not renewed by the hour
         else:
             delays = self._config.unreachable_delays
             delay = delays[min(before.failures, len(delays) - 1)]

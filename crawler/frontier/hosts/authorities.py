@@ -50,10 +50,10 @@ class Authorities:
         if len(self._strangers) > ENTRIES_MAX:
             del self._strangers[next(iter(self._strangers))]
 
-    def failed(self, authority: str, now: float, config: PolitenessConfig) -> float:
+    def failed(self, authority: str, now: float, config: PolitenessConfig, outcome: Outcome) -> float:
         """Charge a failure; return the instant from which the authority may be tried again."""
         failures = self._waits.pop(authority, (0, 0.0))[0] + 1
-        until = now + backoff(failures, config)
+        until = now + backoff(failures, config, outcome)
         self._waits[authority] = failures, until
         if len(self._waits) > ENTRIES_MAX:
             del self._waits[next(iter(self._waits))]

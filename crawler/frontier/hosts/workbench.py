@@ -23,6 +23,10 @@ there are fetches in flight; all other hosts are numbers in the host table:
 * A host leaves after `turn_max` requests if others stand in the back queue,
   so one with endless links starves nobody. An address takes up at most
   `waiters_max` places of the front.
+* Where there are more ready hosts than the rate or the machine can ask, the
+  front would keep the others out for good. So a host that comes `stay` seconds
+  too late to its own instant, when its connection is lost anyway, goes to the
+  end of the back queue, and the first one there enters.
 """
 
 import heapq
@@ -37,6 +41,7 @@ from crawler.frontier.hosts.front_host import NO_PLAN, FrontHost
 from crawler.frontier.hosts.table import HostState, HostTable
 
 LOOK_AGAIN = 1.0  # s; a look through the front costs up to 1 ms
+TURN_MIN = 3  # errands before a late host goes: a look-up, robots.txt and the first page
 
 
 class Workbench:
@@ -153,9 +158,15 @@ class Workbench:
     def pop(self, now: float) -> FrontHost | None:
         """The next host whose instant has come; it is in no plan then. None if there is none."""
         self._expire(now)
-        while (host := self._pop_heap(now)) is None:
+        host = self._pop_heap(now)
+        if host is not None and self._is_late(host, now):
+            self.leave(host, now, idle=self.hosts.todo[host.slot] == 0)
+            self._admit(now)
+            host = self._pop_heap(now)
+        while host is None:
             if not self._admit(now):
                 return None
+            host = self._pop_heap(now)
         return host
 
     def next_event(self, now: float) -> float | None:
@@ -189,6 +200,16 @@ class Workbench:
     def turn_is_over(self, host: FrontHost) -> bool:
         """Whether the host has had its share while others wait in the back."""
         return host.served >= self._turn_max and self.back.holds(others=self.admitting_others)
+
+    def _is_late(self, host: FrontHost, now: float) -> bool:
+        """Whether a host that is due had its turn, and others have waited while it could not be asked."""
+        return (
+            now > host.wake + self._stay
+            and host.served >= TURN_MIN
+            and host.called_by is None
+            and host.may_leave()
+            and self._may_admit()
+        )
 
     def _may_admit(self) -> bool:
         return self.admitting and self.back.holds(others=self.admitting_others)

@@ -18,7 +18,7 @@ def bench(count: int, front_max: int = 8) -> tuple[Workbench, Addresses, list[Fr
             hosts,
             addresses,
             lambda slot: front[slot],
-            lambda host: None,
+            lambda host: setattr(host, "served", 0),
             front_max=front_max,
             turn_max=3,
             stay=35.0,
@@ -96,3 +96,38 @@ def test_hosts_that_are_asked_again_soon_keep_their_places() -> None:
     work.wake(hosts[5], 30.0)  # for a retry, behind its gap
     assert work.pop(1.0) is hosts[9] and work.hosts.place[5] == HostState.CALENDAR
     work._check()
+
+
+def test_ready_hosts_behind_a_full_front_are_asked_though_the_front_is_never_dry() -> None:
+    """A rate far below what the hosts allow: each errand comes too late for its host, so the hosts take turns."""
+    work, _, hosts = bench(40)
+    for host in hosts[:8]:
+        work.enter(host)
+        work.wake(host, 0.0)
+    for host in hosts[8:]:
+        work.schedule(host.slot, 0.0)
+    now, asked = 0.0, []
+    for _ in range(400):
+        now += 10.0
+        host = work.pop(now)
+        assert host is not None
+        host.served += 1
+        asked.append(host.slot)
+        work.wake(host, now + 1.0)
+        work._check()
+    assert set(asked[-240:]) == set(range(40))
+
+
+def test_hosts_that_are_asked_in_time_keep_the_front() -> None:
+    work, _, hosts = bench(12)
+    for host in hosts:
+        work.schedule(host.slot, 0.0)
+    now, asked = 0.0, set()
+    for _ in range(100):
+        now += 1.0
+        host = work.pop(now)
+        assert host is not None
+        host.served += 1
+        asked.add(host.slot)
+        work.wake(host, now + 1.0)
+    assert asked == {0}, "who is ready in time needs no other beside it"

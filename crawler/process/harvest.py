@@ -19,7 +19,7 @@ its answer, or without its links.
 """
 
 import re
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 
 from crawler.clock import Clock
 from crawler.errors import StoreError, Unexpected
@@ -33,6 +33,7 @@ from crawler.process.page_line import page_line
 from crawler.records import Blame, Errand, Extracted, Fetch, LinkFlag, Outcome, PageRecord
 from crawler.robots.cache import RobotsCache
 from crawler.storage.commit import Change, Making
+from crawler.storage.keys import TODO
 from crawler.urls.canonical import authority, canonical, hostname
 
 _SITEMAP = int(LinkFlag.SITEMAP)
@@ -208,9 +209,25 @@ class Harvest:
     def retire(self, pattern: str, change: Change) -> int:
         """Drop the to-do and parked URLs that the regular expression finds; return how many."""
         gone = self._frontier.retire(re.compile(pattern), change)
+        self._count_retired(change, gone)
+        return gone
+
+    def retiring(self, pattern: str, commit: Callable[[Change], None]) -> Counted:
+        """The same in portions, each a change that is handed to `commit`, with a pause behind each."""
+        compiled, count, begin = re.compile(pattern), 0, TODO
+        while begin:
+            change = Change()
+            gone, begin = self._frontier.retire_some(compiled, change, begin)
+            self._count_retired(change, gone)
+            if gone:
+                commit(change)
+            count += gone
+            yield
+        return count
+
+    def _count_retired(self, change: Change, gone: int) -> None:
         change.count("urls.done", gone)
         change.count("urls.retired", gone)
-        return gone
 
     # -- parts -------------------------------------------------------------------
 

@@ -26,6 +26,7 @@ from crawler.errors import DamageError, UsageError
 from crawler.extract.feed import read_feed
 from crawler.frontier.refresh.refreshing import SIGNAL_SOURCES
 from crawler.process.admission import Beside
+from crawler.process.commands import Steps
 from crawler.process.waits import HOSTS_MAX, Waits
 from crawler.serve.behind import StoredCrawl
 from crawler.serve.demand import Demand
@@ -249,8 +250,8 @@ class Live:
 
     # -- commands
 
-    def run(self, request: Mapping[str, Any]) -> Any:
-        """Answer a command, of `Commands` or one of ours.
+    def steps(self, request: Mapping[str, Any]) -> Steps:
+        """Answer a command, of `Commands` or one of ours, with pauses for other work.
 
         Raises:
             UsageError: no such command, or wrong arguments.
@@ -263,7 +264,7 @@ class Live:
         }
         name = request.get("command", "")
         if name not in own:
-            answer = self._process.commands.run(request)
+            answer = yield from self._process.commands.steps(request)
             return answer | self.sections() if name == "status" else answer
         arguments = {key: value for key, value in request.items() if key != "command"}
         try:
@@ -301,7 +302,7 @@ class Live:
     def _set(self, settings: Mapping[str, str]) -> dict[str, Any]:
         """Change settings that may change while the crawl runs."""
         made = live_settings(self._stages.config, settings, self._config.crawl.concurrency)
-        if level := safe_settings.get("log.level"):
+        if level := settings.get("log.level"):
             logging.getLogger("crawler").setLevel(level.upper())
             for handler in logging.getLogger("crawler").handlers:
                 if handler is not self.errors:

@@ -194,6 +194,12 @@ class CommitPoint:
         while self._making is not None or self._queue:
             self.step()
 
+    def making(self) -> Generator[None, None, None]:
+        """The same with pauses."""
+        while self._making is not None or self._queue:
+            self.step()
+            yield
+
     def step(self, *, heavy: bool = True) -> bool:
         """Go on making what is queued, as far as the next pause; False if all is made. Not `heavy`: begin none."""
         if self._making is None:

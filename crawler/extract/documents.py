@@ -17,7 +17,7 @@ from crawler.extract.sitemap import Entry, read_sitemap, signals
 from crawler.records import Extracted, Fetch
 
 
-class Kind(StrEnum):
+class DocumentKind(StrEnum):
     """What a document is read as."""
 
     SITEMAP = "sitemap"
@@ -31,7 +31,7 @@ class Document(msgspec.Struct, frozen=True, gc=False, array_like=True):
     The limits are those of a sitemap, as in its section of the configuration.
     """
 
-    kind: Kind
+    kind: DocumentKind
     url: str
     began: float
     charset: str
@@ -40,7 +40,7 @@ class Document(msgspec.Struct, frozen=True, gc=False, array_like=True):
     maps_max: int
 
     @classmethod
-    def of(cls, kind: Kind, fetch: Fetch, config: SitemapsConfig) -> "Document":
+    def of(cls, kind: DocumentKind, fetch: Fetch, config: SitemapsConfig) -> "Document":
         """The document that an answer is."""
         limits = int(config.bytes_max), int(config.urls_max), int(config.maps_max)
         return cls(kind, fetch.url, fetch.began, fetch.charset, *limits)
@@ -48,9 +48,9 @@ class Document(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
 def read_document(content: bytes, document: Document, config: ExtractConfig) -> Extracted:
     """What `content` names; what ends it early, such as broken XML, leaves what stood before."""
-    if document.kind is Kind.SITEMAP:
+    if document.kind is DocumentKind.SITEMAP:
         return _sitemap(content, document)
-    if document.kind is Kind.FEED:
+    if document.kind is DocumentKind.FEED:
         return _feed(content, document, config)
     return Extracted(document.url, requisites=read_sheet(content, document.charset, config.links_max))
 

@@ -14,7 +14,7 @@ import msgspec
 
 from crawler.config import Config, Overrides
 from crawler.extract.collected import Context
-from crawler.extract.documents import Document, Kind, read_document
+from crawler.extract.documents import Document, DocumentKind, read_document
 from crawler.extract.feed import is_feed
 from crawler.extract.repeats import links_with_repeats
 from crawler.extract.types import is_css, is_html, is_usable, is_xhtml, sniff_html
@@ -56,17 +56,17 @@ class Reader:
         if fetch.outcome not in _READABLE:
             return None
         if errand.flags & _SITEMAP:
-            return await self._document(Kind.SITEMAP, errand, fetch)
+            return await self._document(DocumentKind.SITEMAP, errand, fetch)
         kind = fetch.content_type
         if is_html(kind) or (not is_usable(kind) and sniff_html(fetch.content)):
             return await self._page(errand, fetch)
         if self._config.sitemaps.feeds and is_feed(kind, fetch.content):
-            return await self._document(Kind.FEED, errand, fetch)
+            return await self._document(DocumentKind.FEED, errand, fetch)
         if self._config.crawl.requisites and is_css(kind):
-            return await self._document(Kind.SHEET, errand, fetch)
+            return await self._document(DocumentKind.SHEET, errand, fetch)
         return None
 
-    async def _document(self, kind: Kind, errand: Errand, fetch: Fetch) -> Extracted:
+    async def _document(self, kind: DocumentKind, errand: Errand, fetch: Fetch) -> Extracted:
         """Read small documents at once, large ones in the child; of one that is too much for it, nothing."""
         document = Document.of(kind, fetch, self._config.sitemaps)
         if len(fetch.content) <= INLINE_BYTES_MAX:

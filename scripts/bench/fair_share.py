@@ -229,8 +229,8 @@ def run(kind: str, options: argparse.Namespace) -> dict[str, Any]:
         half = began + options.seconds / 2
         shown = (folder / "log").read_text().splitlines()[-3:]
         lines = (
-            [json.loads(line) for line in (folder / "crawl/p0/logs/pages.jsonl").open()]
-            if (folder / "crawl/p0/logs/pages.jsonl").exists()
+            [json.loads(line) for line in (folder / "crawl/pages.jsonl").open()]
+            if (folder / "crawl/pages.jsonl").exists()
             else []
         )
         ends = collections.Counter(

@@ -1,6 +1,20 @@
-"""`python -m crawler` is the `crawler` command."""
+"""`crawler` and `python -m crawler`: signals are noted before anything else is imported."""
 
-from crawler.cli import main
+import sys
+
+from crawler import early
+
+
+def main() -> int:
+    """Run the command line and return its exit code."""
+    early.note()
+    try:
+        from crawler import cli
+
+        return cli.main()
+    except KeyboardInterrupt:  # in the imports
+        return early.AT_ONCE
+
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    sys.exit(main())

@@ -16,6 +16,7 @@ from typing import Any
 import msgspec
 
 from crawler.errors import DirectoryError
+from crawler.records import UNDECODABLE
 from crawler.serve.refusal import Refusal
 from crawler.storage.files import atomic_write
 
@@ -81,7 +82,7 @@ def parse(body: bytes) -> dict[str, Any]:
     """
     try:
         request = msgspec.json.decode(body, type=dict[str, Any])
-    except (msgspec.MsgspecError, RecursionError):
+    except UNDECODABLE:
         raise Refusal(400, "bad_request", "the body is no JSON object") from None
     name = request.get("command")
     if not isinstance(name, str) or name not in COMMANDS:

@@ -19,6 +19,7 @@ from typing import Any
 import msgspec
 
 from crawler.errors import CrawlerError, DirectoryError
+from crawler.records import UNDECODABLE
 
 REQUEST_BYTES_MAX = 1 << 20
 ANSWER_BYTES_MAX = 64 << 20
@@ -81,10 +82,12 @@ class ControlServer:
     async def _answer(self, line: bytes) -> bytes:
         try:
             request = msgspec.json.decode(line, type=dict[str, Any])
+        except UNDECODABLE as error:
+            return msgspec.json.encode({"ok": False, "error": f"no JSON object: {error}", "code": 2})
+        try:
             return msgspec.json.encode({"ok": True, "result": await self._handler(request)})
-        except (CrawlerError, msgspec.MsgspecError) as error:
-            code = error.exit_code if isinstance(error, CrawlerError) else 2
-            return msgspec.json.encode({"ok": False, "error": str(error), "code": code})
+        except CrawlerError as error:
+            return msgspec.json.encode({"ok": False, "error": str(error), "code": error.exit_code})
         except Exception as error:  # a bug of ours must not leave the asker waiting
             log.exception("control socket: %.200r", line)
             text = f"internal error: {type(error).__name__}: {error}; see the log"

@@ -9,6 +9,7 @@ import importlib
 import os
 import sys
 
+from crawler import early
 from crawler.errors import CrawlerError, DirectoryError, StoreError, disk_failed
 from crawler.process.collector import collect_rarely
 
@@ -54,6 +55,8 @@ COMMANDS = {
     "bench": ("crawler.bench.__main__", "the built-in benchmarks, with their references"),
 }
 
+IN_ORDER = ("crawl", "refresh", "node")  # commands that a signal stops in order, from their first line on
+
 USAGE = """\
 usage: crawler COMMAND [options]
 
@@ -90,7 +93,12 @@ def main(argv: list[str] | None = None) -> int:
         return 0
     if name not in COMMANDS:
         return _fail(_no_command(name), 2)
-    code = _run(name, arguments[1:])
+    if name in IN_ORDER:
+        with early.noted():
+            code = _run(name, arguments[1:])
+    else:
+        early.act()
+        code = _run(name, arguments[1:])
     ending = sys.modules.get("crawler.process.ending")  # imported by commands that have a loop only
     return code if argv is not None or ending is None else ending.leave(code)
 

@@ -8,14 +8,14 @@ import os
 import shutil
 import signal
 import sys
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from crawler import early
 from crawler.cli import options
 from crawler.cli.seed_arguments import add_logins, checked
-from crawler.config import Config
+from crawler.config import Config, Layers
 from crawler.crawl.directory import CrawlDirectory
 from crawler.crawl.fresh import put_aside
 from crawler.errors import StoreError, UsageError
@@ -32,11 +32,6 @@ if TYPE_CHECKING:
 
 def main(_command: str, argv: list[str]) -> int:
     """Crawl; exit code 0 when done or stopped as asked, 75 when the disk was too full."""
-    with _Stopper.from_the_start():
-        return _main(argv)
-
-
-def _main(argv: list[str]) -> int:
     args = _parse(argv)
     directory = CrawlDirectory(args.dir)
     if args.fresh and (aside := put_aside(directory)) is not None and not args.quiet:
@@ -47,8 +42,12 @@ def _main(argv: list[str]) -> int:
     if not (args.urls or args.seeds or config.seeds or directory.exists()):
         raise UsageError("nothing to crawl: give URLs, --seeds FILE, or the --dir of a crawl to go on with")
     check_report(args.report)
+    if args.login is None and args.data:
+        raise UsageError("--data: needs --login URL")
     directory.create()
     options.set_up_log(args, directory.log_file)
+    if args.login is not None:
+        config = _logged_in(args, layers, directory)
     log.info("crawl in %s begins", args.dir)
     report = run(config, args, seeds(args))
     log.info("crawl in %s ended: %s", args.dir, report.get("stopped_by") or "ended")
@@ -57,6 +56,16 @@ def _main(argv: list[str]) -> int:
     if args.mirror:
         _write_mirror(args)
     return StoreError.exit_code if report.get("stopped_by") == "disk" else 0
+
+
+def _logged_in(args: argparse.Namespace, layers: Layers, directory: CrawlDirectory) -> Config:
+    """Log in; the configuration with the cookies of that."""
+    from crawler.cli import login
+
+    cookies = directory.path.absolute() / "cookies.txt"
+    login.log_in(args.login, login.fields(args.data), layers.config(), cookies)
+    layers.set("--login", "fetch.cookies_file", str(cookies))
+    return layers.config()
 
 
 def _write_mirror(args: argparse.Namespace) -> None:
@@ -87,11 +96,32 @@ def _parse(argv: list[str]) -> argparse.Namespace:
         "--http-password", metavar="PASSWORD", help="its password; http://USER:PASSWORD@HOST/ too"
     )
     parser.add_argument(
+        "--login", metavar="URL", help="log in with the form of this page first; the crawl has its cookies"
+    )
+    parser.add_argument(
+        "-d",
+        "--data",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="a field of that form; NAME alone is asked for and not shown",
+    )
+    parser.add_argument(
+        "--accept",
+        action="append",
+        default=[],
+        metavar="LIST",
+        help="store such files only, by type or ending (pdf,image/*); pages are followed all the same",
+    )
+    parser.add_argument(
         "--reject",
         action="append",
         default=[],
         metavar="LIST",
-        help="no pages whose path ends so, such as zip,pdf or *.iso",
+        help="no files that end so or are of such a type (zip,*.iso,video/*)",
+    )
+    parser.add_argument(
+        "--spider", action="store_true", help="follow links and store nothing; then see `crawler report`"
     )
     parser.add_argument(
         "--mirror",
@@ -110,12 +140,32 @@ def _parse(argv: list[str]) -> argparse.Namespace:
     args = parser.parse_args(argv)
     setattr(args, "refresh.endless", False)
     args.urls = [checked(url) for url in args.urls]
-    if args.reject:
-        endings = [each.strip().lstrip("*.") for text in args.reject for each in text.split(",")]
+    if accepted := _words(args.accept):
+        setattr(args, "filter.accept", accepted)
+    rejected = _words(args.reject)
+    if endings := [each.lstrip("*.") for each in rejected if not _is_pattern(each)]:
         setattr(args, "filter.exclude_extensions", [f".{each}" for each in endings if each])
+    if patterns := [each for each in rejected if _is_pattern(each)]:
+        setattr(args, "filter.reject", patterns)
+    if args.spider:
+        if args.mirror:
+            raise UsageError("--spider stores nothing, so there is nothing to --mirror")
+        setattr(args, "pages.store", "none")
     if args.mirror:
         setattr(args, "crawl.requisites", True)
+    if (file := getattr(args, "fetch.cookies_file", None)) is not None:
+        setattr(args, "fetch.cookies_file", str(Path(file).absolute()))
     return args
+
+
+def _words(lists: list[str]) -> list[str]:
+    """The words of lists with commas."""
+    return [word.strip() for text in lists for word in text.split(",") if word.strip()]
+
+
+def _is_pattern(word: str) -> bool:
+    """Whether a kind is a media type or a pattern, not an ending of a name."""
+    return "/" in word or bool(set("*?[") & set(word.removeprefix("*")))
 
 
 def seeds(args: argparse.Namespace) -> Iterator[str]:
@@ -257,29 +307,10 @@ class _Stopper:
     """First signal: stop in order. Second: at once; nothing is lost either way.
 
     These are signal handlers of Python, not of the loop: the second one ends a loop that stands, too.
-    A signal from before there is a loop is noted, and the crawl stops as soon as it runs.
+    A signal from before there is a loop was noted (`early.py`), and the crawl stops as soon as it runs.
     """
 
     SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    early = False  # a signal came before there was anything to stop
-
-    @classmethod
-    @contextlib.contextmanager
-    def from_the_start(cls) -> Iterator[None]:
-        """A SIGTERM is an order to stop from now on, not the end."""
-        cls.early = False
-        main = threading.current_thread() is threading.main_thread()
-        numbers = [signal.SIGTERM, signal.SIGHUP] if main else []
-        before = {number: signal.signal(number, cls._came_early) for number in numbers}
-        try:
-            yield
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
-
-    @classmethod
-    def _came_early(cls, *_: object) -> None:
-        cls.early = True
 
     def __init__(self, crawl: Any, directory: Path) -> None:
         self._crawl = crawl
@@ -290,7 +321,7 @@ class _Stopper:
         """Take the signals from now on."""
         self._loop = asyncio.get_running_loop()
         self._before = {number: signal.signal(number, self) for number in self.SIGNALS}
-        if self.early:
+        if early.came():
             self._loop.call_soon(self._crawl.stop, "signal")
 
     def __exit__(self, *_: object) -> None:
@@ -309,7 +340,8 @@ class _Stopper:
 
 def _nothing_new(report: dict[str, Any]) -> bool:
     """Whether the crawl was complete before the run."""
-    asked = any(report["run"].get("pages", {}).values())
+    run = report["run"]
+    asked = any([*run.get("pages", {}).values(), *run.get("refresh", {}).values()])
     return report["stopped_by"] == "done" and not asked and not report["frontier"]["todo"]
 
 
@@ -342,6 +374,8 @@ def summary(report: dict[str, Any], directory: Path, command: str = "crawl") -> 
         lines.append("not fetched: " + ", ".join(f"{name} {n:,}" for name, n in failed.items()))
     if cut := run.get("bodies", {}).get("cut"):
         lines.append(f"cut at fetch.body_bytes_max or sitemaps.bytes_max: {cut:,} bodies")
+    if unwritten := run.get("bodies", {}).get("unwritten"):
+        lines.append(f"stored without their bodies for an error of the crawler, see the log: {unwritten:,}")
     if report["conservation"] != "holds":
         lines += [f"counting error: {problem}" for problem in report["conservation"]]
     lines.append(

@@ -27,6 +27,8 @@ def read_file(path: Path) -> dict[str, Any]:
         raise ConfigError(f"configuration {path}: {error.strerror}") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"configuration {path}: {error}") from error
+    except RecursionError:
+        raise ConfigError(f"configuration {path}: too deeply nested") from None
 
 
 def environment_overrides(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
@@ -75,7 +77,7 @@ def _from_text(text: str, kind: Any) -> Any:
         return [part.strip() for part in text.split(",")] if text else []
     try:
         return tomllib.loads(f"v = {text}")["v"]
-    except tomllib.TOMLDecodeError:
+    except (tomllib.TOMLDecodeError, RecursionError):
         return text
 
 
@@ -121,7 +123,7 @@ class Layers:
 
 
 # Limits of one run, not of the crawl: they do not bind when the crawl goes on later.
-RUN_KEYS = ("max_pages", "max_time", "max_bytes")
+RUN_KEYS = ("max_pages", "max_time", "max_bytes", "timestamping")
 
 
 def to_toml(config: Config, *, skip_run_keys: bool = False) -> str:

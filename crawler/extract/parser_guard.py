@@ -17,7 +17,7 @@ without these attributes (`without_formatting_attributes`), which bounds it.
 `judge` looks at every page, already as UTF-8, at some 20 us for 45 kB (more above 64 KiB):
 
     SAFE        parse here: what the page can cost is bounded by its tags and separators, in the worst case
-                (18,000 tags, half of them open; 20,000 attributes behind `>` in quoted values) at 0.8 s
+                (6,300 tags that stay open; 500 formatting elements that as many tags reopen) at 0.1 s
     STRIP       parse here, without the attributes of formatting elements
     APART       parse in the worker, under its CPU and memory limit: large, or suspicious
     EXCESSIVE   more open elements, or attributes on a tag, than allowed: only a plain scan
@@ -36,20 +36,20 @@ from crawler.config import ExtractConfig
 from crawler.extract.survey import FORMATTING_NAMES, survey
 
 # Elements that reopening may create, at 0.42 us and 320 bytes each.
-REOPENED_MAX = 800_000
+REOPENED_MAX = 250_000
 # Up to so many tags nothing costs more: half of them open, each of the others reopens all there are so far.
-TAGS_HARMLESS = 2500
+TAGS_HARMLESS = 1000
 # Distinct attributes take 3.4 bytes each (two-letter names run out at some 4,000).
 ATTRIBUTE_BYTES = 3
-# Up to this size one tag cannot have more attributes than cost 0.8 s.
+# Up to this size one tag cannot have more attributes than cost 0.1 s.
 ATTRIBUTES_HARMLESS_BYTES = 64 << 10
 # Pairs of attributes on one tag that may have to be compared, at 2 ns: 0.8 s.
 ATTRIBUTE_PAIRS_MAX = 400_000_000
 # How often to look for the end of whatever tag there may be: 1 MiB of tags so long stays below these pairs.
 _STRETCH_BYTES = 3 << 10
 _TRIES_MAX = 16  # ends of tags looked at in a row, before going on to the next stretch
-# Open elements times tags, each of which may have to look at all of them, at 5 ns at worst: 0.8 s.
-STEPS_MAX = 160_000_000
+# Open elements times tags, each of which may have to look at all of them, at 1.4 ns (5 on the slower machine).
+STEPS_MAX = 40_000_000
 
 _SLASH = ord("/")
 _TAG_BYTES_MEAN_MIN = 3

@@ -4,7 +4,7 @@ It reads tags with one regular expression that never looks at a byte twice, so
 it is linear in its input whatever that is. It passes over comments, script,
 style and their like, but builds no tree: what it finds is nearly, not
 exactly, what the standard calls the page's links. In the child process it reads
-the whole page, in the loop the first megabyte.
+the whole page, beside the loop (in a thread, if it is long) the first megabyte.
 """
 
 import html
@@ -15,7 +15,7 @@ from crawler.extract.collected import Collected, Context
 from crawler.extract.decode import to_utf8
 from crawler.records import Extracted
 
-SCAN_BYTES = 1 << 20  # of a page that is scanned in the loop, which it would hold up
+SCAN_BYTES = 1 << 20  # of a page that is scanned here
 
 # Comments and raw text are passed over; one that never ends is passed over to the end of the input.
 _TOKEN = re.compile(

@@ -142,7 +142,8 @@ class Answer:
             match = framing.HEAD_END.search(self._pending or data, searched)
             if match is None:
                 self._pending += data
-                self._check_start()
+                self._check_start(self._pending)
+                self._check_size(len(self._pending))
                 return b""
             if self._pending:
                 data = bytes(self._pending)
@@ -152,12 +153,11 @@ class Answer:
                 return bytes(data)
             self._check_size((self.wire_bytes - len(data)) // 2)  # all interim answers together
 
-    def _check_start(self) -> None:
-        """Refuse early what is no status line, such as a bare page (HTTP/0.9), and a header without end."""
-        start = bytes(self._pending[:_START_MAX]).lstrip(b"\r\n")[:5]
+    def _check_start(self, data: bytes | bytearray) -> None:
+        """Refuse early what is no status line, such as a bare page (HTTP/0.9)."""
+        start = bytes(data[:_START_MAX]).lstrip(b"\r\n")[:5]
         if start != _PREFIX[: len(start)]:
-            raise BadAnswer(Outcome.FRAMING, f"no status line: {bytes(self._pending[:60])!r}")
-        self._check_size(len(self._pending))
+            raise BadAnswer(Outcome.FRAMING, f"no status line: {bytes(data[:60])!r}")
 
     def _check_size(self, size: int) -> None:
         if size > self._limits.header_bytes_max:
@@ -168,6 +168,7 @@ class Answer:
     def _take_block(self, block: bytes) -> bool:
         """Read one header block; False if it was an interim answer."""
         limits = self._limits
+        self._check_start(block)
         self._check_size(len(block))
         if not block.strip(b"\r\n"):
             self._count_interim()  # blank lines before the status line

@@ -10,7 +10,8 @@ Wrappers (gzip, zlib) are read here and only the raw deflate stream is given to
 isal, so a wrong checksum or a missing trailer costs nothing. A stream that
 breaks gives what precedes the break: decompressors drop the output of the call
 that fails, so a broken stream is fed again in ever smaller pieces to find the
-last byte that still decodes. A body labelled gzip that is none is taken as it
+last byte that still decodes. Of a stream that is cut the last symbol, 258 bytes
+at most, may be missing: isal gives it or keeps it, as the pieces fell. A body labelled gzip that is none is taken as it
 is (`fetcher/README.md`, "Content codings and types").
 """
 

@@ -9,6 +9,7 @@ Fingerprints, times (milliseconds) and lengths are 8 bytes, big-endian. Values
 are sealed; records and captures are msgpack arrays inside.
 """
 
+import hashlib
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -20,6 +21,8 @@ from crawler.records import Capture, Errand, Fetch, Outcome, PageRecord
 from crawler.storage import keys
 from crawler.storage.kv import seal, unseal
 
+EMPTY_DIGEST = hashlib.sha1(b"").digest()
+UNSPECIFIED = "unspecified"  # WARC-Truncated of a payload that is not there for an error of ours
 _TEMPORARY = frozenset({408, 425, 429})
 _UNANSWERED = frozenset(
     {Outcome.BAD_STATUS, Outcome.HEADER_TOO_LARGE, Outcome.FRAMING, Outcome.ROBOTS_DENIED}
@@ -114,6 +117,21 @@ class Capturing(msgspec.Struct, gc=False):
     capture: Capture | None = None
     new_record: bool = False
     new_capture: bool = False
+
+    def make_bare(self) -> None:
+        """Leave URL, status and times: a response without fields or payload, which cannot fail to be built."""
+        self.fetch = msgspec.structs.replace(
+            self.fetch,
+            version="HTTP/1.1",
+            reason="",
+            headers=(),
+            body=b"",
+            content=b"",
+            request_head=b"",
+            truncated=UNSPECIFIED,
+        )
+        self.payload, self.payload_digest = b"", EMPTY_DIGEST
+        self.profile, self.original, self.directives = "", None, ""
 
 
 class StoredPage(msgspec.Struct):

@@ -28,7 +28,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from crawler.config import PagesConfig
-from crawler.errors import ConfigError, DamageError
+from crawler.errors import ConfigError, CrawlerError, DamageError, Unexpected
 from crawler.pages import change_detection, damage, segments, warc
 from crawler.pages.archive import Archive
 from crawler.pages.building import Builder
@@ -46,7 +46,7 @@ from crawler.pages.captures import (
 from crawler.records import Capture, Errand, Extracted, Fetch, LinkFlag, Outcome, PageRecord, Task
 from crawler.storage.kv import Batch, KeyValue, seal, unseal
 
-_REFRESH = int(LinkFlag.REFRESH)
+_KNOWN = int(LinkFlag.REFRESH | LinkFlag.AGAIN)
 _HOPS_CACHED_MAX = 4096  # URLs remembered by fingerprint, for `via`
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,100}")
 
@@ -57,7 +57,9 @@ class PageCache(Archive):
     Args:
         ignored: patterns (bytes) that a URL's comparisons leave out; none by default.
         text_only: whether of a URL's HTML only the visible text is compared.
+        unexpected: where errors of ours are noted.
         fingerprint: fingerprint of a URL, for answers whose errand has none (robots.txt).
+        keeps: whether an answer of that URL and media type is stored.
         operator, robots_policy: for the warcinfo record.
         random: random bytes for record ids.
         sync: whether appended bytes are made durable before they are named.
@@ -79,7 +81,9 @@ class PageCache(Archive):
         robots_policy: str = "obey",
         ignored: Callable[[str], change_detection.Patterns] = lambda url: (),
         text_only: Callable[[str], bool] = lambda url: False,
+        unexpected: Unexpected | None = None,
         fingerprint: Callable[[str], int] | None = None,
+        keeps: Callable[[str, str], bool] = lambda url, media_type: True,
         random: Callable[[int], bytes] = os.urandom,
         sync: bool = True,
     ) -> None:
@@ -93,7 +97,10 @@ class PageCache(Archive):
         self._ignored = ignored
         self._text_only = text_only
         self._compared = (0, b"", False)  # the last comparison of texts: fingerprint, digest, result
+        self._unexpected = unexpected or Unexpected()
         self._fingerprint = fingerprint
+        self._nothing = config.store == "none"
+        self._keeps = keeps
         self._builder = Builder(decoded=self._decoded, random=random, url_of=self._url_of)
         self._compress = warc.compressor(config.gzip_level)
         self._about = (
@@ -157,7 +164,7 @@ class PageCache(Archive):
             fingerprint=fingerprint,
             key=capture_key(fingerprint, instant),
             instant=instant,
-            stored=final and is_answer(fetch),
+            stored=final and is_answer(fetch) and not self._nothing,
             payload=payload,
             payload_digest=(fetch.payload_digest or _sha1(payload)) if fetch.status else b"",
             digest=b"",
@@ -166,6 +173,7 @@ class PageCache(Archive):
         if errand.task is not Task.ROBOTS:
             previous = self.record(fingerprint)
             self._renew_record(capturing, previous, extracted)
+            capturing.stored = capturing.stored and self._keeps(fetch.url, _media_type(fetch, previous))
             capturing.new_record = previous is None
         if capturing.stored:
             self._choose_kind(capturing, previous)
@@ -192,7 +200,7 @@ class PageCache(Archive):
             return b""
         patterns = self._ignored(fetch.url)
         digest = change_detection.content_digest(fetch.content or fetch.body, patterns)
-        if previous is None or digest == previous.content_digest or not errand.flags & _REFRESH:
+        if previous is None or digest == previous.content_digest or not errand.flags & _KNOWN:
             return digest
         if self._compared[:2] != (errand.fingerprint, digest):
             same = self._reads_the_same(errand.fingerprint, fetch, previous, patterns)
@@ -273,20 +281,31 @@ class PageCache(Archive):
 
     # -- second step: write
 
-    def write(self, capturings: list[Capturing]) -> None:
-        """Append the records of a group and make them durable.
+    def write(self, capturings: list[Capturing]) -> int:
+        """Append the records of a group and make them durable; how many are bare for an error of ours.
 
         Raises:
             StoreError: the disk failed; nothing of the group may be committed.
         """
         self._written = capturings
-        for capturing in capturings:
-            if capturing.stored:
-                self._append(capturing)
+        bare = sum([self._append(capturing) for capturing in capturings if capturing.stored])
         self._writer.sync()
+        return bare
 
-    def _append(self, capturing: Capturing) -> None:
-        members = [self._compress(record) for record in self._builder.records(capturing)]
+    def _append(self, capturing: Capturing) -> bool:
+        """Append a capture's records; whether they hold no more than status and URL."""
+        bare = False
+        try:
+            members = self._members(capturing)
+        except CrawlerError:
+            raise
+        except Exception as error:  # the page would come again, and end each run
+            self._unexpected.note(error, f"WARC records of {capturing.fetch.url}, whose body is lost")
+            original = self._pending_originals.get(capturing.payload_digest)
+            if original is not None and original.key == capturing.key:
+                del self._pending_originals[capturing.payload_digest]
+            capturing.make_bare()
+            members, bare = self._members(capturing), True
         place = self._writer.append(members, capturing.instant)[0]
         fetch, record = capturing.fetch, capturing.record
         confirmed = record if record is not None and fetch.outcome is Outcome.UNCHANGED else None
@@ -304,6 +323,10 @@ class PageCache(Archive):
             noarchive=capturing.noarchive,
             extent=sum(map(len, members)),
         )
+        return bare
+
+    def _members(self, capturing: Capturing) -> list[bytes]:
+        return [self._compress(record) for record in self._builder.records(capturing)]
 
     def _url_of(self, fingerprint: int) -> str:
         url = self._urls.get(fingerprint)
@@ -374,6 +397,12 @@ class PageCache(Archive):
 
 def _sha1(payload: bytes) -> bytes:
     return hashlib.sha1(payload).digest()
+
+
+def _media_type(fetch: Fetch, previous: PageRecord | None) -> str:
+    """The type of an answer; a 304 has that of the page."""
+    confirms = fetch.outcome is Outcome.UNCHANGED and previous is not None
+    return previous.content_type if confirms and previous is not None else fetch.content_type
 
 
 def _directives(extracted: Extracted) -> str:

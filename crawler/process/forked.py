@@ -19,6 +19,8 @@ import sys
 import traceback
 from collections.abc import Callable
 
+from crawler import early
+
 Work = Callable[[socket.socket], int]  # what a child does with its end of a socket pair; its exit code
 
 
@@ -90,6 +92,7 @@ def _be_child(work: Work, link: socket.socket) -> None:
     code = 1
     try:
         os.setsid()  # signals of a terminal reach the parent alone
+        early.forget()
         nothing = os.open(os.devnull, os.O_RDONLY)
         os.dup2(nothing, 0)
         code = work(link)

@@ -18,6 +18,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from crawler.records import UNDECODABLE
 from crawler.serve.refusal import Refusal
 from crawler.urls.canonical import canonical, hostname
 
@@ -64,7 +65,7 @@ def parse_post(body: bytes, urls_max: int) -> Notice:
     """
     try:
         posted = msgspec.json.decode(body, type=_Posted)
-    except (msgspec.MsgspecError, RecursionError) as error:
+    except UNDECODABLE as error:
         raise Refusal(400, "bad_request", f"host, key and urlList are needed: {error}") from None
     url = canonical(f"http://{posted.host}/")
     if url is None or not posted.urlList:

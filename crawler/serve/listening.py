@@ -227,9 +227,10 @@ class ServedConnection(RequestHandler):
         exc: BaseException | None = None,
         message: str | None = None,
     ) -> Any:
-        """The answer to what is no HTTP, or to a bug of ours."""
+        """The answer to what is no HTTP, or to a bug of ours; a client that goes in the middle is none."""
         if status == 500:
-            log.error("serve: a request failed", exc_info=exc)
+            if not isinstance(exc, ConnectionError):
+                log.error("serve: a request failed", exc_info=exc)
             return Sending(
                 refusal_reply(Refusal(500, "error", "an error of the server; its log has it")), close=True
             )

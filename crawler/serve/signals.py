@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from crawler.records import UNDECODABLE
 from crawler.serve.refusal import Refusal
 from crawler.serve.seam import ServedCrawl, Signalled
 from crawler.urls.canonical import canonical
@@ -74,7 +75,7 @@ def parse(body: bytes, urls_max: int) -> tuple[list[str], str]:
     """
     try:
         request = msgspec.json.decode(body, type=_Posted)
-    except (msgspec.MsgspecError, RecursionError) as error:
+    except UNDECODABLE as error:
         raise Refusal(400, "bad_request", f'expected {{"urls": [...], "source": "..."}}: {error}') from None
     if len(request.urls) > urls_max:
         raise Refusal(422, "bad_request", f"at most {urls_max} URLs at once")

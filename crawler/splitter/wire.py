@@ -34,7 +34,7 @@ import msgspec
 from msgspec import Meta
 
 from crawler.errors import CrawlerError
-from crawler.records import Link
+from crawler.records import UNDECODABLE, Link
 from crawler.storage.kv import VALUE_VERSION, seal
 
 PROTOCOL = 1
@@ -219,7 +219,6 @@ _DECODERS: dict[int, msgspec.msgpack.Decoder] = {
     int(frame): msgspec.msgpack.Decoder(kind) for frame, kind in _KINDS.items()
 }
 _LINKS_DECODER = msgspec.msgpack.Decoder(list[Link])
-_UNDECODABLE = (msgspec.MsgspecError, RecursionError, UnicodeDecodeError, OverflowError)
 
 
 class Tagger:
@@ -302,7 +301,7 @@ class FrameReader:
             raise ProtocolError(f"splitter: a frame of unknown type {content[0]}")
         try:
             return decoder.decode(content[1:])
-        except _UNDECODABLE as error:
+        except UNDECODABLE as error:
             raise ProtocolError(f"splitter: {Frame(content[0]).name} cannot be read: {error}") from error
 
     def __len__(self) -> int:
@@ -343,7 +342,7 @@ def decode_entry(entry: bytes) -> list[Link]:
         raise ProtocolError("splitter: an entry fails its checksum or is of another version")
     try:
         return _LINKS_DECODER.decode(payload)
-    except _UNDECODABLE as error:
+    except UNDECODABLE as error:
         raise ProtocolError(f"splitter: an entry cannot be read: {error}") from error
 
 

@@ -54,7 +54,7 @@ class Participant(Protocol):
 class CaptureAppender(Participant, Protocol):
     """The page cache: captures are appended, durable on return."""
 
-    def write(self, capturings: list[Any]) -> None: ...
+    def write(self, capturings: list[Any]) -> int: ...
 
 
 class LinkAppender(Participant, Protocol):
@@ -247,8 +247,8 @@ class CommitPoint:
 
     def _write_files(self, group: Sequence[Change]) -> None:
         captures = [capture for change in group for capture in change.captures]
-        if captures:
-            self._pages.write(captures)
+        if captures and (bare := self._pages.write(captures)):
+            self.counters["bodies.unwritten"] += bare
         reach("record appended")
         links = [link for change in group for link in change.links]
         if links:

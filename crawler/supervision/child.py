@@ -1,6 +1,6 @@
 """One process of `crawler crawl --processes N`, as the supervisor's child.
 
-    python -m crawler.supervision.child FD
+    python -m crawler.supervision FD
 
 FD is one end of a socket pair. The supervisor writes one JSON object a line:
 first `Start`, then {"addresses": {name: port}} whenever ports become known,
@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from crawler import early
 from crawler.config import convert
 from crawler.crawl.seeds import SeedFile
 from crawler.errors import CrawlerError
@@ -30,7 +31,7 @@ from crawler.process.exchange import Member
 from crawler.process.forked import Forked
 from crawler.process.reader import fork_parser
 from crawler.supervision.parent import watch_parent
-from crawler.supervision.turns import take_long_turns
+from crawler.supervision.time_slices import take_long_turns
 
 if TYPE_CHECKING:
     from crawler.api import Crawl
@@ -140,6 +141,8 @@ class _Child:
             loop.add_signal_handler(signal.SIGTERM, crawl.stop, "signal")
             loop.add_signal_handler(signal.SIGINT, crawl.stop, "signal")
             loop.add_signal_handler(signal.SIGHUP, crawl.stop, "signal")
+            if early.came():
+                crawl.stop("signal")
             watch_parent(start.supervisor, lambda: loop.call_soon_threadsafe(self._orphaned, crawl))
             self._exchange = crawl.process.exchange
             self._say({"port": self._exchange.address[1]})
@@ -189,7 +192,3 @@ class _Child:
 
         me, ports = self._start.name, self._start.ports
         return {name: (LOOPBACK, ports.get(name, 0)) for name in process_names(self._config) if name != me}
-
-
-if __name__ == "__main__":
-    raise SystemExit(main(sys.argv[1:]))

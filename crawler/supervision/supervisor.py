@@ -50,7 +50,7 @@ from crawler.supervision.restarts import RESTART_DELAY, Next, Restarts
 
 log = logging.getLogger("crawler")
 
-PROGRAM = ("-m", "crawler.supervision.child")  # what a child runs that is started again
+PROGRAM = ("-m", "crawler.supervision")  # what a child runs that is started again
 BACKOFF_MAX = 1.0  # seconds between attempts to connect to a sibling that is being started again
 SHUTDOWN_STEPS = 10  # of a child, each of `crawl.shutdown_step_max` at most
 FINISHED = ("done", "patience")  # nothing is left to do anywhere

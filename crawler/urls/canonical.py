@@ -167,7 +167,11 @@ _CODEC_EXCEPTIONS = {
     "gbk": _GB18030_EXCEPTIONS,
     "iso2022_jp": dict.fromkeys((0x0E, 0x0F, 0x1B), "%26%2365533%3B"),  # they would switch its character sets
     "cp1252": {code: f"%{code:02X}" for code in (0x81, 0x8D, 0x8F, 0x90, 0x9D)},
+    "ascii": {0xF780 + byte: f"%{0x80 + byte:02X}" for byte in range(128)},
 }
+_X_USER_DEFINED = (
+    "x-user-defined"  # ASCII, and 128 private characters for the other bytes; Python has no codec of it
+)
 # "Get an output encoding" of the standard; a page in one of these writes its queries in UTF-8.
 _UTF8_OUTPUT = {"utf-8", "utf-16le", "utf-16be", "replacement"}
 
@@ -180,7 +184,7 @@ def query_codec(encoding: str) -> str:
     known = webencodings.lookup(encoding)
     if known is None or known.name in _UTF8_OUTPUT:
         return "utf-8"
-    return known.codec_info.name
+    return "ascii" if known.name == _X_USER_DEFINED else known.codec_info.name
 
 
 _ESCAPE = re.compile(r"%[0-9A-Fa-f]{2}")

@@ -70,7 +70,7 @@ SHAPES = {
     "ordinary": (ORDINARY * 500, Judgement.SAFE),
     "large": (ORDINARY * 15_000, Judgement.APART),
     "long script": (b"<script>" + b"if(i<n)x();" * 1000 + b"</script>" + ORDINARY * 100, Judgement.SAFE),
-    "long": (ORDINARY.replace(b"text", b"many words of text " * 20) * 1500, Judgement.SAFE),
+    "long": (ORDINARY.replace(b"text", b"many words of text " * 20) * 1000, Judgement.SAFE),
     "text": (b"word " * 25_000, Judgement.APART),
     "deep but closed": (b"<div><span>" * 900 + b"</span></div>" * 900, Judgement.SAFE),
     "paragraphs": (b"<p>x<li>y<br>" * 6000, Judgement.APART),

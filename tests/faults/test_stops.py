@@ -7,14 +7,18 @@ import asyncio
 import os
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from crawler.api import Crawl, configure
+from crawler.pages import warc
 from crawler.process import process as process_module
+from crawler.storage.commit import CommitPoint
 from tests.faults.harness import CONCURRENCY, TreeWeb, crawl, end, finish, judge, settings, start
 
 PAGES = 300
@@ -146,10 +150,10 @@ def _config(**sections: dict[str, object]) -> dict[str, object]:
     return {"crawl": {"scope": "any"}, "politeness": free, "network": network, **sections}
 
 
-def _crawl_here(config: dict[str, object], web: TreeWeb, directory: Path) -> dict[str, object]:
+def _crawl_here(config: dict[str, object], web: TreeWeb, directory: Path) -> dict[str, Any]:
     """Crawl in this process; the report."""
 
-    async def run() -> dict[str, object]:
+    async def run() -> dict[str, Any]:
         async with Crawl(configure(config), directory=directory, seeds=[web.seed]) as crawling:
             return await crawling.run()
 
@@ -184,6 +188,42 @@ def test_stop_water(web: TreeWeb, tmp_path: Path) -> None:
     assert judge(web, tmp_path / "crawl").flawless
 
 
+def test_a_bug_in_the_writer_thread_costs_one_body(
+    web: TreeWeb, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Goal: logged once, counted, and the crawl goes on to its end; the page has a record."""
+    request = warc.request
+
+    def broken(*arguments: bytes) -> bytes:
+        if b"/7 HTTP" in arguments[-1]:
+            raise RuntimeError("planted")
+        return request(*arguments)
+
+    monkeypatch.setattr(warc, "request", broken)
+    report: dict[str, Any] = _crawl_here(_config(), web, tmp_path / "crawl")
+    assert (report["stopped_by"], report["conservation"]) == ("done", "holds")
+    assert report["run"]["bodies"] == {"unwritten": 1}
+    assert caplog.text.count("Traceback") == 1 and "whose body is lost" in caplog.text
+    assert judge(web, tmp_path / "crawl").flawless
+
+
+def test_a_bug_that_no_page_is_to_blame_for_ends_the_run_and_is_logged(
+    web: TreeWeb, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Goal: whoever runs the crawl, its log says where; nothing is lost, the next run goes on."""
+
+    def broken(*_: object) -> None:
+        raise RuntimeError("planted")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(CommitPoint, "_write_batch", broken)
+        with pytest.raises(RuntimeError, match="planted"):
+            _crawl_here(_config(), web, tmp_path / "crawl")
+    assert caplog.text.count("Traceback") == 1 and "the run ends for an error of the crawler" in caplog.text
+    assert _crawl_here(_config(), web, tmp_path / "crawl")["stopped_by"] == "done"
+    assert judge(web, tmp_path / "crawl").flawless
+
+
 @pytest.mark.parametrize("jump", [-3600.0, 3600.0, -(86_400.0 * 365)])
 def test_a_clock_that_jumps(
     web: TreeWeb, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, jump: float
@@ -212,3 +252,49 @@ def test_a_fetch_that_outlasts_the_grace_of_a_stop(tmp_path: Path, monkeypatch: 
         finish(web, tmp_path / "crawl")
         found = judge(web, tmp_path / "crawl")
     assert found.lost == found.unstored == found.stored_twice == found.torn == 0, found
+
+
+@pytest.mark.parametrize(
+    ("number", "module"),
+    [
+        ("SIGTERM", "crawler.cli"),
+        ("SIGHUP", "crawler.cli"),
+        ("SIGTERM", "crawler.cli.crawl"),
+        ("SIGHUP", "uvloop"),
+        ("SIGTERM", "crawler.process.process"),
+    ],
+)
+def test_a_signal_in_the_imports_stops_in_order(
+    web: TreeWeb, tmp_path: Path, number: str, module: str
+) -> None:
+    """Goal: exit 0 as ever, the seeds kept: the next run needs none. The process signals itself, so it comes in time."""
+    first = crawl(tmp_path / "crawl", web.seed, *settings(), module=("tests.faults.early", number, module))
+    assert first.code == 0 and "stopping as soon" in first.err, first
+    assert web.fetched().total() <= CONCURRENCY
+    finish(web, tmp_path / "crawl")
+    assert judge(web, tmp_path / "crawl").flawless
+
+
+@pytest.mark.parametrize("number", ["SIGTERM", "SIGHUP"])
+def test_a_signal_in_the_imports_of_several_processes(web: TreeWeb, tmp_path: Path, number: str) -> None:
+    """Goal: the children, forked behind the signal, stop with their supervisor."""
+    several = settings("--processes", "2")
+    early = ("tests.faults.early", number, "crawler.supervision.supervisor")
+    first = crawl(tmp_path / "crawl", web.seed, *several, module=early)
+    assert first.code == 0, first
+    ended = crawl(tmp_path / "crawl", *several)
+    assert ended.code == 0, ended
+    assert judge(web, tmp_path / "crawl").flawless
+
+
+def test_a_signal_before_a_command_that_has_nothing_to_stop(tmp_path: Path) -> None:
+    """Goal: `crawler status` ends by the signal, as any program does."""
+    words = ["-m", "tests.faults.early", "SIGTERM", "crawler.cli", "status", "--dir", str(tmp_path)]
+    assert subprocess.run([sys.executable, *words], check=False, capture_output=True).returncode == -15
+
+
+def test_nothing_of_ours_is_imported_before_signals_are_noted() -> None:
+    """Goal: the time without a handler is that of the interpreter's own start."""
+    code = "import sys, crawler.__main__; print([name for name in sys.modules if name.startswith('crawler')])"
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert done.stdout.strip() == "['crawler', 'crawler.early', 'crawler.__main__']"

@@ -3,6 +3,7 @@
 import gzip
 import hashlib
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 
 from crawler.config import PagesConfig
 from crawler.errors import ConfigError, DamageError
+from crawler.pages import warc
 from crawler.pages.captures import capture_key
 from crawler.pages.change_detection import compile_patterns
 from crawler.pages.formats import rows
@@ -321,3 +323,42 @@ def test_against_a_dict(tmp_path_factory: pytest.TempPathFactory, visits: list, 
             stored = cache.get(page)
             assert stored is not None and stored.payload == body
         assert list(cache.check()) == []
+
+
+def _poison(monkeypatch: pytest.MonkeyPatch, step: str) -> None:
+    """Let a step of building records fail for answers of `/poison`."""
+    built = getattr(warc, step)
+
+    def broken(*arguments: Any, **options: Any) -> Any:
+        if b"poison" in repr(arguments).encode():
+            raise RuntimeError("planted")
+        return built(*arguments, **options)
+
+    monkeypatch.setattr(warc, step, broken)
+
+
+@pytest.mark.parametrize("step", ["stored_headers", "http_head", "request"])
+def test_an_answer_that_cannot_be_built_is_stored_bare(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, step: str
+) -> None:
+    """A bug in the writer thread ended the process, and the same page ended each later run."""
+    _poison(monkeypatch, step)
+    site = Site(tmp_path)
+    headers = (*HTML, (b"X-Name", b"poison"))
+    asked = b"GET /poison HTTP/1.1\r\n\r\n"
+    answers = [
+        fetch(f"{URL}0"),
+        fetch(f"{URL}1", b"body", headers=headers, request_head=asked),
+        fetch(f"{URL}2", b"x"),
+    ]
+    group = [site.decide(answer, number) for number, answer in enumerate(answers)]
+    site.commit(*group)
+    pages = [site.cache.get(number) for number in range(3)]
+    assert [page and page.payload for page in pages] == [b"<p>page</p>", b"", b"x"]
+    assert pages[1] is not None and pages[1].status == 200
+    assert caplog.text.count("planted") and caplog.text.count("Traceback") == 1
+    site.visit(fetch(f"{URL}3", b"body"), 3)  # no revisit of a body that is not there
+    page = site.cache.get(3)
+    assert page is not None and page.payload == b"body"
+    assert not [*site.cache.check()]
+    assert site.cache.write([]) == 0

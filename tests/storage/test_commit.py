@@ -18,8 +18,9 @@ class Recorder:
         self.name = name
         self.steps = steps
 
-    def write(self, items: Sequence[Any]) -> None:
+    def write(self, items: Sequence[Any]) -> int:
         self.steps.append(f"{self.name} write {list(items)}")
+        return 0
 
     def append(self, links: Sequence[Link]) -> None:
         self.steps.append(f"{self.name} append {[link.url for link in links]}")

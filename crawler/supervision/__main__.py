@@ -1,0 +1,11 @@
+"""`python -m crawler.supervision FD`: a child that is started again, as a program of its own."""
+
+import sys
+
+from crawler import early
+
+if __name__ == "__main__":
+    early.note()
+    from crawler.supervision.child import main
+
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,68 @@
+"""Mutated heads, bodies, pages, maps, robots.txt, cookies, frames, commands and requests: no bug, no long turn.
+
+    .venv/bin/python scripts/bench/fuzz.py [--cpu SECONDS] [--seed N] [--only NAME] [--keep DIR]
+
+Each target (`tests/fuzz/targets.py`) gets the same CPU time. A turn is what the
+loop would stand for; its worst is CPU time of the thread, the least of three.
+With --keep the inputs that failed, and the slowest of each target, are written
+to DIR. Exit code 1 if anything raised, or a turn took over 100 ms.
+"""
+
+import argparse
+import logging
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+sys.path.insert(0, str(ROOT))
+
+from tests.fuzz.fuzzing import TURN_MAX, Tally, fuzz  # noqa: E402
+from tests.fuzz.targets import targets  # noqa: E402
+
+
+def main() -> int:
+    """Print a line a target."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--cpu", type=float, default=300.0, help="CPU seconds of all targets together")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--only", default="", help="the target of this name")
+    parser.add_argument("--keep", type=Path, help="folder for inputs")
+    args = parser.parse_args()
+    logging.getLogger("crawler").addHandler(logging.NullHandler())
+    print(
+        f"{'target':15} {'seed':>5} {'inputs':>9} {'ways':>5} {'CPU s':>7} {'worst turn':>11} {'failed':>7}"
+    )
+    good = True
+    with targets() as known:
+        chosen = [target for name, target in known.items() if args.only in ("", name)]
+        for target in chosen:
+            tally = fuzz(target, args.seed, cpu_seconds=args.cpu / len(chosen))
+            show(tally)
+            if args.keep is not None:
+                keep(tally, args.keep)
+            good = good and not tally.failed and tally.worst <= TURN_MAX
+    return 0 if good else 1
+
+
+def show(tally: Tally) -> None:
+    """One row, and what failed."""
+    print(
+        f"{tally.target:15} {tally.seed:5} {tally.runs:9,} {tally.ways:5} {tally.cpu_seconds:7.0f} "
+        f"{tally.worst * 1e3:8.1f} ms {tally.failed:7}",
+        flush=True,
+    )
+    for failure in tally.failures:
+        print(f"  {len(failure.data)} bytes: {failure.data[:200]!r}\n{failure.text}", flush=True)
+
+
+def keep(tally: Tally, folder: Path) -> None:
+    """Write the inputs that failed and the slowest one."""
+    folder.mkdir(parents=True, exist_ok=True)
+    name = tally.target.replace(" ", "-")
+    (folder / f"{name}.{tally.seed}.slowest").write_bytes(tally.slowest)
+    for number, failure in enumerate(tally.failures):
+        (folder / f"{name}.{tally.seed}.failed.{number}").write_bytes(failure.data)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

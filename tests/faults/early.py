@@ -1,0 +1,34 @@
+"""`crawler`, which sends itself a signal when it imports a module.
+
+python -m tests.faults.early SIGNAL MODULE crawl ...
+"""
+
+import os
+import runpy
+import signal
+import sys
+from collections.abc import Sequence
+from importlib.abc import MetaPathFinder
+
+
+class _Trap(MetaPathFinder):
+    """Finds nothing; the signal comes when `module` is looked for, once."""
+
+    def __init__(self, number: int, module: str) -> None:
+        self.left = [module]
+        self._number = number
+
+    def find_spec(self, name: str, _path: Sequence[str] | None, _target: object = None) -> None:
+        if name in self.left:
+            self.left.remove(name)
+            os.kill(os.getpid(), self._number)
+
+
+if __name__ == "__main__":
+    trap = _Trap(signal.Signals[sys.argv[1]], sys.argv[2])
+    sys.meta_path.insert(0, trap)
+    sys.argv[1:] = sys.argv[3:]
+    try:
+        runpy.run_module("crawler", run_name="__main__", alter_sys=True)
+    finally:
+        assert not trap.left, f"{trap.left} was never imported"

@@ -1,0 +1,117 @@
+"""The loop: make an input, take it, look at the clock of the thread.
+
+Kept for mutation is what ended in a way not seen before, and what cost more a
+byte than all before it, so that the search climbs towards slow inputs.
+"""
+
+import gc
+import random
+import time
+import traceback
+from collections.abc import Callable, Hashable
+from typing import NamedTuple, TypeVar
+
+import msgspec
+
+from tests.fuzz.mutation import Mutator
+
+T = TypeVar("T")
+FAILURES_MAX = 5  # kept of a target, each with its input
+TURN_MAX = 0.1  # s of CPU: the loop stands meanwhile
+
+
+class Clock:
+    """Measures turns of the loop: CPU seconds of this thread."""
+
+    def __init__(self) -> None:
+        self.worst = 0.0
+
+    def turn(self, call: Callable[..., T], *arguments: object) -> T:
+        """Call it; what it costs is one turn of the loop."""
+        begun = time.thread_time()
+        try:
+            return call(*arguments)
+        finally:
+            self.worst = max(self.worst, time.thread_time() - begun)
+
+
+class Target(NamedTuple):
+    """Something that reads what others send.
+
+    `take` gets the input, the clock and random numbers; what it returns names the
+    way in which it ended. It raises only if there is a bug.
+    """
+
+    name: str
+    corpus: list[bytes]
+    words: list[bytes]
+    size_max: int
+    take: Callable[[bytes, Clock, random.Random], Hashable]
+
+
+class Failure(NamedTuple):
+    """An input and what came of it."""
+
+    data: bytes
+    text: str
+
+
+class Tally(msgspec.Struct):
+    """What a run of one target saw; `worst` is its longest turn in CPU seconds, of the input `slowest`."""
+
+    target: str
+    seed: int
+    runs: int = 0
+    ways: int = 0
+    cpu_seconds: float = 0.0
+    worst: float = 0.0
+    slowest: bytes = b""
+    failed: int = 0
+    failures: list[Failure] = []
+
+
+def fuzz(target: Target, seed: int, *, runs: int = 1 << 62, cpu_seconds: float = float("inf")) -> Tally:
+    """Try the corpus, then mutations of it, `runs` times or until the CPU time is used up."""
+    rng = random.Random(f"{target.name} {seed}")
+    mutator = Mutator(target.corpus, target.words, target.size_max, rng)
+    tally = Tally(target.name, seed)
+    ways: set[Hashable] = set()
+    dearest = 0.0
+    begun = time.thread_time()
+    while tally.runs < runs and tally.cpu_seconds < cpu_seconds:
+        corpus = tally.runs < len(target.corpus)
+        data = target.corpus[tally.runs][: target.size_max] if corpus else mutator.next()
+        clock = Clock()
+        try:
+            way = target.take(data, clock, rng)
+        except Exception as error:
+            tally.failed += 1
+            way = (type(error), traceback.extract_tb(error.__traceback__)[-1].lineno)
+            if way not in ways and len(tally.failures) < FAILURES_MAX:
+                tally.failures.append(Failure(data, "".join(traceback.format_exception(error, limit=-6))))
+        if clock.worst > TURN_MAX:
+            clock.worst = _again(target, data, rng, clock.worst)
+        tally.runs += 1
+        tally.cpu_seconds = time.thread_time() - begun
+        if clock.worst > tally.worst:
+            tally.worst, tally.slowest = clock.worst, data
+        dear = clock.worst / (len(data) + 1000)
+        if way not in ways or dear > dearest:
+            ways.add(way)
+            dearest = max(dearest, dear)
+            mutator.keep(data)
+    tally.ways = len(ways)
+    return tally
+
+
+def _again(target: Target, data: bytes, rng: random.Random, worst: float) -> float:
+    """The least of three: the collector, or a neighbour on the core, may have made a turn long."""
+    for _ in range(2):
+        gc.collect()
+        clock = Clock()
+        try:
+            target.take(data, clock, rng)
+        except Exception:  # told already
+            pass
+        worst = min(worst, clock.worst)
+    return worst

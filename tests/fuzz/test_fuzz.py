@@ -1,0 +1,85 @@
+"""The short form of `scripts/bench/fuzz.py`: no input makes anything raise; and what that found, each once."""
+
+import random
+from collections.abc import Iterator
+
+import pytest
+
+from crawler.config import Layers, convert, read_file
+from crawler.errors import ConfigError
+from crawler.fetcher.answer import Answer
+from crawler.records import Outcome
+from crawler.serve import indexnow, signals
+from crawler.serve.refusal import Refusal
+from crawler.urls.canonical import resolve
+from tests.fuzz.fuzzing import Clock, Target, fuzz
+from tests.fuzz.targets import LIMITS, targets
+
+NAMES = (
+    "heads", "codings", "cookies", "pages", "long pages", "scan", "sitemaps", "feeds", "sheets", "robots", "urls",
+    "configurations", "peers", "requests", "doors", "control",
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def known() -> Iterator[dict[str, Target]]:
+    with targets() as found:
+        yield found
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_nothing_that_is_sent_makes_a_reader_raise(known: dict[str, Target], name: str) -> None:
+    """Goal: each ends in a value or in the error that it names, whole or in pieces. The seed is fixed."""
+    assert set(known) == set(NAMES)
+    tally = fuzz(known[name], 7, runs=60 if name in ("long pages", "scan", "doors") else 120)
+    assert not tally.failed, tally.failures[0].text
+
+
+def test_the_search_finds_a_planted_bug() -> None:
+    """Goal: an error that only some inputs meet is met, and is told with its input."""
+
+    def reader(data: bytes, clock: Clock, rng: random.Random) -> int:
+        assert b"<<" not in data
+        return data.count(b"<")
+
+    tally = fuzz(Target("planted", [b"<a><b>"], [], 200, reader), 1, runs=500)
+    assert tally.failed and b"<<" in tally.failures[0].data
+
+
+# -- what was found ------------------------------------------------------------------
+
+
+def test_a_page_in_an_encoding_without_a_codec_has_links_with_queries() -> None:
+    """`x-user-defined` is a charset of the standard, and Python has no codec of that name."""
+    got = resolve("http://h.test/", "?a=é\uf7ff", encoding="x-user-defined")
+    assert got == "http://h.test/?a=%26%23233%3B%FF"
+
+
+@pytest.mark.parametrize("body", [b'{"urls": ["\xd8"]}', b'{"urls": ' + b"[" * 10_000])
+def test_a_notice_that_is_no_utf_8_or_endlessly_nested_is_refused(body: bytes) -> None:
+    for parse in (signals.parse, indexnow.parse_post):
+        with pytest.raises(Refusal) as caught:
+            parse(body, 10)
+        assert caught.value.status == 400
+
+
+def test_a_configuration_nested_without_end_is_one_line(tmp_path) -> None:  # type: ignore[no-untyped-def]
+    path = tmp_path / "crawl.toml"
+    path.write_text("a = " + "[" * 5000)
+    with pytest.raises(ConfigError, match="too deeply nested"):
+        read_file(path)
+    layers = Layers()
+    layers.set("--set", "fetch.proxy", "http://h/" + "{a=" * 5000)
+    layers.set("--set", "filter.include", "[" * 5000)
+    with pytest.raises(ConfigError):
+        convert(layers.tree)
+
+
+def test_a_long_block_that_is_no_http_has_one_outcome_whole_or_in_pieces() -> None:
+    """The size of a block was looked at before its start, or after it, as the pieces fell."""
+    data = b"HTTP2 200 OK\r\n" + b"x" * LIMITS.header_bytes_max + b"\r\n\r\n"
+    whole, pieces = Answer(LIMITS), Answer(LIMITS)
+    whole.receive(data)
+    for at in range(0, len(data), 1000):
+        pieces.receive(data[at : at + 1000])
+    assert whole.failure is pieces.failure is Outcome.FRAMING

@@ -38,7 +38,6 @@ SHELL = {
     "process/commit_loop.py",
     "process/tasks.py",
     "process/errands.py",
-    "process/reader.py",
     "process/exchange.py",
     "supervision/supervisor.py",
     "process/forked.py",

@@ -19,7 +19,7 @@ of the user raises.
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
@@ -62,6 +62,14 @@ _STRING_BYTES, _DATE_BYTES = 57, 150  # of a str beside its characters and its p
 HOP_ASKS_MAX = 2.0  # seconds between two questions for a host that many wait for
 
 
+class Network(NamedTuple):
+    """What an errand waits for: answers, names, and what a page holds."""
+
+    client: Client
+    resolver: Resolver
+    reader: Reader
+
+
 class ErrandPlace:
     """The place of an errand, as the fetcher sees it."""
 
@@ -86,9 +94,7 @@ class Errands:
         *,
         clock: Clock,
         frontier: Frontier,
-        client: Client,
-        resolver: Resolver,
-        reader: Reader,
+        network: Network,
         harvest: Harvest,
         key: Callable[[str], bytes],
         trusts: Callable[[str], bool],
@@ -101,9 +107,7 @@ class Errands:
         self._config = config
         self._clock = clock
         self._frontier = frontier
-        self._client = client
-        self._resolver = resolver
-        self._reader = reader
+        self._client, self._resolver, self._reader = network
         self._harvest = harvest
         self._key = key
         self._trusts = trusts

@@ -30,7 +30,7 @@ from crawler.process import collector
 from crawler.process.commands import Commands
 from crawler.process.commit_loop import CommitLoop
 from crawler.process.ending import Watchdog, within
-from crawler.process.errands import Errands, Sink
+from crawler.process.errands import Errands, Network, Sink
 from crawler.process.exchange import Loops, Member, exchange_of
 from crawler.process.forked import Forked
 from crawler.process.limits import STOP_GRACE, WATCH_INTERVAL, Disk, Standing, disk_state, limit_reached
@@ -109,13 +109,12 @@ class Process:
     def _errands(self, reader: Reader, sink: Sink | None) -> Errands:
         stages, config = self.stages, self.stages.config
         unexpected = stages.harvest.unexpected
+        resolver = Resolver(config.network, AddressGuard(config.network.allow_networks), stages.clock)
         return Errands(
             config,
             clock=stages.clock,
             frontier=stages.frontier,
-            client=self._client,
-            resolver=Resolver(config.network, AddressGuard(config.network.allow_networks), stages.clock),
-            reader=reader,
+            network=Network(self._client, resolver, reader),
             harvest=stages.harvest,
             key=stages.fingerprinter.key,
             trusts=stages.learned.trusts,

@@ -29,7 +29,7 @@ from crawler.storage.files import write_all
 
 log = logging.getLogger("crawler")
 
-TURN = 0.02  # seconds for which decisions hold the loop; then others have their turn
+TURN = 0.01  # seconds for which decisions hold the loop; then others have their turn
 SMALL_GROUP = 16  # results that are committed in the loop while no more than `SIBLINGS` are in flight
 
 

@@ -55,7 +55,7 @@ NextHop = Callable[[FetchRequest, Fetch, Chain], str]
 
 _OWN_WAY = int(LinkFlag.OWN_WAY)
 _SITEMAP = int(LinkFlag.SITEMAP)  # plain: an IntFlag costs 1 us a test
-READ_TURN = 0.02  # s of a turn of the loop that go into reading answers
+READ_TURN = 0.01  # s of a turn of the loop that go into reading answers
 HOP_WAIT_MAX = 120.0  # seconds an errand waits for another host's slot before it gives the hop up
 HOP_ASKS_MAX = 2.0  # seconds between two questions for a host that many wait for
 

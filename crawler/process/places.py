@@ -10,7 +10,7 @@ from crawler.frontier.frontier import Frontier
 from crawler.process.errands import Errands
 from crawler.process.tasks import Fail, Tasks
 
-STARTS_MAX = 64  # errands begun in one turn of the loop: some 10 ms with their first steps
+STARTS_MAX = 32  # errands begun in one turn of the loop: some 10 ms with their first steps
 
 
 class Places:

@@ -19,7 +19,6 @@ import asyncio
 import resource
 import time
 from collections.abc import Hashable
-from typing import Any
 
 import crawler
 from crawler.byte_account import ByteAccount
@@ -221,7 +220,7 @@ class Client:
             connection.pause(RATE)
             asyncio.get_running_loop().call_later(wait, connection.resume, RATE)
 
-    def parts(self, connection: Connection, transport: Any) -> None:
+    def parts(self, connection: Connection, transport: asyncio.BaseTransport) -> None:
         """`connection` is over; `transport` is about to be closed."""
         self._idle.forget(connection)
         if connection.key[0] == "https" and connection.took and not self._closing:

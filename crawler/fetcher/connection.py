@@ -29,6 +29,7 @@ from typing import Any, Protocol
 
 from crawler.fetcher.answer import Answer, AnswerState
 from crawler.fetcher.fetch_request import FetchLimits
+from crawler.fetcher.idle import Authority
 
 READ_BYTES = 64 << 10
 _TICK = 0.01  # s; the kernel counts in clock ticks of up to 10 ms: only a larger lag is taken off
@@ -41,7 +42,7 @@ _LAST_DATA = struct.Struct("=44x I 4x I")
 class ConnectionOwner(Protocol):
     """What a connection tells the client that owns it."""
 
-    def parts(self, connection: "Connection", transport: Any) -> None: ...
+    def parts(self, connection: "Connection", transport: asyncio.BaseTransport) -> None: ...
 
     def grew(self, connection: "Connection", nbytes: int) -> None: ...
 
@@ -82,7 +83,7 @@ class Connection(asyncio.BufferedProtocol):
     )
 
     def __init__(
-        self, key: tuple[Any, ...], view: memoryview, client: ConnectionOwner, *, tls_ok: bool = True
+        self, key: Authority, view: memoryview, client: ConnectionOwner, *, tls_ok: bool = True
     ) -> None:
         self._view = view
         self._client = client

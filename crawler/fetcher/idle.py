@@ -5,13 +5,15 @@ names. Whatever leaves the pool other than by `take` is closed.
 """
 
 from itertools import islice
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Generic, Protocol, TypeVar
+
+Authority = tuple[str, str, int, str]  # scheme, host name, port and TLS mode
 
 
 class Idle(Protocol):
-    """A connection nobody uses. `key` is scheme, host name, port and TLS mode."""
+    """A connection nobody uses."""
 
-    key: tuple[Any, ...]
+    key: Authority
     address: str
     idle_until: float
     lost: bool
@@ -40,7 +42,7 @@ class IdlePool(Generic[_C]):
         if len(self._by_hostname) > self._entries_max:
             self._close(next(iter(self._by_hostname)))
 
-    def take(self, key: tuple[Any, ...], addresses: tuple[str, ...], now: float) -> _C | None:
+    def take(self, key: Authority, addresses: tuple[str, ...], now: float) -> _C | None:
         """The host's connection, if it lives, is of the same authority and to one of `addresses`."""
         connection = self._by_hostname.pop(key[1], None)
         if connection is None:

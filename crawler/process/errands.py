@@ -36,7 +36,6 @@ from crawler.frontier.frontier import Frontier
 from crawler.process.ending import within
 from crawler.process.harvest import Harvest
 from crawler.process.reader import Reader
-from crawler.process.tasks import LoopShare
 from crawler.records import Errand, Extracted, Fetch, LinkFlag, Outcome, Task, Way
 from crawler.storage.commit import Change, Maker, Making, steps
 from crawler.storage.faults import reach
@@ -54,8 +53,7 @@ Chain = list[tuple[str, str]]  # the requests of a redirect chain so far: URL an
 NextHop = Callable[[FetchRequest, Fetch, Chain], str]
 
 _OWN_WAY = int(LinkFlag.OWN_WAY)
-_SITEMAP = int(LinkFlag.SITEMAP)  # plain: an IntFlag costs 1 us a test
-READ_TURN = 0.01  # s of a turn of the loop that go into reading answers
+_SITEMAP, _REFRESH = int(LinkFlag.SITEMAP), int(LinkFlag.REFRESH)  # plain: an IntFlag costs 1 us a test
 HOP_WAIT_MAX = 120.0  # seconds an errand waits for another host's slot before it gives the hop up
 HOP_ASKS_MAX = 2.0  # seconds between two questions for a host that many wait for
 
@@ -92,7 +90,6 @@ class Errands:
         self._queue = queue
         self._wake = wake
         self._unexpected = unexpected
-        self._reading = LoopShare(READ_TURN)
         self.sink = sink
         self.promise: Promise | None = None  # notes, with the page's change, that the sink is to get it
         self.way_of: WayOf | None = None  # how an errand with the flag OWN_WAY is asked
@@ -233,9 +230,13 @@ class Errands:
 
     async def _read(self, errand: Errand, fetch: Fetch) -> Extracted | None:
         """What the answer holds; None if nothing new, or if it brings out a bug: its links are lost, not the page."""
-        await self._reading.wait()
         try:
-            return await self._reader.read(errand, fetch) if self._harvest.shows_news(errand, fetch) else None
+            if not self._harvest.shows_news(errand, fetch):
+                return None
+            extracted = await self._reader.read(errand, fetch)
+            if extracted is not None and extracted.told_by and errand.flags & _REFRESH:
+                await self._reader.news(extracted, fetch, lambda: self._harvest.known_content(errand))
+            return extracted
         except Exception as error:
             self._unexpected.note(error, f"reading {errand.url}, whose links are lost")
             return None

@@ -1,6 +1,6 @@
 """The places of a process: an errand that runs holds one of `crawl.concurrency`.
 
-A page holds its place until it is committed and the sink of the user has had it.
+A page holds its place until it is committed and the user's page sink has taken it.
 """
 
 from collections.abc import Callable

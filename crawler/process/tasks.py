@@ -1,4 +1,4 @@
-"""Tasks of a process: what one of them raises is the process's failure; together they leave the loop its turns."""
+"""Tasks of a process: what one of them raises is the process's failure."""
 
 import asyncio
 from collections.abc import Callable, Coroutine, Iterator
@@ -41,33 +41,6 @@ class Tasks:
         self._ended()
         if not task.cancelled() and (error := task.exception()) is not None:
             self._fail(error)
-
-
-class LoopShare:
-    """A share of each turn of the loop, in seconds, for work that many tasks may have at hand at once.
-
-    A turn runs all that is ready: fifty answers that came together would be read
-    in one, and nothing else would have its turn meanwhile.
-    """
-
-    def __init__(self, seconds: float) -> None:
-        self._seconds = seconds
-        self._ends: float | None = None  # of this turn's share; None: nothing of it is used
-
-    async def wait(self) -> None:
-        """Until this turn, or a later one, has time left; to be called before each piece of work."""
-        loop = asyncio.get_running_loop()
-        while True:
-            if self._ends is None:
-                self._ends = loop.time() + self._seconds
-                loop.call_soon(self._turn_is_over)
-                return
-            if loop.time() < self._ends:
-                return
-            await asyncio.sleep(0)
-
-    def _turn_is_over(self) -> None:
-        self._ends = None
 
 
 async def wait_for(event: asyncio.Event, delay: float | None) -> None:

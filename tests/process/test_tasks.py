@@ -2,9 +2,7 @@
 
 import asyncio
 
-import pytest
-
-from crawler.process.tasks import LoopShare, Tasks, wait_for
+from crawler.process.tasks import Tasks, wait_for
 
 
 async def work(event: asyncio.Event, error: Exception | None = None) -> None:
@@ -56,32 +54,3 @@ def test_a_wait_ends_with_its_event_or_its_time() -> None:
         await waiting
 
     asyncio.run(play())
-
-
-@pytest.mark.parametrize(("length", "most"), [(0.008, 3), (0.02, 1), (0.05, 1), (0.0, 10)])
-def test_work_that_many_have_at_hand_leaves_the_loop_its_turns(length: float, most: int) -> None:
-    """Ten answers arrive together; each takes `length` to read. All are read, in order, none late in a turn."""
-    turns: list[list[int]] = []
-
-    async def play() -> None:
-        loop = asyncio.get_running_loop()
-        now = 0.0
-        loop.time = lambda: now  # type: ignore[method-assign]
-        share = LoopShare(0.02)
-
-        async def read(number: int) -> None:
-            nonlocal now
-            await share.wait()
-            turns[-1].append(number)
-            now += length
-
-        def turn() -> None:
-            turns.append([])
-            loop.call_soon(turn)
-
-        turn()
-        await asyncio.gather(*map(read, range(10)))
-
-    asyncio.run(play())
-    assert [number for turn in turns for number in turn] == list(range(10))
-    assert max(map(len, turns)) == most

@@ -98,7 +98,7 @@ class KeyedTable:
 
     columns: ClassVar[dict[str, str]] = {}
 
-    key: Any
+    key: "array[int]"
 
     def __init__(self, capacity: int = 1024) -> None:
         self.count = 0
@@ -136,7 +136,7 @@ class KeyedTable:
         """The numbers of the column `name` at `slots`, shape (n,)."""
         return self._view(name)[slots].copy()
 
-    def put(self, name: str, where: Any, values: Any) -> None:
+    def put(self, name: str, where: np.ndarray | slice, values: np.ndarray | float) -> None:
         """Write `values` into the column `name` at slots, by a mask of shape (count,), or by a slice."""
         self._view(name)[where] = values
 
@@ -270,22 +270,22 @@ class HostTable(KeyedTable):
         "place": "u1",
     }
 
-    ready: Any
-    gap: Any
-    slowdown: Any
-    silent_since: Any
-    cursor: Any
-    todo: Any
-    parked: Any
-    known: Any
-    domain: Any
-    link: Any
-    flags: Any
-    failures: Any
-    refusals: Any
-    cause: Any
-    maps: Any
-    place: Any
+    ready: "array[float]"
+    gap: "array[float]"
+    slowdown: "array[float]"
+    silent_since: "array[float]"
+    cursor: "array[int]"
+    todo: "array[int]"
+    parked: "array[int]"
+    known: "array[int]"
+    domain: "array[int]"
+    link: "array[int]"
+    flags: "array[int]"
+    failures: "array[int]"
+    refusals: "array[int]"
+    cause: "array[int]"
+    maps: "array[int]"
+    place: "array[int]"
 
     def pack(self, slot: int, name: str, domain_key: int) -> bytes:
         """The stored value of a host."""

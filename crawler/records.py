@@ -33,6 +33,9 @@ class LinkFlag(IntFlag):
     REDIRECT = 16  # the target of a redirect; `redirects` counts the chain so far
     REFRESH = 32  # a known page fetched again
     SCOPE = 64  # no link, but word to another process that the scope has grown by this URL
+    OWN_WAY = 128  # asked as the user's request says (`Way`), under a fingerprint of its own; never refreshed
+    RANKED = 256  # the user has given it a priority
+    AGAIN = 512  # a known page in the queue once more (`crawl.timestamping`)
 
 
 class Link(msgspec.Struct, frozen=True, gc=False, array_like=True):
@@ -85,6 +88,14 @@ class Errand(msgspec.Struct, gc=False):
     address: str = ""
 
 
+class Way(msgspec.Struct, frozen=True, gc=False):
+    """How a URL is asked that is not asked by a plain GET; `headers` are "Name: value"."""
+
+    method: str = "GET"
+    body: bytes = b""
+    headers: tuple[str, ...] = ()
+
+
 class Outcome(StrEnum):
     """How a fetch ended: every fetch has exactly one. Names are those of the report."""
 
@@ -134,6 +145,7 @@ class Fetch(msgspec.Struct, gc=False):
     connecting, no TLS. `connection` says how the request was carried ("reused",
     or "plain", "full", "resumed" for a new one and its handshake; "" if there
     was none). `undecoded`: the body has a content coding that we do not know, so `content` is empty.
+    `final` tells, once the frontier has decided, that no other try follows.
     """
 
     url: str
@@ -159,6 +171,7 @@ class Fetch(msgspec.Struct, gc=False):
     tls_ok: bool = True
     connection: str = ""
     undecoded: bool = False
+    final: bool = True
 
     def header(self, name: bytes) -> bytes:
         """The first value of the field `name` (lower case), b"" if there is none."""
@@ -263,13 +276,17 @@ class Capture(msgspec.Struct, gc=False, array_like=True):
 
 
 class FrontierCounts(msgspec.Struct, kw_only=True):
-    """URLs to do (`in_flight` among them), parked ones by rule, hosts by state; requests and look-ups under way."""
+    """URLs to do (`in_flight` among them), parked ones by rule, hosts by state; requests and look-ups under way.
+
+    `hosts_reached` are those that have ever answered.
+    """
 
     todo: int = 0
     in_flight: int = 0
     requests: int = 0
     look_ups: int = 0
     hosts: int = 0
+    hosts_reached: int = 0
     hosts_front: int = 0
     hosts_ready: int = 0
     hosts_waiting: int = 0

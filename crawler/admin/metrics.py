@@ -61,6 +61,12 @@ NUMBERS: tuple[tuple[str, tuple[str, ...], str], ...] = (
 MAPPINGS: tuple[tuple[str, str, tuple[str, ...], str], ...] = (
     ("pages_total", "outcome", ("pages",), "Fetches of pages by how they ended."),
     ("robots_total", "outcome", ("robots",), "Fetches of robots.txt by how they ended."),
+    (
+        "connections_total",
+        "how",
+        ("connections",),
+        "Requests by how they were carried: reused, plain, full, resumed.",
+    ),
     ("links_total", "fate", ("urls",), "Links by what became of them."),
     ("links_filtered_total", "rule", ("urls", "filtered"), "Links that the URL filter dropped, by rule."),
     (

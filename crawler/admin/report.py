@@ -117,8 +117,8 @@ class Report(msgspec.Struct, kw_only=True):
     @property
     def nothing_new(self) -> bool:
         """Whether the crawl was complete before the run: nothing was asked, and nothing is to do."""
-        pages = group(self.run_counters, "pages")
-        return self.stopped_by == "done" and self.any_success and not any(pages.values())
+        asked = [*group(self.run_counters, "pages").values(), *group(self.run_counters, "refresh").values()]
+        return self.stopped_by == "done" and self.any_success and not any(asked)
 
     def why_nothing(self, refused: int) -> str:
         """What stood in the way of the seeds, in a few words; `refused` of them were no URLs."""

@@ -20,8 +20,9 @@ class Status(msgspec.Struct, kw_only=True):
     `counters` are the durable ones, by their dotted names; `splitter` is None in
     a crawl of one process; `peers` says by process how it reaches the others;
     `waiting` are some hosts with what they wait for. The sections from `processes` on
-    are those of running processes (`process/live.py`): vitals, histograms, what
-    places waited for, latest warnings, the page server.
+    are those of running processes (`process/live.py`): vitals, what this run has
+    fetched, growth in about the last minute (`vitals.LastMinute`), histograms,
+    what places waited for, latest warnings, the page server.
     """
 
     name: str = ""
@@ -34,6 +35,7 @@ class Status(msgspec.Struct, kw_only=True):
     waiting: list[HostStatus] = []
     processes: list[dict[str, Any]] = []
     run: dict[str, int] = {}
+    recent: dict[str, float] = {}
     timings: dict[str, dict[str, Any]] = {}
     waited: dict[str, float] = {}
     paused: list[str] = []
@@ -106,6 +108,7 @@ _BY_NAME: dict[str, Callable[[Sequence[Any]], Any]] = {
     "now": max,
     "started": min,
     "ended": max,
+    "span": max,
     "why_slow": _mean,  # shares of the time
 }
 

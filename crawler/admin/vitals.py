@@ -12,6 +12,7 @@ from typing import Any
 # Seconds: a synced commit takes 0.2 ms on a fast disk, some 10 ms on a slow one; flushes merge runs.
 BOUNDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 ERRORS_KEPT = 50
+MINUTE = 60.0  # s
 _ERROR_CHARS_MAX = 500
 
 
@@ -63,6 +64,26 @@ def _descriptors() -> int:
     with suppress(OSError):
         return len(os.listdir("/proc/self/fd"))
     return 0
+
+
+class LastMinute:
+    """How much some counters have grown in about the last minute; `take` them every few seconds."""
+
+    def __init__(self) -> None:
+        self._looks: deque[tuple[float, dict[str, int]]] = deque()
+
+    def take(self, counts: dict[str, int], now: float) -> None:
+        """Note the counters as they are; looks that are not needed any more are dropped."""
+        while len(self._looks) > 1 and self._looks[1][0] <= now - MINUTE:
+            self._looks.popleft()
+        self._looks.append((now, counts))
+
+    def plain(self) -> dict[str, float]:
+        """Growth by name, and `span`, the seconds in which it took place; {} before there are two looks."""
+        if len(self._looks) < 2:
+            return {}
+        (then, before), (now, counts) = self._looks[0], self._looks[-1]
+        return {"span": now - then} | {name: n - before.get(name, 0) for name, n in counts.items()}
 
 
 class RecentErrors(logging.Handler):

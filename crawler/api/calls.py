@@ -12,7 +12,7 @@ from crawler.api.crawl import Crawl, LinkExtractorHook, PageSinkHook, UrlFilterH
 from crawler.api.delivery import OnError
 from crawler.api.follow_rules import Follow
 from crawler.api.page import Page
-from crawler.api.request import Callback
+from crawler.api.request import Callback, Request
 from crawler.config import Config
 from crawler.crawl.directory import CrawlDirectory
 from crawler.crawl.fresh import put_aside
@@ -22,7 +22,7 @@ Settings = Config | Mapping[str, Any] | None
 
 
 async def run_async(
-    seeds: str | Iterable[str] = (),
+    seeds: str | Request | Iterable[str | Request] = (),
     parse: Callback | None = None,
     *,
     items: str | Path = "",
@@ -42,7 +42,7 @@ async def run_async(
         {'fetched': 2}
 
     Args:
-        seeds: where the crawl begins, one URL or several.
+        seeds: where the crawl begins, one URL or request, or several.
         parse: gets each page with status 2xx; yields items and `Request`s.
         items: file of the items; its name ends in .jsonl, .csv or .parquet.
         directory: the crawl directory; a crawl in it is gone on with.
@@ -74,7 +74,7 @@ async def run_async(
 
 
 def run(
-    seeds: str | Iterable[str] = (),
+    seeds: str | Request | Iterable[str | Request] = (),
     parse: Callback | None = None,
     *,
     items: str | Path = "",

@@ -35,11 +35,11 @@ from crawler.api.delivery import Delivery, Errors, OnError, page_of, stored_page
 from crawler.api.follow_rules import Follow, FollowRules
 from crawler.api.items import Items, open_items
 from crawler.api.page import Page
-from crawler.api.request import Callback
+from crawler.api.request import PRIORITY, Callback, Request
 from crawler.clock import SystemClock
 from crawler.config import Config, convert
 from crawler.crawl.directory import CrawlDirectory
-from crawler.crawl.identity import check_identity
+from crawler.crawl.identity import Contact, check_identity
 from crawler.crawl.seeds import SeedFile, Seeds
 from crawler.crawl.topology import check_processes, topology
 from crawler.errors import ConfigError, DamageError, NoSeedError, StoreError, UsageError
@@ -52,7 +52,8 @@ from crawler.process.live import Live
 from crawler.process.process import Process
 from crawler.process.reader import Extractor
 from crawler.process.stages import Stages, at_rest
-from crawler.records import Errand, Fetch
+from crawler.records import Errand, Fetch, Link
+from crawler.urls.canonical import canonical, hostname
 
 log = logging.getLogger("crawler")
 
@@ -124,8 +125,8 @@ class Crawl:
     `parser` is a child forked before the loop began (`reader.fork_parser`);
     without it one is started as a program when a heavy page comes.
     Entering opens the directory (DirectoryError if it is locked or damaged);
-    leaving stops the crawl and closes it. `seeds` are URLs, or the file of them
-    that a supervisor has written.
+    leaving stops the crawl and closes it. `seeds` are URLs or requests, or the file
+    of them that a supervisor has written.
     """
 
     def __init__(
@@ -133,7 +134,7 @@ class Crawl:
         config: Config | Mapping[str, Any] | None = None,
         *,
         directory: str | Path = "crawl",
-        seeds: Iterable[str] | SeedFile | Seeds = (),
+        seeds: str | Request | Iterable[str | Request] | SeedFile | Seeds = (),
         url_filter: UrlFilterHook | None = None,
         link_extractor: LinkExtractorHook | None = None,
         page_sink: PageSinkHook | None = None,
@@ -159,9 +160,12 @@ class Crawl:
         self._rules = FollowRules() if follow is True or follow is False else FollowRules.of(follow)
         self._follow_all = follow is True
         self.errors = Errors(on_error, self._fail)
-        if isinstance(seeds, str):
+        if isinstance(seeds, str | Request):
             seeds = [seeds]
-        self._seeds = seeds if isinstance(seeds, SeedFile | Seeds) else Seeds(self.config, seeds)
+        some = seeds if isinstance(seeds, list | tuple) else ()
+        self._asks = parse is not None or any(isinstance(seed, Request) for seed in some)
+        self._seeds = seeds if isinstance(seeds, SeedFile | Seeds) else Seeds(self.config, self._texts(seeds))
+        self._delivery: Delivery = None  # type: ignore[assignment]  # from entering on
         self._running: asyncio.Task[Any] | None = None
         self._opened = False
         self.process: Process = None  # type: ignore[assignment]  # from entering on
@@ -185,6 +189,7 @@ class Crawl:
             name=name,
             topology=place,
             url_filter=self._guarded_filter(),
+            priority=self._rank if self._asks else None,
         )
         try:
             await self._open()
@@ -202,6 +207,8 @@ class Crawl:
         if self._items_path is not None:
             self._items = open_items(self._items_path)
         self.stages.reserve_ballast()
+        if self._asks:  # what requests carry may be secret
+            (self.stages.directory / "store").chmod(0o700)
         self.process = Process(
             self.stages,
             pages_file=self.directory.pages_file,
@@ -249,6 +256,22 @@ class Crawl:
         errands, wanted = self.process.errands, self._delivery.wanted
         errands.sink = self._delivery.deliver if wanted else None
         errands.promise = self._delivery.promise if wanted else None
+        errands.way_of = self._delivery.way_of
+
+    def _rank(self, link: Link) -> int:
+        """The place of a link in its host's queue."""
+        return PRIORITY if self._delivery is None else self._delivery.rank_of(link)
+
+    def _texts(self, seeds: Iterable[str | Request]) -> Iterator[str]:
+        """Those of the seeds that are URLs; requests among them are queued as they come."""
+        contact = Contact(self.config)
+        for seed in seeds:
+            if isinstance(seed, str) or (url := canonical(seed.url)) is None:
+                yield seed if isinstance(seed, str) else seed.url
+            else:
+                contact.check(hostname(url))
+                self._delivery.begin(seed)
+                self._switch_delivery()
 
     def _extractor(self) -> Extractor | None:
         hook = self.hooks.link_extractor

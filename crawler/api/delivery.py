@@ -17,6 +17,8 @@ from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from typing import Any, Literal
 
+from msgspec.structs import replace
+
 from crawler.api import request as requests
 from crawler.api.items import Items, plain
 from crawler.api.page import Page
@@ -25,16 +27,17 @@ from crawler.errors import DamageError, StoreError, UsageError
 from crawler.pages.captures import StoredPage
 from crawler.process.admission import Beside
 from crawler.process.process import Process
-from crawler.records import Errand, Extracted, Fetch, Outcome
+from crawler.records import Errand, Extracted, Fetch, Link, LinkFlag, Outcome, Way
 from crawler.storage.commit import Change
 from crawler.storage.kv import scan_prefix
-from crawler.urls.canonical import canonical
+from crawler.urls.canonical import canonical, resolve
 
 log = logging.getLogger("crawler")
 
 OnError = Literal["continue", "stop"]
 Consume = Callable[[Page], Awaitable[bool]]  # whether the page was taken
 
+_RANKED, _SEED, _OWN_WAY = int(LinkFlag.RANKED), int(LinkFlag.SEED), int(LinkFlag.OWN_WAY)
 _STORED = (Outcome.FETCHED, Outcome.EMPTY, Outcome.TRUNCATED, Outcome.UNCHANGED)
 
 
@@ -78,6 +81,7 @@ class Delivery:
         self._parse = parse
         self._items = items
         self._callbacks: dict[str, Callback] = {}
+        self._keeping: set[bytes] = set()  # keys of handovers in changes that are not durable yet
         self._syncing: asyncio.Task[None] | None = None
         self.consume: Consume | None = None
 
@@ -89,22 +93,57 @@ class Delivery:
     @property
     def wanted(self) -> bool:
         """Whether anybody wants pages."""
-        return not (self._sink is None and self._parse is None and self.consume is None)
+        return not (self._sink is None and self._parse is None and self.consume is None) or bool(
+            self._callbacks
+        )
 
     # -- the crawl's side ------------------------------------------------------
 
     def promise(self, errand: Errand, fetch: Fetch, change: Change) -> None:
         """Note with a page's change that it waits for the user's code, if it can be read back."""
+        if not fetch.final:
+            return
         if fetch.outcome in _STORED:
             kept = self._handover(errand.fingerprint)
             waiting = Handover(kept.callback, kept.meta, True, errand.depth)
             change.put(requests.key(errand.fingerprint), requests.pack(waiting))
+        elif fetch.outcome is Outcome.REDIRECT:
+            self._pass_on(errand, fetch, change)
+
+    def _pass_on(self, errand: Errand, fetch: Fetch, change: Change) -> None:
+        """Who waits for a page gets the one that it redirects to, unless that is had."""
+        kept = self._handover(errand.fingerprint)
+        target = resolve(fetch.url, fetch.location)
+        if target is not None and (kept.callback or kept.meta):
+            self._keep(change, self._stages.fingerprinter.fingerprint(target), kept)
+
+    def way_of(self, errand: Errand) -> Way:
+        """How an errand with the flag OWN_WAY is asked."""
+        return self._handover(errand.fingerprint).way
+
+    def rank_of(self, link: Link) -> int:
+        """The place of a link in its host's queue."""
+        return self._handover(link.fingerprint).rank if link.flags & _RANKED else requests.PRIORITY
+
+    def begin(self, request: Request) -> None:
+        """Queue a request that is a seed; its URL is one."""
+        if request.callback is not None:
+            self._callbacks[callback_name(request.callback)] = request.callback
+        self._process.queue(lambda: self._seed(request))
+
+    def _seed(self, request: Request) -> Change:
+        change = Change()
+        url = canonical(request.url)
+        assert url is not None, request
+        self._stages.admission.given(change, [url])
+        self._ask(change, url, request, Beside(flags=_SEED))
+        return change
 
     async def deliver(self, errand: Errand, fetch: Fetch, extracted: Extracted | None) -> None:
         """Hand over a page that is durable."""
         handover = self._handover(errand.fingerprint)
         page = page_of(errand, fetch, extracted, handover.meta)
-        await self._hand_over(errand.fingerprint, page, handover)
+        await self._hand_over(errand.fingerprint, page, handover, final=fetch.final)
 
     async def deliver_waiting(self) -> None:
         """Hand over the pages that an earlier run has left waiting."""
@@ -133,9 +172,11 @@ class Delivery:
 
     # -- the user's side -------------------------------------------------------
 
-    async def _hand_over(self, fingerprint: int, page: Page, handover: Handover) -> None:
+    async def _hand_over(
+        self, fingerprint: int, page: Page, handover: Handover, *, final: bool = True
+    ) -> None:
         found: list[Request] = []
-        for kind, work in self._takers(page, handover, found):
+        for kind, work in self._takers(page, handover, found, final):
             try:
                 if not await work:
                     return
@@ -145,14 +186,15 @@ class Delivery:
                 return self._errors.note(kind, page.url, error)
         if self._items is not None:
             await self._sync()
-        self._process.queue(lambda: self._change(fingerprint, page, found))
+        if final or found:
+            self._process.queue(lambda: self._change(fingerprint, page, found, final))
 
     def _takers(
-        self, page: Page, handover: Handover, found: list[Request]
+        self, page: Page, handover: Handover, found: list[Request], final: bool
     ) -> Iterator[tuple[str, Awaitable[bool]]]:
         if self._sink is not None:
             yield "sink", _called(self._sink, page)
-        if page.ok and (self._parse is not None or handover.callback):
+        if final and page.ok and (self._parse is not None or handover.callback):
             yield "callback", self._call_back(page, handover, found)
         if self.consume is not None:
             yield "pages", self.consume(page)
@@ -192,10 +234,11 @@ class Delivery:
             self._syncing = asyncio.ensure_future(asyncio.to_thread(self._items.sync))
         await asyncio.shield(self._syncing)
 
-    def _change(self, fingerprint: int, page: Page, found: list[Request]) -> Change:
-        """The page is done with, and its requests go the way of its links."""
+    def _change(self, fingerprint: int, page: Page, found: list[Request], final: bool) -> Change:
+        """The page is done with unless another try follows, and its requests go the way of its links."""
         change = Change()
-        change.delete(requests.key(fingerprint))
+        if final:
+            change.delete(requests.key(fingerprint))
         beside = Beside(page.depth + 1, fingerprint)
         urls = []
         for request in found:
@@ -206,29 +249,43 @@ class Delivery:
             if url is None:
                 change.count("urls.links")
                 change.count("urls.filtered.syntax")
-                continue
-            urls.append(url)
-            self._keep(change, url, request)
+            elif self._ask(change, url, request, beside, plainly=False):
+                urls.append(url)
         if urls:
             self._stages.admission.links(change, page.url, urls, beside)
         return change
 
-    def _keep(self, change: Change, url: str, request: Request) -> None:
-        """Keep what a request says beside its URL, unless its page is had."""
+    def _ask(
+        self, change: Change, url: str, request: Request, beside: Beside, *, plainly: bool = True
+    ) -> bool:
+        """Queue a request and keep what it says beside its URL; True if it is a link like any other, left to do."""
         if request.callback is not None:
             self._callbacks[callback_name(request.callback)] = request.callback
-        if request.callback is None and not request.meta:
-            return
-        fingerprint = self._stages.fingerprinter.fingerprint(url)
-        if self._stages.pages.record(fingerprint) is None:
-            handover = Handover(callback_name(request.callback), dict(request.meta))
-            change.put(requests.key(fingerprint), requests.pack(handover))
+        printer = self._stages.fingerprinter
+        fingerprint = request.fingerprint(printer.fingerprint(url), printer.hash)
+        handover = Handover.of(request)
+        if handover != Handover():
+            self._keep(change, fingerprint, handover)
+        if not request.flags and not plainly:
+            return True
+        flags = beside.flags | request.flags
+        self._stages.admission.one(change, url, fingerprint, replace(beside, flags=flags))
+        return False
+
+    def _keep(self, change: Change, fingerprint: int, handover: Handover) -> None:
+        """Keep what is to be done with a page, unless it is had, or an earlier request for it has said so."""
+        at = requests.key(fingerprint)
+        known = self._stages.pages.record(fingerprint) is not None or self._stages.store.get(at) is not None
+        if not known and at not in self._keeping:
+            self._keeping.add(at)
+            change.put(at, requests.pack(handover))
+            change.after.append(lambda: self._keeping.discard(at))
 
 
 def page_of(errand: Errand, fetch: Fetch, extracted: Extracted | None, meta: dict[str, Any]) -> Page:
     """The page of a fetch."""
     return Page(
-        url=errand.url,
+        url=fetch.url if errand.flags & _OWN_WAY else errand.url,
         status=fetch.status,
         outcome=str(fetch.outcome),
         depth=errand.depth,

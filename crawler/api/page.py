@@ -3,11 +3,13 @@
 from collections.abc import Iterator, Mapping
 from functools import cached_property
 from typing import Any, TypeVar, overload
+from urllib.parse import urlencode
 
 import msgspec
 from multidict import CIMultiDict, CIMultiDictProxy
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
+from crawler.api.request import Callback, Request
 from crawler.extract.decode import to_utf8
 from crawler.urls.canonical import resolve
 
@@ -96,6 +98,32 @@ def _select(node: Any, query: str) -> Elements:
         return Elements(Element(found) for found in node.css(query))
     except Exception as error:  # the parser raises its own class
         raise ValueError(f"{query!r} is no CSS selector") from error
+
+
+def _fields_of(form: Element) -> dict[str, str]:
+    """Names and values that a browser would send with a form that nobody has filled in (HTML, 4.10.21.4)."""
+    fields: dict[str, str] = {}
+    for control in form.css("input[name], select[name], textarea[name], button[name]"):
+        name, kind = control["name"], control.attr("type").lower()
+        if "disabled" in control._node.attributes or not name:
+            continue
+        if control.tag == "select":
+            options = control.css("option[selected]") or control.css("option")
+            fields[name] = options.attr("value", options.text)
+        elif control.tag == "textarea":
+            fields[name] = control.text
+        elif kind in ("button", "reset", "image", "file"):
+            continue
+        elif control.tag == "button" or kind == "submit":
+            if fields.setdefault(_PRESSED, name) == name:
+                fields[name] = control.attr("value")
+        elif kind not in ("checkbox", "radio") or "checked" in control._node.attributes:
+            fields[name] = control.attr("value", "on" if kind == "checkbox" else "")
+    fields.pop(_PRESSED, None)
+    return fields
+
+
+_PRESSED = "\0"  # stands for the first button, which is the one that is pressed
 
 
 class Page(msgspec.Struct, frozen=True, dict=True):
@@ -195,6 +223,34 @@ class Page(msgspec.Struct, frozen=True, dict=True):
         if joined is None:
             raise ValueError(f"{self.url}: {raw_url!r} is no http(s) URL")
         return joined
+
+    def submit(
+        self,
+        fields: Mapping[str, str],
+        callback: Callback | None = None,
+        *,
+        css: str = "form",
+        meta: Mapping[str, Any] = {},
+    ) -> Request:
+        """A request that sends a form of the page: `fields`, and what stands in the form beside them.
+
+        The form is, of those that `css` finds, the one with most of the fields. ValueError if there is none.
+
+        >>> from crawler import Page
+        >>> page = Page.of("http://x/in", "<form method=post><input name=token value=7><input name=user></form>")
+        >>> request = page.submit({"user": "me"})
+        >>> request.method, request.url, request.body
+        ('POST', 'http://x/in', {'token': '7', 'user': 'me'})
+        """
+        forms = [(form, _fields_of(form)) for form in self.css(css)]
+        if not forms:
+            raise ValueError(f"{self.url}: {css!r} finds no form")
+        form, found = max(forms, key=lambda each: len(fields.keys() & each[1].keys()))
+        sent = found | dict(fields)
+        target = self.url_join(form.attr("action") or self.url)
+        if form.attr("method").strip().lower() == "post":
+            return Request(target, callback, meta, body=sent)
+        return Request(f"{target.partition('?')[0]}?{urlencode(sent)}", callback, meta)
 
     def urls(self, css: str = "a[href]", attribute: str = "href") -> Iterator[str]:
         """The absolute URLs of an attribute of what a selector finds; what is no http(s) URL is left out."""

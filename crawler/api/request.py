@@ -1,14 +1,28 @@
-"""What a callback asks for: a further URL, and who gets its page."""
+"""What a callback asks for: a further URL, how it is asked, and who gets its page.
 
+A request that is more than a plain GET of its URL has a fingerprint of its own,
+made of the URL's, method and body (and of chance, with `dont_filter`): the
+duplicate check tells it from the page of that URL, and from other forms that
+are sent there.
+"""
+
+import os
 from collections.abc import Callable, Mapping
 from typing import Any
+from urllib.parse import urlencode
 
 import msgspec
 
+from crawler.errors import ConfigError
+from crawler.fetcher.fetch_request import METHODS, parse_field
+from crawler.records import LinkFlag, Way
 from crawler.storage.keys import HANDOVER
 from crawler.storage.kv import seal, unseal
 
 Callback = Callable[[Any], Any]
+
+PRIORITY = 128  # of a link in the frontier: 0 is first, 255 last
+_LOW_48 = (1 << 48) - 1
 
 
 class Request(msgspec.Struct, frozen=True):
@@ -22,16 +36,68 @@ class Request(msgspec.Struct, frozen=True):
         >>> from crawler import Request
         >>> Request("/page/2", meta={"shelf": 7}).url
         '/page/2'
+
+    `priority`: those with a higher one are asked before others of their host (0; from -127 to 128).
+    `method` and `body`: a body is bytes, text (UTF-8), or a mapping, which is sent
+    as a form; with a body and no method it is a POST. The same form is sent once.
+    `headers` go with this request, those with credentials to its own host only.
+    `dont_filter`: fetch it even if it was fetched before.
+
+        >>> Request("/search", body={"q": "green tea"}).method
+        'POST'
     """
 
     url: str
     callback: Callback | None = None
     meta: Mapping[str, Any] = {}
+    priority: int = 0
+    method: str = ""
+    body: bytes | str | Mapping[str, str] = b""
+    headers: Mapping[str, str] = {}
+    dont_filter: bool = False
 
     def __post_init__(self) -> None:
         name = callback_name(self.callback)
         if self.callback is not None and (not name or name.startswith("<")):
             raise ValueError(f"Request({self.url!r}): a callback needs a name; a lambda has none")
+        method = (self.method or ("POST" if self.body else "GET")).upper()
+        if method not in METHODS:
+            raise ValueError(f"Request({self.url!r}): method {method} is none of {', '.join(METHODS)}")
+        msgspec.structs.force_setattr(self, "method", method)
+        try:
+            for line in self._headers():
+                parse_field(line)
+        except ConfigError:
+            raise ValueError(f"Request({self.url!r}): a header is none") from None
+
+    def _headers(self) -> tuple[str, ...]:
+        lines = [f"{name}: {value}" for name, value in self.headers.items()]
+        if isinstance(self.body, Mapping) and not any(
+            name.lower() == "content-type" for name in self.headers
+        ):
+            lines.append("Content-Type: application/x-www-form-urlencoded")
+        return tuple(lines)
+
+    @property
+    def way(self) -> Way:
+        """How it is asked."""
+        body = urlencode(self.body) if isinstance(self.body, Mapping) else self.body
+        return Way(self.method, body.encode() if isinstance(body, str) else body, self._headers())
+
+    @property
+    def flags(self) -> int:
+        """The flags of its link."""
+        own = self.dont_filter or self.way != Way()
+        return (LinkFlag.OWN_WAY if own else 0) | (LinkFlag.RANKED if self.priority else 0)
+
+    def fingerprint(self, of_url: int, hash: Callable[[bytes], int]) -> int:
+        """Its fingerprint, beside that of its URL."""
+        way = self.way
+        if not self.dont_filter and (way.method, way.body) == ("GET", b""):
+            return of_url
+        chance = os.urandom(16) if self.dont_filter else b""
+        own = b"\0".join((of_url.to_bytes(8, "big"), way.method.encode(), chance, way.body))
+        return of_url & ~_LOW_48 | hash(own) & _LOW_48
 
 
 def callback_name(callback: Callback | None) -> str:
@@ -40,9 +106,9 @@ def callback_name(callback: Callback | None) -> str:
 
 
 class Handover(msgspec.Struct, frozen=True, array_like=True):
-    """How a page is to be handed to the user's code: the value of `x/<fingerprint>`.
+    """How a page is to be asked and handed to the user's code: the value of `x/<fingerprint>`.
 
-    It is there from the request on, if that names a callback or carries `meta`;
+    It is there from the request on, if that says more than a URL;
     `waiting` from the commit of the page on; gone once the user's code is done
     with the page.
     """
@@ -51,6 +117,14 @@ class Handover(msgspec.Struct, frozen=True, array_like=True):
     meta: dict[str, Any] = {}
     waiting: bool = False
     depth: int = 0
+    way: Way = Way()
+    rank: int = PRIORITY
+
+    @classmethod
+    def of(cls, request: Request) -> "Handover":
+        rank = max(0, min(PRIORITY - request.priority, 255))
+        meta, way = dict(request.meta), request.way
+        return cls(callback_name(request.callback), meta, way=way, rank=rank)
 
 
 _decode = msgspec.msgpack.Decoder(Handover).decode

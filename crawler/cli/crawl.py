@@ -44,9 +44,13 @@ def main(_command: str, argv: list[str]) -> int:
     if not (args.urls or args.seeds or config.seeds or directory.exists()):
         raise UsageError("nothing to crawl: give URLs, --seeds FILE, or the --dir of a crawl to go on with")
     check_report(args.report)
+    if args.login is None and args.data:
+        raise UsageError("--data: needs --login URL")
     given = seeds(config, args, layers, directory)
     directory.create()
     options.set_up_log(args, directory.log_file)
+    if args.login is not None:
+        config = _logged_in(args, layers, directory)
     log.info("crawl in %s begins", args.dir)
     report = run(config, args, given)
     log.info("crawl in %s ended: %s", args.dir, report.get("stopped_by") or "ended")
@@ -55,6 +59,16 @@ def main(_command: str, argv: list[str]) -> int:
     if args.mirror:
         _write_mirror(args)
     return StoreError.exit_code if report.get("stopped_by") == "disk" else 0
+
+
+def _logged_in(args: argparse.Namespace, layers: Layers, directory: CrawlDirectory) -> Config:
+    """Log in; the configuration with the cookies of that."""
+    from crawler.cli import login
+
+    cookies = directory.path.absolute() / "cookies.txt"
+    login.log_in(args.login, login.fields(args.data), layers.config(), cookies)
+    layers.set("--login", "fetch.cookies_file", str(cookies))
+    return layers.config()
 
 
 def _write_mirror(args: argparse.Namespace) -> None:
@@ -85,11 +99,32 @@ def _parse(argv: list[str]) -> argparse.Namespace:
         "--http-password", metavar="PASSWORD", help="its password; http://USER:PASSWORD@HOST/ too"
     )
     parser.add_argument(
+        "--login", metavar="URL", help="log in with the form of this page first; the crawl has its cookies"
+    )
+    parser.add_argument(
+        "-d",
+        "--data",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="a field of that form; NAME alone is asked for and not shown",
+    )
+    parser.add_argument(
+        "--accept",
+        action="append",
+        default=[],
+        metavar="LIST",
+        help="store such files only, by type or ending (pdf,image/*); pages are followed all the same",
+    )
+    parser.add_argument(
         "--reject",
         action="append",
         default=[],
         metavar="LIST",
-        help="no pages whose path ends so, such as zip,pdf or *.iso",
+        help="no files that end so or are of such a type (zip,*.iso,video/*)",
+    )
+    parser.add_argument(
+        "--spider", action="store_true", help="follow links and store nothing; then see `crawler report`"
     )
     parser.add_argument(
         "--mirror",
@@ -108,12 +143,32 @@ def _parse(argv: list[str]) -> argparse.Namespace:
     args = parser.parse_args(argv)
     setattr(args, "refresh.endless", False)
     args.urls = [checked(url) for url in args.urls]
-    if args.reject:
-        endings = [each.strip().lstrip("*.") for text in args.reject for each in text.split(",")]
+    if accepted := _words(args.accept):
+        setattr(args, "filter.accept", accepted)
+    rejected = _words(args.reject)
+    if endings := [each.lstrip("*.") for each in rejected if not _is_pattern(each)]:
         setattr(args, "filter.exclude_extensions", [f".{each}" for each in endings if each])
+    if patterns := [each for each in rejected if _is_pattern(each)]:
+        setattr(args, "filter.reject", patterns)
+    if args.spider:
+        if args.mirror:
+            raise UsageError("--spider stores nothing, so there is nothing to --mirror")
+        setattr(args, "pages.store", "none")
     if args.mirror:
         setattr(args, "crawl.requisites", True)
+    if (file := getattr(args, "fetch.cookies_file", None)) is not None:
+        setattr(args, "fetch.cookies_file", str(Path(file).absolute()))
     return args
+
+
+def _words(lists: list[str]) -> list[str]:
+    """The words of lists with commas."""
+    return [word.strip() for text in lists for word in text.split(",") if word.strip()]
+
+
+def _is_pattern(word: str) -> bool:
+    """Whether a kind is a media type or a pattern, not an ending of a name."""
+    return "/" in word or bool(set("*?[") & set(word.removeprefix("*")))
 
 
 def seeds(config: Config, args: argparse.Namespace, layers: Layers, directory: CrawlDirectory) -> Seeds:
@@ -304,7 +359,8 @@ class _Stopper:
 
 def _nothing_new(report: dict[str, Any]) -> bool:
     """Whether the crawl was complete before the run."""
-    asked = any(report["run"].get("pages", {}).values())
+    run = report["run"]
+    asked = any([*run.get("pages", {}).values(), *run.get("refresh", {}).values()])
     return report["stopped_by"] == "done" and not asked and not report["frontier"]["todo"]
 
 

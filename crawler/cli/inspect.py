@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from crawler.admin import report
+from crawler.admin.outlook import outlook
 from crawler.admin.status import Status, group, merge
 from crawler.cli import access, options
 from crawler.errors import CrawlerError
@@ -56,9 +57,11 @@ def _summary(status: Status) -> list[str]:
     parked = {name.removeprefix("parked_"): n for name, n in numbers.items() if name.startswith("parked_")}
     rows = {
         "pages": _numbers(group(status.counters, "pages")) or "none yet",
-        "to do": f"{_count(frontier.todo, 'URL')}, {frontier.in_flight:,} of them in flight",
+        "to do": f"{_count(frontier.todo, 'URL')}, {frontier.in_flight:,} of them in flight; "
+        f"{_count(status.due.pending, 'link')} pending",
         "known": known,
         "received": f"{received / 1e6:,.1f} MB" if received >= 1e6 else f"{received / 1e3:.1f} kB",
+        "requests": _connections(group(status.counters, "connections")),
         "hosts": f"{frontier.hosts:,}" + (f" ({_numbers(hosts)})" if any(hosts.values()) else ""),
         "parked": _numbers(parked),
     }
@@ -98,9 +101,43 @@ def _running(status: Status) -> dict[str, str]:
     fetched = status.run.get("fetched", 0)
     rate = fetched / up if up > 0 else 0.0
     paused = f", paused ({', '.join(status.paused)})" if status.paused else ""
-    left = f", {duration(status.frontier.todo / rate)} left at this rate" if rate else ""
     pids = ", ".join(f"{each['name']} pid {each['pid']}" for each in processes)
-    return {"state": f"runs for {duration(up)}{paused}: {pids}", "speed": f"{rate:,.1f} pages/s{left}"}
+    lag = max(each.get("loop_lag", 0.0) for each in processes)
+    return {
+        "state": f"runs for {duration(up)}{paused}: {pids}",
+        "speed": f"{rate:,.1f} pages/s{_reached(status.recent)}, loop late by {1000 * lag:,.0f} ms at most",
+        "left": _left(status),
+    }
+
+
+def _reached(recent: Mapping[str, float]) -> str:
+    """Hosts that answered for the first time, a minute."""
+    span = recent.get("span", 0.0)
+    return f", {60.0 * recent.get('hosts', 0.0) / span:,.0f} new hosts a minute" if span > 0.0 else ""
+
+
+def _left(status: Status) -> str:
+    """What is left of the crawl, as `admin/outlook.py` estimates it; "" where nothing is known."""
+    view = outlook(status.frontier.todo, status.due.pending, status.recent)
+    if view.brings is None:
+        return ""
+    if view.left is None or view.seconds is None:
+        return (
+            f"about {view.urls:,.0f} URLs wait and the crawl grows: a page brings {view.brings:.1f} new ones"
+        )
+    return f"about {view.left:,.0f} URLs, {duration(view.seconds)} at this rate; a page brings {view.brings:.2f} new ones"
+
+
+def _connections(counts: Mapping[str, int]) -> str:
+    """How requests were carried."""
+    total = sum(counts.values())
+    if not total:
+        return ""
+    kept = counts.get("reused", 0) / total
+    return (
+        f"{kept:.0%} of {total:,} over a kept connection; {counts.get('full', 0):,} full and "
+        f"{counts.get('resumed', 0):,} resumed TLS handshakes, {counts.get('plain', 0):,} without TLS"
+    )
 
 
 def duration(seconds: float) -> str:

@@ -11,6 +11,8 @@ from crawler.config.schema import Config, Override
 from crawler.config.units import ByteCount, Seconds
 from crawler.errors import ConfigError
 
+PROXY = r"(?:https?|socks4a?|socks5h?)://[^/\s]"
+
 
 def _decode_hook(kind: type, value: Any) -> Any:
     if kind in (Seconds, ByteCount):
@@ -78,9 +80,11 @@ def check_values(config: Config) -> None:
     for section in msgspec.structs.fields(Config):
         if isinstance(section.type, type) and issubclass(section.type, msgspec.Struct):
             _check_sizes(section.name, getattr(config, section.name))
-    if config.fetch.proxy and not re.match(r"https?://[^/\s]", config.fetch.proxy):
-        wrong = repr(config.fetch.proxy)
-        raise ConfigError(f"configuration: fetch.proxy: {wrong} is no http(s) URL such as http://proxy:3128")
+    if config.fetch.proxy and not re.match(PROXY, config.fetch.proxy):
+        wrong = repr(re.sub(r"//[^/@]*@", "//", config.fetch.proxy))
+        raise ConfigError(
+            f"configuration: fetch.proxy: {wrong} is no URL such as http://proxy:3128 or socks5://proxy:1080"
+        )
     for text in config.network.dns_servers:
         _check_server(text)
     for text in config.network.allow_networks:

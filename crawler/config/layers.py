@@ -123,7 +123,7 @@ class Layers:
 
 
 # Limits of one run, not of the crawl: they do not bind when the crawl goes on later.
-RUN_KEYS = ("max_pages", "max_time", "max_bytes")
+RUN_KEYS = ("max_pages", "max_time", "max_bytes", "timestamping")
 
 
 def to_toml(config: Config, *, skip_run_keys: bool = False) -> str:

@@ -32,6 +32,7 @@ class CrawlConfig(_Section, frozen=True):
     pages_per_host: Limit = -1  # -1 = no limit (10,000 in scope any)
     pages_per_domain: Limit = -1  # -1 = no limit (20,000 in scope any)
     hosts_per_domain: Limit = -1  # -1 = no limit (200 in scope any)
+    timestamping: bool = False  # of this run; known pages are asked once more
     patience: Seconds = Seconds(300)
     requisites: bool = False
     rate: Number = 0.0  # pages per second over all processes; 0 = no limit
@@ -155,8 +156,10 @@ class FetchConfig(_Section, frozen=True):
     idle_connections_max: Count = 3000  # kept open over all hosts, 60 KiB each with TLS
     cookies: bool = False
     cookie_domains_max: Count = 10_000  # registrable domains whose cookies are kept
+    cookies_file: str = ""  # Netscape's format; what it holds stands in no record
     tls: TlsPolicy = "verify"
-    proxy: str = ""
+    proxy: str = ""  # http(s)://, socks5:// or socks4://
+    bytes_per_second: ByteCount = ByteCount(0)  # received, over all connections and processes; 0 = no limit
 
 
 class NetworkConfig(_Section, frozen=True):
@@ -202,6 +205,8 @@ class FilterConfig(_Section, frozen=True):
     include: tuple[str, ...] = ()
     exclude: tuple[str, ...] = ()
     exclude_extensions: tuple[str, ...] = ()  # such as ".zip"
+    accept: tuple[str, ...] = ()  # kinds: "pdf", "image/*", "report-*.csv"; () = all
+    reject: tuple[str, ...] = ()
     memo_bytes_max: ByteCount = ByteCount(24 << 20)  # remembered results of raw links
 
 
@@ -237,7 +242,7 @@ class DueConfig(_Section, frozen=True):
 
     method: Literal["runs", "one_file", "memory"] = "runs"
     buffer_entries_max: Positive = 1 << 18
-    part_links_max: Positive = 4096  # new links of a flush that reach the frontier in one turn of the loop
+    part_links_max: Positive = 4096  # new links of a flush that reach the frontier in one commit
     max_wait: Seconds = Seconds(5)
     merge_chunk_bytes: ByteCount = ByteCount(4 << 20)
     log_bytes_max: ByteCount = ByteCount(16 << 20)  # a links log file of this size is followed by a new one
@@ -261,7 +266,7 @@ class StoreConfig(_Section, frozen=True):
 class PagesConfig(_Section, frozen=True):
     """The page cache (`pages/README.md`, "WARC")."""
 
-    store: Literal["raw", "decoded"] = "raw"
+    store: Literal["raw", "decoded", "none"] = "raw"
     segment_bytes: Annotated[ByteCount, Meta(extra={"least": 1})] = ByteCount(10**9)
     gzip_level: Annotated[int, Meta(ge=0, le=9)] = 1  # isal 0 to 3; 9 = zlib's best, for archivists
     prefix: str = "crawl"

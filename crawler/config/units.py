@@ -22,6 +22,9 @@ _TIME_UNITS = {"": 1.0, "ms": 0.001, "s": 1.0, "min": 60.0, "m": 60.0, "h": 3600
 _SIZE_UNITS = {
     "": 1,
     "b": 1,
+    "k": 1 << 10,  # as wget and curl read them
+    "m": 1 << 20,
+    "g": 1 << 30,
     "kb": 1000,
     "mb": 10**6,
     "gb": 10**9,
@@ -41,7 +44,7 @@ class Seconds(float):
 
 
 class ByteCount(int):
-    """A size in bytes; written as a number or with kB, MB, GB, KiB, MiB or GiB."""
+    """A size in bytes; written as a number or with kB, MB, GB, KiB (k), MiB (m) or GiB (g)."""
 
     @classmethod
     def parse(cls, value: Any) -> "ByteCount":

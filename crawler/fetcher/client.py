@@ -9,8 +9,9 @@ where it must not, has one idle time for all hosts, hands bytes that follow an
 answer to the next request, refuses or loses answers that the web is full of
 (`framing.py`), and takes twice the CPU.
 
-A request that dies on a kept connection before any byte of its answer is sent
+A GET that dies on a kept connection before any byte of its answer is sent
 again, once, on a new one (RFC 9112 9.3.1): the server had closed it already.
+Other methods, which must not be repeated so, get a new connection at once.
 One timer watches the time limits of all connections.
 """
 
@@ -28,11 +29,12 @@ from crawler.errors import Unexpected
 from crawler.fetcher import outcome
 from crawler.fetcher.address_guard import AddressGuard
 from crawler.fetcher.answer import Answer
-from crawler.fetcher.connection import READ_BYTES, Connection
+from crawler.fetcher.connection import RATE, READ_BYTES, Connection
 from crawler.fetcher.connector import Connector, NotOpened, check_proxy
-from crawler.fetcher.cookies import CookieJar
+from crawler.fetcher.cookies import CookieJar, load_cookies, without_cookies
 from crawler.fetcher.fetch_request import Asking, FetchLimits, FetchRequest, Target, split
 from crawler.fetcher.idle import IdlePool
+from crawler.fetcher.throttle import Throttle
 from crawler.records import Fetch, Outcome
 
 _TICK_MAX = 0.25  # seconds between looks at the time limits
@@ -42,10 +44,10 @@ _BROKEN_MAX = 10_000  # hosts remembered whose certificates do not verify
 
 
 class Client:
-    """Fetches URLs. `start` and `close` in the loop it runs in.
+    """Fetches URLs. `start` and `close` in the loop it runs in; `processes` share a limit of bytes a second.
 
     Raises:
-        ConfigError: a configured header or network cannot be used.
+        ConfigError: a configured header, network or file of cookies cannot be used.
     """
 
     def __init__(
@@ -55,8 +57,11 @@ class Client:
         network: NetworkConfig,
         clock: Clock,
         unexpected: Unexpected | None = None,
+        *,
+        processes: int = 1,
     ) -> None:
         self._config = fetch
+        self._throttle = Throttle(fetch.bytes_per_second / processes)
         self._clock = clock
         self._limits = FetchLimits.of(fetch)
         self._asking = Asking(identity, user_agent(identity))
@@ -67,7 +72,11 @@ class Client:
         self._tick = _tick(self._limits)
         self._idle: IdlePool[Connection] = IdlePool(fetch.idle_connections_max)
         self._broken: dict[str, None] = {}
-        self._jar = CookieJar(fetch.cookie_domains_max) if fetch.cookies else None
+        self._jar: CookieJar | None = None
+        if fetch.cookies_file:
+            self._jar = load_cookies(fetch.cookies_file, clock.now(), fetch.cookie_domains_max)
+        elif fetch.cookies:
+            self._jar = CookieJar(fetch.cookie_domains_max)
         self._timer: asyncio.TimerHandle | None = None
         self._closing = False
         self._unexpected = unexpected or Unexpected()
@@ -76,7 +85,7 @@ class Client:
 
     async def start(self) -> None:
         """Make ready; must run in the loop that fetches."""
-        self._connector = Connector(self._guard, self._config.proxy)
+        self._connector = Connector(self._guard, self._config.proxy, limited=bool(self._throttle))
         allowed = _allow_descriptors(_DESCRIPTORS + 2 * self._config.idle_connections_max)
         self._idle = IdlePool(min(self._config.idle_connections_max, allowed // 2))
 
@@ -96,6 +105,8 @@ class Client:
 
         An exception that nothing here expects closes the connection and ends in `internal_error`.
         """
+        while wait := self._throttle.wait(time.monotonic()):
+            await asyncio.sleep(wait)
         began, started = self._clock.now(), time.monotonic()
         try:
             fetch = await self._fetch(request, began, started)
@@ -112,16 +123,19 @@ class Client:
         limits = request.limits(self._limits)
         jar = request.jar if request.jar is not None else self._jar
         cookie = jar.header(target, began) if jar is not None else ""
+        private = bool(cookie) and jar is not None and jar.private
         head = self._asking.head(request, target, cookie=cookie)
         sent = head
-        if self._asking.is_secret(request):
-            head = self._asking.head(request, target, cookie=cookie, redacted=True)
-        if self._connector.proxied and target.scheme == "http":
+        if private or self._asking.is_secret(request):
+            head = self._asking.head(request, target, cookie=cookie, redacted=True, private=private)
+        if self._connector.forwards and target.scheme == "http":
             sent = self._asking.head(
                 request, target, cookie=cookie, proxied=True, authorization=self._connector.authorization
             )
         try:
-            connection, answer, carried = await self._exchange(request, target, limits, sent, started)
+            connection, answer, carried = await self._exchange(
+                request, target, limits, sent + request.body, started
+            )
         except NotOpened as error:
             fetch = Fetch(request.url, error.outcome, outcome.blame_of(error.outcome), error=str(error))
             fetch.took = time.monotonic() - started
@@ -131,6 +145,8 @@ class Client:
                 fetch.connection, fetch.took = carried, connection.took
                 if jar is not None and answer.head is not None:
                     jar.store(target, answer.head.values(b"set-cookie"), began)
+                    if jar.private:
+                        fetch.headers = without_cookies(fetch.headers)
                 self._release(connection, answer, request)
             except BaseException:
                 connection.close()
@@ -145,7 +161,7 @@ class Client:
         mode = request.tls or self._config.tls
         key = (target.scheme, target.hostname, target.port, mode)
         deadline = started + limits.total_timeout
-        connection = self._kept(key, request, started)
+        connection = self._kept(key, request, started) if request.method == "GET" else None
         if connection is not None:
             answer = await self._ask(connection, sent, limits, deadline)
             if answer.failure is not Outcome.RESET or answer.wire_bytes:
@@ -197,6 +213,12 @@ class Client:
         """`connection` holds so many bytes more: let it go on now, or when others have ended."""
         if not self.account.reserve(connection, nbytes):
             connection.pause()
+
+    def received(self, connection: Connection, nbytes: int) -> None:
+        """`connection` has read so many bytes: let it wait if that is too fast."""
+        if self._throttle and (wait := self._throttle.spend(nbytes, time.monotonic())):
+            connection.pause(RATE)
+            asyncio.get_running_loop().call_later(wait, connection.resume, RATE)
 
     def parts(self, connection: Connection, transport: Any) -> None:
         """`connection` is over; `transport` is about to be closed."""
@@ -251,7 +273,7 @@ class Client:
         else:
             location = outcome.location_of(received) if 300 <= received.status < 400 else ""
             ended = outcome.conclude(answer, conditional=request.conditional, location=location)
-            if received.status == 407 and self._connector.proxied:
+            if received.status == 407 and self._connector.forwards:
                 ended = Outcome.PROXY_ERROR
             content_type, charset = outcome.content_type_of(received)
             fetch = Fetch(

@@ -1,4 +1,4 @@
-"""Opens connections so that none escapes the guard: straight ones itself, those through a proxy by aiohttp.
+"""Opens connections so that none escapes the guard: straight ones itself, those through a proxy by libraries.
 
 The guard stands in `_socket`, where the address is the one that is about to be
 connected to: a resolver alone is passed by when the host is an address in an
@@ -6,6 +6,8 @@ odd spelling. Nothing is looked up here but a proxy's name; the addresses are
 those of the request. Connecting and the TLS handshake have a time limit each.
 
     addresses -> guard -> TCP, as RFC 8305 says -> (TLS) -> the connection's protocol
+    SOCKS proxy (python-socks; RFC 1928) -------^
+    HTTP proxy (aiohttp; CONNECT for https) ---------------> the connection's protocol
 
 What fails here ends in `NotOpened` with its outcome.
 """
@@ -13,6 +15,7 @@ What fails here ends in `NotOpened` with its outcome.
 import asyncio
 import base64
 import errno
+import re
 import socket
 import ssl
 import time
@@ -25,15 +28,18 @@ from aiohttp.abc import AbstractResolver, ResolveResult
 from multidict import CIMultiDict
 from yarl import URL
 
+from crawler.config.checks import PROXY
 from crawler.errors import ConfigError, CrawlerError
 from crawler.fetcher import tls
 from crawler.fetcher.address_guard import BAD_PORTS, AddressGuard
 from crawler.fetcher.connection import READ_BYTES, Connection
 from crawler.fetcher.fetch_request import FetchLimits, Target
+from crawler.fetcher.throttle import WINDOW_BYTES
 from crawler.fetcher.tls_transport import TlsTransport
 from crawler.records import Outcome
 
 _NO_TIMEOUT = aiohttp.ClientTimeout(total=None)
+_SOCKS_TARGET = (3, 4, 5, 6)  # RFC 1928, 6: network or host unreachable, connection refused, TTL expired
 _HAPPY_EYEBALLS_DELAY = 0.25  # seconds until the next address is tried beside the first (RFC 8305)
 
 
@@ -100,23 +106,32 @@ class _ProxyName(AbstractResolver):
 class Connector:
     """Opens guarded TCP and TLS connections, straight or through `proxy` ("" = none).
 
-    Behind a proxy the guard is not asked: the proxy chooses the addresses.
+    Behind a proxy the guard is not asked: the proxy chooses the addresses. `limited`:
+    bytes a second are, so the kernel is to hold little that was not read.
     """
 
-    def __init__(self, guard: AddressGuard, proxy: str) -> None:
+    def __init__(self, guard: AddressGuard, proxy: str, *, limited: bool = False) -> None:
         self._guard = guard
+        self._limited = limited
         self._proxy, self.authorization = check_proxy(proxy)
+        self._socks = re.sub(r"^(socks[45])[ah]:", r"\1:", proxy) if proxy.startswith("socks") else ""
         self._contexts: dict[bool, tls.ResumingContext] = {}
         self._view = memoryview(bytearray(READ_BYTES))
         self._tunnels: aiohttp.TCPConnector | None = None
-        if self._proxy is not None:
+        if self.forwards:
             self._tunnels = aiohttp.TCPConnector(
                 limit=0, force_close=True, use_dns_cache=False, resolver=_ProxyName()
             )
 
     @property
     def proxied(self) -> bool:
+        """Whether somebody else chooses the addresses."""
         return self._proxy is not None
+
+    @property
+    def forwards(self) -> bool:
+        """Whether it is an HTTP proxy, which is asked for http URLs in their absolute form."""
+        return self._proxy is not None and not self._socks
 
     def _context(self, verify: bool) -> tls.ResumingContext:
         context = self._contexts.get(verify)
@@ -150,20 +165,38 @@ class Connector:
         """
         if self._tunnels is not None:
             return await self._open_tunnel(connection, target, limits, deadline, verify)
-        allowed = self._allowed(target, addresses)
+        allowed = () if self._socks else self._allowed(target, addresses)
         stream = self._stream(connection, target, verify) if target.scheme == "https" else None
         try:
             async with asyncio.timeout(min(limits.connect_timeout, deadline - time.monotonic())):
-                sock = connection.sock = await self._connect(allowed, target.port)
+                sock = connection.sock = await self._reach(target, allowed)
                 await asyncio.get_running_loop().create_connection(lambda: stream or connection, sock=sock)
         except TimeoutError as error:
-            raise NotOpened(Outcome.CONNECT_ERROR, "no connection in time") from error
+            failed = Outcome.PROXY_ERROR if self._socks else Outcome.CONNECT_ERROR
+            raise NotOpened(failed, "no connection in time") from error
         except (OSError, RuntimeError) as error:
             raise NotOpened(_denied_or(Outcome.CONNECT_ERROR, error), _one_line(error)) from error
         if stream is not None:
             await self._handshake(stream, limits, deadline)
             connection.opened = "resumed" if stream.ssl_object.session_reused else "full"
             connection.connection_made(stream)
+
+    async def _reach(self, target: Target, addresses: tuple[str, ...]) -> socket.socket:
+        """A TCP connection to one of the addresses, or one that the SOCKS proxy makes to the target's name."""
+        if not self._socks:
+            return await self._connect(addresses, target.port)
+        socks = _socks_library()
+        try:
+            proxy = socks.async_.asyncio.Proxy.from_url(self._socks, rdns=True)
+            made = await proxy.connect(target.hostname, target.port)
+        except socks.ProxyError as error:  # its answer; some say that the target, not the proxy, is at fault
+            of_target = getattr(error, "error_code", None) in _SOCKS_TARGET
+            failed = Outcome.CONNECT_ERROR if of_target else Outcome.PROXY_ERROR
+            raise NotOpened(failed, _one_line(error)) from error
+        except (OSError, socks.ProxyConnectionError) as error:
+            raise NotOpened(Outcome.PROXY_ERROR, _one_line(error)) from error
+        assert isinstance(made, socket.socket)
+        return made
 
     async def _connect(self, addresses: tuple[str, ...], port: int) -> socket.socket:
         infos = [
@@ -251,7 +284,10 @@ class Connector:
         family, kind, protocol, _, address = info
         if not self._guard.allows(address[0]):
             raise _Denied(errno.EACCES, f"address not allowed: {address[0]}")
-        return socket.socket(family, kind, protocol)
+        made = socket.socket(family, kind, protocol)
+        if self._limited:
+            made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, WINDOW_BYTES)
+        return made
 
     @staticmethod
     def _no_tunnel(tunnel: _Tunnel, error: Exception) -> NotOpened:
@@ -274,7 +310,7 @@ def check_proxy(text: str) -> tuple[URL | None, str]:
     """The proxy's URL without credentials, and the Proxy-Authorization value they make.
 
     Raises:
-        ConfigError: it is no http(s) URL.
+        ConfigError: it is no URL of a proxy, or the library for SOCKS is not installed.
     """
     if not text:
         return None, ""
@@ -282,12 +318,27 @@ def check_proxy(text: str) -> tuple[URL | None, str]:
         url = URL(text)
     except ValueError:
         url = URL()
-    if url.scheme not in ("http", "https") or not url.host:
-        raise ConfigError(f"configuration: fetch.proxy: {text!r} is no http(s) URL such as http://proxy:3128")
+    if not re.match(PROXY, text) or not url.host:
+        raise ConfigError(
+            "configuration: fetch.proxy: no URL such as http://proxy:3128 or socks5://proxy:1080"
+        )
+    if url.scheme.startswith("socks"):
+        _socks_library()
+        return url.with_user(None), ""
     if url.user is None:
         return url, ""
     credentials = f"{url.user}:{url.password or ''}".encode()
     return url.with_user(None), "Basic " + base64.b64encode(credentials).decode()
+
+
+def _socks_library() -> Any:
+    try:
+        import python_socks.async_.asyncio  # imported here, as it is seldom needed
+    except ImportError:
+        raise ConfigError(
+            "configuration: fetch.proxy: SOCKS needs python-socks: pip install 'crawler[socks]'"
+        ) from None
+    return python_socks
 
 
 def _one_line(error: BaseException) -> str:

@@ -4,16 +4,23 @@ A cookie is sent back to its own host, or to the hosts below a domain that is no
 public suffix. Caps (`fetcher/README.md`, "Cookies, credentials and TLS"): 4 KiB a cookie, 50 a
 registrable domain, 8 KiB a request, and a number of domains; the oldest go
 first. No prefixes, no SameSite: a crawler has no sites that embed it.
+
+A jar that was loaded from a file (Netscape's `cookies.txt`, as browsers' add-ons,
+curl and wget write it) is private: it holds somebody's login, so neither what it
+sends nor what it is sent stands in a record.
 """
 
 import re
-from functools import cache
+from collections.abc import Iterator
+from pathlib import Path
 
 import msgspec
-from publicsuffixlist import PublicSuffixList  # type: ignore[import-untyped]
 
+from crawler.config.credentials import REDACTED
+from crawler.errors import ConfigError
 from crawler.fetcher import outcome
 from crawler.fetcher.fetch_request import Target
+from crawler.urls.suffixes import suffix_list
 
 COOKIE_BYTES_MAX = 4096
 PER_DOMAIN_MAX = 50
@@ -39,11 +46,12 @@ class Cookie(msgspec.Struct, gc=False):
 
 
 class CookieJar:
-    """Cookies of one crawl or one redirect chain. `now` is an instant."""
+    """Cookies of one crawl or one redirect chain. `now` is an instant; `private`: they are somebody's."""
 
-    __slots__ = ("_created", "_domains", "_domains_max")
+    __slots__ = ("_created", "_domains", "_domains_max", "private")
 
-    def __init__(self, domains_max: int = DOMAINS_MAX) -> None:
+    def __init__(self, domains_max: int = DOMAINS_MAX, *, private: bool = False) -> None:
+        self.private = private
         self._domains: dict[str, dict[tuple[str, str, str], Cookie]] = {}
         self._domains_max = domains_max
         self._created = 0
@@ -80,6 +88,14 @@ class CookieJar:
             pairs.append(pair)
         return "; ".join(pairs)
 
+    def add(self, cookie: Cookie, now: float) -> None:
+        """Take a cookie as it is, unless it has expired."""
+        self._put(cookie, now)
+
+    def __iter__(self) -> Iterator[Cookie]:
+        for held in self._domains.values():
+            yield from held.values()
+
     def _put(self, cookie: Cookie, now: float) -> None:
         group = _group(cookie.domain)
         held = self._domains.setdefault(group, {})
@@ -108,6 +124,76 @@ class CookieJar:
 
     def __repr__(self) -> str:
         return f"CookieJar({len(self)} cookies of {len(self._domains)} domains)"
+
+
+_HTTP_ONLY = "#HttpOnly_"  # before the domain; curl's way to say that scripts may not read it
+_FILE_HEAD = "# Netscape HTTP Cookie File\n"
+
+
+def load_cookies(path: str, now: float, domains_max: int = DOMAINS_MAX) -> CookieJar:
+    """The jar of a file in Netscape's format; expired cookies are passed over.
+
+    Raises:
+        ConfigError: it cannot be read, or a line of it is no cookie.
+    """
+    try:
+        text = Path(path).read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "it is no text in UTF-8"
+        raise ConfigError(f"cookies {path}: {reason}") from error
+    jar = CookieJar(domains_max, private=True)
+    for number, line in enumerate(text.splitlines(), 1):
+        if not line.strip() or (line.startswith("#") and not line.startswith(_HTTP_ONLY)):
+            continue
+        cookie = _of_line(line.removeprefix(_HTTP_ONLY))
+        if cookie is None:  # the line itself is a secret, so it is not shown
+            raise ConfigError(
+                f"cookies {path}: line {number} is no cookie; expected seven fields with tabs between: "
+                "domain, TRUE or FALSE, path, TRUE or FALSE, expiry, name, value"
+            )
+        jar.add(cookie, now)
+    return jar
+
+
+def _of_line(line: str) -> Cookie | None:
+    """domain, whether hosts below it have it too, path, secure, expiry (0 = with the session), name, value."""
+    fields = line.rstrip("\r\n").split("\t")
+    if len(fields) == 6:  # an empty value, whose tab an editor has taken away
+        fields.append("")
+    if len(fields) != 7:
+        return None
+    domain, below, path, secure, expiry, name, value = fields
+    flags = {below.upper(), secure.upper()}
+    if not flags <= {"TRUE", "FALSE"} or not re.fullmatch(r"-?[0-9]{1,18}(\.[0-9]+)?", expiry):
+        return None
+    if not domain or not path.startswith("/") or not name or _CONTROLS.search(line.replace("\t", " ")):
+        return None
+    expires = float(expiry) or _FOREVER
+    host_only = below.upper() == "FALSE" or _is_public(domain.lstrip("."))
+    return Cookie(
+        name, value, domain.lstrip(".").lower(), path, expires, host_only, secure.upper() == "TRUE", 0
+    )
+
+
+def as_file(jar: CookieJar) -> str:
+    """The jar as a file that `load_cookies` reads."""
+    lines = [_FILE_HEAD]
+    for cookie in jar:
+        dot, below = ("", "FALSE") if cookie.host_only else (".", "TRUE")
+        expiry = "0" if cookie.expires == _FOREVER else str(int(cookie.expires))
+        fields = (dot + cookie.domain, below, cookie.path, str(cookie.secure).upper(), expiry, cookie.name)
+        lines.append("\t".join((*fields, cookie.value)) + "\n")
+    return "".join(lines)
+
+
+def without_cookies(fields: tuple[tuple[bytes, bytes], ...]) -> tuple[tuple[bytes, bytes], ...]:
+    """Header fields as they may be kept: the names of cookies that were set, not their values."""
+    return tuple(
+        (name, value.partition(b"=")[0] + b"=" + REDACTED.encode())
+        if name.lower() == b"set-cookie"
+        else (name, value)
+        for name, value in fields
+    )
 
 
 def _parse(line: str, target: Target, now: float) -> Cookie | None:
@@ -181,16 +267,11 @@ def _group(hostname: str) -> str:
     """The registrable domain, or the host itself where there is none."""
     if ":" in hostname or hostname.rpartition(".")[2].isdigit():
         return hostname
-    return _suffixes().privatesuffix(hostname) or hostname
+    return suffix_list().privatesuffix(hostname) or hostname
 
 
 def _is_public(domain: str) -> bool:
-    return bool(_suffixes().is_public(domain))
-
-
-@cache
-def _suffixes() -> PublicSuffixList:
-    return PublicSuffixList()  # 10,000 rules; only read when cookies are used
+    return bool(suffix_list().is_public(domain))
 
 
 def parse_cookie_date(text: str) -> float | None:

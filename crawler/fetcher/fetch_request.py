@@ -19,6 +19,8 @@ from crawler.fetcher import coding
 _UNSAFE = re.compile(r"[^\x21-\x7e]")
 _TOKEN = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 _DEFAULT_PORTS = {"http": 80, "https": 443}
+METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")  # an answer to HEAD is framed otherwise
+WITH_BODY = frozenset({"POST", "PUT", "PATCH"})  # their length is said even if it is 0 (RFC 9110, 8.6)
 
 
 class FetchLimits(msgspec.Struct, frozen=True, gc=False):
@@ -43,7 +45,9 @@ class FetchLimits(msgspec.Struct, frozen=True, gc=False):
 
 
 class Cookies(Protocol):
-    """A cookie jar (`cookies.CookieJar`)."""
+    """A cookie jar (`cookies.CookieJar`); a `private` one holds logins, which stand in no record."""
+
+    private: bool
 
     def header(self, target: "Target", now: float) -> str: ...
 
@@ -51,14 +55,16 @@ class Cookies(Protocol):
 
 
 class FetchRequest(msgspec.Struct, gc=False):
-    """One GET. `addresses` are the host's, tried in order; a host that is an IP literal needs none.
+    """One request, a GET unless `method` says otherwise.
 
+    `addresses` are the host's, tried in order; a host that is an IP literal needs none.
     `etag` and `last_modified` make it conditional. The connection may idle
     afterwards for `keep_alive` seconds or, if that is more, `keep_alive_factor`
     times what the exchange took; a `keep_alive` of 0 closes it. None for a limit means the
     client's. `jar` holds the cookies of one redirect chain; `headers` are
     "Name: value". `credentials`: the URL is one for which those of the
     configuration were given. `tls` is "verify", "record" or "" for the client's setting.
+    `body` is sent behind the head, and stands in no record.
     """
 
     url: str
@@ -75,6 +81,8 @@ class FetchRequest(msgspec.Struct, gc=False):
     total_timeout: float | None = None
     jar: Cookies | None = None
     credentials: bool = False
+    method: str = "GET"
+    body: bytes = b""
 
     @property
     def conditional(self) -> bool:
@@ -159,10 +167,11 @@ class Asking:
         proxied: bool = False,
         authorization: str = "",
         redacted: bool = False,
+        private: bool = False,
     ) -> bytes:
         """Request line and header fields; `proxied` in the form a proxy gets (RFC 9112 3.2.2).
 
-        `redacted`: as it may be shown and kept.
+        `redacted`: as it may be shown and kept; so is the cookie if it is `private`.
         """
         path = f"{target.scheme}://{target.host}{target.path}" if proxied else target.path
         if _UNSAFE.search(path):
@@ -172,17 +181,21 @@ class Asking:
             own: tuple[str, ...] = (f"Accept: {request.accept}",) if request.accept else ()
             own += (self._secrets if request.credentials else ()) + request.headers
             fields = _joined(_with(self._fields, _redacted(own) if redacted else own))
+        if request.body or request.method in WITH_BODY:
+            fields += f"Content-Length: {len(request.body)}\r\n"
         if request.etag:
             fields += f"If-None-Match: {_safe(request.etag)}\r\n"
         if request.last_modified:
             fields += f"If-Modified-Since: {_safe(request.last_modified)}\r\n"
         if cookie:
-            fields += f"Cookie: {cookie}\r\n"
+            fields += f"Cookie: {REDACTED if redacted and private else cookie}\r\n"
         if authorization:
             fields += f"Proxy-Authorization: {authorization}\r\n"
         if request.keep_alive <= 0.0:
             fields += "Connection: close\r\n"
-        return f"GET {path} HTTP/1.1\r\nHost: {target.host}\r\n{fields}\r\n".encode("latin-1", "replace")
+        return f"{request.method} {path} HTTP/1.1\r\nHost: {target.host}\r\n{fields}\r\n".encode(
+            "latin-1", "replace"
+        )
 
 
 def _redacted(lines: tuple[str, ...]) -> tuple[str, ...]:

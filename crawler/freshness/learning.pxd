@@ -1,5 +1,5 @@
 from crawler.freshness.change_rates cimport ChangeRates
-from crawler.freshness.neighbourhood cimport Counts
+from crawler.freshness.neighbourhood cimport Counts, Credence
 from crawler.freshness.signal_quality cimport SignalQuality
 from crawler.freshness.value_kernel cimport Parameters
 
@@ -11,11 +11,16 @@ cdef class Learning:
     cdef readonly SignalQuality quality
     cdef readonly Counts directories
     cdef readonly Counts sites
+    cdef readonly Credence credence
     cdef Py_ssize_t kind
     cdef Py_ssize_t terms
     cpdef Py_ssize_t add_site(self)
     cpdef Py_ssize_t add_directory(self)
     cpdef double excess(self, Py_ssize_t site, Py_ssize_t directory, double now) noexcept
+    cdef double _said(self, Py_ssize_t site, Py_ssize_t directory, double now) noexcept
+    cdef bint _is_untold(self, double[::1] counts) noexcept
+    cpdef double directory_lead(self, Py_ssize_t site, Py_ssize_t directory, double now) noexcept
+    cpdef double site_lead(self, Py_ssize_t site, double now) noexcept
     cpdef double clock(self, Py_ssize_t site, Py_ssize_t directory, double elapsed, double now) noexcept
     cpdef void assign(self, Parameters page, Py_ssize_t site, double k, double t, double importance) noexcept
     cpdef void assign_told(

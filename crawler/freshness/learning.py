@@ -22,13 +22,13 @@ from crawler.freshness.value_kernel import ALL_TERMS, KINDS
 
 if cython.compiled:
     from cython.cimports.crawler.freshness.change_rates import ChangeRates
-    from cython.cimports.crawler.freshness.neighbourhood import Counts, clock_of
-    from cython.cimports.crawler.freshness.signal_quality import SignalQuality
+    from cython.cimports.crawler.freshness.neighbourhood import Counts, Credence, clock_of, offset_of
+    from cython.cimports.crawler.freshness.signal_quality import SignalQuality, precision_at
     from cython.cimports.crawler.freshness.value_kernel import Parameters
 else:
     from crawler.freshness.change_rates import ChangeRates
-    from crawler.freshness.neighbourhood import Counts, clock_of
-    from crawler.freshness.signal_quality import SignalQuality
+    from crawler.freshness.neighbourhood import Counts, Credence, clock_of, offset_of
+    from crawler.freshness.signal_quality import SignalQuality, precision_at
     from crawler.freshness.value_kernel import Parameters
 
 _SOURCES = cython.declare(cython.Py_ssize_t, 8)
@@ -64,12 +64,14 @@ class Learning:
         self.quality = SignalQuality()
         self.directories = Counts(1.0)
         self.sites = Counts(3.0)
+        self.credence = Credence()
 
     @cython.ccall
     def add_site(self) -> cython.Py_ssize_t:
         site: cython.Py_ssize_t = self.rates.add_site()
         self.quality.add_site()
         self.sites.add()
+        self.credence.add()
         self.quality.renew(site, self.rates.means[site])
         return site
 
@@ -82,10 +84,38 @@ class Learning:
     def excess(
         self, site: cython.Py_ssize_t, directory: cython.Py_ssize_t, now: cython.double
     ) -> cython.double:
-        """The neighbourhood's excess of changes, directory's and site's; 0 without the clock."""
+        """The neighbourhood's excess of changes, directory's and site's, as far as believed; 0 without the clock."""
         if not self.neighbourhood:
             return 0.0
+        return self.credence.credences[site] * self._said(site, directory, now)
+
+    @cython.cfunc
+    @cython.inline
+    @cython.exceptval(check=False)
+    def _said(
+        self, site: cython.Py_ssize_t, directory: cython.Py_ssize_t, now: cython.double
+    ) -> cython.double:
         return self.directories.excess(directory, now, self.scale) + self.sites.excess(site, now, self.scale)
+
+    @cython.ccall
+    @cython.exceptval(check=False)
+    def directory_lead(
+        self, site: cython.Py_ssize_t, directory: cython.Py_ssize_t, now: cython.double
+    ) -> cython.double:
+        """What the clocks of a directory's pages are ahead by in the end, at most; at least 0."""
+        if not self.neighbourhood:
+            return 0.0
+        excess: cython.double = self.directories.excess(directory, now, self.scale)
+        return max(offset_of(self.credence.credences[site] * excess, self.scale), 0.0)
+
+    @cython.ccall
+    @cython.exceptval(check=False)
+    def site_lead(self, site: cython.Py_ssize_t, now: cython.double) -> cython.double:
+        """The same of a site's pages, for what the site as a whole shows."""
+        if not self.neighbourhood:
+            return 0.0
+        excess: cython.double = self.sites.excess(site, now, self.scale)
+        return max(offset_of(self.credence.credences[site] * excess, self.scale), 0.0)
 
     @cython.ccall
     @cython.exceptval(check=False)
@@ -150,9 +180,8 @@ class Learning:
         if weight <= 0.0:
             page.assign(self.kind, self.terms, importance, rate, rate, 0.0, 0.0, 0.0)
         else:
-            page.assign_quality(
-                self.kind, self.terms, importance, rate, -expm1(-weight), self.quality.recall(site)
-            )
+            precision: cython.double = precision_at(-expm1(-weight), rate, self.rates.means[site])
+            page.assign_quality(self.kind, self.terms, importance, rate, precision, self.quality.recall(site))
 
     @cython.ccall
     @cython.exceptval(check=False)
@@ -195,17 +224,34 @@ class Learning:
         clock: cython.double = self.clock(site, directory, elapsed, now)
         self.observed_clock = clock
         expected: cython.double = self.rates.expected(site, k, t, clock)
+        if self.neighbourhood and self._is_untold(counts):
+            silent: cython.double = 1.0 - self.quality.recall(site)
+            full: cython.double = clock_of(elapsed, self._said(site, directory, now), self.scale)
+            alone: cython.double = self.rates.expected(site, k, t, silent * elapsed)
+            self.credence.observe(site, alone, self.rates.expected(site, k, t, silent * full), changed)
         gain: cython.double = self.quality.observe(site, counts, self.rates.rate(site, k, t), clock, changed)
         if self.neighbourhood:
             self.directories.observe(directory, now, self.scale, 1.0 if changed else 0.0, expected)
             self.sites.observe(site, now, self.scale, 1.0 if changed else 0.0, expected)
         return self.rates.observe(site, k, t, clock, gain)
 
+    @cython.cfunc
+    @cython.inline
+    @cython.exceptval(check=False)
+    def _is_untold(self, counts: cython.double[::1]) -> cython.bint:
+        """Whether no signal came since the page's last crawl."""
+        source: cython.Py_ssize_t
+        told: cython.double = 0.0
+        for source in range(_SOURCES):
+            told += counts[source]
+        return told <= 0.0
+
     @cython.ccall
     @cython.exceptval(check=False)
     def renew(self, site: cython.Py_ssize_t) -> cython.void:
         """Renew the site's means; daily, or every 1,000 crawls of it."""
         self.rates.renew(site)
+        self.credence.renew(site)
         self.quality.renew(site, self.rates.means[site])
 
     @cython.ccall
@@ -219,3 +265,4 @@ class Learning:
         self.quality._check()
         self.directories._check()
         self.sites._check()
+        self.credence._check()

@@ -12,3 +12,14 @@ cpdef double clock_of(double elapsed, double excess, double scale) noexcept
 cpdef double elapsed_of(double clock, double excess, double scale) noexcept
 cpdef double offset_of(double excess, double scale) noexcept
 cpdef double scale_of(double pages, double fetch_rate, double low, double high) noexcept
+
+cdef class Credence:
+    cdef readonly Py_ssize_t size
+    cdef double[::1] agreements
+    cdef double[::1] weights
+    cdef double[::1] credences
+    cdef readonly double agreement
+    cdef readonly double weight
+    cpdef Py_ssize_t add(self)
+    cpdef void observe(self, Py_ssize_t site, double alone, double heeding, bint changed) noexcept
+    cpdef void renew(self, Py_ssize_t site) noexcept

@@ -18,6 +18,15 @@ for all pages of a directory: an offset of their deadlines (`offset_of`).
 
 At a fixed excess A rises with tau, so `elapsed_of` inverts it.
 
+*Credence.* On a site whose pages change independently the excess is noise, and heeding it costs more than
+half of what schedules gain. So the excess counts times kappa, 0 .. 1, learned by site: where p0 is the
+probability of a change without the neighbours and p1 with all they say, kappa is the slope of (changed - p0)
+over (p1 - p0), each crawl weighed by its precision 1/(p0 (1 - p0)):
+
+    C = sum (z - p0) (p1 - p0) / (p0 (1 - p0)),   S = sum (p1 - p0)^2 / (p0 (1 - p0))
+    kappa   = (C + 20) / (S + 20)                 over the crawl
+    kappa_s = (C_s + 20 kappa) / (S_s + 20)       by site; crawls before which a signal came do not count
+
 Prior work: Tan, Zhuang, Mitra, Giles (WWW 2007) find changed pages in the directory of
 a changed sample; Tan and Mitra (TOIS 2010) recrawl clusters whose sample changed. Here it is a clock inside the
 optimal value.
@@ -31,6 +40,12 @@ from cython.cimports.libc.math import exp, expm1
 
 _BONUS = cython.declare(cython.double, 6.0)  # in units of the scale, for an excess of 1
 _SLOWEST = cython.declare(cython.double, 0.05)  # the clock's least speed
+_CREDENCE_WEIGHT = cython.declare(
+    cython.double, 20.0
+)  # of the belief that neighbours are right, before it is tried
+_CERTAIN = cython.declare(
+    cython.double, 0.01
+)  # p (1 - p) at least: what was all but certain tells nothing more
 _inf = cython.declare(cython.double, float("inf"))
 
 
@@ -105,6 +120,75 @@ def scale_of(
 def fill_clocks(elapsed: np.ndarray, excess: np.ndarray, scale: float, out: np.ndarray) -> None:
     """`clock_of` of pages (m,) into `out`."""
     np.maximum(elapsed - _BONUS * scale * np.expm1(-elapsed / scale) * excess, _SLOWEST * elapsed, out=out)
+
+
+@cython.cclass
+class Credence:
+    """How far to believe what the neighbourhood says: kappa by site, numbered as they are added."""
+
+    def __init__(self) -> None:
+        self.size = 0
+        self.agreements = np.zeros(16)
+        self.weights = np.zeros(16)
+        self.credences = np.zeros(16)
+        self.agreement = self.weight = 0.0
+
+    @cython.ccall
+    def add(self) -> cython.Py_ssize_t:
+        """The number of a new site, which is believed as the crawl is."""
+        if self.size == self.credences.shape[0]:
+            more = np.zeros(self.size)
+            self.agreements = np.concatenate([self.agreements, more])
+            self.weights = np.concatenate([self.weights, more])
+            self.credences = np.concatenate([self.credences, more])
+        self.size += 1
+        self.renew(self.size - 1)
+        return self.size - 1
+
+    @cython.ccall
+    @cython.exceptval(check=False)
+    def observe(
+        self, site: cython.Py_ssize_t, alone: cython.double, heeding: cython.double, changed: cython.bint
+    ) -> cython.void:
+        """Judge by a crawl: the probability of a change was `alone` without the neighbours, `heeding` with them."""
+        told: cython.double = heeding - alone
+        precision: cython.double = 1.0 / max(alone * (1.0 - alone), _CERTAIN)
+        agreement: cython.double = ((1.0 if changed else 0.0) - alone) * told * precision
+        weight: cython.double = told * told * precision
+        self.agreements[site] += agreement
+        self.weights[site] += weight
+        self.agreement += agreement
+        self.weight += weight
+
+    @cython.ccall
+    @cython.exceptval(check=False)
+    def renew(self, site: cython.Py_ssize_t) -> cython.void:
+        """Take the site's kappa from its sums and the crawl's."""
+        crawl: cython.double = (self.agreement + _CREDENCE_WEIGHT) / (self.weight + _CREDENCE_WEIGHT)
+        crawl = min(max(crawl, 0.0), 1.0)
+        kappa: cython.double = (self.agreements[site] + _CREDENCE_WEIGHT * crawl) / (
+            self.weights[site] + _CREDENCE_WEIGHT
+        )
+        self.credences[site] = min(max(kappa, 0.0), 1.0)
+
+    def restore(self, site: int, agreement: float, weight: float) -> None:
+        """Put stored sums back."""
+        self.agreement += agreement - self.agreements[site]
+        self.weight += weight - self.weights[site]
+        self.agreements[site], self.weights[site] = agreement, weight
+        self.renew(site)
+
+    @property
+    def believed(self) -> np.ndarray:
+        """kappa by site."""
+        return np.asarray(self.credences)[: self.size]
+
+    def _check(self) -> None:
+        assert ((self.believed >= 0.0) & (self.believed <= 1.0)).all()
+        assert (np.asarray(self.weights) >= 0.0).all()
+
+    def __repr__(self) -> str:
+        return f"Credence({self.size} sites, kappa {self.believed.mean() if self.size else 1.0:.2f})"
 
 
 @cython.cclass

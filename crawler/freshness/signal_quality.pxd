@@ -24,6 +24,7 @@ cdef class SignalQuality:
     cdef double _plausible(self, Py_ssize_t site, Py_ssize_t source) noexcept
     cpdef double weight(self, Py_ssize_t site, Py_ssize_t source) noexcept
     cpdef double recall(self, Py_ssize_t site) noexcept
+    cdef double _own_precision(self, Py_ssize_t site, Py_ssize_t source, double rate) noexcept
     cpdef double pooled_weight(self, Py_ssize_t site) noexcept
     cpdef double signals(self, Py_ssize_t site, double[::1] counts) noexcept
     cpdef double staleness(self, Py_ssize_t site, double[::1] counts) noexcept
@@ -32,3 +33,5 @@ cdef class SignalQuality:
     cpdef void renew(self, Py_ssize_t site, double mean_rate) noexcept
     cdef void _estimate(self, Py_ssize_t site) noexcept
     cdef void _pool(self, Py_ssize_t site) noexcept
+
+cpdef double precision_at(double precision, double rate, double mean_rate) noexcept

@@ -24,9 +24,9 @@ they say nothing (b_s of each is too small against the noise of their number), b
 Its EM goes on beside the others, with its signals added to z, so that a source that mends its ways comes back.
 Measured with a lastmod set at each build, 1x: .825; without this rule .816, without any signals .823.
 
-The crawl value knows one kind of signal. Several are one of the same drift of
-staleness and the same rate of changes told: gamma b = sum gamma_s b_s and gamma (1 - e^-b) = sum gamma_s p_s, so
-(1 - e^-b)/b = r rate / sum gamma_s b_s, and a page's number of signals is sum_s n_s b_s / b.
+The crawl value knows one kind of signal. Several are one of the same drift of staleness and the same rate of
+changes told: gamma b = sum gamma_s b_s and gamma (1 - e^-b) = sum gamma_s p_s, so (1 - e^-b)/b = r rate / sum
+gamma_s b_s, and a page's number of signals is sum_s n_s b_s / b.
 
 What a hostile source can do is bounded: of an interval at most `COUNTED_MAX` signals of a source count. Where
 signals tell of more changes than three standard deviations above the rate's, k and S_true gain what the rate
@@ -181,6 +181,15 @@ class SignalQuality:
         """b of the one kind of signal that stands for all sources; 0 while none was heard."""
         return self.weights[site]
 
+    @cython.cfunc
+    @cython.inline
+    @cython.exceptval(check=False)
+    def _own_precision(
+        self, site: cython.Py_ssize_t, source: cython.Py_ssize_t, rate: cython.double
+    ) -> cython.double:
+        """The precision of a source's signals of a page of this change rate."""
+        return precision_at(self.precisions[site, source], rate, self.means[site])
+
     @cython.ccall
     @cython.exceptval(check=False)
     def staleness(self, site: cython.Py_ssize_t, counts: cython.double[::1]) -> cython.double:
@@ -230,9 +239,10 @@ class SignalQuality:
         for source in range(_SOURCES):
             n = min(counts[source], _COUNTED_MAX)
             if n > 0.0 and self.used(site, source):
-                told += n * self.precisions[site, source]
+                own: cython.double = self._own_precision(site, source, rate)
+                told += n * own
                 trusted = trusted and self._trusted(site, source)
-                x += n * self.weight(site, source)
+                x -= n * log1p(-own)
         gain: cython.double = 0.0
         if changed:
             gain = gain_of(x) * (silent + told) / x if x > 0.0 else 1.0
@@ -248,7 +258,7 @@ class SignalQuality:
             self.all_signals[site, source] *= _FADING
             n = min(counts[source], _COUNTED_MAX)
             if n > 0.0:
-                p: cython.double = self.precisions[site, source]
+                p: cython.double = self._own_precision(site, source, rate)
                 with_it: cython.double = x if self.used(site, source) else x - n * log1p(-p)
                 self.all_signals[site, source] += n
                 if changed:
@@ -354,6 +364,20 @@ class SignalQuality:
 
     def __repr__(self) -> str:
         return f"SignalQuality({self.size} sites, {sum(map(self.heard, range(self.size)))} of them heard)"
+
+
+@cython.ccall
+@cython.exceptval(check=False)
+def precision_at(precision: cython.double, rate: cython.double, mean_rate: cython.double) -> cython.double:
+    """The precision of signals of a page of this rate, where that of its site is `precision`.
+
+    False signals come to all pages of a site alike, true ones as often as a page
+    changes: so the odds of a signal are as the page's rate.
+    """
+    if mean_rate <= 0.0 or precision <= 0.0:
+        return precision
+    odds: cython.double = precision / (1.0 - precision) * (rate / mean_rate)
+    return min(odds / (1.0 + odds), _PRECISION_MAX)
 
 
 @cython.cfunc

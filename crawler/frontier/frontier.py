@@ -249,6 +249,8 @@ class Frontier:
         if errand.task in (Task.PAGE, Task.ROBOTS):
             crawl_delay = self._crawl_delay(errand)
             self._gates.shares.settle(host.slot, fetch)
+            if fetch.status:
+                self._registry.reach(host.slot)
         decision = self._settlement.settle(host, errand, fetch, now, crawl_delay)
         if errand.flags & _REFRESH:
             host.refetch = None  # the harvest tells the schedule what came of it
@@ -371,6 +373,11 @@ class Frontier:
             return "done"
         return "patience" if instant > now + self._patience else ""
 
+    @property
+    def hosts_reached(self) -> int:
+        """Hosts that have ever answered."""
+        return self._registry.reached
+
     def set_rate(self, rate: float) -> None:
         """This process's share of the rate from now on, in starts per second; 0 = no limit."""
         self._gates.rate.rate = rate
@@ -471,6 +478,7 @@ class Frontier:
         held = self._outstanding.held
         assert registry.todo == int(hosts.array("todo").sum())
         assert sum(registry.parked) == int(hosts.array("parked").sum())
+        assert registry.reached == int(((hosts.array("flags") & HostFlag.REACHED) != 0).sum())
         assert {host.key for host in self._bench.front.values() if host.held} == set(held)
         self._outstanding._check()
         self._gates._check(list(held.values()))

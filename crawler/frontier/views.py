@@ -67,6 +67,7 @@ class FrontierViews:
             "todo": registry.todo - busy,
             "in_flight": busy,
             "hosts": len(registry.hosts),
+            "hosts_reached": registry.reached,
             "hosts_front": len(bench.front),
             "hosts_ready": len(bench.back),
             "hosts_waiting": len(bench.calendar),

@@ -57,7 +57,7 @@ _NO_VERDICT = frozenset(
     }
 )
 
-_REFRESH = int(LinkFlag.REFRESH)  # says how this fetch came about, nothing of the URL
+_KNOWN = int(LinkFlag.REFRESH | LinkFlag.AGAIN)  # says how this fetch came about, nothing of the URL
 # What a server may put into a record. A longer ETag is not sent back, so it is not kept.
 _VALIDATOR_BYTES_MAX = 1024
 _TYPE_CHARS_MAX = 128
@@ -164,7 +164,7 @@ def next_record(
         depth=errand.depth,
         via=errand.via,
         redirects=errand.redirects,
-        flags=errand.flags & ~_REFRESH,
+        flags=errand.flags & ~_KNOWN,
         fetched_at=now if fetch.status else 0.0,
         changed_at=now,
         took=fetch.took,

@@ -46,7 +46,7 @@ from crawler.pages.captures import (
 from crawler.records import Capture, Errand, Extracted, Fetch, LinkFlag, Outcome, PageRecord, Task
 from crawler.storage.kv import Batch, KeyValue, seal, unseal
 
-_REFRESH = int(LinkFlag.REFRESH)
+_KNOWN = int(LinkFlag.REFRESH | LinkFlag.AGAIN)
 _HOPS_CACHED_MAX = 4096  # URLs remembered by fingerprint, for `via`
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,100}")
 
@@ -59,6 +59,7 @@ class PageCache(Archive):
         text_only: whether of a URL's HTML only the visible text is compared.
         unexpected: where errors of ours are noted.
         fingerprint: fingerprint of a URL, for answers whose errand has none (robots.txt).
+        keeps: whether an answer of that URL and media type is stored.
         operator, robots_policy: for the warcinfo record.
         random: random bytes for record ids.
         sync: whether appended bytes are made durable before they are named.
@@ -82,6 +83,7 @@ class PageCache(Archive):
         text_only: Callable[[str], bool] = lambda url: False,
         unexpected: Unexpected | None = None,
         fingerprint: Callable[[str], int] | None = None,
+        keeps: Callable[[str, str], bool] = lambda url, media_type: True,
         random: Callable[[int], bytes] = os.urandom,
         sync: bool = True,
     ) -> None:
@@ -97,6 +99,8 @@ class PageCache(Archive):
         self._compared = (0, b"", False)  # the last comparison of texts: fingerprint, digest, result
         self._unexpected = unexpected or Unexpected()
         self._fingerprint = fingerprint
+        self._nothing = config.store == "none"
+        self._keeps = keeps
         self._builder = Builder(decoded=self._decoded, random=random, url_of=self._url_of)
         self._compress = warc.compressor(config.gzip_level)
         self._about = (
@@ -156,7 +160,7 @@ class PageCache(Archive):
             fingerprint=fingerprint,
             key=capture_key(fingerprint, instant),
             instant=instant,
-            stored=final and is_answer(fetch),
+            stored=final and is_answer(fetch) and not self._nothing,
             payload=payload,
             payload_digest=hashlib.sha1(payload).digest() if fetch.status else b"",
             digest=b"",
@@ -165,6 +169,7 @@ class PageCache(Archive):
         if errand.task is not Task.ROBOTS:
             previous = self.record(fingerprint)
             self._renew_record(capturing, previous, extracted)
+            capturing.stored = capturing.stored and self._keeps(fetch.url, _media_type(fetch, previous))
             capturing.new_record = previous is None
         if capturing.stored:
             self._choose_kind(capturing, previous)
@@ -191,7 +196,7 @@ class PageCache(Archive):
             return b""
         patterns = self._ignored(fetch.url)
         digest = change_detection.content_digest(fetch.content or fetch.body, patterns)
-        if previous is None or digest == previous.content_digest or not errand.flags & _REFRESH:
+        if previous is None or digest == previous.content_digest or not errand.flags & _KNOWN:
             return digest
         if self._compared[:2] != (errand.fingerprint, digest):
             same = self._reads_the_same(errand.fingerprint, fetch, previous, patterns)
@@ -384,6 +389,12 @@ class PageCache(Archive):
 
     def __repr__(self) -> str:
         return f"PageCache({self._writer!r}, {len(self._pending_records)} pending)"
+
+
+def _media_type(fetch: Fetch, previous: PageRecord | None) -> str:
+    """The type of an answer; a 304 has that of the page."""
+    confirms = fetch.outcome is Outcome.UNCHANGED and previous is not None
+    return previous.content_type if confirms and previous is not None else fetch.content_type
 
 
 def _directives(extracted: Extracted) -> str:

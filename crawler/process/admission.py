@@ -129,6 +129,18 @@ class Admission:
                 self._admit(change, owner, [urls[i] for i in places], fingerprints[places], beside)
         return len(urls)
 
+    def one(self, change: Change, url: str, fingerprint: int, beside: Beside) -> None:
+        """Filter a URL (request form) and queue it under `fingerprint`, unless that was met lately.
+
+        For what a crawl of one process is asked for beside links.
+        """
+        change.count("urls.links")
+        if rule := self._intake.one(url, beside.flags).rule:
+            change.count(f"urls.filtered.{rule}")
+            return
+        change.count("urls.accepted")
+        self._admit(change, self._owners.me, [url], np.array([fingerprint], np.uint64), beside)
+
     def _admit(
         self, change: Change, owner: str, urls: Sequence[str], fingerprints: np.ndarray, beside: Beside
     ) -> None:
@@ -163,10 +175,14 @@ class Admission:
     def seeds(self, urls: Sequence[str]) -> Change:
         """The change for URLs given by the user (request forms, at least one)."""
         change = Change()
-        self._learned.given(change, urls)
-        change.count("urls.seeds", len(urls))
+        self.given(change, urls)
         self.links(change, urls[0], urls, Beside(flags=_SEED))
         return change
+
+    def given(self, change: Change, urls: Sequence[str]) -> None:
+        """The crawl is at home at these seeds, however they are asked for."""
+        self._learned.given(change, urls)
+        change.count("urls.seeds", len(urls))
 
     def spread(self, change: Change, base: str, raw_url: str, flags: int) -> None:
         """Widen the scope by the target of a seed's redirect, if the filter accepts it as a seed."""

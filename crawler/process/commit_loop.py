@@ -23,7 +23,7 @@ from crawler.process.committer import SIBLINGS, Committer, CommitterState, Step
 from crawler.process.ending import in_thread, within
 from crawler.process.stages import Stages
 from crawler.process.tasks import Tasks, wait_for
-from crawler.storage.commit import Change, Maker
+from crawler.storage.commit import Change, Maker, Making
 from crawler.storage.faults import reach
 from crawler.storage.files import write_all
 
@@ -139,20 +139,23 @@ class CommitLoop:
     # -- one step each ----------------------------------------------------------
 
     def _state(self, now: float) -> CommitterState:
-        stopping = self._run.stopping()
-        dry = stopping or self._frontier.dry(now)
+        stopping, fetching = self._run.stopping(), self._run.fetching()
+        early = not fetching or now >= self._committer.early_flush_at
+        dry = stopping or (early and self._frontier.dry(now))
         return CommitterState(
             queued=len(self._point),
             undecided=self._point.unmade,
-            fetching=self._run.fetching(),
+            fetching=fetching,
             flush=bool(self._due.pending) and self._due.wants_flush(now, dry=dry),
             hurry=stopping or self._run.seeding() or self._due.full,
         )
 
     async def _wait(self) -> None:
         """Until something is queued, or the DUE wants to flush."""
-        at = self._due.next_wakeup()
-        await wait_for(self._news, None if at == math.inf else max(0.0, at - self._clock.now()))
+        at, now = self._due.next_wakeup(), self._clock.now()
+        if now < self._committer.early_flush_at:
+            at = min(at, self._committer.early_flush_at) if self._due.pending else at
+        await wait_for(self._news, None if at == math.inf else max(0.0, at - now))
 
     async def _gather(self) -> None:
         """Until few are in flight, or the group need not wait any more."""
@@ -204,6 +207,7 @@ class CommitLoop:
         assert plan is not None, self._due
         try:
             await self._in(self._writer, plan.run)
+            self._committer.flushed(began, self._clock.now())
             self.observe("flush", self._clock.now() - began)
             if self._compacting:
                 reach("flush during compaction")
@@ -213,8 +217,8 @@ class CommitLoop:
         else:
             self._point.add(partial(self._flushed, plan))
 
-    def _flushed(self, plan: FlushPlan) -> Change:
-        change = self._stages.flush_change(plan)
+    def _flushed(self, plan: FlushPlan) -> Making:
+        change = yield from self._stages.flush_change(plan)
         change.after.append(self._compact)
         return change
 

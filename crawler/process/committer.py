@@ -16,6 +16,9 @@ however fast results come:
 * A flush that is wanted begins before the group that gathered is written. It
   is not wanted again before its change was committed, so groups and flushes
   (or the parts of a large one) take turns.
+* A flush only because the frontier is dry waits until flushes take a tenth of
+  the time at most, unless nothing is in flight: a frontier whose hosts all wait
+  their gaps is dry between any two results, and mostly a flush does not help it.
 * Each group holds `store.group_entries_max` changes at most, in the order in
   which they were queued.
 """
@@ -27,6 +30,7 @@ import msgspec
 from crawler.config import StoreConfig
 
 SIBLINGS = 1  # fetches in flight above which decisions wait for more results
+FLUSH_SHARE = 0.1  # of the time that goes into flushes for a dry frontier, at most
 DECISION_DELAY = 0.05  # seconds after which results are decided upon whatever else is in flight
 
 
@@ -66,6 +70,7 @@ class Committer:
         self._large = min(config.group_entries_max, concurrency // 2)
         self._gather_until: float | None = None  # None: no group is gathering
         self._decide_at = 0.0
+        self.early_flush_at = 0.0  # from then on a dry frontier may have a flush while fetches are in flight
 
     def __repr__(self) -> str:
         return f"Committer(gathers until {self._gather_until})"
@@ -92,6 +97,10 @@ class Committer:
             self._decide_at = now + DECISION_DELAY
             return Step.DECIDE
         return None if complete or not state.fetching else Step.GATHER
+
+    def flushed(self, began: float, now: float) -> None:
+        """A flush, or a part of one, has run."""
+        self.early_flush_at = now + (now - began) * (1.0 / FLUSH_SHARE - 1.0)
 
     def pause(self, now: float) -> float:
         """Seconds that a GATHER may last, unless few fetches are left in flight before."""

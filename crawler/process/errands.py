@@ -24,6 +24,7 @@ import msgspec
 
 from crawler.clock import Clock
 from crawler.config import Config, Overrides
+from crawler.config.credentials import is_credential
 from crawler.errors import StoreError, Unexpected
 from crawler.fetcher.client import Client
 from crawler.fetcher.cookies import CookieJar
@@ -35,7 +36,7 @@ from crawler.frontier.frontier import Frontier
 from crawler.process.ending import within
 from crawler.process.harvest import Harvest
 from crawler.process.reader import Reader
-from crawler.records import Errand, Extracted, Fetch, LinkFlag, Outcome, Task
+from crawler.records import Errand, Extracted, Fetch, LinkFlag, Outcome, Task, Way
 from crawler.storage.commit import Change, Maker, Making, steps
 from crawler.storage.faults import reach
 from crawler.urls.canonical import hostname, resolve
@@ -45,10 +46,13 @@ log = logging.getLogger("crawler")
 T = TypeVar("T")
 Sink = Callable[[Errand, Fetch, Extracted | None], Awaitable[None]]
 Promise = Callable[[Errand, Fetch, Change], None]
+WayOf = Callable[[Errand], Way]
 
+PLAIN = Way()
 Chain = list[tuple[str, str]]  # the requests of a redirect chain so far: URL and Cookie field
 NextHop = Callable[[FetchRequest, Fetch, Chain], str]
 
+_OWN_WAY = int(LinkFlag.OWN_WAY)
 _SITEMAP = int(LinkFlag.SITEMAP)  # plain: an IntFlag costs 1 us a test
 HOP_WAIT_MAX = 120.0  # seconds an errand waits for another host's slot before it gives the hop up
 HOP_ASKS_MAX = 2.0  # seconds between two questions for a host that many wait for
@@ -88,6 +92,7 @@ class Errands:
         self._unexpected = unexpected
         self.sink = sink
         self.promise: Promise | None = None  # notes, with the page's change, that the sink is to get it
+        self.way_of: WayOf | None = None  # how an errand with the flag OWN_WAY is asked
         self._overrides = Overrides(config.override)
         self._run = {
             Task.PAGE: self._page,
@@ -163,17 +168,19 @@ class Errands:
 
     async def _page(self, errand: Errand) -> None:
         reach("fetch begun")
+        owner = object()  # of the bytes: a host may ask again while those of its last answer are held
         fetch, extracted = await self._ended(
-            errand, self._fetch_page(errand), lambda text: (self._internal_error(errand.url, text), None)
+            errand,
+            self._fetch_page(errand, owner),
+            lambda text: (self._internal_error(errand.url, text), None),
         )
         self.pages_ended += 1
         _say(fetch)
         now = self._clock.now()
-        key = (errand.host, errand.order)
 
         def make() -> Making:
             change = yield from self._promised(errand, fetch, extracted, now)
-            change.after.append(lambda: self._client.let_go(key))
+            change.after.append(lambda: self._client.let_go(owner))
             return change
 
         if self.sink is None:
@@ -195,9 +202,13 @@ class Errands:
             self.promise(errand, fetch, change)
         return change
 
-    async def _fetch_page(self, errand: Errand) -> tuple[Fetch, Extracted | None]:
-        fetch = await self._follow(errand, self._request(errand), self._own_key_hop)
-        self._client.hold((errand.host, errand.order), fetch)  # while it is read, waits, and is written
+    async def _fetch_page(self, errand: Errand, owner: object) -> tuple[Fetch, Extracted | None]:
+        if errand.flags & _OWN_WAY and self.way_of is not None:
+            way = self.way_of(errand)
+            fetch = await self._follow(errand, _going(self._request(errand), way), self._any_hop, way)
+        else:
+            fetch = await self._follow(errand, self._request(errand), self._own_key_hop)
+        self._client.hold(owner, fetch)  # while it is read, waits, and is written
         return fetch, await self._read(errand, fetch)
 
     async def _commit(self, make: Maker) -> None:
@@ -227,7 +238,9 @@ class Errands:
 
     # -- hops -----------------------------------------------------------------
 
-    async def _follow(self, errand: Errand, request: FetchRequest, next_hop: NextHop) -> Fetch:
+    async def _follow(
+        self, errand: Errand, request: FetchRequest, next_hop: NextHop, way: Way = PLAIN
+    ) -> Fetch:
         """Fetch, and follow redirects as long as `next_hop` names a URL; return the last answer."""
         fetch = await self._client.fetch(request)
         chain = [(errand.url, "")]
@@ -237,7 +250,8 @@ class Errands:
             if not (url := next_hop(request, fetch, chain)):
                 break
             chain.append((url, self._cookies(request, url)))
-            fetch = await self._hop(errand, request, url, fetch)
+            way = way_on(way, fetch.status, same_host=hostname(url) == errand.hostname)
+            fetch = await self._hop(errand, request, url, fetch, way)
         return fetch
 
     def _begin_jar(self, request: FetchRequest, fetch: Fetch) -> None:
@@ -269,7 +283,17 @@ class Errands:
             return ""
         return target if self._frontier.may_ask(target, self._clock.now()) else ""
 
-    async def _hop(self, errand: Errand, request: FetchRequest, url: str, before: Fetch) -> Fetch:
+    def _any_hop(self, request: FetchRequest, fetch: Fetch, chain: Chain) -> str:
+        """The target wherever the crawl is at home: who asked in a way of his own waits for this answer."""
+        target = resolve(fetch.url, fetch.location)
+        if target is None or not self._harvest.in_scope(target):
+            return ""
+        if len(chain) > self._config.fetch.redirects_max:
+            fetch.outcome, fetch.error = Outcome.BAD_REDIRECT, "redirects in a circle"
+            return ""
+        return target if self._frontier.may_ask(target, self._clock.now()) else ""
+
+    async def _hop(self, errand: Errand, request: FetchRequest, url: str, before: Fetch, way: Way) -> Fetch:
         """Fetch the next URL of a chain in its host's turn."""
         name = hostname(url)
         self._frontier.give_back(errand.hostname, self._clock.now(), before.took, before.retry_after)
@@ -287,7 +311,7 @@ class Errands:
         try:
             hop = msgspec.structs.replace(request, url=url, addresses=addresses, etag="", last_modified="")
             self._allow_secrets(hop, name)
-            fetch = await self._client.fetch(hop)
+            fetch = await self._client.fetch(_going(hop, way))
             took = fetch.took
             return fetch
         finally:
@@ -345,6 +369,26 @@ class Errands:
         if own.body_bytes_max is not None:
             request.body_bytes_max = own.body_bytes_max
             request.wire_bytes_max = max(own.body_bytes_max, self._config.fetch.wire_bytes_max)
+
+
+def _going(request: FetchRequest, way: Way) -> FetchRequest:
+    """The request, going that way beside what the configuration says."""
+    request.method, request.body = way.method, way.body
+    request.headers = (*request.headers, *way.headers) if way.headers else request.headers
+    return request
+
+
+def way_on(way: Way, status: int, *, same_host: bool) -> Way:
+    """How a redirect with that status is followed: 303, and 301 and 302 of a POST, by GET (Fetch Standard).
+
+    Another host gets no credentials.
+    """
+    if way is PLAIN:
+        return way
+    headers = way.headers if same_host else tuple(line for line in way.headers if not is_credential(line))
+    if status == 303 or (status in (301, 302) and way.method == "POST"):
+        return Way(headers=tuple(line for line in headers if not line.lower().startswith("content-")))
+    return Way(way.method, way.body, headers)
 
 
 def _not_resolved(text: str) -> Resolution:

@@ -33,7 +33,7 @@ from crawler.storage.commit import Change, Maker
 from crawler.storage.keys import INCARNATION, RUN
 from crawler.storage.kv import seal, unseal
 from crawler.urls.canonical import SESSION_IDS_VERSION
-from crawler.urls.fingerprint import suffix_list_version
+from crawler.urls.suffixes import suffix_list_version
 
 LAST_WORDS = 2  # heartbeats that a process stays after the end or a limit, so that the others hear of it
 _WORK_AGE_MAX = 0.5  # seconds for which the number of hosts with work is remembered

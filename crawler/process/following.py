@@ -43,6 +43,10 @@ class Following:
         self._learned = learned
         self._same_content = SameContent()
 
+    def in_scope(self, url: str) -> bool:
+        """Whether links to a URL (request form) lie where the crawl is at home."""
+        return self._admission.in_scope(url)
+
     def page(
         self, change: Change, errand: Errand, fetch: Fetch, extracted: Extracted | None, digest: bytes
     ) -> Counted:

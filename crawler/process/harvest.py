@@ -9,7 +9,8 @@ This is the arrow from the fetcher back to the frontier without its waiting:
 
 A *refresh* (an errand with the flag REFRESH: a known page fetched again) takes
 the same way, with two differences. It is counted apart, under `refresh.`, since
-its URL is done already. And an answer that shows the content that is known
+its URL is done already. So is a known page that was queued once more (AGAIN),
+whose URL is done once more. And an answer that shows the content that is known
 brings no links: it need not be read (`shows_news`), and none are followed.
 
 A change is made in one step, or by a generator that pauses between portions of
@@ -22,9 +23,11 @@ import re
 from collections.abc import Generator
 
 from crawler.clock import Clock
+from crawler.config import RefreshConfig
 from crawler.errors import StoreError, Unexpected
 from crawler.frontier.frontier import Decision, End, Frontier
 from crawler.frontier.refresh.refreshing import Refresh, result_of
+from crawler.frontier.refresh.validators import Validators
 from crawler.pages.page_cache import Capturing, PageCache
 from crawler.process import books
 from crawler.process.admission import Counted
@@ -37,6 +40,8 @@ from crawler.urls.canonical import authority, canonical, hostname
 
 _SITEMAP = int(LinkFlag.SITEMAP)
 _REFRESH = int(LinkFlag.REFRESH)  # plain, as the flags of an errand are: an IntFlag costs 1 us a test
+_AGAIN = int(LinkFlag.AGAIN)
+_KNOWN = _REFRESH | _AGAIN
 Pauses = Generator[None, None, None]
 
 
@@ -52,7 +57,9 @@ class Harvest:
         following: Following,
         unexpected: Unexpected | None = None,
         refresh: Refresh | None = None,
+        validators: Validators | None = None,
     ) -> None:
+        self._validators = validators or Validators(RefreshConfig())
         self.unexpected = unexpected or Unexpected()
         self._clock = clock
         self._frontier = frontier
@@ -65,29 +72,41 @@ class Harvest:
 
     def conditions(self, errand: Errand, now: float) -> tuple[str, str]:
         """(ETag, Last-Modified) to ask for a page with, each "" if there is none to use."""
+        if errand.flags & _AGAIN:
+            record = self._pages.record(errand.fingerprint)
+            return self._validators.conditions(errand.fingerprint, errand.host, record, now)
         if self._refresh is None or not errand.flags & _REFRESH:
             return "", ""
         return self._refresh.conditions(errand, now)
 
     def shows_news(self, errand: Errand, fetch: Fetch) -> bool:
         """Whether an answer is worth reading: of a refresh, one with other content than is known."""
-        return not errand.flags & _REFRESH or not self._pages.shows_known(fetch, errand)
+        return not errand.flags & _KNOWN or not self._pages.shows_known(fetch, errand)
+
+    def in_scope(self, url: str) -> bool:
+        """Whether links to a URL (request form) lie where the crawl is at home."""
+        return self._following.in_scope(url)
 
     def page(self, errand: Errand, fetch: Fetch, extracted: Extracted | None, now: float) -> Making:
         """Make the change for a page's fetch, final or to be repeated."""
         change = Change()
         decision = self._settle(errand, fetch, now)
-        before = self._pages.record(errand.fingerprint) if errand.flags & _REFRESH else None
+        fetch.final = decision.end is End.DONE
+        before = self._pages.record(errand.fingerprint) if errand.flags & _KNOWN else None
         capturing = self._capture(fetch, errand, extracted, now, final=decision.end is End.DONE)
         books.count_kept(change, capturing)
         if self._refresh is not None and decision.end is End.DONE:
             self._schedule(change, capturing, before, decision, now)
             if extracted is not None and extracted.dated and not capturing.unchanged:
                 self._hear(errand, before, extracted, now)
-        if decision.end is End.DONE and not (errand.flags & _REFRESH and capturing.unchanged):
+        if errand.flags & _AGAIN and capturing.record is not None:
+            changed = not capturing.unchanged
+            self._validators.answered(errand.fingerprint, errand.host, before, capturing.record, changed, now)
+        if decision.end is End.DONE and not (errand.flags & _KNOWN and capturing.unchanged):
             yield from self._follow(change, capturing, extracted)
-        if errand.flags & _REFRESH:
+        if errand.flags & _KNOWN:
             books.count_refresh(change, fetch, decision.end, unchanged=capturing.unchanged)
+            change.count("urls.done", bool(errand.flags & _AGAIN and decision.end is End.DONE))
         else:
             books.count_page(change, fetch, decision.end)
         change.line = page_line(errand, fetch, extracted, decision.end)

@@ -45,6 +45,7 @@ log = logging.getLogger("crawler")
 
 KEY_FILE_WAIT = 600.0  # seconds until a key file that has not come counts as missing
 LAG_INTERVAL = 0.25  # seconds between looks at how late the loop is
+_GROWTH_LOOKS = 20  # of those between two looks at how the crawl grows
 COUNTS_INTERVAL = 5.0  # seconds of request counts that a crash may lose
 
 Ahead = Callable[[str, int], bool]
@@ -63,6 +64,7 @@ class Live:
         self._tasks: list[asyncio.Task[None]] = []
         self._ahead: set[int] = set()
         self._waits = Waits()
+        self._recent = vitals.LastMinute()
         self.errors = vitals.RecentErrors()
         self.timings = {"commit": vitals.Histogram(), "flush": vitals.Histogram()}
         self.refresh_ahead: Ahead | None = None  # set by the refresh frontier: fetch a known page soon
@@ -322,6 +324,7 @@ class Live:
         return {
             "processes": [process],
             "run": {"fetched": counters["pages.fetched"] - self._stages.counters_before["pages.fetched"]},
+            "recent": self._recent.plain(),
             "timings": {name: histogram.plain() for name, histogram in self.timings.items()},
             "waited": dict(frontier.why_slow()),
             "paused": list(frontier.paused),
@@ -346,10 +349,22 @@ class Live:
             "counted_pages": len(self.demand),
         }
 
+    def _growing(self) -> dict[str, int]:
+        """The counters whose growth says how the crawl goes."""
+        stages = self._stages
+        return {
+            "done": stages.point.counters["urls.done"],
+            "hosts": stages.frontier.hosts_reached,
+            "new": stages.due.new,
+            "known": stages.due.known,
+        }
+
     async def _watch_lag(self) -> None:
         """Measure by how much the loop is late: the largest of the last second, fading."""
         loop, looks = asyncio.get_running_loop(), 0
         while True:
+            if looks % _GROWTH_LOOKS == 0:
+                self._recent.take(self._growing(), self._now())
             due = loop.time() + LAG_INTERVAL
             await asyncio.sleep(LAG_INTERVAL)
             self._lag = max(loop.time() - due, self._lag * 0.75)

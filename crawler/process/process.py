@@ -17,6 +17,8 @@ stages, synchronously, in the loop thread.
 
 import asyncio
 import logging
+from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 
 from crawler.config import Config
@@ -34,9 +36,10 @@ from crawler.process.forked import Forked
 from crawler.process.limits import STOP_GRACE, WATCH_INTERVAL, Disk, Standing, disk_state, limit_reached
 from crawler.process.places import Places
 from crawler.process.reader import Extractor, Reader
-from crawler.process.seeding import Pieces, seed_changes
+from crawler.process.seeding import Pieces, known_changes, seed_changes
 from crawler.process.stages import Stages
 from crawler.process.tasks import Tasks, wait_for
+from crawler.storage.commit import Maker
 from crawler.storage.faults import reach
 from crawler.storage.files import free_bytes, total_bytes
 
@@ -73,9 +76,19 @@ class Process:
         self.failure: BaseException | None = None
         self._grace = STOP_GRACE
         self._news = asyncio.Event()
-        self._seeds = seed_changes(stages, seeds, shared=member.supervised)
+        self._seeds: Iterator[Maker] = seed_changes(stages, seeds, shared=member.supervised)
+        if stages.config.crawl.timestamping:
+            self._seeds = chain(known_changes(stages), self._seeds)
         self._seeding = True
         self._background = Tasks(self.fail)
+        self._client = Client(
+            stages.config.fetch,
+            stages.config.identity,
+            stages.config.network,
+            stages.clock,
+            stages.harvest.unexpected,
+            processes=len(stages.topology.names),
+        )
         self.commits = CommitLoop(stages, pages_file, self)
         self.queue = self.commits.queue
         self.errands = self._errands(Reader(stages.config, extractor, parser), sink)
@@ -98,7 +111,7 @@ class Process:
             config,
             clock=stages.clock,
             frontier=stages.frontier,
-            client=Client(config.fetch, config.identity, config.network, stages.clock, unexpected),
+            client=self._client,
             resolver=Resolver(config.network, AddressGuard(config.network.allow_networks), stages.clock),
             reader=reader,
             harvest=stages.harvest,

@@ -7,12 +7,14 @@ the same stages, do their work through the same commit point, and close.
 import logging
 import random
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
+import numpy as np
 from msgspec.structs import replace
+from numpy.typing import NDArray
 
 from crawler import __version__
 from crawler.clock import Clock
@@ -27,6 +29,7 @@ from crawler.extract.repeats import TAGS
 from crawler.frontier.discovery.entries import decode
 from crawler.frontier.frontier import Frontier
 from crawler.frontier.refresh.refreshing import Refresh
+from crawler.frontier.refresh.validators import Validators
 from crawler.pages.captures import record_key, unpack_record
 from crawler.pages.page_cache import PageCache
 from crawler.process.admission import Admission, Owners, Seen
@@ -35,12 +38,13 @@ from crawler.process.comparing import Comparing
 from crawler.process.following import Following
 from crawler.process.harvest import Harvest
 from crawler.process.learned import Learned
+from crawler.process.portions import PORTION_LINKS
 from crawler.records import DueCounts, FrontierCounts, Link, PageRecord, PeerStatus, SplitterCounts
 from crawler.robots.cache import RobotsCache
 from crawler.splitter.inbox import Inbox
 from crawler.splitter.outbox import Outbox
 from crawler.splitter.partition import Partition
-from crawler.storage.commit import Change, CommitPoint, Maker
+from crawler.storage.commit import Change, CommitPoint, Maker, Making
 from crawler.storage.faults import reach
 from crawler.storage.files import Lock, reserve, sync_directory
 from crawler.storage.keys import CAPTURE, CLEAN, EQUIVALENCES, PAGE, PARKED, SCOPE_STATE, TODO
@@ -51,6 +55,7 @@ from crawler.urlfilter.url_filter import Scope, UrlFilter
 from crawler.urls.clock_cache import ClockCache
 from crawler.urls.equivalence import Equivalences
 from crawler.urls.fingerprint import Fingerprinter, registrable_domain
+from crawler.urls.kinds import Kinds
 from crawler.urls.trace import TraceWriter
 
 log = logging.getLogger("crawler")
@@ -66,8 +71,9 @@ class Stages:
     """Everything that lies in `DIR/<name>`, under its lock.
 
     `seed` is the crawl's 16 secret bytes, `topology` says who else crawls (None:
-    nobody). With `restore`, pages whose stored copy turns out to be gone become
-    URLs to do again. `brief`: they are closed soon, so who finds them locked waits.
+    nobody), `priority` gives a link its place (`Frontier`). With `restore`, pages
+    whose stored copy turns out to be gone become URLs to do again. `brief`: they
+    are closed soon, so who finds them locked waits.
 
     Raises:
         BusyError: another process has the folder.
@@ -85,10 +91,12 @@ class Stages:
         name: str = "p0",
         topology: Topology | None = None,
         url_filter: Callable[[str], bool] | None = None,
+        priority: Callable[[Link], int] | None = None,
         restore: bool = True,
         brief: bool = False,
     ) -> None:
         self.config = config
+        self._priority = priority
         self.directory = directory
         self.clock = clock
         self.name = name
@@ -207,6 +215,7 @@ class Stages:
             rng=random.Random(),
             processes=len(self.topology.names),
             refresh=self.refresh,
+            priority=self._priority,
         )
 
     def _refresh(self) -> Refresh:
@@ -227,7 +236,9 @@ class Stages:
 
     def _robots(self) -> RobotsCache:
         config = self.config
-        return RobotsCache(self.store, config.robots, config.identity.token, 4 * config.crawl.concurrency)
+        # As many as there are hosts in the front, each of which is looked at every few seconds.
+        entries_max = config.frontier.front_factor * config.crawl.concurrency
+        return RobotsCache(self.store, config.robots, config.identity.token, entries_max)
 
     def _page_cache(self) -> PageCache:
         config = self.config
@@ -243,6 +254,7 @@ class Stages:
             ignored=comparing.ignored,
             text_only=comparing.text_only,
             fingerprint=self.fingerprinter.fingerprint,
+            keeps=Kinds(config.filter.accept, config.filter.reject).keeps,
             sync=self._outlasts_power_cut,
         )
 
@@ -270,7 +282,15 @@ class Stages:
     def _harvest(self) -> Harvest:
         """What the end of a fetch means."""
         following = Following(self.config, self.robots, self.admission, self.learned)
-        return Harvest(self.clock, self.frontier, self.pages, self.robots, following, refresh=self.refresh)
+        return Harvest(
+            self.clock,
+            self.frontier,
+            self.pages,
+            self.robots,
+            following,
+            refresh=self.refresh,
+            validators=Validators(self.config.refresh),
+        )
 
     def _trace(self) -> TraceWriter:
         """A new trace in the process's folder: links as they enter the host splitter."""
@@ -316,6 +336,23 @@ class Stages:
             for key, value in scan_prefix(self.store, prefix):
                 yield decode(key, value).fingerprint
 
+    def queued(self) -> NDArray[np.uint64]:
+        """The fingerprints of all URLs to do or parked, sorted, shape (n,)."""
+        found = (
+            decode(key, value).fingerprint
+            for prefix in (TODO, PARKED)
+            for key, value in scan_prefix(self.store, prefix)
+        )
+        return np.unique(np.fromiter(found, np.uint64))
+
+    def queue_again(self, links: Sequence[Link]) -> Change:
+        """The change that puts URLs which are done back into the queues."""
+        change = Change(sync=True)
+        change.count("urls.done", -len(links))
+        self.frontier.add(links, change, self.clock.now())
+        change.after.append(lambda: self.frontier.committed(change, self.clock.now()))
+        return change
+
     def reserve_ballast(self) -> None:
         """Take the room that `crawler check --repair` gives back when the disk is full.
 
@@ -358,15 +395,17 @@ class Stages:
         now = self.clock.now()
         return self.due.begin_flush(now) if self.due.wants_flush(now, dry=dry) else None
 
-    def flush_change(self, plan: FlushPlan) -> Change:
-        """The change that makes the plan's new URLs known and gives them to the frontier.
+    def flush_change(self, plan: FlushPlan) -> Making:
+        """Make the change that makes the plan's new URLs known and gives them to the frontier.
 
         It goes through the queue of the commit point like any other: the host
         records it writes count pages whose own changes wait in that queue.
         """
         reach("flush ran")
         change = Change(sync=True)
-        self.frontier.add(plan.new_links, change, self.clock.now())
+        for begin in range(0, len(plan.new_links), PORTION_LINKS):
+            self.frontier.add(plan.new_links[begin : begin + PORTION_LINKS], change, self.clock.now())
+            yield
         self.due.stage_flush(plan, change)
         change.after.append(lambda: self._flushed(plan, change))
         return change
@@ -397,7 +436,7 @@ class Stages:
         self.commit(change)
         while (plan := self.flush_begin(dry=True)) is not None:
             plan.run()
-            self.commit(self.flush_change(plan))
+            self.commit(partial(self.flush_change, plan))
 
     def commit(self, change: Change | Maker) -> None:
         """Commit one change in this thread; for a directory at rest."""

@@ -31,7 +31,7 @@ from crawler.process.exchange import Member
 from crawler.process.forked import Forked
 from crawler.process.reader import fork_parser
 from crawler.supervision.parent import watch_parent
-from crawler.supervision.turns import take_long_turns
+from crawler.supervision.time_slices import take_long_turns
 
 if TYPE_CHECKING:
     from crawler.api import Crawl

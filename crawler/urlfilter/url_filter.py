@@ -1,4 +1,4 @@
-"""The URL filter: scope, traps, extensions, exclude and include.
+"""The URL filter: scope, traps, extensions and kinds, exclude and include.
 
 A URL is accepted, or rejected by exactly one rule: the first that applies in
 the order of RULES. Rule names are stable: they are keys of the report and what
@@ -9,7 +9,7 @@ Flags change what binds (`-` = does not bind):
     rule               page link   SEED   SITEMAP   REQUISITE
     requisite                                       unless switched on
     scope                  x         -       -         -
-    extension              x         -       -         x
+    extension, kind        x         -       -         x
     exclude                x         x       x         x
     include                x         -       -         -
     path_segments ...      x         x       x         x
@@ -35,10 +35,12 @@ from crawler.urlfilter import traps
 from crawler.urls import canonical
 from crawler.urls.canonical import directory, hostname
 from crawler.urls.fingerprint import registrable_domain
+from crawler.urls.kinds import Kinds
 
 REQUISITE = "requisite"
 SCOPE = "scope"
 EXTENSION = "extension"
+KIND = "kind"
 EXCLUDE = "exclude"
 INCLUDE = "include"
 HOOK = "hook"
@@ -51,6 +53,7 @@ RULES = {
     REQUISITE: "it is a page requisite, and crawl.requisites is off",
     SCOPE: "it lies outside the scope of the seeds and of where they redirected to",
     EXTENSION: "its file name ends with one of filter.exclude_extensions",
+    KIND: "its name is that of a kind which filter.reject names, or filter.accept does not",
     EXCLUDE: "it matches a pattern of filter.exclude",
     INCLUDE: "it matches no pattern of filter.include",
     traps.PATH_SEGMENTS: "its path has more segments than traps.path_segments_max",
@@ -219,7 +222,10 @@ class UrlFilter:
         self._include = _patterns("filter.include", config.include)
         self._exclude = _patterns("filter.exclude", config.exclude)
         self._extensions = tuple("." + name.lower().lstrip(".") for name in config.exclude_extensions)
-        self._patterned = bool(self._include or self._exclude or self._extensions or hook)
+        self._kinds = Kinds(config.accept, config.reject)
+        self._patterned = bool(
+            self._include or self._exclude or self._extensions or self._kinds or hook is not None
+        )
         self._anywhere = scope.kind == "any"
         self._directories: dict[str, str | None] = {}
 
@@ -271,6 +277,8 @@ class UrlFilter:
     def _pattern_verdict(self, url: str, flags: int) -> str:
         if self._extensions and not flags & _ANY_EXTENSION and _path_end(url).endswith(self._extensions):
             return EXTENSION
+        if self._kinds and not flags & _ANY_EXTENSION and not self._kinds.may_ask(url):
+            return KIND
         if self._exclude and _matches(self._exclude, url):
             return EXCLUDE
         if self._include and not flags & _ANY_HOST and not _matches(self._include, url):

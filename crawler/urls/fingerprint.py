@@ -19,7 +19,6 @@ import hashlib
 from array import array
 from collections.abc import Callable, Iterable
 from functools import lru_cache
-from typing import Any
 
 import mmh3
 import numpy as np
@@ -28,6 +27,7 @@ from numpy.typing import NDArray
 from crawler.errors import ConfigError
 from crawler.urls.canonical import authority, duplicate_key, hostname, target
 from crawler.urls.equivalence import Equivalences
+from crawler.urls.suffixes import suffix_list
 
 SEED_BYTES = 16
 CHECK_URL = "http://fingerprint.check/"
@@ -35,20 +35,6 @@ _LOW_48 = (1 << 48) - 1
 _SIXTEEN, _FORTY_EIGHT = np.uint64(16), np.uint64(48)
 _ALL_64 = (1 << 64) - 1
 _HOSTS_MAX = 1 << 15  # hosts whose bucket is remembered, 600 bytes each: a process has some 10,000 at hand
-
-
-@lru_cache(maxsize=1)
-def _suffix_list() -> Any:
-    from publicsuffixlist import PublicSuffixList  # imported and read on first use: some 40 ms
-
-    return PublicSuffixList()
-
-
-def suffix_list_version() -> str:
-    """The version of the public suffix list; a crawl is pinned to it, since buckets depend on it."""
-    from publicsuffixlist import __version__
-
-    return __version__
 
 
 @lru_cache(maxsize=_HOSTS_MAX)
@@ -60,7 +46,7 @@ def registrable_domain(name: str) -> str:
     """
     if name.endswith("]") or name.rpartition(".")[2].isdigit():
         return name
-    return _suffix_list().privatesuffix(name) or name
+    return suffix_list().privatesuffix(name) or name
 
 
 class Fingerprinter:

@@ -33,7 +33,7 @@ from crawler.clock import VirtualClock
 from crawler.config import Config, convert, set_key
 from crawler.process.stages import Stages
 from crawler.records import Fetch, Link, Outcome, Task
-from crawler.storage.commit import Change
+from crawler.storage.commit import Change, Making
 from crawler.urls.clock_cache import ClockCache
 from crawler.urls.fingerprint import cache_keys
 
@@ -150,10 +150,20 @@ class Loader:
         stages = self.stages
         while (plan := stages.flush_begin(dry=dry)) is not None:
             self.watch("flush: join and read", plan.run)
-            self.commit(self.watch("flush: frontier (loop)", stages.flush_change, plan), "flush")
+            self.commit(self.watch("flush: frontier (loop)", whole, stages.flush_change(plan)), "flush")
             while (merge := stages.due.begin_compaction()) is not None:
                 self.watch("merge", merge.run)
                 self.commit(stages.compaction_change(merge), "merge")
+
+
+def whole(making: Making) -> Change:
+    """The change, made without a pause."""
+    while True:
+        try:
+            next(making)
+        except StopIteration as end:
+            change: Change = end.value
+            return change
 
 
 def load(args: argparse.Namespace) -> None:

@@ -6,6 +6,7 @@ import pytest
 
 from crawler.admin.report import Report
 from crawler.admin.status import Status, group, merge, nested
+from crawler.admin.vitals import LastMinute
 from crawler.records import DueCounts, FrontierCounts, PeerStatus, SplitterCounts
 
 
@@ -88,3 +89,17 @@ def test_a_crawl_without_a_page_gives_its_reasons() -> None:
     assert not nothing.any_success and nothing.why_nothing(1) == "1 seeds are no http(s) URLs; dns error 2"
     assert "nothing is left" in report().why_nothing(0)
     assert report(counters={"pages.empty": 1}).any_success
+
+
+def test_growth_adds_up_over_processes_and_its_span_does_not() -> None:
+    one, other = {"span": 60.0, "done": 10, "hosts": 2}, {"span": 55.0, "done": 5, "hosts": 1}
+    both = merge([status("p0", 7.0, recent=one), status("p1", 7.0, recent=other), Status()])
+    assert both.recent == {"span": 60.0, "done": 15, "hosts": 3}
+
+
+def test_the_last_minute_forgets_what_lies_before_it() -> None:
+    minute = LastMinute()
+    assert minute.plain() == {}
+    for look in range(0, 301, 5):
+        minute.take({"done": look * look}, float(look))
+    assert minute.plain() == {"span": 60.0, "done": 300 * 300 - 240 * 240}

@@ -1,7 +1,9 @@
 """Logins, endings that are rejected, and pages that are cut off, as wget's users give and meet them."""
 
 import base64
+import io
 from pathlib import Path
+from urllib.parse import parse_qs
 
 import pytest
 
@@ -52,3 +54,60 @@ def test_a_page_that_is_cut_off_is_said_with_the_key(tmp_path: Path) -> None:
     with Web({"/": "x" * 5000}) as web:
         ran = run("crawl", web.url(), "--dir", tmp_path, *FAST, "--set", "fetch.body_bytes_max=1000")
     assert "cut off: 1 longer than fetch.body_bytes_max" in ran.text
+
+
+class Members:
+    """A site with a form whose token must come back; only who has logged in sees `/` and `/more`."""
+
+    def __init__(self) -> None:
+        self.routes = {"/login": self.login, "/": self.private, "/more": self.private}
+
+    def login(self, asked: Asked) -> Answer:
+        fields = parse_qs(asked.body.decode())
+        if asked.method == "POST" and (fields["user"], fields["pass"]) == (["me"], ["Sesame&1"]):
+            known = fields["token"] == ["t1"] and asked.headers.get("Cookie") == "visit=1"
+            return 303, {"Location": "/", "Set-Cookie": "sid=Key1; Path=/; HttpOnly"} if known else {}, ""
+        form = "<form><input name=q></form><form method=post action=/login><input type=hidden name=token value=t1>"
+        form += "<input name=user><input type=password name=pass><button name=go value=1>in</button></form>"
+        return 200, {"Set-Cookie": "visit=1"}, form
+
+    def private(self, asked: Asked) -> Answer:
+        if "sid=Key1" not in asked.headers.get("Cookie", ""):
+            return 302, {"Location": "/login"}, ""
+        return page("/more" if asked.path == "/" else "/", text="members only")
+
+
+def test_a_login_with_a_form(tmp_path: Path) -> None:
+    """Hidden fields and cookies of the form's page go along; the cookies are for the user only, the rest is nowhere."""
+    site = Members()
+    with Web(site.routes) as web:
+        directory = tmp_path / "c"
+        fields = ("-d", "user=me", "-d", "pass=Sesame&1")
+        report = crawl(directory, web.url(), "--login", web.url("/login"), *fields, "--max-pages", "1")
+        assert report["pages"] == {"fetched": 1}
+        assert crawl(directory)["pages"]["fetched"] == 2  # the cookies are kept
+        assert directory.joinpath("cookies.txt").stat().st_mode & 0o777 == 0o600
+        for path in directory.rglob("*"):
+            if path.is_file() and path.name != "cookies.txt":
+                assert not any(word in path.read_bytes() for word in (b"Sesame", b"Key1")), path
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        (("--login", "/login", "-d", "user=me", "-d", "pass=wrong"), "asks for the password again"),
+        (("--login", "/none", "-d", "user=me"), "status 404"),
+        (("--login", "/login", "-d", "pass"), "no terminal to ask"),
+        (("-d", "user=me"), "needs --login"),
+        (("--login", "/free", "-d", "user=me"), "set no cookie"),
+    ],
+)
+def test_logins_that_fail(
+    tmp_path: Path, flags: tuple[str, ...], said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO())
+    with Web(Members().routes | {"/free": "welcome"}) as web:
+        given = [web.url(flag) if flag.startswith("/") else flag for flag in flags]
+        ran = run("crawl", web.url(), "--dir", tmp_path, *FAST, *given)
+        assert ran.code == 2 and said in ran.err and "wrong" not in ran.err.replace("is wrong", "")
+        assert "/more" not in web.paths()

@@ -28,6 +28,8 @@ class Asked(NamedTuple):
     host: str
     path: str
     headers: Mapping[str, str]
+    method: str = "GET"
+    body: bytes = b""
 
 
 Answer = str | bytes | tuple[int, Mapping[str, str], str | bytes]
@@ -50,6 +52,8 @@ class Web:
 
             def do_GET(self) -> None:
                 web._answer(self)
+
+            do_POST = do_PUT = do_GET
 
             def log_message(self, *_: Any) -> None:
                 pass
@@ -83,7 +87,8 @@ class Web:
         path = handler.path
         if "://" in path:  # the form that a proxy gets
             path = "/" + path.split("/", 3)[3]
-        asked = Asked(handler.headers["Host"].rsplit(":", 1)[0], path, handler.headers)
+        sent = handler.rfile.read(int(handler.headers.get("Content-Length", 0)))
+        asked = Asked(handler.headers["Host"].rsplit(":", 1)[0], path, handler.headers, handler.command, sent)
         self.asked.append(asked)
         route = self.routes.get(asked.host + path, self.routes.get(path, (404, {}, "")))
         answer = route(asked) if callable(route) else route

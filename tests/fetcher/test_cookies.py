@@ -2,10 +2,19 @@
 
 import random
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
 
-from crawler.fetcher.cookies import PER_DOMAIN_MAX, REQUEST_BYTES_MAX, CookieJar, parse_cookie_date
+from crawler.errors import ConfigError
+from crawler.fetcher.cookies import (
+    PER_DOMAIN_MAX,
+    REQUEST_BYTES_MAX,
+    CookieJar,
+    as_file,
+    load_cookies,
+    parse_cookie_date,
+)
 from crawler.fetcher.fetch_request import FetchRequest, split
 from crawler.records import Outcome
 from tests.fetcher.scripted import OK, Server, make_client, run, small
@@ -138,5 +147,74 @@ def test_cookies_are_sent_only_if_asked_for(cookies: bool, own_jar: bool) -> Non
             await client.fetch(FetchRequest(server.url(), ("127.0.0.1",)))
             assert (b"Cookie:" in server.requests[2]) is cookies
         await client.close()
+
+    run(play())
+
+
+FILE = """\
+# Netscape HTTP Cookie File
+# http://curl.se/docs/http-cookies.html
+
+.example.com\tTRUE\t/\tFALSE\t2000000000\tall\t1
+example.com\tFALSE\t/docs\tFALSE\t0\thost\t2
+#HttpOnly_www.example.com\tFALSE\t/\tTRUE\t0\tsecure\t3
+old.example.com\tFALSE\t/\tFALSE\t999\tgone\t4
+.com\tTRUE\t/\tFALSE\t0\tpublic\t5
+"""
+
+
+@pytest.mark.parametrize(
+    ("url", "sent"),
+    [
+        ("http://example.com/", "all=1"),
+        ("http://example.com/docs/x", "host=2; all=1"),
+        ("http://www.example.com/docs/", "all=1"),
+        ("https://www.example.com/", "all=1; secure=3"),
+        ("http://old.example.com/", "all=1"),
+        ("http://other.com/", ""),
+    ],
+)
+def test_a_file_of_cookies(tmp_path: Path, url: str, sent: str) -> None:
+    """Fields as Netscape wrote them: below or only the host, path, secure, expiry; nothing for a whole suffix."""
+    path = tmp_path / "cookies.txt"
+    path.write_text(FILE, encoding="utf-8-sig")
+    jar = load_cookies(str(path), NOW)
+    jar._check()
+    assert jar.private and jar.header(split(url), NOW) == sent
+    path.write_text(as_file(jar), encoding="utf-8")
+    again = load_cookies(str(path), NOW)
+    assert again.header(split(url), NOW) == sent and len(again) == len(jar)
+
+
+@pytest.mark.parametrize(
+    "line", ["k=v", "a.test\tTRUE\t/\tFALSE\tnever\tk\tsecret", "a\tmaybe\t/\tFALSE\t0\tk\tsecret"]
+)
+def test_a_line_that_is_no_cookie_is_named_but_not_shown(tmp_path: Path, line: str) -> None:
+    path = tmp_path / "cookies.txt"
+    path.write_text(f"# {FILE}\n{line}\n")
+    with pytest.raises(ConfigError, match="line [0-9]+ is no cookie") as raised:
+        load_cookies(str(path), NOW)
+    assert "secret" not in str(raised.value)
+    with pytest.raises(ConfigError, match="No such file"):
+        load_cookies(str(tmp_path / "none"), NOW)
+
+
+def test_cookies_of_a_file_stand_in_no_record(tmp_path: Path) -> None:
+    """Neither those that are sent, nor those with which the server renews the login."""
+    path = tmp_path / "cookies.txt"
+    path.write_text("host.test\tFALSE\t/\tFALSE\t0\tsid\tsecret\n")
+    answer = OK.replace(b"Content-Type", b"Set-Cookie: sid=newsecret; Path=/\r\nContent-Type")
+
+    async def play() -> None:
+        async with Server([answer]) as server:
+            client = make_client(small(cookies_file=str(path)))
+            await client.start()
+            for _ in range(2):
+                got = await client.fetch(FetchRequest(server.url(), ("127.0.0.1",)))
+                assert b"secret" not in got.request_head + repr(got.headers).encode()
+                assert got.header(b"set-cookie") == b"sid=[redacted]"
+            assert b"Cookie: sid=secret\r\n" in server.requests[0]
+            assert b"Cookie: sid=newsecret\r\n" in server.requests[1]
+            await client.close()
 
     run(play())

@@ -6,13 +6,14 @@ from typing import Any
 
 import pytest
 
+from crawler.byte_account import ByteAccount
 from crawler.errors import StoreError
 from crawler.fetcher.dns_cache import Resolution
 from crawler.fetcher.fetch_request import FetchRequest, split
 from crawler.process.errands import HOP_WAIT_MAX, Errands
 from crawler.process.reader import Reader
 from crawler.records import Blame, Errand, Extracted, Fetch, LinkFlag, Outcome, Task
-from crawler.storage.commit import Change, Maker, steps
+from crawler.storage.commit import Change, Maker, Making, steps
 from tests.process.support import Joint, fetch, links_of, made, redirect
 
 HOME = "http://a.org/"
@@ -30,12 +31,13 @@ class Canned:
         self.requests: list[FetchRequest] = []
         self.asked_at: list[float] = []
         self.ended: list[str] = []
+        self.account: ByteAccount[Any] = ByteAccount(1 << 30)
 
     def hold(self, owner: object, fetch: Fetch) -> None:
-        """Bodies are not accounted for here."""
+        self.account.charge(owner, len(fetch.body))
 
     def let_go(self, owner: object) -> None:
-        pass
+        self.account.release(owner)
 
     async def fetch(self, request: FetchRequest) -> Fetch:
         self.requests.append(request)
@@ -184,6 +186,29 @@ def test_sitemaps_have_a_bound_of_their_own(run: Run) -> None:
     run.see_through(errand)
     request, most = run.canned.requests[-1], run.joint.stages.config.sitemaps.bytes_max
     assert request.body_bytes_max == request.wire_bytes_max == most
+
+
+def test_bytes_are_held_until_the_commit_of_their_own_errand(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A host asked again before its last answer is committed: each answer has a share of its own."""
+
+    def harvested(*_: object) -> Making:
+        yield from ()
+        return Change()
+
+    monkeypatch.setattr(run.errands, "_promised", harvested)
+    first, second = (fetch(HOME, b"x" * size) for size in (100, 30))
+    run.answer(first, second)
+    errand = run.joint.errand()
+    asyncio.run(run.errands.run(errand))
+    asyncio.run(run.errands.run(errand))
+    assert run.canned.account.held == 130
+    for left in (30, 0):
+        change, _ = made(run.makers.pop(0)())  # type: ignore[operator]
+        for act in change.after:
+            act()
+        assert run.canned.account.held == left
 
 
 # ---- hops ----

@@ -1,5 +1,6 @@
 """The way of the seeds: one change a piece; among several processes each takes its own, and the scope all."""
 
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -28,7 +29,7 @@ def seeded(stages: Stages, *, shared: bool) -> int:
         stages.commit(change)
     while (plan := stages.flush_begin(dry=True)) is not None:
         plan.run()
-        stages.commit(stages.flush_change(plan))
+        stages.commit(partial(stages.flush_change, plan))
     return len(changes)
 
 

@@ -139,10 +139,6 @@ def test_cache_keys_turn_left_by_16(values: list[int]) -> None:
     assert cache_keys(values).tolist() == turned.tolist()
 
 
-def test_the_suffix_list_has_a_version() -> None:
-    assert module.suffix_list_version()[0].isdigit()
-
-
 def test_repr_shows_no_seed() -> None:
     secret = bytes.fromhex("deadbeef" * 4)
     assert "dead" not in repr(Fingerprinter(secret))

@@ -5,8 +5,8 @@ What is put into a batch is not in the store before the batch was written. Until
 * a host outside the front with entries in the batch may not enter: if its turn
   comes it stays ASIDE;
 * a host of the front reads no further, unless its whole queue is in memory;
-* a host that had nothing to do enters the front at once if there is room, with
-  its new entries in memory.
+* a host that had nothing to do enters the front at once if the front wants
+  hosts, with its new entries in memory; else it waits for its turn outside.
 """
 
 import re
@@ -68,6 +68,7 @@ class Intake:
         registry, memo = self._registry, self._registry.memo
         keys, budget = registry.hosts.key, registry.budget
         priority, sequence = _PRIORITY, registry.sequence
+        enters = self._bench.wants_hosts(now)
         for link in links:
             name, tail = split_url(link.url)
             slot = memo.get(name)
@@ -84,7 +85,7 @@ class Intake:
                 self._park(slot, order, entry, rule, batch)
             else:
                 batch.put(make_key(TODO, keys[slot], order), encode(entry))
-                self._enqueue(slot, name, order, entry)
+                self._enqueue(slot, name, order, entry, enters=enters)
         registry.sequence = sequence
         registry.put_meta(batch)
         self._touch(touched, batch, now)
@@ -96,8 +97,11 @@ class Intake:
         registry.parked[rule] += 1
         batch.put(make_key(PARKED, registry.hosts.key[slot], order), encode(entry))
 
-    def _enqueue(self, slot: int, name: str, order: int, entry: Todo) -> None:
-        """Count a queue entry, and keep it in memory where the rest of its queue is."""
+    def _enqueue(self, slot: int, name: str, order: int, entry: Todo, *, enters: bool) -> None:
+        """Count a queue entry, and keep it in memory where the rest of its queue is.
+
+        `enters`: a host that had nothing to do may join the front.
+        """
         registry, hosts, bench = self._registry, self._registry.hosts, self._bench
         registry.budget.accept(slot, entry.flags)
         registry.todo += 1
@@ -109,7 +113,10 @@ class Intake:
             if host is not None:
                 host.read_to = NO_ORDER
             elif (
-                hosts.place[slot] == HostState.IDLE and not hosts.flags[slot] & SILENCED and bench.has_room()
+                enters
+                and hosts.place[slot] == HostState.IDLE
+                and not hosts.flags[slot] & SILENCED
+                and bench.has_room()
             ):
                 host = self.front_host(slot, name, NO_ORDER)
                 bench.enter(host)
@@ -212,7 +219,7 @@ class Intake:
             entry.rule = 0
             batch.delete(key)
             batch.put(TODO + key[2:], encode(entry))
-            self._enqueue(slot, name, order, entry)
+            self._enqueue(slot, name, order, entry, enters=True)
         for slot, name in touched.items():
             batch.put(*registry.record(slot, name))
         registry.put_meta(batch)

@@ -28,6 +28,7 @@ DEPTH, PAGES_PER_HOST, PAGES_PER_DOMAIN, HOSTS_PER_DOMAIN, MAPS_PER_HOST = range
 _IN_SCOPE_ANY = {"depth": 20, "pages_per_host": 10_000, "pages_per_domain": 20_000, "hosts_per_domain": 200}
 UNLIMITED = 1 << 62
 SITEMAP = int(LinkFlag.SITEMAP)  # plain: an IntFlag costs 1 us a test
+_AGAIN = int(LinkFlag.AGAIN)
 
 
 class HostLimits(msgspec.Struct, frozen=True):
@@ -104,7 +105,9 @@ class Budget:
             self.meet_host(slot)
 
     def rule(self, slot: int, depth: int, url: str, name: str, flags: int = 0) -> int:
-        """The rule that parks a URL of the host `name`, 0 if none does."""
+        """The rule that parks a URL of the host `name`, 0 if none does, nor for a page that is known."""
+        if flags & _AGAIN:
+            return 0
         hosts, limit = self._hosts, self.limits
         depth_max, pages_max = limit.depth, limit.pages_per_host
         if self._overrides:
@@ -124,7 +127,9 @@ class Budget:
         return 0
 
     def accept(self, slot: int, flags: int = 0) -> None:
-        """Count a URL that goes to the host's queue."""
+        """Count a URL that goes to the host's queue, once however often it does."""
+        if flags & _AGAIN:
+            return
         if flags & SITEMAP:
             self._hosts.maps[slot] += 1
             return

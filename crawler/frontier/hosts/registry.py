@@ -52,7 +52,8 @@ class Registry:
     """Hosts by name or slot, with totals over all of them.
 
     `todo` counts the entries of all queues (those in flight among them),
-    `parked` the parked ones by index of their rule.
+    `parked` the parked ones by index of their rule, `reached` the hosts that
+    have ever answered.
     """
 
     def __init__(
@@ -72,6 +73,7 @@ class Registry:
         self.sequence = 0
         self.todo = 0
         self.parked = [0] * len(RULES)
+        self.reached = 0
         self.stored_limits = ""
         self.unclean_at = 0.0
         self.notes: dict[bytes, bytes] = {}
@@ -86,6 +88,7 @@ class Registry:
         self.unclean_at = min(self.unclean_at, now) if clean else now  # a clock set back must stall nobody
         self._set_instants(now)
         self.todo = int(self.hosts.array("todo").sum())
+        self.reached = int(((self.hosts.array("flags") & HostFlag.REACHED) != 0).sum())
 
     def _set_instants(self, now: float) -> None:
         """Clamp what was stored to now + gap; give the hosts that were given up a new chance.
@@ -163,6 +166,12 @@ class Registry:
         self.hosts.domain[slot] = self.domains.insert(domain_key) if domain == NOWHERE else domain
         self.budget.meet_host(slot)
         return slot
+
+    def reach(self, slot: int) -> None:
+        """The host has answered; stored with its record."""
+        if not self.hosts.flags[slot] & HostFlag.REACHED:
+            self.hosts.flags[slot] |= HostFlag.REACHED
+            self.reached += 1
 
     def stored_name(self, slot: int) -> str:
         """A host's name, from the store. Raises DamageError if it is not there."""

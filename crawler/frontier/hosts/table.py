@@ -81,6 +81,7 @@ class HostFlag:
     GIVEN_UP = 4  # no answer for days, or no address: for this run
     EXCLUDED = 8  # beyond the hosts of its domain: its URLs are parked
     PROMPT = 16  # nothing bad: its last answer came soon, so it may use the places kept free for such hosts
+    REACHED = 32  # nothing bad: it has answered a request, in this run or before
 
 
 SILENCED = int(HostFlag.BLOCKED | HostFlag.REFUSED | HostFlag.GIVEN_UP)

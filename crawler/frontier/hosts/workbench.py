@@ -87,6 +87,13 @@ class Workbench:
     def has_room(self) -> bool:
         return self.admitting and len(self.front) < self._front_max
 
+    def wants_hosts(self, now: float) -> bool:
+        """Whether a host from outside would be asked at once: there is room, and no front host is ready.
+
+        Else those that are ready go first, over connections that live.
+        """
+        return self.has_room() and not (self._heap and self._heap[0][0] <= now)
+
     def schedule(self, slot: int, now: float) -> None:
         """Put a host that is in no structure where its ready instant says."""
         ready = self.hosts.ready[slot]

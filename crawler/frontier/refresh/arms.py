@@ -298,6 +298,10 @@ class Arms:
         """The host as the arm sees it that asked it last."""
         return self.schedules[self._last.get(host, 0)].host_view(host)
 
+    def quality(self, host: int) -> tuple[list[float], list[float], float]:
+        """What the arm has learned of the host's signals that asked it last."""
+        return self.schedules[self._last.get(host, 0)].quality(host)
+
     def page_state(self, page: int) -> tuple[int, int, int, float, float, float, int, float, int]:
         schedule, number, _ = self._split(page)
         return schedule.page_state(number)

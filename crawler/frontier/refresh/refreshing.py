@@ -43,6 +43,7 @@ SIGNAL_SOURCES = {
     "listing": 6,
 }
 _REFRESH = int(LinkFlag.REFRESH)
+_OWN_WAY = int(LinkFlag.OWN_WAY)
 _LOW_48 = (1 << 48) - 1
 _ADOPTED_AT_ONCE = 1024
 _SAMPLE = 1000  # pages looked at for the expected freshness
@@ -403,5 +404,5 @@ class Refresh:
 
 
 def _is_fit(record: PageRecord) -> bool:
-    """Whether there is a copy to keep fresh."""
-    return record.state is PageState.STORED and not record.noarchive
+    """Whether there is a copy to keep fresh, and a plain GET gives it."""
+    return record.state is PageState.STORED and not record.noarchive and not record.flags & _OWN_WAY

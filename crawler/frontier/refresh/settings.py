@@ -70,7 +70,7 @@ class RefreshOutcome(IntEnum):
 
 
 class PageView(msgspec.Struct, frozen=True):
-    """What the schedule knows of a page; `signals` by source, `rate` changes per time."""
+    """What the schedule knows of a page; `signals` by source, `rate` changes per time, `fresh` a probability."""
 
     fingerprint: int
     host: int
@@ -82,6 +82,7 @@ class PageView(msgspec.Struct, frozen=True):
     signals: tuple[int, ...]
     rate: float
     clock: float
+    fresh: float
     value: float
     ceiling: float
     level: float

@@ -1,7 +1,7 @@
 """The refresh state in the store: a record a page, a site, a directory; and the schedule rebuilt from them.
 
     f/<fingerprint>     last crawl, k, T, signals since, importance, state; host and directory
-    s/<host key>        the site's neighbourhood counts, signal quality by source, level over the common one
+    s/<host key>        the site's neighbourhood counts and credence, signal quality by source, level over the common one
     n/<directory key>   the directory's neighbourhood counts; its host
     m/refresh           the common level
 
@@ -31,7 +31,7 @@ _PAGE_TYPE = np.dtype(
     ]
 )  # fmt: skip
 assert _PAGE_TYPE.itemsize == _PAGE.size
-_SITE_NUMBERS = 22
+_SITE_NUMBERS = 24
 _SITE = struct.Struct(f"<{_SITE_NUMBERS}d")
 _DIRECTORY = struct.Struct("<Q3d")
 _LEVEL = struct.Struct("<d")

@@ -14,6 +14,7 @@ host's. A host may offer
                 change anywhere on the host; constant: the same for ever; none: no dates
     feed        an Atom feed of the last changes
     noise       false signals: at this rate a page's lastmod moves without a change
+    recall      of its changes, the share that it pushes word of (`signals`); false signals are pushed too
     validators  right: ETag and Last-Modified; always-304: 304 to every condition;
                 etag-fixed: an ETag that never changes; etag-new: one new in each answer; none
     stamp       an HTML comment that differs in each answer: raw bytes change, the text does not
@@ -64,12 +65,15 @@ class HostSpec(msgspec.Struct, frozen=True):
     lastmod: str = "honest"
     feed: bool = False
     noise: float = 0.0
+    recall: float = 0.0
     validators: str = "right"
     stamp: bool = False
 
     def __post_init__(self) -> None:
         if not 1 <= self.directories <= self.pages or not self.rate >= 0.0 or not self.noise >= 0.0:
             raise ValueError(f"{self.name}: need a page in each directory, and rates of 0 or more")
+        if not 0.0 <= self.recall <= 1.0:
+            raise ValueError(f"{self.name}: recall {self.recall} is not within 0 .. 1")
         for value, known in (
             (self.process, PROCESSES),
             (self.lastmod, LASTMODS),
@@ -127,6 +131,7 @@ class ChangingWeb:
         self.origins = [f"http://{host.name}" for host in hosts]  # what URLs begin with; the server sets it
         for number, host in enumerate(hosts):
             self._build(number, host)
+        self._signals = self._told()
         self._of_host = [sorted(self._all(range(*self.first[k : k + 2]))) for k in range(len(hosts))]
 
     def __len__(self) -> int:
@@ -173,6 +178,20 @@ class ChangingWeb:
             while rng.random() < 1.0 - 1.0 / BURST:
                 times.append(begin + rng.random() * BURST_SPAN / rate)
         return [at for at in times if at < self.start + self.horizon]
+
+    def _told(self) -> list[tuple[float, int]]:
+        """(instant, page) of all that is pushed, in the order of time."""
+        rng = random.Random(f"{self.seed}/told")
+        told = [(at, page) for page in range(len(self)) for at in self.noise[page]]
+        for page in range(len(self)):
+            recall = self.hosts[self.host_of[page]].recall
+            told += [(at, page) for at in self.changes[page] if rng.random() < recall]
+        return sorted(told)
+
+    def signals(self, begin: float, end: float) -> list[int]:
+        """The pages of which word is pushed after `begin`, by `end`: true and false."""
+        after, by = (bisect_right(self._signals, (at, len(self))) for at in (begin, end))
+        return [page for _, page in self._signals[after:by]]
 
     def _all(self, pages: Iterable[int]) -> Iterable[tuple[float, int]]:
         return ((at, page) for page in pages for at in self.changes[page])

@@ -7,7 +7,7 @@ import pytest
 
 SCRIPT = """
 import os
-from crawler.supervision.turns import take_long_turns
+from crawler.supervision.time_slices import take_long_turns
 os.nice(5)
 asked = take_long_turns()
 pid = os.fork()
@@ -25,7 +25,7 @@ def test_a_process_and_its_children_take_long_turns_at_their_own_priority() -> N
 
 
 def test_where_nobody_knows_of_turns_nothing_happens(monkeypatch: pytest.MonkeyPatch) -> None:
-    from crawler.supervision import turns as slices
+    from crawler.supervision import time_slices as slices
 
     def refuse(*_: object) -> None:
         raise PermissionError

@@ -1,0 +1,43 @@
+"""What is left of a crawl, estimated from how it grew in about the last minute.
+
+Each URL that is done brings new ones: `brings` of them on average (links that
+the DUE found new, over URLs done). If that is below 1, the URLs that wait now
+and all that will come of them are a geometric series,
+
+    left = (todo + pending * share of pending links that are new) / (1 - brings)
+
+the expected size of a subcritical branching process (Watson and Galton 1875).
+From `GROWS` on no end is in sight: the crawl grows, or nearly so.
+"""
+
+from collections.abc import Mapping
+
+import msgspec
+
+GROWS = 0.95  # new URLs a page; the series is not worth a number above it
+
+
+class Outlook(msgspec.Struct, frozen=True):
+    """`urls` that wait, as far as they are known to be new; `brings` a page, None before any is done.
+
+    `left` counts those that will come too and `seconds` is the time for them at
+    the present speed; both are None while the crawl grows.
+    """
+
+    urls: float
+    brings: float | None = None
+    left: float | None = None
+    seconds: float | None = None
+
+
+def outlook(todo: int, pending: int, recent: Mapping[str, float]) -> Outlook:
+    """Estimate what is left; `recent` is the growth of `done`, `new` and `known` over `span` seconds."""
+    done, new, known = (recent.get(name, 0.0) for name in ("done", "new", "known"))
+    urls = todo + pending * (new / (new + known) if new + known > 0.0 else 1.0)
+    if done <= 0.0:
+        return Outlook(urls)
+    brings = new / done
+    if brings >= GROWS:
+        return Outlook(urls, brings)
+    left = urls / (1.0 - brings)
+    return Outlook(urls, brings, left, left * recent["span"] / done)

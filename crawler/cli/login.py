@@ -1,0 +1,136 @@
+"""`crawler crawl --login URL -d user=me -d password`: log in with a form, and crawl as who is logged in.
+
+    GET the page of the form --> its fields and those given --> POST --> redirects --> cookies, DIR/cookies.txt (0600)
+
+The crawl then begins with the cookies of that file, like those of `--load-cookies`.
+The requests are the user's own: robots.txt is not asked about them, and they
+stand in no archive and no log.
+"""
+
+import asyncio
+import getpass
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from crawler.api.page import Page
+from crawler.api.request import Request as Submission
+from crawler.clock import SystemClock
+from crawler.config import Config
+from crawler.errors import UsageError
+from crawler.fetcher.address_guard import AddressGuard
+from crawler.fetcher.client import Client
+from crawler.fetcher.cookies import CookieJar, as_file, load_cookies
+from crawler.fetcher.fetch_request import FetchRequest, split
+from crawler.fetcher.resolver import Resolver
+from crawler.process.errands import way_on
+from crawler.records import Fetch, Outcome, Way
+from crawler.storage.files import atomic_write
+from crawler.urls.canonical import canonical, hostname, resolve
+
+
+def fields(data: Sequence[str]) -> dict[str, str]:
+    """What `-d` gave: NAME=VALUE, or NAME alone, whose value is asked for and not shown.
+
+    Raises:
+        UsageError: no name, or nobody to ask.
+    """
+    found: dict[str, str] = {}
+    for text in data:
+        name, equals, value = text.partition("=")
+        if not name:
+            raise UsageError("--data: expected NAME=VALUE, or NAME to be asked for its value")
+        if not equals:
+            if not sys.stdin.isatty():
+                raise UsageError(
+                    f"--data {name}: there is no terminal to ask for its value; give {name}=VALUE"
+                )
+            value = getpass.getpass(f"{name}: ")
+        found[name] = value
+    return found
+
+
+def log_in(url: str, sent: dict[str, str], config: Config, file: Path) -> None:
+    """Log in and keep the cookies in `file`, mode 0600.
+
+    Raises:
+        UsageError: the server does not answer, or does not let this user in.
+    """
+    target = canonical(url)
+    if target is None:
+        raise UsageError(f"--login {url!r} is no http(s) URL")
+    jar = asyncio.run(_log_in(target, sent, config))
+    atomic_write(file, as_file(jar).encode(), mode=0o600)
+
+
+async def _log_in(url: str, sent: dict[str, str], config: Config) -> CookieJar:
+    visit = _Visit(config)
+    await visit.client.start()
+    try:
+        page = await visit.ask(url, Way())
+        try:
+            form = page.submit(sent, css="form:has(input[type=password])")
+        except ValueError:
+            form = Submission(page.url, body=sent)
+        answer = await visit.ask(form.url, form.way)
+    finally:
+        await visit.client.close()
+        await visit.resolver.close()
+    if _asks_again(answer, sent):
+        raise UsageError(f"--login {url}: the answer asks for the password again: user or password is wrong")
+    if not len(visit.jar):
+        raise UsageError(f"--login {url}: the server set no cookie, so nobody is logged in")
+    return visit.jar
+
+
+class _Visit:
+    """Requests with one jar of cookies, redirects followed."""
+
+    def __init__(self, config: Config) -> None:
+        clock, network = SystemClock(), config.network
+        fetch = replace(config.fetch, cookies_file="")
+        self.client = Client(fetch, config.identity, network, clock)
+        self.resolver = Resolver(network, AddressGuard(network.allow_networks), clock)
+        self.jar = CookieJar(private=True)
+        if config.fetch.cookies_file:
+            self.jar = load_cookies(config.fetch.cookies_file, clock.now())
+        self._config = config
+
+    async def ask(self, url: str, way: Way) -> Page:
+        """The page at the end of the redirects; UsageError if there is none."""
+        for _ in range(self._config.fetch.redirects_max + 1):
+            fetch = await self._fetch(url, way)
+            if fetch.outcome is not Outcome.REDIRECT:
+                break
+            target = resolve(url, fetch.location)
+            if target is None:
+                break
+            way = way_on(way, fetch.status, same_host=hostname(target) == hostname(url))
+            url = target
+        if not 200 <= fetch.status < 300:
+            why = f"status {fetch.status}" if fetch.status else fetch.error or str(fetch.outcome)
+            raise UsageError(f"--login {url}: {why}")
+        return Page(
+            url, fetch.status, str(fetch.outcome), 0, fetch.began, fetch.content_type, fetch.headers,
+            fetch.content, charset=fetch.charset,
+        )  # fmt: skip
+
+    async def _fetch(self, url: str, way: Way) -> Fetch:
+        addresses: tuple[str, ...] = ()
+        if not self._config.fetch.proxy:
+            found = await self.resolver.resolve(split(url).hostname)
+            if not found.addresses:
+                raise UsageError(f"--login {url}: {found.error or found.outcome}")
+            addresses = found.addresses
+        request = FetchRequest(url, addresses, way.headers, jar=self.jar, method=way.method, body=way.body)
+        return await self.client.fetch(request)
+
+
+def _asks_again(page: Page, sent: dict[str, str]) -> bool:
+    """Whether a page holds the form that was sent."""
+    return any(
+        sent.keys() & {each.attr("name") for each in form.css("input")}
+        for form in page.css("form:has(input[type=password])")
+    )

@@ -1,0 +1,40 @@
+"""A limit of bytes per second over all connections of a process.
+
+    bytes come --spend--> the instant until which nothing more is to be read moves on by bytes / rate
+
+A plain object; `now` is monotonic time. Who receives is told how long to wait,
+so what exceeds the limit for a moment (one read of a connection) is made up for
+at once. Time in which little came is not saved up, but for `BURST` seconds.
+"""
+
+BURST = 0.1  # seconds whose bytes may come at once
+WINDOW_BYTES = (
+    64 << 10
+)  # receive buffer of a limited connection: the kernel must not take in what we hold back
+
+
+class Throttle:
+    """Lets `rate` bytes a second pass; 0 = no limit."""
+
+    __slots__ = ("_free_at", "rate")
+
+    def __init__(self, rate: float) -> None:
+        self.rate = rate
+        self._free_at = 0.0
+
+    def __bool__(self) -> bool:
+        return self.rate > 0.0
+
+    def spend(self, nbytes: int, now: float) -> float:
+        """Count what has come; seconds for which nothing more should."""
+        if not self.rate:
+            return 0.0
+        self._free_at = max(self._free_at, now - BURST) + nbytes / self.rate
+        return self.wait(now)
+
+    def wait(self, now: float) -> float:
+        """Seconds until something may come again."""
+        return max(0.0, self._free_at - now)
+
+    def __repr__(self) -> str:
+        return f"Throttle({self.rate:g} bytes/s)"

@@ -1,0 +1,37 @@
+from crawler.freshness.learning cimport Learning
+from crawler.freshness.value_kernel cimport Parameters
+from crawler.frontier.refresh.steering cimport Steering
+from crawler.frontier.refresh.tables cimport Tables
+
+cdef int BY_VALUE, BY_AZAR, BY_AGE, BY_INTERVAL
+
+cdef class Deadlines:
+    cdef Tables tables
+    cdef Steering steering
+    cdef Learning learning
+    cdef Parameters page
+    cdef double[::1] counts
+    cdef int policy
+    cdef bint plain
+    cdef bint clocked
+    cdef Py_ssize_t _kind
+    cdef int stood
+    cdef double stood_at
+    cdef double stood_worth
+    cdef void assign(self, int page, int host) noexcept
+    cdef void unpack(self, unsigned int signals) noexcept
+    cdef double signals_of(self, int host, unsigned int signals) noexcept
+    cdef unsigned int summed(self, unsigned int one, unsigned int other) noexcept
+    cdef double directory_offset(self, int directory, double now) noexcept
+    cdef double host_offset(self, int host, double now) noexcept
+    cdef double offset(self, int page, int host, double now) noexcept
+    cdef double ratio(self, int page, int host, double elapsed, double n, double now) noexcept
+    cdef double worth(self, int page, int host, double now) noexcept
+    cdef double wait(self, int page, int host, double n) noexcept
+    cdef double key(self, int page, int host, double n, double offset, double now) noexcept
+    cdef double due(self, int page, int host, double n, double elapsed, double now) noexcept
+    cdef void find_level(self, int page) noexcept
+    cdef void sample_level(self) noexcept
+    cdef double _azar_value(self, double elapsed) noexcept
+    cdef double _azar_wait(self, double level) noexcept
+    cdef double _again(self, double crawled, int host, double now) noexcept

@@ -1,0 +1,299 @@
+# mypy: disable-error-code=valid-type
+# cython: language_level=3, cdivision=True, boundscheck=False, wraparound=False, initializedcheck=False
+"""When a page is due: its value against the level, by its clock.
+
+For a level a page has one deadline: the instant at which its value reaches the level. Between a page's crawls
+and signals its deadline stands.
+
+    base deadline   last crawl + V^-1(level of its host)
+    key             base deadline; for a page with signals that is due: by how far its value is above the level
+    offset          what the neighbourhood's clock may be ahead by: the directory's and the host's, at least 0
+
+A page's clock runs faster while its directory and site are changing. Its base deadline leaves that out. The
+bonus is the same for all pages of a directory that were not crawled just now, at most `6 Ts c`; so it is an
+offset of the directory in its host's heap and of the host in the global heap, and no page is touched when a
+neighbour changes. Offsets fall as time passes: keys are optimistic, and `due` says the truth.
+
+*Signals.* A signal moves a deadline forward by its signal time. A page that it
+makes due stands in the queue from then on, before those that are due by less:
+by how far its value is above the level, at the rate at which values grow with lateness.
+
+Source: Busa-Fekete et al., Algorithm 1 and section 5.2.
+"""
+
+import cython
+import numpy as np
+from cython.cimports.libc.math import sqrt
+
+from crawler.frontier.refresh.settings import Settings
+
+if cython.compiled:
+    from cython.cimports.crawler.freshness.learning import Learning
+    from cython.cimports.crawler.freshness.neighbourhood import elapsed_of
+    from cython.cimports.crawler.freshness.value_kernel import Parameters
+    from cython.cimports.crawler.frontier.refresh.steering import RATIO_MAX, Steering
+    from cython.cimports.crawler.frontier.refresh.tables import HELD, Tables
+else:
+    from math import sqrt
+
+    from crawler.freshness.learning import Learning
+    from crawler.freshness.neighbourhood import elapsed_of
+    from crawler.freshness.value_kernel import Parameters
+    from crawler.frontier.refresh.steering import RATIO_MAX, Steering
+    from crawler.frontier.refresh.tables import HELD, Tables
+
+_INFINITY = cython.declare(cython.double, float("inf"))
+_TOLERANCE = cython.declare(cython.double, 1e-3)  # of V^-1, relative
+_QUIET_SHARE = cython.declare(cython.double, 0.25)  # of Ts: looked at again, where the neighbourhood is quiet
+_SIGNAL_MAX = cython.declare(cython.uint, 15)  # of one source: four bits
+_SAMPLE = cython.declare(cython.Py_ssize_t, 64)  # pages a first level is found from
+_SAMPLE_STEPS = cython.declare(cython.int, 40)  # bisections of 1e18 to 1e-3
+_ALL_TERMS = cython.declare(cython.Py_ssize_t, 100_000)
+
+# Policies.
+BY_VALUE = 0  # ncis, greedy, cis
+BY_AZAR = 1
+BY_AGE = 2
+BY_INTERVAL = 3
+_POLICY = {"azar-lds": 1, "uniform": 2, "interval": 3}
+_KINDS = {"ncis": 3, "greedy": 0, "cis": 1}
+
+
+@cython.cclass
+class Deadlines:
+    """Values and deadlines of pages by their policy; `page` is the one assigned last, with its parameters."""
+
+    def __init__(self, tables: Tables, steering: Steering, learning: Learning, settings: Settings) -> None:
+        self.tables, self.steering, self.learning = tables, steering, learning
+        self.policy = _POLICY.get(settings.policy, 0)
+        self.plain = not settings.pooling
+        self.clocked = settings.neighbourhood and self.policy == BY_VALUE
+        self._kind = _KINDS.get(settings.policy, 0)
+        self.page = Parameters()
+        self.counts = np.zeros(8)
+        self.stood, self.stood_at, self.stood_worth = -1, 0.0, 0.0
+
+    @cython.cfunc
+    @cython.exceptval(check=False)
+    def assign(self, page: cython.int, host: cython.int) -> cython.void:
+        """Make `page` the parameters of this page."""
+        if self.tables.owned and self.tables.own[page].change_rate >= 0.0:
+            self.page.assign(
+                self._kind, _ALL_TERMS, self.tables.own[page].importance, self.tables.own[page].change_rate,
+                self.tables.own[page].silent_rate, self.tables.own[page].signal_rate, self.tables.own[page].false_rate,
+                self.tables.own[page].signal_weight,
+            )  # fmt: skip
+        else:
+            self.learning.assign(
+                self.page, host, self.tables.rows[page].changes, self.tables.rows[page].watched,
+                self.tables.importance(page),
+            )  # fmt: skip
+
+    @cython.cfunc
+    @cython.exceptval(check=False)
+    def unpack(self, signals: cython.uint) -> cython.void:
+        """Signals by source into `counts`."""
+        source: cython.Py_ssize_t
+        if self.plain:
+            self.counts[0] = signals
+            return
+        for source in range(8):
+            self.counts[source] = signals >> 4 * source & _SIGNAL_MAX
+
+    @cython.cfunc
+    @cython.exceptval(check=False)
+    def signals_of(self, host: cython.int, signals: cython.uint) -> cython.double:
+        """The effective number of signals for the value of `page`."""
+        if signals == 0:
+            return 0.0
+        if self.plain:
+            return signals
+        self.unpack(signals)
+        return self.learning.signals(host, self.counts)
+
+    @cython.cfunc
+    @cython.exceptval(check=False)
+    def summed(self, one: cython.uint, other: cython.uint) -> cython.uint:
+        """The signals of two spans of time."""
+        total: cython.uint = 0
+        shift: cython.int
+        if self.plain:
+            return one + other
+        for shift in range(0, 32, 4):
+            total |= min((one >> shift & _SIGNAL_MAX) + (other >> shift & _SIGNAL_MAX), _SIGNAL_MAX) << shift
+        return total
+
+    @cython.cfunc
+    @cython.exceptval(check=False)
+    def directory_offset(self, directory: cython.int, now: cython.double) -> cython.double:
+        if not self.clocked:
+            return 0.0
+        return self.learning.directory_lead(
+            self.tables.directory_heaps.nodes[directory].owner, directory, now
+        )
+
+    @cython.cfunc
+    @cython.exceptval(check=False)
+    def host_offset(self, host: cython.int, now: cython.double) -> cython.double:
+        if not self.clocked:
+            return 0.0
+        return self.learning.site_lead(host, now)
+
+    @cython.cfunc
+    @cython.exceptval(check=False)
+    def offset(self, page: cython.int, host: cython.int, now: cython.double) -> cython.double:
+        if not self.clocked:
+            return 0.0
+        return self.directory_offset(self.tables.page_heaps.nodes[page].owner, now) + self.host_offset(
+            host, now
+        )
+
+    @cython.cfunc
+    @cython.exceptval(check=False)
+    def ratio(
+        self, page: cython.int, host: cython.int, elapsed: cython.double, n: cython.double, now: cython.double
+    ) -> cython.double:
+        """The value of `page` over its host's level."""
+        level: cython.double = self.steering.level * self.tables.host_rows[host].boost
+        if self.policy == BY_AGE:
+            return elapsed / level
+        if self.policy == BY_INTERVAL:
+            return elapsed / self.tables.intervals[page]
+        if self.policy == BY_AZAR:
+            return self._azar_value(elapsed) / level
+        clock: cython.double = elapsed
+        if self.clocked:
+            clock = self.learning.clock(host, self.tables.page_heaps.nodes[page].owner, elapsed, now)
+        return self.page.value(clock, n) / level
+
+    @cython.cfunc
+    @cython.exceptval(check=False)
+    def worth(self, page: cython.int, host: cython.int, now: cython.double) -> cython.double:
+        """The page's value over its host's level."""
+        if page == self.stood and now == self.stood_at:
+            return self.stood_worth
+        self.assign(page, host)
+        n: cython.double = self.signals_of(host, self.tables.rows[page].signals)
+        return self.ratio(page, host, max(now - self.tables.crawled[page], 0.0), n, now)
+
+    @cython.cfunc
+    @cython.exceptval(check=False)
+    def _azar_value(self, elapsed: cython.double) -> cython.double:
+        """dF/drho of F = mu rho/(rho + Delta) at rho = 1/elapsed (Azar et al., problem 2)."""
+        ceiling: cython.double = self.page.ceiling
+        if elapsed <= 0.0 or ceiling <= 0.0:
+            return 0.0
+        importance: cython.double = self.page.importance
+        change_rate: cython.double = importance / ceiling
+        share: cython.double = 1.0 / elapsed + change_rate
+        return importance * change_rate / (share * share)
+
+    @cython.cfunc
+    @cython.exceptval(check=False)
+    def wait(self, page: cython.int, host: cython.int, n: cython.double) -> cython.double:
+        """The time, by the page's clock, from its last crawl until its value reaches the level."""
+        level: cython.double = self.steering.level * self.tables.host_rows[host].boost
+        if self.policy == BY_AGE:
+            return level
+        if self.policy == BY_INTERVAL:
+            return self.tables.intervals[page]
+        if self.policy == BY_AZAR:
+            return self._azar_wait(level)
+        return self.page.wait(level, n, 0.0, _TOLERANCE)
+
+    @cython.cfunc
+    @cython.exceptval(check=False)
+    def _azar_wait(self, level: cython.double) -> cython.double:
+        """1/rho with rho = sqrt(mu Delta / level) - Delta; infinite where that is not positive."""
+        ceiling: cython.double = self.page.ceiling
+        if ceiling <= level:
+            return _INFINITY
+        importance: cython.double = self.page.importance
+        change_rate: cython.double = importance / ceiling
+        return 1.0 / (sqrt(importance * change_rate / level) - change_rate)
+
+    @cython.cfunc
+    @cython.exceptval(check=False)
+    def key(
+        self, page: cython.int, host: cython.int, n: cython.double, offset: cython.double, now: cython.double
+    ) -> cython.double:
+        """The key of a page whose parameters are assigned."""
+        crawled: cython.double = self.tables.crawled[page]
+        latest: cython.double = crawled + self.tables.max_age(page) + offset
+        if n > 0.0:
+            ratio: cython.double = self.ratio(page, host, max(now - crawled, 0.0), n, now)
+            if ratio >= 1.0:
+                return min(now - 0.5 * self.steering.revisit * (min(ratio, RATIO_MAX) - 1.0) + offset, latest)
+        wait: cython.double = self.wait(page, host, n)
+        if wait == _INFINITY:  # not worth a crawl: looked at again, as the level may have sunk
+            return min(self._again(crawled, host, now) + offset, latest)
+        return min(crawled + wait, latest)
+
+    @cython.cfunc
+    @cython.exceptval(check=False)
+    def _again(self, crawled: cython.double, host: cython.int, now: cython.double) -> cython.double:
+        """When to look again at `page`, which is not worth a crawl at this level: the old and nearly worth it first."""
+        above: cython.double = RATIO_MAX
+        if self.page.ceiling > 0.0:
+            above = min(
+                self.steering.level * self.tables.host_rows[host].boost / self.page.ceiling, RATIO_MAX
+            )
+        return max(crawled + 2.0 * self.steering.revisit * above, now + 0.25 * self.steering.revisit)
+
+    @cython.cfunc
+    @cython.exceptval(check=False)
+    def due(
+        self, page: cython.int, host: cython.int, n: cython.double, elapsed: cython.double, now: cython.double
+    ) -> cython.double:
+        """When `page` is due, as its neighbourhood stands now; optimistic."""
+        crawled: cython.double = self.tables.crawled[page]
+        wait: cython.double = self.wait(page, host, n)
+        due: cython.double = crawled + wait
+        if wait == _INFINITY:
+            due = self._again(crawled, host, now)
+        elif self.clocked:
+            excess: cython.double = self.learning.excess(host, self.tables.page_heaps.nodes[page].owner, now)
+            due = crawled + elapsed_of(wait, excess, self.steering.scale)
+            if excess < 0.0:  # a quiet neighbourhood may wake, which no offset would show
+                due = min(due, now + _QUIET_SHARE * self.steering.scale)
+        return min(due, crawled + self.tables.max_age(page))
+
+    @cython.cfunc
+    @cython.exceptval(check=False)
+    def find_level(self, page: cython.int) -> cython.void:
+        """Without a level: half the page's ceiling, until the first look."""
+        if self.steering.level > 0.0:
+            return
+        self.assign(page, self.tables.owner(page))
+        high: cython.double = self.page.ceiling
+        if self.policy == BY_AGE:
+            self.steering.level = self.steering.revisit
+        elif self.policy == BY_INTERVAL or not 0.0 < high < _INFINITY:
+            self.steering.level = 1.0
+        else:
+            self.steering.level = 0.5 * high
+
+    @cython.cfunc
+    @cython.exceptval(check=False)
+    def sample_level(self) -> cython.void:
+        """The level at which _SAMPLE pages, with no signals, would take their share of the rate."""
+        low: cython.double = 1e-9 * self.steering.level
+        high: cython.double = 1e9 * self.steering.level
+        _step: cython.Py_ssize_t
+        k: cython.Py_ssize_t
+        page: cython.int
+        rows: cython.Py_ssize_t = self.tables.pages.rows
+        size: cython.Py_ssize_t = min(_SAMPLE, rows)
+        wanted: cython.double = self.steering.rate * size / max(self.tables.pages.size, 1)
+        for _step in range(_SAMPLE_STEPS):
+            self.steering.level = sqrt(low * high)
+            total: cython.double = 0.0
+            for k in range(size):
+                page = cython.cast(cython.int, k * (rows // size))
+                if not self.tables.states[page] & HELD:
+                    self.assign(page, self.tables.owner(page))
+                    total += 1.0 / self.wait(page, self.tables.owner(page), 0.0)
+            if total > wanted:
+                low = self.steering.level
+            else:
+                high = self.steering.level

@@ -1,0 +1,16 @@
+from crawler.frontier.refresh.deadlines cimport Deadlines
+from crawler.frontier.refresh.queues cimport Queues
+from crawler.frontier.refresh.steering cimport Steering
+from crawler.frontier.refresh.tables cimport Tables
+
+cdef class Exploration:
+    cdef Tables tables
+    cdef Steering steering
+    cdef Deadlines deadlines
+    cdef Queues queues
+    cdef double _share
+    cdef double _credit
+    cdef Py_ssize_t _hand
+    cdef readonly Py_ssize_t explored
+    cdef void note_take(self, double now) except *
+    cdef void _turn(self, double now) except *

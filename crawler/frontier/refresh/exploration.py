@@ -1,0 +1,73 @@
+# mypy: disable-error-code=valid-type
+# cython: language_level=3, cdivision=True, boundscheck=False, wraparound=False, initializedcheck=False
+"""Exploration: a share of the fetches goes to the page longest unvisited, whatever was learned of it.
+
+A hand goes around the table. At each turn it looks at the next HAND_ROWS pages and makes the oldest of them
+due. A host explores one page at most at a time.
+"""
+
+import cython
+
+if cython.compiled:
+    from cython.cimports.crawler.frontier.refresh.deadlines import Deadlines
+    from cython.cimports.crawler.frontier.refresh.queues import Queues
+    from cython.cimports.crawler.frontier.refresh.steering import Steering
+    from cython.cimports.crawler.frontier.refresh.tables import EXPLORED, LOW_BITS, Tables
+else:
+    from crawler.frontier.refresh.deadlines import Deadlines
+    from crawler.frontier.refresh.queues import Queues
+    from crawler.frontier.refresh.steering import Steering
+    from crawler.frontier.refresh.tables import EXPLORED, LOW_BITS, Tables
+
+_HAND_ROWS = cython.declare(cython.Py_ssize_t, 256)  # pages of which it takes the oldest
+
+
+@cython.cclass
+class Exploration:
+    """The hand; `share` of the fetches are its."""
+
+    def __init__(
+        self, tables: Tables, steering: Steering, deadlines: Deadlines, queues: Queues, share: float
+    ) -> None:
+        self.tables, self.steering, self.deadlines, self.queues = tables, steering, deadlines, queues
+        self._share = share
+        self._hand, self._credit = 0, 0.0
+        self.explored = 0
+
+    @cython.cfunc
+    def note_take(self, now: cython.double) -> cython.void:
+        """A page was taken: turn the hand if it is its turn."""
+        if self._share > 0.0:
+            self._credit += self._share
+            if self._credit >= 1.0:
+                self._turn(now)
+
+    @cython.cfunc
+    def _turn(self, now: cython.double) -> cython.void:
+        """Make the page longest unvisited due: the oldest of the next HAND_ROWS."""
+        _step: cython.Py_ssize_t
+        page: cython.int
+        oldest: cython.int = -1
+        host: cython.int
+        rows: cython.Py_ssize_t = self.tables.pages.rows
+        for _step in range(min(_HAND_ROWS, rows)):
+            self._hand = self._hand + 1 if self._hand + 1 < rows else 0
+            page = cython.cast(cython.int, self._hand)
+            if self.tables.states[page] & LOW_BITS:
+                continue
+            if oldest >= 0 and self.tables.crawled[page] >= self.tables.crawled[oldest]:
+                continue
+            if now - self.tables.crawled[page] < self.tables.min_age(page):
+                continue
+            if not self.tables.host_rows[self.tables.owner(page)].exploring:
+                oldest = page
+        if oldest < 0:
+            self._credit = min(self._credit, 1.0)
+            return
+        self._credit -= 1.0
+        self.explored += 1
+        host = self.tables.owner(oldest)
+        self.tables.host_rows[host].exploring = 1
+        self.tables.states[oldest] |= EXPLORED
+        key: cython.double = now - self.steering.revisit + self.deadlines.offset(oldest, host, now)
+        self.queues.move(oldest, min(key, self.tables.page_heaps.nodes[oldest].key), now)

@@ -1,0 +1,31 @@
+from crawler.frontier.refresh.deadlines cimport Deadlines
+from crawler.frontier.refresh.steering cimport Steering
+from crawler.frontier.refresh.tables cimport Tables
+
+cdef Py_ssize_t CHECKS_MAX
+
+cdef class Queues:
+    cdef Tables tables
+    cdef Steering steering
+    cdef Deadlines deadlines
+    cdef double retry_age
+    cdef double gone_age
+    cdef int eligible
+    cdef int waiting
+    cdef int withheld
+    cdef Py_ssize_t swept
+    cdef double swept_level
+    cdef readonly Py_ssize_t checks
+    cdef int first(self, double now) except? -2
+    cdef int stand(self, int host, double now) except? -2
+    cdef int top_of(self, int host) noexcept
+    cdef void release(self, double now) except *
+    cdef void sweep(self, Py_ssize_t rows, double now) except *
+    cdef void place(self, int page, double now) except *
+    cdef void reschedule(self, int page, double now) except *
+    cdef void withhold(self, int page, double until) except *
+    cdef void leave(self, int page, double now) except *
+    cdef void move(self, int page, double key, double now) except *
+    cdef void place_directory(self, int directory, double now) except *
+    cdef void place_host(self, int host, double now) except *
+    cdef void _enter(self, int page, double key, double now) except *

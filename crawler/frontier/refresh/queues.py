@@ -1,0 +1,340 @@
+# mypy: disable-error-code=valid-type
+# cython: language_level=3, cdivision=True, boundscheck=False, wraparound=False, initializedcheck=False
+"""Where pages, directories and hosts stand, and which page is first.
+
+    hosts that may be asked      by first deadline of the host, less its offset
+      host: its directories      by first deadline of the directory, less its offset
+        directory: its pages     by base deadline
+    hosts that wait              by the instant from which they may be asked
+    pages that may not be asked  failed, gone, too young
+
+A page is in exactly one of: its directory's heap, the heap of those that may not be asked yet, in flight. A
+host above the common level goes before the others as soon as it may be asked: so no level of its own can keep
+it from its turn, which would raise it further.
+
+*Keys are optimistic.* Offsets only fall between crawls, and levels move in small steps. What comes to the top
+is checked: its offset is made anew, the value of its page is held against the level, and it goes back with
+the right key if it is not due.
+
+*Bounded work.* A look corrects at most CHECKS_MAX keys and lets at most RELEASES_MAX hosts and pages go that
+waited; what is left waits for the next. After the level has moved far, a sweep makes the keys of all pages
+anew, a few at a time.
+"""
+
+import cython
+
+if cython.compiled:
+    from cython.cimports.crawler.frontier.refresh.deadlines import Deadlines
+    from cython.cimports.crawler.frontier.refresh.steering import STANDS, Steering
+    from cython.cimports.crawler.frontier.refresh.tables import (
+        AWAY,
+        DOUBLING,
+        ELIGIBLE,
+        EXPLORED,
+        FAILED,
+        HELD,
+        NOWHERE,
+        WAITING,
+        WITHHELD,
+        Tables,
+    )
+else:
+    from crawler.frontier.refresh.deadlines import Deadlines
+    from crawler.frontier.refresh.steering import STANDS, Steering
+    from crawler.frontier.refresh.tables import (
+        AWAY,
+        DOUBLING,
+        ELIGIBLE,
+        EXPLORED,
+        FAILED,
+        HELD,
+        NOWHERE,
+        WAITING,
+        WITHHELD,
+        Tables,
+    )
+
+_RELEASES_MAX = cython.declare(cython.Py_ssize_t, 64)  # hosts or pages whose wait is over
+_SWEEP_FROM = cython.declare(cython.double, 0.7)  # ratio of levels from which on keys are swept
+CHECKS_MAX = 64  # keys made anew by one look; each costs about 2 us
+
+
+@cython.cclass
+class Queues:
+    """The heaps over pages, directories and hosts; `checks` counts keys that were looked at."""
+
+    def __init__(
+        self, tables: Tables, steering: Steering, deadlines: Deadlines, retry_age: float, gone_age: float
+    ) -> None:
+        self.tables, self.steering, self.deadlines = tables, steering, deadlines
+        self.retry_age, self.gone_age = retry_age, gone_age
+        self.eligible = self.waiting = self.withheld = -1
+        self.swept, self.swept_level = 0, steering.level
+        self.checks = 0
+
+    @cython.cfunc
+    @cython.exceptval(-2, check=True)
+    def first(self, now: cython.double) -> cython.int:
+        """The first page of the first host, after keys at the top were made anew."""
+        _step: cython.Py_ssize_t
+        host: cython.int
+        page: cython.int
+        for _step in range(CHECKS_MAX):
+            host = self.eligible
+            if host < 0:
+                return -1
+            if self.tables.host_rows[host].ready > now:  # the clock was set back
+                self.place_host(host, now)
+                continue
+            page = self.stand(host, now)
+            if page >= 0 and self.eligible == host:
+                return page
+        return self.top_of(self.eligible) if self.eligible >= 0 else -1
+
+    @cython.cfunc
+    @cython.exceptval(-2, check=True)
+    def stand(self, host: cython.int, now: cython.double) -> cython.int:
+        """The first page of a host if its keys are right; else -1, with one key made anew."""
+        self.checks += 1
+        directory: cython.int = self.tables.host_rows[host].root
+        if self.deadlines.clocked:
+            self.place_directory(directory, now)
+            if self.tables.host_rows[host].root != directory:
+                return -1
+        page: cython.int = self.tables.directory_rows[directory].root
+        crawled: cython.double = self.tables.crawled[page]
+        elapsed: cython.double = max(now - crawled, 0.0)
+        if self.tables.states[page] & (EXPLORED | FAILED | AWAY):
+            return page
+        if elapsed >= self.tables.max_age(page):
+            return page
+        self.deadlines.assign(page, host)
+        n: cython.double = self.deadlines.signals_of(host, self.tables.rows[page].signals)
+        self.deadlines.stood, self.deadlines.stood_at = page, now
+        self.deadlines.stood_worth = self.deadlines.ratio(page, host, elapsed, n, now)
+        if self.deadlines.stood_worth >= STANDS:
+            return page
+        offset: cython.double = self.deadlines.offset(page, host, now)
+        deadline: cython.double = self.tables.page_heaps.nodes[page].key - offset
+        due: cython.double = self.deadlines.due(page, host, n, elapsed, now)
+        if due <= deadline + 1e-3 * (deadline - crawled):
+            return page
+        self.move(page, due + offset, now)
+        return -1
+
+    @cython.cfunc
+    @cython.exceptval(check=False)
+    def top_of(self, host: cython.int) -> cython.int:
+        """The first page of a host as keys stand; -1 if it has none."""
+        root: cython.int = self.tables.host_rows[host].root
+        return self.tables.directory_rows[root].root if root >= 0 else -1
+
+    @cython.cfunc
+    def release(self, now: cython.double) -> cython.void:
+        """Let hosts and pages go whose wait is over."""
+        _step: cython.Py_ssize_t
+        page: cython.int
+        for _step in range(_RELEASES_MAX):
+            if self.waiting < 0 or self.tables.host_heaps.nodes[self.waiting].key > now:
+                break
+            self.place_host(self.waiting, now)
+        for _step in range(_RELEASES_MAX):
+            page = self.withheld
+            if page < 0 or self.tables.page_heaps.nodes[page].key > now:
+                break
+            self.leave(page, now)
+            if self.tables.states[page] & (FAILED | AWAY):
+                self._enter(page, now + self.deadlines.offset(page, self.tables.owner(page), now), now)
+            else:
+                self.place(page, now)
+
+    @cython.cfunc
+    def sweep(self, rows: cython.Py_ssize_t, now: cython.double) -> cython.void:
+        """Make keys anew, row by row, after the level has moved far from that of most keys."""
+        _step: cython.Py_ssize_t
+        if self.swept >= self.tables.pages.rows:
+            if self.swept_level <= 0.0:
+                self.swept_level = self.steering.level
+            if (
+                self.steering.level < _SWEEP_FROM * self.swept_level
+                or self.swept_level < _SWEEP_FROM * self.steering.level
+            ):
+                self.swept = 0
+                self.swept_level = self.steering.level
+            return
+        for _step in range(min(rows, self.tables.pages.rows - self.swept)):
+            self.reschedule(cython.cast(cython.int, self.swept), now)
+            self.swept += 1
+
+    @cython.cfunc
+    def place(self, page: cython.int, now: cython.double) -> cython.void:
+        """Give a page that is in no heap its place."""
+        host: cython.int = self.tables.owner(page)
+        crawled: cython.double = self.tables.crawled[page]
+        state: cython.uint = self.tables.states[page]
+        if state & (FAILED | AWAY):
+            times: cython.int = state // DOUBLING
+            self.withhold(
+                page, crawled + (self.retry_age if state & FAILED else self.gone_age) * (1 << times >> 1)
+            )
+            return
+        if now - crawled < self.tables.min_age(page):
+            self.withhold(page, crawled + self.tables.min_age(page))
+            return
+        self.deadlines.assign(page, host)
+        n: cython.double = self.deadlines.signals_of(host, self.tables.rows[page].signals)
+        self._enter(page, self.deadlines.key(page, host, n, self.deadlines.offset(page, host, now), now), now)
+
+    @cython.cfunc
+    def reschedule(self, page: cython.int, now: cython.double) -> cython.void:
+        """Make the deadline of a page anew that waits for it."""
+        state: cython.uint = self.tables.states[page]
+        if state & (HELD | WITHHELD | EXPLORED | FAILED | AWAY):
+            return
+        if now - self.tables.crawled[page] < self.tables.min_age(page):  # as its bounds were changed
+            self.leave(page, now)
+            self.place(page, now)
+            return
+        host: cython.int = self.tables.owner(page)
+        self.deadlines.assign(page, host)
+        n: cython.double = self.deadlines.signals_of(host, self.tables.rows[page].signals)
+        self.move(page, self.deadlines.key(page, host, n, self.deadlines.offset(page, host, now), now), now)
+
+    @cython.cfunc
+    def withhold(self, page: cython.int, until: cython.double) -> cython.void:
+        self.tables.states[page] |= WITHHELD
+        self.withheld = self.tables.page_heaps.insert(self.withheld, page, until)
+
+    @cython.cfunc
+    def _enter(self, page: cython.int, key: cython.double, now: cython.double) -> cython.void:
+        """Put a page into its directory's heap."""
+        directory: cython.int = self.tables.page_heaps.nodes[page].owner
+        root: cython.int = self.tables.directory_rows[directory].root
+        self.tables.directory_rows[directory].root = self.tables.page_heaps.insert(root, page, key)
+        if self.tables.directory_rows[directory].root == page:
+            self.place_directory(directory, now)
+
+    @cython.cfunc
+    def leave(self, page: cython.int, now: cython.double) -> cython.void:
+        """Take a page out of the heap it is in."""
+        directory: cython.int = self.tables.page_heaps.nodes[page].owner
+        root: cython.int
+        if self.tables.states[page] & WITHHELD:
+            self.withheld = self.tables.page_heaps.remove(self.withheld, page)
+            self.tables.states[page] &= ~WITHHELD & 0xFF
+            return
+        root = self.tables.directory_rows[directory].root
+        self.tables.directory_rows[directory].root = self.tables.page_heaps.remove(root, page)
+        if root == page:
+            self.place_directory(directory, now)
+
+    @cython.cfunc
+    def move(self, page: cython.int, key: cython.double, now: cython.double) -> cython.void:
+        """Give a page of its directory's heap a new key."""
+        directory: cython.int = self.tables.page_heaps.nodes[page].owner
+        root: cython.int = self.tables.directory_rows[directory].root
+        first: cython.int = self.tables.page_heaps.move(root, page, key)
+        self.tables.directory_rows[directory].root = first
+        if root == page or first == page:
+            self.place_directory(directory, now)
+
+    @cython.cfunc
+    def place_directory(self, directory: cython.int, now: cython.double) -> cython.void:
+        """Bring a directory's key up to date, and its host's."""
+        host: cython.int = self.tables.directory_heaps.nodes[directory].owner
+        first: cython.int = self.tables.directory_rows[directory].root
+        root: cython.int = self.tables.host_rows[host].root
+        held: cython.bint = self.tables.directory_heaps.holds(directory)
+        if first < 0:
+            if held:
+                root = self.tables.directory_heaps.remove(root, directory)
+        else:
+            key: cython.double = self.tables.page_heaps.nodes[first].key - self.deadlines.directory_offset(
+                directory, now
+            )
+            if held:
+                root = self.tables.directory_heaps.move(root, directory, key)
+            else:
+                root = self.tables.directory_heaps.insert(root, directory, key)
+        self.tables.host_rows[host].root = root
+        self.place_host(host, now)
+
+    @cython.cfunc
+    def place_host(self, host: cython.int, now: cython.double) -> cython.void:
+        """Put a host where it belongs: among those that may be asked, those that wait, or neither."""
+        root: cython.int = self.tables.host_rows[host].root
+        place: cython.int = NOWHERE
+        key: cython.double = 0.0
+        if root >= 0 and not self.tables.host_rows[host].busy:
+            if self.tables.host_rows[host].ready > now:
+                place = WAITING
+                key = self.tables.host_rows[host].ready
+            else:
+                place = ELIGIBLE
+                key = self.tables.directory_heaps.nodes[root].key - self.deadlines.host_offset(host, now)
+                boost: cython.double = self.tables.host_rows[host].boost
+                if boost > 1.0:  # its first page is worth so much more than the level: it goes first
+                    ready: cython.double = self.tables.host_rows[host].ready
+                    key = min(key, ready) - 0.5 * self.steering.revisit * (boost - 1.0)
+        was: cython.int = self.tables.host_rows[host].place
+        if was == place:
+            if place == ELIGIBLE:
+                self.eligible = self.tables.host_heaps.move(self.eligible, host, key)
+            elif place == WAITING:
+                self.waiting = self.tables.host_heaps.move(self.waiting, host, key)
+            return
+        if was == ELIGIBLE:
+            self.eligible = self.tables.host_heaps.remove(self.eligible, host)
+        elif was == WAITING:
+            self.waiting = self.tables.host_heaps.remove(self.waiting, host)
+        if place == ELIGIBLE:
+            self.eligible = self.tables.host_heaps.insert(self.eligible, host, key)
+        elif place == WAITING:
+            self.waiting = self.tables.host_heaps.insert(self.waiting, host, key)
+        self.tables.host_rows[host].place = place
+
+    def _check(self, held: dict[int, tuple[int, bool]]) -> None:
+        """Assert that everything stands in one place, and the right one; `held` as the schedule has it."""
+        pages, directories = set(self.tables.pages._check()), set(self.tables.directories._check())
+        hosts = set(self.tables.hosts._check())
+        flying = {page for page, (_, removed) in held.items() if not removed}
+        withheld = set(self.tables.page_heaps._check(self.withheld))
+        standing: set[int] = set()
+        for directory in directories:
+            found = self.tables.page_heaps._check(self.tables.directory_rows[directory].root)
+            assert all(self.tables.page_heaps.nodes[page].owner == directory for page in found)
+            assert not standing & set(found)
+            standing |= set(found)
+            first = self.tables.directory_rows[directory].root
+            assert self.tables.directory_heaps.holds(directory) == (first >= 0), directory
+        assert standing | withheld | flying == pages
+        assert len(standing) + len(withheld) + len(flying) == len(pages)
+        for page in pages:
+            state = self.tables.states[page]
+            assert bool(state & WITHHELD) == (page in withheld), page
+            assert bool(state & HELD) == (page in flying), page
+            assert self.tables.page_heaps.holds(page) == (page not in flying), page
+        for host in hosts:
+            found = self.tables.directory_heaps._check(self.tables.host_rows[host].root)
+            assert all(self.tables.directory_heaps.nodes[directory].owner == host for directory in found)
+            busy = sum(1 for page in held if self.tables.owner(page) == host)
+            assert busy == self.tables.host_rows[host].busy <= 1
+            explored = [
+                p for p in standing if self.tables.owner(p) == host and self.tables.states[p] & EXPLORED
+            ]
+            assert len(explored) == self.tables.host_rows[host].exploring, host
+            assert self.tables.host_rows[host].boost >= 1.0 and self.tables.host_rows[host].pages == sum(
+                1 for p in pages if self.tables.owner(p) == host
+            ) + sum(1 for p, (_, removed) in held.items() if removed and self.tables.owner(p) == host)
+        eligible, waiting = (
+            self.tables.host_heaps._check(self.eligible),
+            self.tables.host_heaps._check(self.waiting),
+        )
+        assert all(self.tables.host_rows[host].place == ELIGIBLE for host in eligible)
+        assert all(self.tables.host_rows[host].place == WAITING for host in waiting)
+        for host in hosts:
+            placed = host in eligible or host in waiting
+            assert placed == (
+                self.tables.host_rows[host].root >= 0 and not self.tables.host_rows[host].busy
+            ), host
+            assert placed == (self.tables.host_rows[host].place != NOWHERE)

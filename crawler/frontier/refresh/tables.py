@@ -1,0 +1,295 @@
+# mypy: disable-error-code=valid-type
+# cython: language_level=3, cdivision=True, boundscheck=False, wraparound=False, initializedcheck=False
+"""What is kept of pages, directories and hosts: a row each, and the owner above.
+
+    pages        fingerprint, last crawl, k, T, signals since, state; owner: a directory
+    directories  key, number of pages; owner: a host
+    hosts        key, when it may be asked, its level over the common one
+
+Pages, directories and hosts are numbers of rows. Columns that few crawls need (importance, bounds of ages,
+parameters of a page's own, intervals) are there from the first need on. Tables grow in place (`columns.py`).
+The links of the heaps in which pages, directories and hosts stand are tables too; what stands where is
+`queues.py`'s. Memory: 62 bytes a page, 70 a directory, 148 a host.
+"""
+
+from typing import Any
+
+import cython
+import numpy as np
+from cython.cimports.libc.math import exp, log
+
+from crawler.freshness.params import PageParameters
+from crawler.frontier.refresh.columns import Column
+
+if cython.compiled:
+    from cython.cimports.crawler.freshness.learning import Learning
+    from cython.cimports.crawler.frontier.refresh.heaps import Heaps
+    from cython.cimports.crawler.frontier.refresh.numbering import Numbering
+else:
+    from math import exp, log
+
+    from crawler.freshness.learning import Learning
+    from crawler.frontier.refresh.heaps import Heaps
+    from crawler.frontier.refresh.numbering import Numbering
+
+_INFINITY = cython.declare(cython.double, float("inf"))
+_UNIT = cython.declare(cython.uint, 32768)  # the code of importance 1
+AGES_MAX = 256
+
+# States of a page, a sum of these; doublings of its waits in the upper bits.
+EXPLORED = 1  # made due by the hand
+AWAY = 2  # gone, moved, denied: asked by its own rare schedule
+FAILED = 4
+HELD = 8  # in flight; also of a row that is free
+WITHHELD = 16  # may not be asked yet
+DOUBLING = 32
+JUMPED = 32  # due at once by a signal; only where neither failed nor away
+LOW_BITS = 31
+
+# Places of a host.
+NOWHERE = 0  # busy, or nothing to ask
+ELIGIBLE = 1
+WAITING = 2
+
+F8, F4, U2, U1 = np.dtype("f8"), np.dtype("f4"), np.dtype("u2"), np.dtype("u1")
+PAGE_KIND = np.dtype([("changes", "f4"), ("watched", "f4"), ("signals", "u4")])
+DIRECTORY_KIND = np.dtype([("root", "i4"), ("pages", "i4")])
+HOST_KIND = np.dtype(
+    [
+        ("ready", "f8"), ("previous", "f8"), ("boost", "f8"), ("idle", "f8"), ("renewed", "f8"), ("root", "i4"),
+        ("pages", "i4"), ("run", "i4"), ("crawls", "i4"), ("busy", "u1"), ("place", "u1"), ("exploring", "u1"),
+    ],
+    align=True,
+)  # fmt: skip
+OWN_KIND = np.dtype([(name, "f8") for name in (
+    "importance", "change_rate", "silent_rate", "signal_rate", "false_rate", "signal_weight")])  # fmt: skip
+
+
+def _empty(kind: np.dtype) -> Any:
+    return np.zeros(0, kind).view(np.recarray) if kind.names else np.zeros(0, kind)
+
+
+@cython.cclass
+class Tables:
+    """Rows of pages, directories and hosts.
+
+    Args:
+        learning: numbers its directories and sites as these do directories and hosts.
+        min_age, max_age: of all pages, but those with bounds of their own.
+        first_interval: in policy `interval`; 0 in all others.
+        seed: of the heaps' random paths, which change no decision.
+    """
+
+    def __init__(
+        self, learning: Learning, min_age: float, max_age: float, first_interval: float, seed: int
+    ) -> None:
+        self.learning = learning
+        self._columns = {
+            "rows": Column(PAGE_KIND), "crawled": Column(F8), "states": Column(U1), "importances": Column(U2),
+            "bounds": Column(U1), "own": Column(OWN_KIND), "intervals": Column(F4),
+            "directories": Column(DIRECTORY_KIND), "hosts": Column(HOST_KIND),
+        }  # fmt: skip
+        self.rows, self.crawled, self.states = _empty(PAGE_KIND), _empty(F8), _empty(U1)
+        self.importances, self.bounds = _empty(U2), _empty(U1)
+        self.directory_rows, self.host_rows = _empty(DIRECTORY_KIND), _empty(HOST_KIND)
+        self.own, self.intervals = _empty(OWN_KIND), _empty(F4)
+        self.pages, self.directories, self.hosts = Numbering(), Numbering(), Numbering()
+        self.page_heaps, self.directory_heaps = Heaps(seed), Heaps(seed + 1)
+        self.host_heaps = Heaps(seed + 2)
+        self.owned = self.weighted = self.bounded = False
+        self.first_interval = first_interval
+        self._ages = [(min_age, max_age)]
+        self._min_ages, self._max_ages = np.zeros(AGES_MAX), np.full(AGES_MAX, _INFINITY)
+        self._min_ages[0], self._max_ages[0] = min_age, max_age
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=True)
+    def new_page(
+        self, fingerprint: cython.ulonglong, host_key: cython.ulonglong, directory_key: cython.ulonglong
+    ) -> cython.int:
+        """The number of a page that is not in; RuntimeError if its directory is another host's."""
+        host: cython.int = self.host(host_key)
+        directory: cython.int = self.directories.find(directory_key)
+        if directory < 0:
+            directory = self.new_directory(directory_key, host)
+        elif self.directory_heaps.nodes[directory].owner != host:
+            raise RuntimeError(f"directory {directory_key:016x} is of another host")
+        page: cython.int = self.pages.insert(fingerprint)
+        if page >= len(self.rows):
+            self.grow()
+            self.page_heaps.grow(len(self.rows))
+        self.page_heaps.clear(page, directory)
+        self.rows[page].changes = self.rows[page].watched = 0.0
+        self.rows[page].signals = 0
+        self.states[page] = 0
+        if self.weighted:
+            self.importances[page] = _UNIT
+        if self.bounded:
+            self.bounds[page] = 0
+        if self.owned:
+            self.own[page].change_rate = -1.0
+        if self.first_interval > 0.0:
+            self.intervals[page] = self.first_interval
+        self.directory_rows[directory].pages += 1
+        self.host_rows[host].pages += 1
+        return page
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=True)
+    def new_directory(self, key: cython.ulonglong, host: cython.int) -> cython.int:
+        directory: cython.int = self.directories.insert(key)
+        if directory >= len(self.directory_rows):
+            self.directory_rows = _empty(DIRECTORY_KIND)
+            self.directory_rows = self._columns["directories"].grow(self.directories.rows)
+            self.directory_heaps.grow(len(self.directory_rows))
+        self.directory_rows[directory].root = -1
+        self.directory_rows[directory].pages = 0
+        self.directory_heaps.clear(directory, host)
+        self.learning.add_directory()
+        return directory
+
+    @cython.cfunc
+    @cython.exceptval(-2, check=True)
+    def host(self, key: cython.ulonglong) -> cython.int:
+        """The number of the host, made if it is new."""
+        host: cython.int = self.hosts.find(key)
+        if host >= 0:
+            return host
+        host = self.hosts.insert(key)
+        if host >= len(self.host_rows):
+            self.host_rows = _empty(HOST_KIND)
+            self.host_rows = self._columns["hosts"].grow(self.hosts.rows)
+            self.host_heaps.grow(len(self.host_rows))
+        self.host_rows[host].ready = self.host_rows[host].previous = -_INFINITY
+        self.host_rows[host].boost = self.host_rows[host].idle = 1.0
+        self.host_rows[host].renewed = -_INFINITY
+        self.host_rows[host].root = -1
+        self.host_heaps.clear(host, 0)
+        self.learning.add_site()
+        return host
+
+    @cython.cfunc
+    def grow(self) -> cython.void:
+        """Lengthen the columns of pages; those that few crawls need are there from the first need on."""
+        rows = self.pages.rows
+        columns = self._columns
+        self.rows, self.crawled, self.states = _empty(PAGE_KIND), _empty(F8), _empty(U1)
+        self.rows, self.crawled = columns["rows"].grow(rows), columns["crawled"].grow(rows)
+        self.states = columns["states"].grow(rows)
+        if self.weighted:
+            self.importances = _empty(U2)
+            self.importances = columns["importances"].grow(rows)
+        if self.bounded:
+            self.bounds = _empty(U1)
+            self.bounds = columns["bounds"].grow(rows)
+        if self.owned:
+            self.own = _empty(OWN_KIND)
+            self.own = columns["own"].grow(rows)
+        if self.first_interval > 0.0:
+            self.intervals = _empty(F4)
+            self.intervals = columns["intervals"].grow(rows)
+
+    @cython.cfunc
+    @cython.inline
+    @cython.exceptval(check=False)
+    def owner(self, page: cython.int) -> cython.int:
+        """The host of a page."""
+        return self.directory_heaps.nodes[self.page_heaps.nodes[page].owner].owner
+
+    @cython.cfunc
+    @cython.inline
+    @cython.exceptval(check=False)
+    def importance(self, page: cython.int) -> cython.double:
+        if self.owned and self.own[page].change_rate >= 0.0:
+            return self.own[page].importance
+        return _importance_of(self.importances[page]) if self.weighted else 1.0
+
+    @cython.cfunc
+    def set_importance(self, page: cython.int, importance: cython.double) -> cython.void:
+        row: cython.Py_ssize_t
+        if importance == 1.0 and not self.weighted:
+            return
+        if not self.weighted:
+            self.weighted = True
+            self.grow()
+            for row in range(self.pages.rows):
+                self.importances[row] = _UNIT
+        self.importances[page] = _code_of(importance)
+
+    @cython.cfunc
+    @cython.inline
+    @cython.exceptval(check=False)
+    def min_age(self, page: cython.int) -> cython.double:
+        return self._min_ages[self.bounds[page] if self.bounded else 0]
+
+    @cython.cfunc
+    @cython.inline
+    @cython.exceptval(check=False)
+    def max_age(self, page: cython.int) -> cython.double:
+        return self._max_ages[self.bounds[page] if self.bounded else 0]
+
+    @cython.cfunc
+    def free(self, page: cython.int) -> cython.void:
+        """Free the row of a page that is in no heap and has no fingerprint any more."""
+        directory: cython.int = self.page_heaps.nodes[page].owner
+        host: cython.int = self.directory_heaps.nodes[directory].owner
+        if self.states[page] & EXPLORED:
+            self.host_rows[host].exploring = 0
+        self.states[page] = HELD  # a free row takes part in nothing
+        self.directory_rows[directory].pages -= 1
+        self.host_rows[host].pages -= 1
+        self.learning.rates.forget(host, self.rows[page].changes, self.rows[page].watched)
+        self.pages.recycle(page)
+
+    @cython.cfunc
+    def set_own(self, page: cython.int, parameters: PageParameters) -> cython.void:
+        """Give a page parameters of its own."""
+        row: cython.Py_ssize_t
+        p = parameters
+        if not self.owned:
+            self.owned = True
+            self.grow()
+            for row in range(self.pages.rows):
+                self.own[row].change_rate = -1.0
+        self.own[page].importance, self.own[page].change_rate = p.importance, p.change_rate
+        self.own[page].silent_rate, self.own[page].signal_rate = p.silent_rate, p.signal_rate
+        self.own[page].false_rate, self.own[page].signal_weight = p.false_rate, p.signal_weight
+        self.set_importance(page, p.importance)
+
+    def bound_ages(self, page: int, min_age: float, max_age: float) -> None:
+        """Give a page bounds of its own; ValueError: more than 255 different pairs."""
+        pair = (min_age, max_age)
+        if pair not in self._ages:
+            if len(self._ages) == AGES_MAX:
+                raise ValueError(f"more than {AGES_MAX - 1} different bounds of ages")
+            self._min_ages[len(self._ages)], self._max_ages[len(self._ages)] = pair
+            self._ages.append(pair)
+        if not self.bounded:
+            self.bounded = True
+            self.grow()
+        self.bounds[page] = self._ages.index(pair)
+
+    def bytes_held(self) -> int:
+        """Bytes of all rows, links and keys."""
+        pages, directories, hosts = self.pages.rows, self.directories.rows, self.hosts.rows
+        a_page = 24 + PAGE_KIND.itemsize + 9 + (OWN_KIND.itemsize if self.owned else 0)
+        a_page += 2 * self.weighted + self.bounded + 4 * (self.first_interval > 0.0)
+        total: int = pages * a_page + directories * (24 + 24 + DIRECTORY_KIND.itemsize)
+        total += hosts * (24 + HOST_KIND.itemsize)
+        return total + sum(table.bytes_held() for table in (self.pages, self.directories, self.hosts))
+
+
+@cython.cfunc
+@cython.exceptval(check=False)
+def _importance_of(code: cython.uint) -> cython.double:
+    """The importance a 16-bit code stands for: 0, or a power of 2^(1/512); within .07 %."""
+    return exp((cython.cast(cython.double, code) - 32768.0) * (0.6931471805599453 / 512.0)) if code else 0.0
+
+
+@cython.cfunc
+@cython.exceptval(check=False)
+def _code_of(importance: cython.double) -> cython.uint:
+    if importance <= 0.0:
+        return 0
+    code: cython.double = log(importance) * (512.0 / 0.6931471805599453) + 32768.5
+    return cython.cast(cython.uint, min(max(code, 1.0), 65535.0))

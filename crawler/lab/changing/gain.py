@@ -1,0 +1,168 @@
+"""What refreshing gains on a changing web, over HTTP: the shipped crawl in several arms, judged by the server's log.
+
+Each arm crawls the same web (same seed, same changes) at the same rate for the same time. It finds all pages first, then
+asks them again as its policy says; freshness and requests are counted after the warm-up.
+
+    uniform     every page equally often
+    oracle      NCIS with each page's true change rate, and the true recall and noise of its signals
+    learned     the frontier as it ships: rates, neighbourhood, signal quality learned on the way
+    deaf        learned, but nobody pushes word of changes
+
+The web lives `speed` times as fast as the wall, and `refresh.speed` tells the crawl so: what takes days on the web takes
+milliseconds here, and priors and time constants in days mean what they mean there. Politeness,
+sockets and commits take the time they take: at a few requests a second and host they are a thousandth of a page's
+time between two crawls.
+"""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from crawler.api import Crawl
+from crawler.clock import SystemClock
+from crawler.freshness.params import PageParameters
+from crawler.lab.changing.server import ChangingServer
+from crawler.lab.changing.web import ChangingWeb, HostSpec
+
+DAY = 86_400.0
+PUSH_EVERY = 0.05  # s between looks at what is to be pushed
+NEVER = 1e-12  # a rate: once in 30,000 years
+
+
+class Arm(msgspec.Struct, frozen=True):
+    """How the crawl refreshes: a policy, with `true` parameters or learned ones; `told` of pushes or not."""
+
+    name: str
+    policy: str = "ncis"
+    true: bool = False
+    told: bool = True
+
+
+UNIFORM = Arm("uniform", policy="uniform", told=False)
+ORACLE = Arm("oracle", true=True)
+LEARNED = Arm("learned")
+DEAF = Arm("deaf", told=False)
+
+
+class Game(msgspec.Struct, frozen=True):
+    """A web and a budget: `visits` crawls of a page on average, `rate` a second, `budget` times as many as changes.
+
+    `change_days` is the mean time between two changes of a page, in days of the web; noise of a host is given
+    as a multiple of its change rate.
+    """
+
+    hosts: tuple[HostSpec, ...]
+    visits: float = 20.0
+    rate: float = 100.0
+    budget: float = 2.0
+    change_days: float = 300.0
+    warm_up: float = 0.5
+    seed: int = 1
+    explore: float = 0.05
+
+    @property
+    def pages(self) -> int:
+        return sum(host.pages for host in self.hosts)
+
+    @property
+    def seconds(self) -> float:
+        return self.visits * self.pages / self.rate
+
+    @property
+    def speed(self) -> int:
+        """Seconds of the web in one of ours."""
+        return round(self.rate * self.change_days * DAY / (self.budget * self.pages))
+
+
+class Played(msgspec.Struct, frozen=True):
+    """What came of an arm after the warm-up: share of page time current, requests for pages, of them conditional."""
+
+    freshness: float
+    requests: int
+    conditional: int
+    report: dict[str, Any]
+
+
+def web_of(game: Game, start: float) -> ChangingWeb:
+    """The game's web; rates of the hosts are multiples of the mean change rate."""
+    rate = game.speed / (game.change_days * DAY)
+    hosts = [
+        msgspec.structs.replace(host, rate=host.rate * rate, noise=host.noise * rate) for host in game.hosts
+    ]
+    return ChangingWeb(hosts, horizon=game.seconds + 60.0, start=start, seed=game.seed)
+
+
+def settings_of(game: Game, arm: Arm) -> dict[str, Any]:
+    """The crawl's settings: those of a crawl of one's own sites, at a rate."""
+    return {
+        "network": {"allow_networks": ["127.0.0.0/8"]},
+        "politeness": {"delay": 0.005, "delay_factor": 0.0, "address_delay_share": 0.0},
+        "sitemaps": {"robots": False},
+        "due": {"max_wait": 0.2},
+        "admin": {"address": "off"},
+        "store": {"durability": "process"},
+        "crawl": {"rate": game.rate, "max_time": game.seconds, "depth": 0},
+        "refresh": {
+            "endless": True,
+            "share": 0.05,  # all pages are found first
+            "policy": arm.policy,
+            "pooling": not arm.true,
+            "neighbourhood": not arm.true,
+            "explore": game.explore,
+            "min_age": 0.0,
+            "speed": game.speed,
+        },
+    }
+
+
+async def play(game: Game, arm: Arm, directory: Path) -> Played:
+    """Crawl the game's web as the arm does."""
+    clock = SystemClock()
+    web = web_of(game, clock.now())
+    async with ChangingServer(web, clock) as server:
+        seeds = [web.url(page) for page in range(len(web))]
+        del server
+        begin = clock.now() + game.warm_up * game.seconds
+        async with Crawl(settings_of(game, arm), directory=directory, seeds=seeds) as crawl:
+            beside = asyncio.create_task(_beside(web, game, arm, crawl, clock))
+            try:
+                report = await crawl.run()
+            finally:
+                beside.cancel()
+                await asyncio.gather(beside, return_exceptions=True)
+        end = clock.now()
+    asked = [each for each in web.log if each.page >= 0 and begin <= each.at < end]
+    conditional = sum(each.conditional for each in asked)
+    return Played(web.freshness(begin, end), len(asked), conditional, report)
+
+
+async def _beside(web: ChangingWeb, game: Game, arm: Arm, crawl: Crawl, clock: SystemClock) -> None:
+    """Push word of changes; give the oracle what it knows, of each page once it is known."""
+    unknown = set(range(len(web))) if arm.true else set()
+    until = web.start
+    while True:
+        await asyncio.sleep(PUSH_EVERY)
+        now = clock.now()
+        if unknown:
+            unknown -= _reveal(web, game, crawl, unknown, now)
+        if arm.told:
+            crawl.signal([web.url(page) for page in web.signals(until, now)], "websub")
+        until = now
+
+
+def _reveal(web: ChangingWeb, game: Game, crawl: Crawl, pages: set[int], now: float) -> set[int]:
+    """Tell the schedule the true parameters of pages; those of them that it knows."""
+    stages = crawl.stages
+    assert stages.refresh is not None
+    told = set()
+    for page in pages:
+        number = stages.refresh.schedule.find(stages.fingerprinter.fingerprint(web.url(page)))
+        if number >= 0:
+            host = web.hosts[web.host_of[page]]
+            rate = max(web.rates[page] / game.speed, NEVER)
+            truth = PageParameters(1.0, rate, host.recall, host.noise / game.speed)
+            stages.refresh.schedule.set_page(number, truth, now * game.speed)
+            told.add(page)
+    return told

@@ -1,0 +1,98 @@
+"""Which kinds of files are wanted, as wget's --accept and --reject say it.
+
+A *kind* is one of
+
+    image/png  image/*     a media type, of the answer
+    pdf  .pdf  *.pdf       how the file name ends
+    report-*.pdf  a?c      a pattern of the whole file name (with * ? [ in it)
+
+The name of a URL decides whether it is asked: not if a kind is rejected, and
+where kinds are accepted only if it may be one of them or a page, whose links
+lead on to them. What was answered decides whether it is stored: a page that was
+fetched for its links only is not.
+"""
+
+import fnmatch
+import mimetypes
+import re
+from collections.abc import Iterable
+
+_TYPE = re.compile(r"[a-z0-9!#$&^_.+-]+/(\*|[a-z0-9!#$&^_.+-]+)", re.IGNORECASE)
+_TYPES = mimetypes.MimeTypes()  # the table of the language: that of a machine would make crawls differ
+_PAGES = frozenset({"text/html", "application/xhtml+xml", "application/xml", "text/xml"})
+
+
+class _Wanted:
+    """Some kinds, asked about names and types."""
+
+    def __init__(self, kinds: Iterable[str]) -> None:
+        self.types: list[str] = []
+        self._endings: tuple[str, ...] = ()
+        self._patterns: list[re.Pattern[str]] = []
+        for kind in kinds:
+            text = kind.strip().lower()
+            bare = text.removeprefix("*").removeprefix(".")
+            if _TYPE.fullmatch(text):
+                self.types.append(text)
+            elif not re.search(r"[*?\[]", bare):
+                self._endings += (f".{bare}",) if bare else ()
+            else:
+                self._patterns.append(re.compile(fnmatch.translate(text)))
+
+    def __bool__(self) -> bool:
+        return bool(self.types or self._endings or self._patterns)
+
+    def name(self, name: str) -> bool:
+        """Whether a file name, in lower case, is that of such a kind."""
+        return name.endswith(self._endings) or any(pattern.match(name) for pattern in self._patterns)
+
+    def type(self, media_type: str) -> bool:
+        return any(
+            media_type == kind or (kind.endswith("/*") and media_type.startswith(kind[:-1]))
+            for kind in self.types
+        )
+
+
+class Kinds:
+    """What `accept` and `reject` mean for URLs and answers; falsy if they say nothing."""
+
+    def __init__(self, accept: Iterable[str] = (), reject: Iterable[str] = ()) -> None:
+        self._accept = _Wanted(accept)
+        self._reject = _Wanted(reject)
+
+    def __bool__(self) -> bool:
+        return bool(self._accept or self._reject)
+
+    def may_ask(self, url: str) -> bool:
+        """Whether a URL (request form) may be of a kind that is wanted, or a page that leads to some.
+
+        >>> kinds = Kinds(["pdf", "image/*"], ["gif"])
+        >>> [kinds.may_ask(f"http://x/{name}") for name in ("a.pdf", "a.jpg", "a.gif", "a.zip", "a.html", "a/")]
+        [True, True, False, False, True, True]
+        """
+        name = _name(url)
+        guess = _TYPES.guess_type("x" + name)[0] or ""
+        if self._reject.name(name) or self._reject.type(guess):
+            return False
+        if not self._accept or not guess or guess in _PAGES:
+            return True
+        return self._accept.name(name) or self._accept.type(guess)
+
+    def keeps(self, url: str, media_type: str) -> bool:
+        """Whether an answer of that type is stored.
+
+        >>> kinds = Kinds(["pdf", "image/*"])
+        >>> kinds.keeps("http://x/a.pdf", "text/html"), kinds.keeps("http://x/a", "image/png")
+        (True, True)
+        >>> kinds.keeps("http://x/", "text/html")
+        False
+        """
+        name = _name(url)
+        if self._reject.name(name) or self._reject.type(media_type):
+            return False
+        return not self._accept or self._accept.name(name) or self._accept.type(media_type)
+
+
+def _name(url: str) -> str:
+    """The last segment of the path, in lower case."""
+    return url[url.index("/", 8) :].partition("?")[0].rpartition("/")[2].lower()

@@ -1,0 +1,206 @@
+"""What a request says beside its URL: method, body, headers, priority, `dont_filter`; and redirects of it."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs
+
+import msgspec
+import pytest
+
+import crawler
+from crawler.process.errands import PLAIN, way_on
+from crawler.records import Way
+from tests.end_to_end.web import SETTINGS, Answer, Asked, Web, page
+from tests.end_to_end.web import run as command
+
+ONE_AT_A_TIME = SETTINGS | {"crawl": SETTINGS["crawl"] | {"concurrency": 1}}
+
+
+def crawl(url: Any, directory: Path, parse: Any, **arguments: Any) -> dict[str, Any]:
+    arguments = {"follow": False, "config": SETTINGS} | arguments
+    report = crawler.run(url, parse, directory=directory / "crawl", **arguments)
+    assert report["conservation"] == "holds", report["conservation"]
+    return report
+
+
+def search(asked: Asked) -> Answer:
+    word = parse_qs(asked.body.decode())["q"][0] if asked.method == "POST" else "form"
+    return f"<title>{asked.method} {word} {asked.headers.get('X-Shop')}</title>"
+
+
+class Searching:
+    """Asks a form for three words, one of them twice, and the form itself."""
+
+    def __init__(self) -> None:
+        self.found: list[tuple[str, Any]] = []
+
+    def parse(self, page: crawler.Page) -> Iterator[crawler.Request]:
+        for word in ("tea", "cup", "tea", "pot"):
+            yield crawler.Request(
+                "/search", self.result, {"word": word}, body={"q": word}, headers={"X-Shop": "1"}
+            )
+        yield crawler.Request("/search", self.result)
+
+    def result(self, page: crawler.Page) -> None:
+        self.found.append((page.css("title").text, page.meta.get("word")))
+
+
+def test_forms_are_posted_each_once_beside_the_page_of_their_url(tmp_path: Path) -> None:
+    with Web({"/": page(), "/search": search}) as web:
+        searching = Searching()
+        crawl(web.url(), tmp_path, searching.parse)
+        expected = [(f"POST {word} 1", word) for word in ("cup", "pot", "tea")]
+        assert sorted(searching.found, key=str) == [("GET form None", None), *expected]
+        sent = next(asked for asked in web.asked if asked.method == "POST")
+        assert sent.headers["Content-Type"] == "application/x-www-form-urlencoded"
+        before = len(web.asked)
+        crawl(web.url(), tmp_path, searching.parse)  # known: nothing is sent again
+        assert len(web.asked) == before
+    assert command("check", "--dir", tmp_path / "crawl").code == 0
+
+
+def test_higher_priorities_come_first(tmp_path: Path) -> None:
+    def parse(found: crawler.Page) -> Iterator[crawler.Request]:
+        if found.url.endswith("/"):
+            for n in (0, -5, 300, 7, 1, -400):
+                yield crawler.Request(f"/{n}", priority=n)
+
+    with Web({"/": page()} | {f"/{n}": page(text=str(n)) for n in (0, -5, 300, 7, 1, -400)}) as web:
+        crawl(web.url(), tmp_path, parse, config=ONE_AT_A_TIME)
+        assert web.paths() == ["/", "/300", "/7", "/1", "/0", "/-5", "/-400"]
+
+
+def test_a_page_is_asked_again_where_the_callback_says_so(tmp_path: Path) -> None:
+    """As for a page that is made while one waits: asked until it is ready, each time with what the request says."""
+    times = iter(range(9))
+
+    def parse(found: crawler.Page) -> Iterator[crawler.Request | dict[str, Any]]:
+        tries = found.meta.get("tries", 0)
+        if "ready" in found.text:
+            yield {"tries": tries}
+        else:
+            yield crawler.Request(found.url, meta={"tries": tries + 1}, dont_filter=True)
+
+    with Web({"/": lambda _: "ready" if next(times) == 3 else "wait"}) as web:
+        crawl(web.url(), tmp_path, parse, items=tmp_path / "items.jsonl")
+        assert web.paths() == ["/"] * 4
+    assert msgspec.json.decode((tmp_path / "items.jsonl").read_bytes()) == {"tries": 3}
+
+
+def login(asked: Asked) -> Answer:
+    if asked.method == "POST" and b"Sesame" in asked.body:
+        return 303, {"Location": "/home", "Set-Cookie": "sid=1; Path=/"}, ""
+    return page(text="who are you?")
+
+
+def home(asked: Asked) -> Answer:
+    return page("/private", text="welcome" if asked.headers.get("Cookie") == "sid=1" else "who?")
+
+
+def test_a_request_as_a_seed_gets_the_page_that_it_is_redirected_to(tmp_path: Path) -> None:
+    """A login: POST, 303, GET with the cookie. Neither the password nor the key stands in the archive or a log."""
+    seen: list[Any] = []
+
+    def welcome(found: crawler.Page) -> None:
+        seen.append((found.url, "welcome" in found.text, found.meta))
+
+    with Web({"/login": login, "/home": home, "/private": "x"}) as web:
+        seed = crawler.Request(
+            web.url("/login"),
+            welcome,
+            {"n": 1},
+            body={"user": "me", "password": "Sesame"},
+            headers={"Authorization": "Bearer Sesame"},
+        )
+        settings = SETTINGS | {"fetch": {"cookies": True}}
+        crawl(seed, tmp_path, None, config=settings)
+        assert seen == [(web.url("/home"), True, {"n": 1})]
+        methods = [(asked.method, asked.path, asked.body != b"") for asked in web.asked]
+        assert methods[1:] == [("POST", "/login", True), ("GET", "/home", False)]
+        assert web.asked[1].headers["Authorization"] == "Bearer Sesame"
+    kept = [path for path in (tmp_path / "crawl").rglob("*") if path.is_file()]
+    assert all(b"Sesame" not in path.read_bytes() for path in kept if "store" not in path.parts)
+    assert (tmp_path / "crawl" / "p0" / "store").stat().st_mode & 0o077 == 0
+
+
+def test_what_is_waited_for_comes_from_where_it_has_moved(tmp_path: Path) -> None:
+    """Callback and meta of a plain request go to the page that it redirects to."""
+    seen: list[Any] = []
+
+    class Moving:
+        def parse(self, found: crawler.Page) -> Iterator[crawler.Request]:
+            yield crawler.Request("/old", self.moved, {"n": 1})
+
+        def moved(self, found: crawler.Page) -> None:
+            seen.append((found.url, found.meta))
+
+    with Web({"/": page(), "/old": (301, {"Location": "/new"}, ""), "/new": page(text="new")}) as web:
+        crawl(web.url(), tmp_path, Moving().parse)
+        assert seen == [(web.url("/new"), {"n": 1})]
+
+
+def test_a_request_that_fails_first_keeps_its_callback(tmp_path: Path) -> None:
+    """The entry that says whose page it is was dropped with the first try."""
+    answers: Iterator[Answer] = iter([(500, {}, "busy")])
+    seen: list[Any] = []
+
+    class Patient:
+        def parse(self, found: crawler.Page) -> Iterator[crawler.Request]:
+            yield crawler.Request("/late", self.late, {"n": 1}, body="x", method="PUT")
+
+        def late(self, found: crawler.Page) -> None:
+            seen.append((found.text, found.meta))
+
+    settings = SETTINGS | {"frontier": {"retry_delays": [0.01], "retry_jitter": 0}}
+    with Web({"/": page(), "/late": lambda asked: next(answers, asked.method)}) as web:
+        crawl(web.url(), tmp_path, Patient().parse, config=settings)
+    assert seen == [("PUT", {"n": 1})]
+
+
+def test_the_first_request_for_a_page_says_whose_it_is(tmp_path: Path) -> None:
+    seen: list[Any] = []
+
+    class Twice:
+        def parse(self, found: crawler.Page) -> Iterator[crawler.Request]:
+            for n in range(3):
+                yield crawler.Request("/same", self.same, {"n": n})
+
+        def same(self, found: crawler.Page) -> None:
+            seen.append(found.meta["n"])
+
+    with Web({"/": page(), "/same": page(text="same")}) as web:
+        crawl(web.url(), tmp_path, Twice().parse)
+    assert seen == [0]
+
+
+@pytest.mark.parametrize(
+    ("status", "method", "expected"),
+    [
+        (301, "POST", "GET"),
+        (302, "POST", "GET"),
+        (303, "PUT", "GET"),
+        (302, "PUT", "PUT"),
+        (307, "POST", "POST"),
+    ],
+)
+def test_how_redirects_are_followed(status: int, method: str, expected: str) -> None:
+    """Fetch Standard, HTTP-redirect fetch: method, body; credentials stay at home."""
+    way = Way(method, b"x", ("Content-Type: text/plain", "X-Api-Key: 1", "X-Shop: 1"))
+    here, there = way_on(way, status, same_host=True), way_on(way, status, same_host=False)
+    assert here.method == there.method == expected
+    assert here.body == (b"" if expected == "GET" else b"x")
+    assert "X-Api-Key: 1" in here.headers and "X-Shop: 1" in there.headers
+    assert "X-Api-Key: 1" not in there.headers
+    assert ("Content-Type: text/plain" in here.headers) == (expected != "GET")
+    assert way_on(PLAIN, status, same_host=False) is PLAIN
+
+
+def test_mistakes_are_said_where_they_are_made() -> None:
+    with pytest.raises(ValueError, match="method HEAD is none of"):
+        crawler.Request("/", method="HEAD")
+    with pytest.raises(ValueError, match="a header is none"):
+        crawler.Request("/", headers={"X": "a\r\nb"})
+    assert (
+        crawler.Request("/", body="x").method == "POST" and crawler.Request("/", method="put").method == "PUT"
+    )

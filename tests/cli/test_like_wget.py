@@ -1,0 +1,117 @@
+"""What wget's users reach for: spider, kinds, a limit of bytes a second, timestamps, cookies."""
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from tests.end_to_end.web import FAST, Answer, Asked, Web, crawl, page, run
+
+PNG = (200, {"Content-Type": "image/png"}, b"\x89PNG")
+PDF = (200, {"Content-Type": "application/pdf"}, b"%PDF")
+
+
+def stored(directory: Path, web: Web) -> set[str]:
+    rows = run("export", "--dir", directory, "--format", "cdxj", "--quiet").out.splitlines()
+    urls = {msgspec.json.decode(row.partition(b" {")[2].join([b"{", b""]))["url"] for row in rows if row}
+    return {url.removeprefix(web.url("")) for url in urls}
+
+
+def test_spider_follows_all_and_stores_nothing(tmp_path: Path) -> None:
+    """What is reported is what was met; the crawl is as sound as any other, and goes on as one."""
+    routes = {"/": page("/a", "/dead"), "/a": page("/b"), "/b": page()}
+    with Web(routes) as web:
+        report = crawl(tmp_path, web.url(), "--spider")
+        assert report["pages"] == {"fetched": 3, "gone": 1}
+        assert crawl(tmp_path)["pages"] == report["pages"]
+        found = msgspec.json.decode(run("report", "--dir", tmp_path, "--format", "json").out)
+        (dead,) = found["sections"]["dead_links"]["listed"]
+        assert (dead["subject"], dead["others"]) == (web.url("/dead"), [web.url("/")])
+        assert not found["sections"].get("missing_titles")
+    assert not list(tmp_path.glob("p0/warc/*"))
+    assert run("check", "--dir", tmp_path).code == 0
+
+
+@pytest.mark.parametrize(
+    ("flags", "asked", "kept"),
+    [
+        (["--accept", "pdf"], {"/", "/list", "/a.pdf"}, {"/a.pdf"}),
+        (["--accept", "image/*"], {"/", "/list", "/b.png"}, {"/b.png"}),
+        (["--reject", "image/*,zip"], {"/", "/list", "/a.pdf"}, {"/", "/list", "/a.pdf"}),
+        (["--reject-regex", "[.]p"], {"/", "/list", "/c.zip"}, {"/", "/list", "/c.zip"}),
+        (["--accept-regex", "list|zip"], {"/", "/list", "/c.zip"}, {"/", "/list", "/c.zip"}),
+    ],
+)
+def test_kinds_of_files(tmp_path: Path, flags: list[str], asked: set[str], kept: set[str]) -> None:
+    routes: dict[str, Any] = {
+        "/": page("/list", "/c.zip", "/b.png"), "/list": page("/a.pdf", text="list"),
+        "/a.pdf": PDF, "/b.png": PNG, "/c.zip": "zip", "/robots.txt": (404, {}, ""),
+    }  # fmt: skip
+    with Web(routes) as web:
+        crawl(tmp_path, web.url(), *flags)
+        assert set(web.paths()) == asked
+        assert stored(tmp_path, web) - {"/robots.txt"} == kept
+
+
+def test_timestamping_asks_known_pages_once_more(tmp_path: Path) -> None:
+    """With conditions; what changed is stored, and its new links are followed; what waits is not asked twice."""
+    version = {"/a": 1}
+
+    def dated(asked: Asked) -> Answer:
+        tag = f'"{version.get(asked.path, 0)}"'
+        if asked.headers.get("If-None-Match") == tag:
+            return 304, {"ETag": tag}, ""
+        links = ("/a", "/b") if asked.path == "/" else ("/new",) if version.get(asked.path) == 2 else ()
+        return 200, {"ETag": tag}, page(*links, text=asked.path + tag)
+
+    with Web(dict.fromkeys(("/", "/a", "/b", "/new"), dated)) as web:
+        flags = ("--pages-per-host", "4")
+        crawl(tmp_path, web.url(), *flags)
+        assert sorted(web.paths()) == ["/", "/a", "/b"]
+        version["/a"] = 2
+        web.asked.clear()
+        report = crawl(tmp_path, "--timestamping", *flags)
+        assert sorted(web.paths()) == ["/", "/a", "/b", "/new"]
+        done = report["run"]["refresh"]
+        assert (done["done"], done["unchanged"], done["content_changed"]) == (3, 2, 1)
+        assert report["run"]["pages"] == {"fetched": 1}
+        web.asked.clear()
+        assert crawl(tmp_path, *flags)["run"]["pages"] == {} and web.paths() == []
+    assert run("check", "--dir", tmp_path).code == 0
+
+
+def test_timestamping_that_was_stopped_goes_on_as_any_crawl(tmp_path: Path) -> None:
+    with Web(
+        {"/": page(*(f"/{n}" for n in range(9)))} | {f"/{n}": page(text=str(n)) for n in range(9)}
+    ) as web:
+        crawl(tmp_path, web.url())
+        web.asked.clear()
+        report = crawl(tmp_path, "--timestamping", "--max-pages", "3")
+        assert report["stopped_by"] == "max_pages" and report["frontier"]["todo"] == 7
+        crawl(tmp_path)
+        assert sorted(web.paths()) == sorted(["/", *(f"/{n}" for n in range(9))])
+        crawl(tmp_path, "--timestamping")  # while nothing waits, all again
+        assert len(web.paths()) == 20
+
+
+def test_cookies_of_a_file_are_sent_and_kept_by_name_only(tmp_path: Path) -> None:
+    cookies = tmp_path / "cookies.txt"
+    cookies.write_text("localhost\tFALSE\t/\tFALSE\t0\tsid\tSesame\n")
+
+    def private(asked: Asked) -> Answer:
+        known = asked.headers.get("Cookie") == "sid=Sesame"
+        return page("/more" if asked.path == "/" else "/") if known else (403, {}, "")
+
+    with Web({"/": private, "/more": private}) as web:
+        report = crawl(tmp_path / "c", web.url(), "--load-cookies", cookies)
+        assert report["pages"] == {"fetched": 2}
+    assert all(b"Sesame" not in path.read_bytes() for path in (tmp_path / "c").rglob("*") if path.is_file())
+    ran = run("crawl", web.url(), "--dir", tmp_path / "d", *FAST, "--load-cookies", tmp_path / "none")
+    assert ran.code == 2 and "No such file" in ran.err
+
+
+def test_a_limit_of_bytes_a_second_is_kept_with_the_crawl(tmp_path: Path) -> None:
+    with Web({"/": "x" * 5000}) as web:
+        crawl(tmp_path, web.url(), "--limit-rate", "500k")
+    assert "bytes_per_second = 512000" in (tmp_path / "crawl.toml").read_text()

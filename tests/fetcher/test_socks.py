@@ -1,0 +1,145 @@
+"""Through a SOCKS proxy (RFC 1928, RFC 1929): names go to it as they are, its refusals are told apart."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from crawler.config import NetworkConfig
+from crawler.errors import ConfigError
+from crawler.fetcher.connector import check_proxy
+from crawler.fetcher.fetch_request import FetchRequest
+from crawler.records import Outcome
+from tests.fetcher.scripted import OK, Server, make_client, run, small
+from tests.fetcher.test_tls import DATA, server_context
+
+pytest.importorskip("python_socks")
+
+
+class Socks:
+    """A SOCKS 5 server: any name leads to `port` on loopback; `reply` is its answer, `login` what it asks for."""
+
+    def __init__(self, port: int, *, reply: int = 0, login: tuple[bytes, bytes] | None = None) -> None:
+        self.port = port
+        self.reply = reply
+        self.login = login
+        self.asked: list[tuple[bytes, int]] = []
+
+    async def __aenter__(self) -> "Socks":
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
+        self.authority = f"127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._server.close()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            await self._greet(reader, writer)
+            await self._connect(reader, writer)
+        except (asyncio.IncompleteReadError, OSError, asyncio.CancelledError):
+            pass
+        finally:
+            writer.close()
+
+    async def _greet(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """RFC 1928, 3, and the sub-negotiation of RFC 1929."""
+        version, count = await reader.readexactly(2)
+        methods = await reader.readexactly(count)
+        assert version == 5
+        wanted = 2 if self.login else 0
+        writer.write(bytes([5, wanted if wanted in methods else 255]))
+        if self.login:
+            _, length = await reader.readexactly(2)
+            user = await reader.readexactly(length)
+            password = await reader.readexactly((await reader.readexactly(1))[0])
+            writer.write(bytes([1, (user, password) != self.login]))
+
+    async def _connect(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """RFC 1928, 4 and 6; a name (ATYP 3) is what must come."""
+        version, command, _, kind, length = await reader.readexactly(5)
+        assert (version, command, kind) == (5, 1, 3), "the name itself is to be sent"
+        name = await reader.readexactly(length)
+        self.asked.append((name, int.from_bytes(await reader.readexactly(2), "big")))
+        writer.write(bytes([5, self.reply, 0, 1, 0, 0, 0, 0, 0, 0]))
+        if not self.reply:
+            far_reader, far_writer = await asyncio.open_connection("127.0.0.1", self.port)
+            await asyncio.gather(_pipe(reader, far_writer), _pipe(far_reader, writer))
+
+
+async def _pipe(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    while data := await reader.read(65536):
+        writer.write(data)
+    writer.close()
+
+
+@pytest.mark.parametrize("scheme", ["socks5", "socks5h"])
+def test_the_proxy_gets_the_name_and_the_host_the_request(scheme: str) -> None:
+    """As if there were no proxy: origin form, no credentials of the proxy in what is kept; kept alive."""
+
+    async def play() -> None:
+        login = (b"me", b"secret")
+        async with Server([OK]) as server, Socks(server.port, login=login) as socks:
+            proxy = f"{scheme}://me:secret@{socks.authority}"
+            client = make_client(small(proxy=proxy), network=NetworkConfig())
+            await client.start()
+            for _ in range(2):
+                got = await client.fetch(FetchRequest("http://host.test/a?b", keep_alive=5.0))
+                assert (got.outcome, got.content, got.address) == (Outcome.FETCHED, b"hello", "")
+                assert b"secret" not in got.request_head
+            assert socks.asked == [(b"host.test", 80)] and server.connections == 1
+            assert server.requests[0].startswith(b"GET /a?b HTTP/1.1\r\nHost: host.test\r\n")
+            await client.close()
+
+    run(play())
+
+
+def test_tls_runs_through_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SSL_CERT_FILE", str(Path(DATA) / "authority.pem"))
+
+    async def play() -> None:
+        async with Server([OK], context=server_context()) as server, Socks(server.port) as socks:
+            client = make_client(small(proxy=f"socks5://{socks.authority}"), network=NetworkConfig())
+            await client.start()
+            got = await client.fetch(FetchRequest("https://host.test/"))
+            assert (got.outcome, got.tls_ok) == (Outcome.FETCHED, True), got.error
+            await client.close()
+
+    run(play())
+
+
+@pytest.mark.parametrize(
+    ("reply", "outcome"),
+    [(1, "proxy_error"), (2, "proxy_error"), (4, "connect_error"), (5, "connect_error"), (8, "proxy_error")],
+)
+def test_its_refusals_are_told_apart(reply: int, outcome: str) -> None:
+    """An unreachable host is that host's fault; all else is the proxy's."""
+
+    async def play() -> None:
+        async with Socks(0, reply=reply) as socks:
+            client = make_client(small(proxy=f"socks5://{socks.authority}"), network=NetworkConfig())
+            await client.start()
+            got = await client.fetch(FetchRequest("http://host.test/"))
+            assert got.outcome == outcome and got.error
+            await client.close()
+
+    run(play())
+
+
+def test_a_wrong_password_and_a_dead_proxy_are_the_proxys_errors() -> None:
+    async def play() -> None:
+        async with Socks(0, login=(b"me", b"right")) as socks:
+            for proxy in (f"socks5://me:wrong@{socks.authority}", "socks5://127.0.0.1:1"):
+                client = make_client(small(proxy=proxy), network=NetworkConfig())
+                await client.start()
+                got = await client.fetch(FetchRequest("http://host.test/"))
+                assert got.outcome is Outcome.PROXY_ERROR and "wrong" not in got.error
+                await client.close()
+
+    run(play())
+
+
+@pytest.mark.parametrize("text", ["socks6://h:1", "socks5://", "ftp://h:1", "socks5:h"])
+def test_what_is_no_proxy(text: str) -> None:
+    with pytest.raises(ConfigError, match="socks5://proxy:1080"):
+        check_proxy(text)

@@ -1,0 +1,79 @@
+"""The limit of bytes a second: what passes, by the clock of the test, and how a connection waits for it."""
+
+import random
+from typing import Any
+
+import pytest
+
+from crawler.config import ByteCount
+from crawler.fetcher.connection import MEMORY, RATE, Connection
+from crawler.fetcher.fetch_request import FetchRequest
+from crawler.fetcher.throttle import BURST, Throttle
+from crawler.records import Outcome
+from tests.fetcher.scripted import Server, make_client, run, small
+
+
+@pytest.mark.parametrize("rate", [1.0, 1000.0, 1e6])
+def test_no_more_passes_than_the_rate(rate: float) -> None:
+    """Who waits as told gets at most the rate times the time, one burst and one piece; quiet times save nothing up."""
+    rng = random.Random(1)
+    throttle, now, begun, passed = Throttle(rate), 0.0, 0.0, 0
+    for _ in range(2000):
+        if rng.random() < 0.1:
+            now += rng.random() * 3
+            begun, passed = now, 0
+        piece = rng.randrange(1, 70_000)
+        assert passed <= rate * (now - begun + BURST) + 1
+        passed += piece
+        now += throttle.spend(piece, now)
+        assert throttle.wait(now) < 1e-6
+
+
+def test_without_a_rate_nothing_waits() -> None:
+    throttle = Throttle(0)
+    assert not throttle and throttle.spend(1 << 40, 0.0) == 0.0 == throttle.wait(0.0)
+
+
+def test_a_limited_client_counts_what_it_receives_and_says_nothing_of_time_limits() -> None:
+    """The time for which a connection is made to wait counts for no limit: 60 kB at 1 MB/s, silence 1 ms."""
+    body = bytes(60_000)
+    answer = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(body)
+
+    async def play() -> None:
+        async with Server([answer, *(body[i : i + 10_000] for i in range(0, 60_000, 10_000))]) as server:
+            client = make_client(small(bytes_per_second=ByteCount(1_000_000)))
+            await client.start()
+            got = await client.fetch(FetchRequest(server.url(), ("127.0.0.1",)))
+            assert (got.outcome, len(got.body)) == (Outcome.FETCHED, 60_000)
+            assert client._throttle._free_at > 0
+            await client.close()
+
+    run(play())
+
+
+class Transport:
+    def __init__(self) -> None:
+        self.reading = True
+
+    def pause_reading(self) -> None:
+        self.reading = False
+
+    def resume_reading(self) -> None:
+        self.reading = True
+
+
+def test_a_connection_waits_until_each_reason_has_gone() -> None:
+    """Memory and rate hold a connection independently; an end that comes twice is harmless."""
+    nobody: Any = None
+    connection = Connection(("http", "h", 80, ""), memoryview(bytearray(10)), nobody)
+    connection.transport = transport = Transport()
+    connection.pause(MEMORY)
+    connection.pause(RATE)
+    connection.resume(MEMORY)
+    assert not transport.reading
+    connection.resume(MEMORY)
+    assert not transport.reading
+    connection.resume(RATE)
+    assert transport.reading
+    connection.resume(RATE)
+    assert transport.reading

@@ -1,6 +1,6 @@
 """The status of a crawl's processes in Prometheus' text format.
 
-Labels are the process and names out of fixed lists (outcomes, rules, states,
+Labels are the process and names from fixed lists (outcomes, rules, states,
 reasons): never a host or a URL, so the number of series does not grow with the
 crawl. A test counts it at 100,000 hosts.
 """

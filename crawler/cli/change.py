@@ -1,6 +1,6 @@
 """`crawler seed`, `signal`, `block`, `unblock`, `retire`, `set`: changing a crawl.
 
-`pause`, `resume` and `stop` are for one that runs.
+`pause`, `resume` and `stop` need one that runs.
 """
 
 import argparse
@@ -85,10 +85,10 @@ def _set(args: argparse.Namespace) -> int:
 
 
 def _request(command: str, args: argparse.Namespace) -> dict[str, Any]:
+    if command == "seed":
+        return {"command": command, "urls": args.arguments, "settings": safe_settings.parse(args.set)}
     if command == "signal":
         return {"command": command, "urls": args.arguments, "source": args.source}
-    if command == "seed":
-        return {"command": command, "urls": args.arguments}
     if command == "retire":
         import re
 

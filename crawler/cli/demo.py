@@ -12,6 +12,7 @@ from typing import Any
 from crawler.cli import options
 from crawler.config import Config, Layers
 from crawler.crawl.directory import CrawlDirectory
+from crawler.crawl.fresh import put_aside
 
 SETTINGS: dict[str, Any] = {
     "crawl": {"scope": "any", "depth": 12, "patience": 10.0, "concurrency": 16},
@@ -40,8 +41,12 @@ def main(_command: str, argv: list[str]) -> int:
     )
     args = parser.parse_args(argv)
     directory = CrawlDirectory(args.dir)
+    aside = put_aside(directory)
     directory.create()
     options.set_up_log(args, directory.log_file)
+
+    if aside is not None and not args.quiet:
+        print(f"the crawl that was in {args.dir} is {aside.name} now")
 
     import uvloop
 
@@ -103,13 +108,16 @@ def _refreshed(report: dict[str, Any], current: int, changing: int, changes: int
 
 
 def _closing(directory: Path, url: str) -> str:
+    from crawler.cli.parsing import quoted
+
+    url, where = quoted(url), quoted(directory)
     return "\n".join(
         [
             "",
             "Now try:",
-            f"  crawler status --dir {directory}",
-            f"  crawler why {url} --dir {directory}",
-            f"  crawler get {url} --dir {directory} --headers",
-            f"  crawler export --dir {directory} --format cdxj",
+            f"  crawler status --dir {where}",
+            f"  crawler why {url} --dir {where}",
+            f"  crawler get {url} --dir {where} --headers",
+            f"  crawler export --dir {where} --format cdxj",
         ]
     )

@@ -10,6 +10,7 @@ from crawler.admin import report
 from crawler.admin.outlook import outlook
 from crawler.admin.status import Status, group, merge
 from crawler.cli import access, options
+from crawler.cli.parsing import quoted
 from crawler.errors import CrawlerError
 from crawler.records import HostStatus
 
@@ -342,4 +343,6 @@ def _first_copy(args: Any) -> dict[str, Any]:
     for page in access.ask(args.dir, request):
         if page is not None:
             return page
-    raise CrawlerError(f"{args.url}: no stored copy; `crawler why {args.url} --dir {args.dir}` tells more")
+    raise CrawlerError(
+        f"{args.url}: no stored copy; `crawler why {quoted(args.url)} --dir {quoted(args.dir)}` tells more"
+    )

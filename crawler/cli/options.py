@@ -19,6 +19,12 @@ from crawler.errors import UsageError
 # flag, key, metavar, help; a metavar of None makes a switch, a "*" before the key a repeatable flag
 FLAGS: tuple[tuple[str, str, str | None, str], ...] = (
     ("--scope", "crawl.scope", "host|domain|prefix|any", "which links are followed, relative to the seeds"),
+    (
+        "--surt",
+        "*crawl.surts",
+        "PREFIX",
+        "also in scope: what begins so, turned round, such as http://(org,example,",
+    ),
     ("--include", "*filter.include", "RE", "only URLs that match one of these"),
     ("--exclude", "*filter.exclude", "RE", "no URL that matches one of these"),
     ("--accept-regex", "*filter.include", "RE", "the same as --include"),

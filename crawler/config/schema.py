@@ -29,6 +29,7 @@ class CrawlConfig(_Section, frozen=True):
     """What is crawled and when it ends."""
 
     scope: Scope = "host"
+    surts: tuple[str, ...] = ()  # SURT prefixes that are in scope beside what the seeds span
     max_pages: Count = 0  # of this run; 0 = no limit
     max_time: Seconds = Seconds(0)
     max_bytes: ByteCount = ByteCount(0)
@@ -320,6 +321,9 @@ class ServeConfig(_Section, frozen=True):
 
     address: str = ""  # ADDRESS:PORT; empty = no page server beside the crawl
     names: tuple[str, ...] = ()  # host names it answers to, beside addresses and localhost
+    peers: tuple[str, ...] = ()  # "name=host:port", the page servers of the other nodes
+    public_url: str = ""  # http(s) URL under which hubs reach this page server
+    websub: tuple[str, ...] = ()  # "TOPIC HUB": feeds to subscribe to
     connections_max: Positive = 1000
     header_bytes_max: Annotated[ByteCount, Meta(extra={"least": 1024})] = ByteCount(32 << 10)
     idle_timeout: Seconds = Seconds(15)
@@ -348,12 +352,14 @@ class AdminConfig(_Section, frozen=True):
 
 
 class Override(_Section, frozen=True):
-    """`[[override]]`: other values for a part of the web (a host, `*.domain`, or URL prefix)."""
+    """`[[override]]`: other values for a part of the web (a host, `*.domain`, URL or SURT prefix)."""
 
     match: str = ""
     delay: Seconds | None = None
     delay_factor: Number | None = None
-    pages: Count | None = None
+    pages: Count | None = None  # of a host
+    pages_per_domain: Count | None = None
+    scope: Literal["page", "prefix", "host", "domain"] | None = None  # of seeds there
     depth: Count | None = None
     robots: RobotsPolicy | None = None
     tls: TlsPolicy | None = None

@@ -13,6 +13,8 @@ import msgspec
 
 from crawler.admin.status import Status
 from crawler.clock import iso_time
+from crawler.crawl.directory import CrawlDirectory
+from crawler.crawl.loosened import SeedPlaces, confirm, inherited
 from crawler.errors import UsageError
 from crawler.frontier.refresh.refreshing import SIGNAL_SOURCES
 from crawler.process import verdict
@@ -147,10 +149,20 @@ class Commands:
             "content": b"" if headers else page.content,
         }
 
-    def seed(self, urls: list[str]) -> dict[str, Any]:
-        """Queue seeds; those that are no http(s) URL are named in the answer."""
+    def seed(self, urls: list[str], settings: dict[str, str] | None = None) -> dict[str, Any]:
+        """Queue seeds; those that are no http(s) URL are named in the answer.
+
+        `settings` are looser ones in force that are meant for these seeds too (`crawl/loosened.py`).
+        """
         good = [form for url in urls if (form := canonical(url)) is not None]
         bad = [url for url in urls if canonical(url) is None]
+        config, directory = self._stages.config, CrawlDirectory(self._stages.directory.parent)
+        confirm(config, settings or {})
+        places = SeedPlaces(config.crawl.scope, inherited(config, settings or {}))
+        places.known(directory.seed_places())
+        places.check(good)
+        if places.grown:
+            directory.note_places(places.names)
         if good:
             self._stages.point.make()
             self._commit(self._stages.admission.seeds(good))

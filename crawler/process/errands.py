@@ -337,10 +337,13 @@ class Errands:
     def _request(self, errand: Errand, *, robots: bool = False) -> FetchRequest:
         config = self._config
         gap, gap_factor = self._frontier.gap_terms(errand)
+        keep_alive = gap + config.fetch.keep_alive_extra
+        if self._frontier.has_more(errand):  # it will be asked again, be it late
+            keep_alive = max(keep_alive, config.fetch.keep_alive_max)
         request = FetchRequest(
             url=errand.url,
             addresses=(errand.address,) if errand.address else (),
-            keep_alive=gap + config.fetch.keep_alive_extra if gap < config.fetch.keep_alive_max else 0.0,
+            keep_alive=keep_alive if gap < config.fetch.keep_alive_max else 0.0,
             keep_alive_factor=gap_factor,
         )
         if self._overrides:

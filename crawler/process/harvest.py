@@ -10,8 +10,8 @@ This is the arrow from the fetcher back to the frontier without its waiting:
 A *refresh* (an errand with the flag REFRESH: a known page fetched again) takes
 the same way, with two differences. It is counted apart, under `refresh.`, since
 its URL is done already. So is a known page that was queued once more (AGAIN),
-whose URL is done once more. And an answer that shows the content that is known
-brings no links: it need not be read (`shows_news`), and none are followed.
+whose URL is done once more. And an answer whose content is known is not read
+for links (`shows_news`).
 
 A change is made in one step, or by a generator that pauses between portions of
 its links (`portions.py`); the commit point makes one change after the other.

@@ -54,7 +54,7 @@ from crawler.storage.kv import LevelStore, scan_prefix
 from crawler.storage.moving import load_json
 from crawler.urlfilter.link_filter import LinkFilter
 from crawler.urlfilter.url_filter import Scope, UrlFilter
-from crawler.urls.canonical import canonical
+from crawler.urls.canonical import canonical, hostname
 from crawler.urls.clock_cache import ClockCache
 from crawler.urls.equivalence import Equivalences
 from crawler.urls.fingerprint import Fingerprinter, registrable_domain
@@ -333,7 +333,12 @@ class Stages:
         """The scope as seeds and their redirects have spanned it so far."""
         state = load_json(self.store, SCOPE_STATE)
         kind = self.config.crawl.scope
-        return Scope(kind) if state is None else Scope.from_state(kind, state)
+        overrides = Overrides([own for own in self.config.override if own.scope is not None])
+        own = (lambda url: overrides.for_url(url, hostname(url)).scope) if overrides else None
+        surts = self.config.crawl.surts
+        if state is None:
+            return Scope(kind, kind_of=own, surts=surts)
+        return Scope.from_state(kind, state, kind_of=own, surts=surts)
 
     def _splitter(self, *, whole: bool) -> tuple[Outbox, Inbox]:
         """The queues to and from other processes; without `whole`, the tail of the outbox may be lost."""

@@ -90,7 +90,7 @@ class Worker:
             judgement = judge(utf8, config)
             if judgement is Judgement.STRIP:
                 utf8 = without_formatting_attributes(utf8)
-            if judgement in (Judgement.SAFE, Judgement.STRIP):
+            if judgement not in (Judgement.APART, Judgement.EXCESSIVE):
                 return parse(utf8, encoding, page, config)
         if judgement is Judgement.EXCESSIVE:
             return await _beside(utf8, scan_utf8, utf8, encoding, page, config)

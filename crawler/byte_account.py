@@ -11,9 +11,9 @@ grow to `SMALL_BYTES`: else whoever has little would wait for those that have
 much. So the account exceeds its limit by at most the share of one owner, and
 small ones.
 
-What is had already is `charge`d, whether it fits or not: a body between its
-last byte and its commit. It waits for nobody, and nobody gets more until there
-is room again.
+`charge` takes bytes that are held already, such as a body between its last byte
+and its commit, whether they fit or not. It never waits; nobody else gets more
+until there is room again.
 """
 
 from collections.abc import Hashable

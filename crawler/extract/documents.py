@@ -62,7 +62,8 @@ def _sitemap(content: bytes, document: Document) -> Extracted:
         document.url,
         hrefs=[entry.loc for entry in found.entries],
         maps=[entry.loc for entry in found.maps],
-        dated=_dated(found.entries, document.began),
+        dated=dated(found.entries, document.began),
+        told_by="sitemap",
     )
 
 
@@ -72,10 +73,11 @@ def _feed(content: bytes, document: Document, config: ExtractConfig) -> Extracte
     return Extracted(
         document.url,
         hrefs=hrefs + [raw_url for raw_url in (found.page, found.next) if raw_url],
-        dated=_dated(found.entries, document.began),
+        dated=dated(found.entries, document.began),
+        told_by="feed",
     )
 
 
-def _dated(entries: Iterable[Entry], now: float) -> list[tuple[str, float]]:
+def dated(entries: Iterable[Entry], now: float) -> list[tuple[str, float]]:
     """URL and instant of the entries whose date says something; none if the dates of all are the same."""
     return [(entry.loc, entry.lastmod) for entry in signals(entries, now) if entry.lastmod is not None]

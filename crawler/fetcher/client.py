@@ -20,7 +20,6 @@ import resource
 import time
 from collections import deque
 from collections.abc import Hashable
-from typing import Any
 
 import crawler
 from crawler.byte_account import ByteAccount
@@ -40,6 +39,7 @@ from crawler.records import Fetch, Outcome
 
 _TICK_MAX = 0.25  # seconds between looks at the time limits
 _TICK_MIN = 0.005
+_CLOSED_MAX = 32  # idle connections closed at one of those looks, some 10 ms with TLS
 _DESCRIPTORS = 1024  # files, sockets of peers and requests beside the idle connections
 _LARGE_BYTES = 1 << 20  # of an answer; joining its parts takes a millisecond
 _TURN_SHARE = 0.02  # seconds of reading in a turn of the loop, from which on reads are short
@@ -276,7 +276,7 @@ class Client:
             connection.pause(RATE)
             asyncio.get_running_loop().call_later(wait, connection.resume, RATE)
 
-    def parts(self, connection: Connection, transport: Any) -> None:
+    def parts(self, connection: Connection, transport: asyncio.BaseTransport) -> None:
         """`connection` is over; `transport` is about to be closed."""
         self._idle.forget(connection)
         if connection.key[0] == "https" and connection.took and not self._closing:
@@ -366,7 +366,7 @@ class Client:
                 connection.check(now)
             except Exception as error:
                 connection.fail(error)
-        self._idle.expire(now)
+        self._idle.expire(now, _CLOSED_MAX)
         if self._active or len(self._idle):
             self._watch()
 

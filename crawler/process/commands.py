@@ -13,6 +13,8 @@ import msgspec
 
 from crawler.admin.status import Status
 from crawler.clock import iso_time
+from crawler.crawl.directory import CrawlDirectory
+from crawler.crawl.loosened import SeedPlaces, confirm, inherited
 from crawler.errors import UsageError
 from crawler.frontier.refresh.refreshing import SIGNAL_SOURCES
 from crawler.process import verdict
@@ -44,6 +46,7 @@ class Commands:
         self._peers = peers or stages.waiting_for_peers
         commands = (
             self.status, self.why, self.get, self.seed, self.block, self.unblock, self.retire, self.signal,
+            self.signals,
         )  # fmt: skip
         self._commands = {command.__name__: _checked(command) for command in commands}
 
@@ -85,7 +88,7 @@ class Commands:
             splitter=stages.splitter_counts(),
             peers={stages.name: self._peers()} if stages.topology.peers else {},
             waiting=list(stages.frontier.hosts(now, hosts)),
-            refreshing={} if stages.refresh is None else stages.refresh.view(now),
+            refreshing=stages.refreshing(now, hosts),
         )
 
     def why(self, url: str) -> Steps:
@@ -110,7 +113,7 @@ class Commands:
             answer["captures"] = [_plain_capture(capture) for capture in stages.pages.captures(fingerprint)]
         answer["known"] = record is not None or stages.due.contains(fingerprint)
         if stages.refresh is not None and record is not None:
-            answer["refresh"] = stages.refresh.explain(fingerprint, stages.clock.now())
+            answer["refresh"] = _in_words(stages.refresh.explain(fingerprint, stages.clock.now()))
         if record is None:
             now = stages.clock.now()
             answer |= yield from stages.frontier.entry(request_form)
@@ -158,10 +161,20 @@ class Commands:
             "content": b"" if headers else page.content,
         }
 
-    def seed(self, urls: list[str]) -> Steps:
-        """Queue seeds; those that are no http(s) URL are named in the answer."""
+    def seed(self, urls: list[str], settings: dict[str, str] | None = None) -> Steps:
+        """Queue seeds; those that are no http(s) URL are named in the answer.
+
+        `settings` are looser ones in force that are meant for these seeds too (`crawl/loosened.py`).
+        """
         good = [form for url in urls if (form := canonical(url)) is not None]
         bad = [url for url in urls if canonical(url) is None]
+        config, directory = self._stages.config, CrawlDirectory(self._stages.directory.parent)
+        confirm(config, settings or {})
+        places = SeedPlaces(config.crawl.scope, inherited(config, settings or {}))
+        places.known(directory.seed_places())
+        places.check(good)
+        if places.grown:
+            directory.note_places(places.names)
         if good:
             yield from self._stages.point.making()
             self._commit(self._stages.admission.seeds(good))
@@ -196,6 +209,16 @@ class Commands:
             said["links"] = stages.admission.links(change, new[0], new, Beside(depth=1))
         self._commit(change)
         return said
+
+    def signals(self) -> list[dict[str, Any]]:
+        """By host and source, what signals of changes have been worth; [] where nothing is refreshed."""
+        stages = self._stages
+        if stages.refresh is None:
+            return []
+        rows = stages.refresh.heard()
+        for row in rows:
+            row["host"] = stages.frontier.host_name(row.pop("host_key"))
+        return rows
 
     def block(self, host: str) -> Steps:
         """Ask nothing more of a host."""
@@ -246,6 +269,12 @@ def _checked(command: Callable[..., Any]) -> Callable[[Mapping[str, Any]], Any]:
         return command(**msgspec.structs.asdict(checked))
 
     return run
+
+
+def _in_words(known: dict[str, Any]) -> dict[str, Any]:
+    """What the refresh schedule knows of a page, its instants as people read them."""
+    instants = ("crawled_at", "deadline", "host_ready")
+    return known | {name: iso_time(known[name]) for name in instants if known.get(name) is not None}
 
 
 def _say_times(answer: dict[str, Any], now: float) -> None:

@@ -62,7 +62,7 @@ def _sitemap(content: bytes, document: Document) -> Extracted:
         document.url,
         hrefs=[entry.loc for entry in found.entries],
         maps=[entry.loc for entry in found.maps],
-        dated=dated_entries(found.entries, document.began),
+        dated=dated(found.entries, document.began),
         told_by="sitemap",
     )
 
@@ -73,11 +73,11 @@ def _feed(content: bytes, document: Document, config: ExtractConfig) -> Extracte
     return Extracted(
         document.url,
         hrefs=hrefs + [raw_url for raw_url in (found.page, found.next) if raw_url],
-        dated=dated_entries(found.entries, document.began),
+        dated=dated(found.entries, document.began),
         told_by="feed",
     )
 
 
-def dated_entries(entries: Iterable[Entry], now: float) -> list[tuple[str, float]]:
+def dated(entries: Iterable[Entry], now: float) -> list[tuple[str, float]]:
     """URL and instant of the entries whose date says something; none if the dates of all are the same."""
     return [(entry.loc, entry.lastmod) for entry in signals(entries, now) if entry.lastmod is not None]

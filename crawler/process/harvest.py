@@ -87,6 +87,10 @@ class Harvest:
         """Whether links to a URL (request form) lie where the crawl is at home."""
         return self._following.in_scope(url)
 
+    def prepare(self, fetch: Fetch) -> None:
+        """Do of a large answer what needs no decision. Any thread."""
+        self._pages.digest_ahead(fetch)
+
     def known_content(self, errand: Errand) -> bytes:
         """The stored content of a page that is asked again; b"" if there is none that can be read."""
         try:
@@ -94,10 +98,6 @@ class Harvest:
         except DamageError:
             return b""
         return b"" if copy is None else copy.content
-
-    def prepare(self, fetch: Fetch) -> None:
-        """Do of a large answer what needs no decision. Any thread."""
-        self._pages.digest_ahead(fetch)
 
     def page(self, errand: Errand, fetch: Fetch, extracted: Extracted | None, now: float) -> Making:
         """Make the change for a page's fetch, final or to be repeated."""

@@ -11,9 +11,7 @@ from crawler.process.errands import Errands
 from crawler.process.tasks import Fail, Tasks
 
 STARTS_MAX = 32  # errands begun in one turn of the loop: some 10 ms with their first steps
-START_TURN = (
-    0.02  # seconds for which starts hold the loop: where rules of robots.txt are many, one takes some
-)
+START_TURN = 0.02  # seconds of them: where rules of robots.txt are many, a verdict takes some
 
 
 class Places:
@@ -63,7 +61,7 @@ class Places:
         return 0 if self._due.full else self._room(self.free)
 
     def start(self, now: float) -> bool:
-        """Start what may start now, no more than one turn of the loop should; whether there may be more."""
+        """Start what may start now, but no more than one turn of the loop should; whether there may be more."""
         room = self.room()
         self.limited = room < self.free
         self._frontier.allow(self._frontier.requests + room)

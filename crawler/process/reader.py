@@ -5,10 +5,9 @@ a sitemap (asked for as one)                                 extract.sitemap
 RSS and Atom, by setting                                     extract.feed
 a style sheet, if requisites are wanted                      extract.css
 
+Large sitemaps, feeds and sheets have a child of their own: pages do not wait for them.
 A document with dates that is asked again is held against its stored copy (`news`): a date that has
 changed is a signal that its page has.
-
-Large sitemaps, feeds and sheets have a child of their own: pages do not wait for them.
 """
 
 import asyncio
@@ -18,7 +17,7 @@ import msgspec
 
 from crawler.config import Config, Overrides
 from crawler.extract.collected import Context
-from crawler.extract.documents import Document, DocumentKind, dated_entries, read_document
+from crawler.extract.documents import Document, DocumentKind, dated, read_document
 from crawler.extract.feed import is_feed, read_feed
 from crawler.extract.listing import is_listing, read_listing
 from crawler.extract.repeats import links_with_repeats
@@ -120,7 +119,7 @@ class Reader:
             extracted.repeats = links_with_repeats(fetch.content, context, self._config.extract)
         if errand.flags & _REFRESH and is_listing(fetch.content):
             rows = read_listing(fetch.content, self._config.extract.links_max)
-            extracted.dated, extracted.told_by = dated_entries(rows, fetch.began), "listing"
+            extracted.dated, extracted.told_by = dated(rows, fetch.began), "listing"
         if errand.flags & _REQUISITE:
             extracted.hrefs, extracted.refresh = [], ""
         elif self._extractor is not None and not (extracted.nofollow and context.obey_robots):

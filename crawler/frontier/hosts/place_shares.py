@@ -3,7 +3,7 @@
     prompt   the last answer came within `PROMPT_MAX`: any place
     others   new hosts, slow ones, those that did not answer: `untried_share` of them
 
-Else some hundred hosts that hang, or send a byte a second, would hold all
+Without this rule some hundred hosts that hang, or send a byte a second, would hold all
 places for as long as a fetch may take. Others that find theirs taken wait in
 line, and for each that waits one place is asked back: of a host that has had it
 for `PROMPT_MAX` and never answered, or for `crowded_timeout` if it once did.

@@ -9,9 +9,9 @@ first served. The oldest share may always grow: else many half-received bodies
 could fill the account and wait for one another for ever. So the account exceeds
 its limit by at most the share of one owner.
 
-What is had already is `charge`d, whether it fits or not: a body between its
-last byte and its commit. It waits for nobody, and nobody gets more until there
-is room again.
+`charge` takes bytes that are held already, such as a body between its last byte
+and its commit, whether they fit or not. It never waits; nobody else gets more
+until there is room again.
 """
 
 from collections.abc import Hashable

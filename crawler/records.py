@@ -189,8 +189,9 @@ class Extracted(msgspec.Struct, gc=False):
     are the page-level robots directives. `parse_limit` says that the page
     exceeded the parser's bound and `hrefs` come from a plain scan. `maps` are
     the sitemaps that a sitemap index names; `repeats` the links with every
-    mention, filled for URL traces only. `dated` are links of a sitemap or feed
-    with the instant of their last change, where the document's dates say anything.
+    mention, filled for URL traces only. `dated` are links of a sitemap, feed or
+    listing of a directory with the instant of their last change, where the document's dates say anything;
+    `told_by` is which of the three it is, "" for none.
     """
 
     base: str
@@ -207,6 +208,7 @@ class Extracted(msgspec.Struct, gc=False):
     parse_limit: bool = False
     repeats: list[str] = []
     dated: list[tuple[str, float]] = []
+    told_by: str = ""
 
 
 class PageState(StrEnum):

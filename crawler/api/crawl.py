@@ -326,9 +326,12 @@ class Crawl:
         if alone and not self.process.stopped_on_purpose() and not self.final.any_success:
             reasons = self.final.why_nothing(self._seeds.refused)
             raise NoSeedError(f"not one page could be fetched: {reasons}")
-        if self.final.nothing_new and not self._supervised:
-            log.warning("%s: %s", self.directory.path, COMPLETE)
         return self.report
+
+    def say_if_complete(self) -> None:
+        """Log why a run has given nothing, if that is because all was had before."""
+        if self.final is not None and self.final.nothing_new:
+            log.warning("%s: %s", self.directory.path, COMPLETE)
 
     @property
     def report(self) -> dict[str, Any]:
@@ -377,6 +380,7 @@ class Crawl:
                 if (offer := await _next(queue, running)) is not None:
                     offer.answer(False)
             await running
+            self.say_if_complete()
 
     def stored(self, *, newest: bool = True) -> Iterator[Page]:
         """The stored pages, newest copies, or with `newest` False all; of an open crawl those committed so far.
@@ -438,7 +442,7 @@ class Crawl:
             why_slow=shares(stages.frontier.why_slow(), now - process.started),
             cpu_seconds=cpu_seconds(),
             peak_rss_bytes=peak_rss_bytes(),
-            refreshing={} if stages.refresh is None else stages.refresh.view(now),
+            refreshing=stages.refreshing(now),
             problems=stages.problems() if process.failure is None else ["not checked: the run failed"],
         )
 

@@ -1,7 +1,6 @@
 """`crawler check`: verify a crawl directory that is not running; `--repair` mends what can be mended."""
 
 import argparse
-from typing import Any
 
 from crawler.cli import access, options
 from crawler.crawl.directory import CrawlDirectory
@@ -44,5 +43,5 @@ def _check_one(directory: CrawlDirectory, name: str, args: argparse.Namespace) -
             print(f"{name}: repaired: {line}")
         return [f"{name}: {line}" for line in left]
     with access.at_rest(directory, name, restore=False) as stages:
-        found: list[Any] = check(stages)
+        found = check(stages)
     return [f"{name}: {line}" for line in found]

@@ -19,6 +19,12 @@ from crawler.errors import UsageError
 # flag, key, metavar, help; a metavar of None makes a switch, a "*" before the key a repeatable flag
 FLAGS: tuple[tuple[str, str, str | None, str], ...] = (
     ("--scope", "crawl.scope", "host|domain|prefix|any", "which links are followed, relative to the seeds"),
+    (
+        "--surt",
+        "*crawl.surts",
+        "PREFIX",
+        "also in scope: what begins so, turned round, such as http://(org,example,",
+    ),
     ("--include", "*filter.include", "RE", "only URLs that match one of these"),
     ("--exclude", "*filter.exclude", "RE", "no URL that matches one of these"),
     ("--accept-regex", "*filter.include", "RE", "the same as --include"),
@@ -64,6 +70,12 @@ FLAGS: tuple[tuple[str, str, str | None, str], ...] = (
         "refresh.policy",
         "NAME",
         "order of refreshes: ncis, greedy, cis, azar-lds, uniform, interval",
+    ),
+    (
+        "--arms",
+        "refresh.arms",
+        "A,B",
+        "compare refresh policies: pages split by hash, equal rates; `status` has their freshness",
     ),
     ("--concurrency", "crawl.concurrency", "N", "fetches in flight a process (500)"),
     ("--delay", "politeness.delay", "S", "least gap between requests to a host (1 s)"),

@@ -5,6 +5,7 @@ import logging
 from pathlib import Path
 
 from crawler.cli import crawl, options
+from crawler.cli.parsing import quoted
 from crawler.crawl.directory import CrawlDirectory
 from crawler.crawl.seeds import Seeds
 from crawler.errors import UsageError
@@ -17,7 +18,7 @@ def main(_command: str, argv: list[str]) -> int:
     args = _parse(argv)
     directory = CrawlDirectory(args.dir)
     if not directory.exists():
-        raise UsageError(f"no crawl in {args.dir}; `crawler crawl URL --dir {args.dir}` makes one")
+        raise UsageError(f"no crawl in {args.dir}; `crawler crawl URL --dir {quoted(args.dir)}` makes one")
     config = options.load(args, directory)
     crawl.check_report(args.report)
     options.set_up_log(args, directory.log_file)

@@ -6,7 +6,7 @@
     DIR/report.json     summary of the last run
     DIR/pages.jsonl     a line per fetch
     DIR/crawler.log     the log
-    DIR/p0.begun        there once the process p0 has begun, so that it misses its folder
+    DIR/p0.begun        there once p0 has begun: if its folder is gone then, it was lost
     DIR/p0/ ...         one folder a process: store/ due/ links/ warc/ trace/ node.lock control.sock
 
 The crawl's id is a hash of the seed, so two directories never share one by

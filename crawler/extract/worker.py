@@ -23,6 +23,7 @@ import crawler
 from crawler.config import ExtractConfig
 from crawler.extract.collected import Context
 from crawler.extract.links import parse, prepare
+from crawler.extract.loop_share import LoopShare
 from crawler.extract.parser_child import LENGTH, Job, limits_of, run
 from crawler.extract.parser_guard import Judgement, judge, without_formatting_attributes
 from crawler.extract.scan import scan, scan_utf8
@@ -73,6 +74,7 @@ class Worker:
         self._child: _Child | None = None
         self._turn = asyncio.Lock()
         self._waiting = 0
+        self.share = LoopShare()  # of all that is read in the loop
         self.starts = 0
         self.deaths = 0
         self.refused = 0
@@ -82,15 +84,17 @@ class Worker:
         config = self._config
         if len(content) > config.inline_bytes_max:
             return await self.extract_apart(content, page)
-        utf8, encoding = prepare(content, page)
-        judgement = judge(utf8, config)
-        if judgement is Judgement.APART:
-            return await self.extract_apart(content, page)
+        await self.share.mine()
+        with self.share.spending():
+            utf8, encoding = prepare(content, page)
+            judgement = judge(utf8, config)
+            if judgement is Judgement.STRIP:
+                utf8 = without_formatting_attributes(utf8)
+            if judgement not in (Judgement.APART, Judgement.EXCESSIVE):
+                return parse(utf8, encoding, page, config)
         if judgement is Judgement.EXCESSIVE:
             return await _beside(utf8, scan_utf8, utf8, encoding, page, config)
-        if judgement is Judgement.STRIP:
-            utf8 = without_formatting_attributes(utf8)
-        return parse(utf8, encoding, page, config)
+        return await self.extract_apart(content, page)
 
     async def extract_apart(self, content: bytes, page: Context) -> Extracted:
         """Parse in the child; a plain scan if that cannot be."""

@@ -19,7 +19,6 @@ import asyncio
 import resource
 import time
 from collections.abc import Hashable
-from typing import Any
 
 import crawler
 from crawler.byte_account import ByteAccount
@@ -39,6 +38,7 @@ from crawler.records import Fetch, Outcome
 
 _TICK_MAX = 0.25  # seconds between looks at the time limits
 _TICK_MIN = 0.005
+_CLOSED_MAX = 32  # idle connections closed at one of those looks, some 10 ms with TLS
 _DESCRIPTORS = 1024  # files, sockets of peers and requests beside the idle connections
 _BROKEN_MAX = 10_000  # hosts remembered whose certificates do not verify
 
@@ -220,7 +220,7 @@ class Client:
             connection.pause(RATE)
             asyncio.get_running_loop().call_later(wait, connection.resume, RATE)
 
-    def parts(self, connection: Connection, transport: Any) -> None:
+    def parts(self, connection: Connection, transport: asyncio.BaseTransport) -> None:
         """`connection` is over; `transport` is about to be closed."""
         self._idle.forget(connection)
         if connection.key[0] == "https" and connection.took and not self._closing:
@@ -310,7 +310,7 @@ class Client:
                 connection.check(now)
             except Exception as error:
                 connection.fail(error)
-        self._idle.expire(now)
+        self._idle.expire(now, _CLOSED_MAX)
         if self._active or len(self._idle):
             self._watch()
 

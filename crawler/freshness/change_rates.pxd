@@ -7,7 +7,9 @@ cdef class ChangeRates:
     cdef double[::1] totals
     cdef double[::1] means
     cdef double[::1] variations
+    cdef list _columns
     cpdef Py_ssize_t add_site(self)
+    cdef void _grow(self) except *
     cpdef double rate(self, Py_ssize_t site, double k, double t) noexcept
     cpdef double expected(self, Py_ssize_t site, double k, double t, double clock) noexcept
     cpdef double observe(self, Py_ssize_t site, float k, float t, double clock, double gain) noexcept

@@ -33,6 +33,8 @@ import cython
 import numpy as np
 from cython.cimports.libc.math import expm1, log1p
 
+from crawler.freshness.columns import Column
+
 _K = cython.declare(cython.Py_ssize_t, 0)  # columns of the sums
 _T = cython.declare(cython.Py_ssize_t, 1)
 _KK = cython.declare(cython.Py_ssize_t, 2)
@@ -76,9 +78,8 @@ class ChangeRates:
     def __init__(self, unit: float = 86_400.0) -> None:
         self.size = 0
         self.unit = unit
-        self.sums = np.zeros((16, 5))
-        self.means = np.zeros(16)
-        self.variations = np.zeros(16)
+        self._columns = [Column("f8", 5), Column("f8"), Column("f8")]
+        self._grow()
         self.totals = np.zeros(5)
         self.renew_crawl()
 
@@ -86,12 +87,20 @@ class ChangeRates:
     def add_site(self) -> cython.Py_ssize_t:
         """The number of a new site, which starts with the crawl's mean and variation."""
         if self.size == self.means.shape[0]:
-            self.sums = np.concatenate([self.sums, np.zeros((self.size, 5))])
-            self.means = np.concatenate([self.means, np.zeros(self.size)])
-            self.variations = np.concatenate([self.variations, np.zeros(self.size)])
+            self._grow()
         self.size += 1
         self.renew(self.size - 1)
         return self.size - 1
+
+    @cython.cfunc
+    def _grow(self) -> cython.void:
+        self.sums = np.zeros((0, 5))  # lets go of the maps
+        self.means = self.variations = np.zeros(0)
+        self.sums, self.means, self.variations = (
+            self._columns[0].grow(self.size + 1),
+            self._columns[1].grow(self.size + 1),
+            self._columns[2].grow(self.size + 1),
+        )
 
     @cython.ccall
     @cython.exceptval(check=False)
@@ -171,10 +180,9 @@ class ChangeRates:
     def rebuild(self, site: np.ndarray, k: np.ndarray, t: np.ndarray) -> None:
         """All sums anew from the pages' columns, (m,) each, and all means from them."""
         k, t = k.astype(np.float64), t.astype(np.float64)
-        sums = np.zeros_like(self.sums)
+        sums = np.asarray(self.sums)
         for column, part in enumerate((k, t, k * k, k * t, t * t)):
             sums[:, column] = np.bincount(site, weights=part, minlength=len(sums))
-        self.sums = sums
         self.totals = sums.sum(axis=0)
         self.renew_crawl()
         for number in range(self.size):

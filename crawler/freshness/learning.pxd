@@ -26,6 +26,7 @@ cdef class Learning:
     cpdef void assign_told(
         self, Parameters page, Py_ssize_t site, double k, double t, double importance, double clock,
         double[::1] counts) noexcept
+    cdef double _own_precision(self, Py_ssize_t site, double rate) noexcept
     cdef void _assign(self, Parameters page, Py_ssize_t site, double rate, double importance) noexcept
     cpdef double signals(self, Py_ssize_t site, double[::1] counts) noexcept
     cpdef double expected(

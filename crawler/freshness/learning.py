@@ -180,7 +180,7 @@ class Learning:
         if weight <= 0.0:
             page.assign(self.kind, self.terms, importance, rate, rate, 0.0, 0.0, 0.0)
         else:
-            precision: cython.double = precision_at(-expm1(-weight), rate, self.rates.means[site])
+            precision: cython.double = self._own_precision(site, rate)
             page.assign_quality(self.kind, self.terms, importance, rate, precision, self.quality.recall(site))
 
     @cython.ccall
@@ -202,7 +202,16 @@ class Learning:
         """The probability that a crawl now finds a change, signals included."""
         silent: cython.double = 1.0 - self.quality.recall(site)
         unchanged: cython.double = log1p(-self.rates.expected(site, k, t, silent * clock))
-        return -expm1(unchanged - self.quality.staleness(site, counts))
+        signals: cython.double = self.quality.signals(site, counts)
+        own: cython.double = self._own_precision(site, self.rates.rate(site, k, t))
+        return -expm1(unchanged + signals * log1p(-own))
+
+    @cython.cfunc
+    @cython.exceptval(check=False)
+    def _own_precision(self, site: cython.Py_ssize_t, rate: cython.double) -> cython.double:
+        """The precision of signals, whatever their source, of a page of this rate."""
+        pooled: cython.double = -expm1(-self.quality.pooled_weight(site))
+        return precision_at(pooled, rate, self.rates.means[site])
 
     @cython.ccall
     @cython.exceptval(check=False)

@@ -4,6 +4,8 @@ cdef class Counts:
     cdef double[::1] observed_counts
     cdef double[::1] expected_counts
     cdef double[::1] instants
+    cdef list _columns
+    cdef void _grow(self) except *
     cpdef Py_ssize_t add(self)
     cpdef void observe(self, Py_ssize_t number, double now, double scale, double changed, double expected) noexcept
     cpdef double excess(self, Py_ssize_t number, double now, double scale) noexcept
@@ -18,6 +20,8 @@ cdef class Credence:
     cdef double[::1] agreements
     cdef double[::1] weights
     cdef double[::1] credences
+    cdef list _columns
+    cdef void _grow(self) except *
     cdef readonly double agreement
     cdef readonly double weight
     cpdef Py_ssize_t add(self)

@@ -38,6 +38,8 @@ import cython
 import numpy as np
 from cython.cimports.libc.math import exp, expm1
 
+from crawler.freshness.columns import Column
+
 _BONUS = cython.declare(cython.double, 6.0)  # in units of the scale, for an excess of 1
 _SLOWEST = cython.declare(cython.double, 0.05)  # the clock's least speed
 _CREDENCE_WEIGHT = cython.declare(
@@ -128,22 +130,27 @@ class Credence:
 
     def __init__(self) -> None:
         self.size = 0
-        self.agreements = np.zeros(16)
-        self.weights = np.zeros(16)
-        self.credences = np.zeros(16)
+        self._columns = [Column("f8") for _ in range(3)]
+        self._grow()
         self.agreement = self.weight = 0.0
 
     @cython.ccall
     def add(self) -> cython.Py_ssize_t:
         """The number of a new site, which is believed as the crawl is."""
         if self.size == self.credences.shape[0]:
-            more = np.zeros(self.size)
-            self.agreements = np.concatenate([self.agreements, more])
-            self.weights = np.concatenate([self.weights, more])
-            self.credences = np.concatenate([self.credences, more])
+            self._grow()
         self.size += 1
         self.renew(self.size - 1)
         return self.size - 1
+
+    @cython.cfunc
+    def _grow(self) -> cython.void:
+        self.agreements = self.weights = self.credences = np.zeros(0)  # lets go of the maps
+        self.agreements, self.weights, self.credences = (
+            self._columns[0].grow(self.size + 1),
+            self._columns[1].grow(self.size + 1),
+            self._columns[2].grow(self.size + 1),
+        )
 
     @cython.ccall
     @cython.exceptval(check=False)
@@ -201,20 +208,25 @@ class Counts:
     def __init__(self, prior: float) -> None:
         self.size = 0
         self.prior = prior
-        self.observed_counts = np.zeros(16)
-        self.expected_counts = np.zeros(16)
-        self.instants = np.zeros(16)
+        self._columns = [Column("f8") for _ in range(3)]
+        self._grow()
 
     @cython.ccall
     def add(self) -> cython.Py_ssize_t:
         """The number of a new group, without counts."""
         if self.size == self.instants.shape[0]:
-            more = np.zeros(self.size)
-            self.observed_counts = np.concatenate([self.observed_counts, more])
-            self.expected_counts = np.concatenate([self.expected_counts, more])
-            self.instants = np.concatenate([self.instants, more])
+            self._grow()
         self.size += 1
         return self.size - 1
+
+    @cython.cfunc
+    def _grow(self) -> cython.void:
+        self.observed_counts = self.expected_counts = self.instants = np.zeros(0)  # lets go of the maps
+        self.observed_counts, self.expected_counts, self.instants = (
+            self._columns[0].grow(self.size + 1),
+            self._columns[1].grow(self.size + 1),
+            self._columns[2].grow(self.size + 1),
+        )
 
     @cython.ccall
     @cython.exceptval(check=False)

@@ -13,7 +13,9 @@ cdef class SignalQuality:
     cdef double[::1] told_by
     cdef double[::1] claimed_by
     cdef double[::1] untold_by
+    cdef list _columns
     cpdef Py_ssize_t add_site(self)
+    cdef void _grow(self) except *
     cpdef void hear(self, Py_ssize_t site, Py_ssize_t source) noexcept
     cpdef bint heard(self, Py_ssize_t site) noexcept
     cpdef double precision(self, Py_ssize_t site, Py_ssize_t source) noexcept

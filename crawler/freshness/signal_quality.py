@@ -15,6 +15,10 @@ share: pages alone see too few crawls to tell a lying source. EM, one step a cra
     p_s = (S_true[s] + 1) / (S_all[s] + 1/p0),       p0 = honesty[s] rho,  rho = min(1, rate of changes / rate of signals)
     r   = (sum_s S_true[s] + 2 r0) / (sum_s S_true[s] + S_silent + 2)
 
+A page's own precision is p_s at its rate: false signals come to all pages of a site alike, true ones as often
+as the page changes, so its odds are p_s / (1 - p_s) times the page's rate over the site's mean
+(`precision_at`). It stands for p_s in z, in S_true, in b_s and in k.
+
 rho, because true signals cannot outnumber changes; the honesty of a source, and r0, are learned over all sites
 where rho is above .3: (sum S_true + 1.4) / (sum S_all rho + 2). A page's changes then grow by
 max(1, (alpha A + sum_s n_s p_s) / z).
@@ -41,6 +45,8 @@ import cython
 import numpy as np
 from cython.cimports.libc.math import exp, expm1, log1p, sqrt
 
+from crawler.freshness.columns import Column
+
 if cython.compiled:
     from cython.cimports.crawler.freshness.change_rates import gain_of
 else:
@@ -65,27 +71,14 @@ _COUNTED_MAX = cython.declare(cython.double, 255.0)
 WEIGHT_MAX, COUNTED_MAX = float(_WEIGHT_MAX), float(_COUNTED_MAX)
 
 
-def _doubled(column: np.ndarray) -> np.ndarray:
-    """Twice the rows, the new ones 0."""
-    return np.concatenate([column, np.zeros_like(column)])
-
-
 @cython.cclass
 class SignalQuality:
     """Precision by site and source, recall by site; sites are numbered as they are added."""
 
     def __init__(self) -> None:
         self.size = 0
-        self.true_signals = np.zeros((16, SOURCES))
-        self.all_signals = np.zeros((16, SOURCES))
-        self.precisions = np.zeros((16, SOURCES))
-        self.silent_changes = np.zeros(16)
-        self.watched = np.zeros(16)
-        self.means = np.zeros(16)
-        self.weights = np.zeros(16)
-        self.told = np.zeros((16, SOURCES))
-        self.claimed = np.zeros((16, SOURCES))
-        self.untold = np.zeros((16, SOURCES))
+        self._columns = [Column("f8", SOURCES) for _ in range(6)] + [Column("f8") for _ in range(4)]
+        self._grow()
         self.told_by = np.zeros(SOURCES)
         self.claimed_by = np.zeros(SOURCES)
         self.untold_by = np.zeros(SOURCES)
@@ -94,19 +87,21 @@ class SignalQuality:
     def add_site(self) -> cython.Py_ssize_t:
         """The number of a new site, from which nothing was heard."""
         if self.size == self.means.shape[0]:
-            self.true_signals = _doubled(self.true_signals)
-            self.all_signals = _doubled(self.all_signals)
-            self.precisions = _doubled(self.precisions)
-            self.silent_changes = _doubled(self.silent_changes)
-            self.watched = _doubled(self.watched)
-            self.means = _doubled(self.means)
-            self.weights = _doubled(self.weights)
-            self.told = _doubled(self.told)
-            self.claimed = _doubled(self.claimed)
-            self.untold = _doubled(self.untold)
+            self._grow()
         self.size += 1
         self._estimate(self.size - 1)
         return self.size - 1
+
+    @cython.cfunc
+    def _grow(self) -> cython.void:
+        self.true_signals = self.all_signals = self.precisions = np.zeros((0, SOURCES))  # lets go of the maps
+        self.told = self.claimed = self.untold = np.zeros((0, SOURCES))
+        self.silent_changes = self.watched = self.means = self.weights = np.zeros(0)
+        columns = [column.grow(self.size + 1) for column in self._columns]
+        self.true_signals, self.all_signals, self.precisions = columns[0], columns[1], columns[2]
+        self.told, self.claimed, self.untold = columns[3], columns[4], columns[5]
+        self.silent_changes, self.watched = columns[6], columns[7]
+        self.means, self.weights = columns[8], columns[9]
 
     @cython.ccall
     @cython.exceptval(check=False)
@@ -374,10 +369,9 @@ def precision_at(precision: cython.double, rate: cython.double, mean_rate: cytho
     False signals come to all pages of a site alike, true ones as often as a page
     changes: so the odds of a signal are as the page's rate.
     """
-    if mean_rate <= 0.0 or precision <= 0.0:
-        return precision
-    odds: cython.double = precision / (1.0 - precision) * (rate / mean_rate)
-    return min(odds / (1.0 + odds), _PRECISION_MAX)
+    true: cython.double = precision * rate
+    every: cython.double = true + (1.0 - precision) * mean_rate
+    return min(true / every, _PRECISION_MAX) if every > 0.0 else precision
 
 
 @cython.cfunc

@@ -12,7 +12,7 @@ free from `settle` on, any other from `release`, after the commit; a place is
 taken until then: a crash repeats at most `concurrency` requests. Gaps count
 from `settle`.
 
-Parts: `turns.py` (a host's turn), `outstanding.py` (what is given out), `hosts/gates.py`
+Parts: `host_turns.py` (a host's turn), `outstanding.py` (what is given out), `hosts/gates.py`
 (what a request must pass), `refetches.py` (known pages), `hops.py` (redirects).
 
 All methods run in one thread, but `stage`, and the writing of batches, which
@@ -42,17 +42,17 @@ from crawler.frontier.discovery import entries
 from crawler.frontier.discovery.intake import Intake
 from crawler.frontier.discovery.lookahead import Lookahead
 from crawler.frontier.hops import Hops
+from crawler.frontier.host_turns import HostTurns
 from crawler.frontier.hosts.front_host import NO_PLAN, FrontHost
 from crawler.frontier.hosts.gates import Gates
 from crawler.frontier.hosts.registry import HostHash, Registry
-from crawler.frontier.hosts.table import NO_ORDER, SILENCED, HostFlag, HostState
+from crawler.frontier.hosts.table import NO_ORDER, NOWHERE, SILENCED, HostFlag, HostState
 from crawler.frontier.outstanding import Outstanding
 from crawler.frontier.permission import Permission, Robots
 from crawler.frontier.refetches import Refetches
 from crawler.frontier.refresh.refreshing import Refresh
 from crawler.frontier.settlement import Decision, End, Settlement, stage
 from crawler.frontier.share import Side
-from crawler.frontier.turns import HostTurns
 from crawler.frontier.views import FrontierViews, Waited
 from crawler.records import Errand, Fetch, HostStatus, Link, LinkFlag, Task
 from crawler.robots.cache import VerdictKind
@@ -168,6 +168,10 @@ class Frontier:
     def committed(self, batch: Batch, now: float) -> None:
         """The batch given to `add` was written."""
         self._intake.committed(batch, now)
+
+    def waiting(self) -> Iterator[tuple[bool, str]]:
+        """(whether it is parked, URL) of each URL to do or parked, host by host, in their order."""
+        return self._intake.waiting()
 
     def retire(self, pattern: re.Pattern[str], batch: Batch) -> int:
         """Delete the to-do and parked URLs in which the pattern is found; return how many."""
@@ -325,6 +329,11 @@ class Frontier:
         verdict = self._permission.verdict(entries.split_url(url)[0], authority, target, now)
         return verdict.kind is VerdictKind.ALLOWED
 
+    def has_more(self, errand: Errand) -> bool:
+        """Whether the errand's host has URLs to do beside the errand's own."""
+        slot = self._outstanding.held[errand.host].slot
+        return self._hosts.todo[slot] > (errand.task is Task.PAGE)
+
     def gap_terms(self, errand: Errand) -> tuple[float, float]:
         """(seconds that the errand's host waits behind it at least, and per second that the answer takes)."""
         slot = self._outstanding.held[errand.host].slot
@@ -445,6 +454,11 @@ class Frontier:
     def entry(self, url: str) -> dict[str, Any]:
         """How a URL stands in its host's queues; {} if it is in none, or far behind."""
         return self._report.entry(url)
+
+    def host_name(self, key: int) -> str:
+        """The name of the host with that key, as it is stored; "" if it is not."""
+        slot = self._hosts.find(key)
+        return self._registry.stored_name(slot) if slot != NOWHERE and self._registry.is_stored(slot) else ""
 
     def hosts(self, now: float, limit: int) -> Iterator[HostStatus]:
         """Up to `limit` hosts for the status, those of the front first."""

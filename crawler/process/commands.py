@@ -45,6 +45,7 @@ class Commands:
         self._peers = peers or stages.waiting_for_peers
         commands = (
             self.status, self.why, self.get, self.seed, self.block, self.unblock, self.retire, self.signal,
+            self.signals,
         )  # fmt: skip
         self._commands = {command.__name__: _checked(command) for command in commands}
 
@@ -75,7 +76,7 @@ class Commands:
             splitter=stages.splitter_counts(),
             peers={stages.name: self._peers()} if stages.topology.peers else {},
             waiting=list(stages.frontier.hosts(now, hosts)),
-            refreshing={} if stages.refresh is None else stages.refresh.view(now),
+            refreshing=stages.refreshing(now, hosts),
         )
 
     def why(self, url: str) -> dict[str, Any]:
@@ -100,7 +101,7 @@ class Commands:
             answer["captures"] = [_plain_capture(capture) for capture in stages.pages.captures(fingerprint)]
         answer["known"] = record is not None or stages.due.contains(fingerprint)
         if stages.refresh is not None and record is not None:
-            answer["refresh"] = stages.refresh.explain(fingerprint, stages.clock.now())
+            answer["refresh"] = _in_words(stages.refresh.explain(fingerprint, stages.clock.now()))
         if record is None:
             now = stages.clock.now()
             answer |= stages.frontier.entry(request_form)
@@ -197,6 +198,16 @@ class Commands:
         self._commit(change)
         return said
 
+    def signals(self) -> list[dict[str, Any]]:
+        """By host and source, what signals of changes have been worth; [] where nothing is refreshed."""
+        stages = self._stages
+        if stages.refresh is None:
+            return []
+        rows = stages.refresh.heard()
+        for row in rows:
+            row["host"] = stages.frontier.host_name(row.pop("host_key"))
+        return rows
+
     def block(self, host: str) -> dict[str, Any]:
         """Ask nothing more of a host."""
         name = _host_name(host)
@@ -243,6 +254,12 @@ def _checked(command: Callable[..., Any]) -> Callable[[Mapping[str, Any]], Any]:
         return command(**msgspec.structs.asdict(checked))
 
     return run
+
+
+def _in_words(known: dict[str, Any]) -> dict[str, Any]:
+    """What the refresh schedule knows of a page, its instants as people read them."""
+    instants = ("crawled_at", "deadline", "host_ready")
+    return known | {name: iso_time(known[name]) for name in instants if known.get(name) is not None}
 
 
 def _say_times(answer: dict[str, Any], now: float) -> None:

@@ -1,7 +1,7 @@
 """The commit loop: asks the committer for its next step, takes it, and asks again.
 
     loop thread     decisions, the adoption of what was written
-    writer thread   groups (those of a few results in the loop, when it would only wait), runs of the DUE
+    writer thread   groups (those of a few results in the loop, when it would only wait and nobody is served), DUE runs
     merger thread   merges of runs, beside everything else; one at a time
 
 All steps are `committer.py`'s choice. A flush and a merge end in a change of
@@ -29,7 +29,7 @@ from crawler.storage.files import write_all
 
 log = logging.getLogger("crawler")
 
-TURN = 0.02  # seconds for which decisions hold the loop; then others have their turn
+TURN = 0.004  # seconds for which decisions hold the loop; then others have their turn
 SMALL_GROUP = 16  # results that are committed in the loop while no more than `SIBLINGS` are in flight
 
 
@@ -180,7 +180,8 @@ class CommitLoop:
         """Write the next group."""
         await self._make()
         group, began = self._point.take(), self._clock.now()
-        if self._run.fetching() <= SIBLINGS and len(group) <= SMALL_GROUP:
+        alone = not self._stages.config.serve.address  # else clients would wait for the disk too
+        if alone and self._run.fetching() <= SIBLINGS and len(group) <= SMALL_GROUP:
             self._write(group)  # a thread would only be waited for, and cost two switches
         else:
             await self._in(self._writer, partial(self._write, group))

@@ -53,7 +53,7 @@ Chain = list[tuple[str, str]]  # the requests of a redirect chain so far: URL an
 NextHop = Callable[[FetchRequest, Fetch, Chain], str]
 
 _OWN_WAY = int(LinkFlag.OWN_WAY)
-_SITEMAP = int(LinkFlag.SITEMAP)  # plain: an IntFlag costs 1 us a test
+_SITEMAP, _REFRESH = int(LinkFlag.SITEMAP), int(LinkFlag.REFRESH)  # plain: an IntFlag costs 1 us a test
 HOP_WAIT_MAX = 120.0  # seconds an errand waits for another host's slot before it gives the hop up
 HOP_ASKS_MAX = 2.0  # seconds between two questions for a host that many wait for
 
@@ -231,7 +231,12 @@ class Errands:
     async def _read(self, errand: Errand, fetch: Fetch) -> Extracted | None:
         """What the answer holds; None if nothing new, or if it brings out a bug: its links are lost, not the page."""
         try:
-            return await self._reader.read(errand, fetch) if self._harvest.shows_news(errand, fetch) else None
+            if not self._harvest.shows_news(errand, fetch):
+                return None
+            extracted = await self._reader.read(errand, fetch)
+            if extracted is not None and extracted.told_by and errand.flags & _REFRESH:
+                await self._reader.news(extracted, fetch, lambda: self._harvest.known_content(errand))
+            return extracted
         except Exception as error:
             self._unexpected.note(error, f"reading {errand.url}, whose links are lost")
             return None
@@ -332,10 +337,13 @@ class Errands:
     def _request(self, errand: Errand, *, robots: bool = False) -> FetchRequest:
         config = self._config
         gap, gap_factor = self._frontier.gap_terms(errand)
+        keep_alive = gap + config.fetch.keep_alive_extra
+        if self._frontier.has_more(errand):  # it will be asked again, be it late
+            keep_alive = max(keep_alive, config.fetch.keep_alive_max)
         request = FetchRequest(
             url=errand.url,
             addresses=(errand.address,) if errand.address else (),
-            keep_alive=gap + config.fetch.keep_alive_extra if gap < config.fetch.keep_alive_max else 0.0,
+            keep_alive=keep_alive if gap < config.fetch.keep_alive_max else 0.0,
             keep_alive_factor=gap_factor,
         )
         if self._overrides:

@@ -13,7 +13,7 @@ import logging
 import os
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec.structs import replace
@@ -31,15 +31,20 @@ from crawler.serve.behind import StoredCrawl
 from crawler.serve.demand import Demand
 from crawler.serve.indexnow import KEY_AGE_MAX
 from crawler.serve.listening import more_descriptors
+from crawler.serve.neighbours import Neighbours
 from crawler.serve.pages import PageDesk
 from crawler.serve.receiving import Receivers
 from crawler.serve.rewriting import rewriter
 from crawler.serve.seam import Signalled
-from crawler.serve.server import PageServer, forward_to_sibling
+from crawler.serve.server import PageServer
+from crawler.serve.subscriber import Subscriber, read_topics
 from crawler.storage.commit import Change
 from crawler.storage.keys import ASKED
 from crawler.storage.kv import scan_prefix, seal, unseal
 from crawler.urls.canonical import authority, canonical
+
+if TYPE_CHECKING:
+    from crawler.process.process import Process
 
 log = logging.getLogger("crawler")
 
@@ -55,7 +60,7 @@ Noted = Callable[[Sequence[int], str], int]
 class Live:
     """What is live about `process`; `errors` collects its warnings for the dashboard."""
 
-    def __init__(self, process: Any) -> None:
+    def __init__(self, process: "Process") -> None:
         self._process = process
         self._stages = stages = process.stages
         self._config: Config = stages.config
@@ -103,15 +108,22 @@ class Live:
             return
         more_descriptors()
         self._load_counts()
+        if self._stages.refresh is not None:
+            self._stages.refresh.importance.asked = self.demand.rate
         several = len(self._stages.topology.names) > 1
         folder = self._stages.directory
+        receivers = self._receivers()
+        if config.websub:
+            receivers.subscriptions.want(read_topics(config.websub, config.public_url))
+            subscriber = Subscriber(receivers.subscriptions, config.public_url, self._now)
+            self._tasks.append(asyncio.get_running_loop().create_task(subscriber.run()))
         server = PageServer(
             PageDesk(self.crawl, config, rewriter()),
             config,
             self._now,
             ready=self.crawl.ready,
-            receive=self._receivers().receive,
-            forward=(lambda owner: forward_to_sibling(folder.parent / owner)) if several else None,
+            receive=receivers.receive,
+            forward=Neighbours(config.peers, folder.parent).ask if several else None,
         )
         self.server = server
         await server.start(config.address, shared=several)
@@ -145,17 +157,23 @@ class Live:
             self.put_counts()
 
     def put_counts(self) -> None:
-        """Queue the counts that changed for the next commit."""
+        """Queue the counts that changed for the next commit, and what they make of the importance of pages."""
         now = self._now()
+        if counts := dict(self.demand.changed(now)):
+            self._process.queue(lambda: self._counted(counts, now))
+
+    def _counted(self, counts: Mapping[int, float], now: float) -> Change:
+        """Made in its turn: what is stored of a page's schedule holds what the changes before it have learned."""
         change = Change()
-        for fingerprint, count in self.demand.changed(now):
+        if self._stages.refresh is not None:
+            self._stages.refresh.weigh(counts, self._now(), change)
+        for fingerprint, count in counts.items():
             key = ASKED + fingerprint.to_bytes(8, "big")
             if count > 0.0:
                 change.put(key, seal(msgspec.msgpack.encode((count, now))))
             else:
                 change.delete(key)
-        if change.operations:
-            self._process.queue(change)
+        return change
 
     # -- receivers
 
@@ -236,18 +254,25 @@ class Live:
         return said
 
     def _ask_soon(self, fingerprint: int) -> bool:
-        taken: bool = self._stages.refresh.ask(fingerprint)
+        assert self._stages.refresh is not None
+        taken = self._stages.refresh.ask(fingerprint)
         self._process.wake()
         return taken
 
     def _note_signals(self, fingerprints: Sequence[int], source: str) -> int:
         """Tell the refresh schedule that known pages changed, durable with the next group; how many it knows."""
         number = SIGNAL_SOURCES.get(source.partition(":")[0], len(SIGNAL_SOURCES))
-        taken: int = self._stages.refresh.signal(fingerprints, number, self._now())
+        refresh = self._stages.refresh
+        assert refresh is not None
+        taken = refresh.signal(fingerprints, number, self._now())
+        self._process.queue(self._signals_noted)
+        return taken
+
+    def _signals_noted(self) -> Change:
+        assert self._stages.refresh is not None
         change = Change()
         self._stages.refresh.stage_signals(change)
-        self._process.queue(change)
-        return taken
+        return change
 
     # -- commands
 

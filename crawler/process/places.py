@@ -1,6 +1,6 @@
 """The places of a process: an errand that runs holds one of `crawl.concurrency`.
 
-A page holds its place until it is committed and the sink of the user has had it.
+A page holds its place until it is committed and the user's page sink has taken it.
 """
 
 from collections.abc import Callable
@@ -9,6 +9,8 @@ from crawler.due.eliminator import Eliminator
 from crawler.frontier.frontier import Frontier
 from crawler.process.errands import Errands
 from crawler.process.tasks import Fail, Tasks
+
+STARTS_MAX = 64  # errands begun in one turn of the loop: some 10 ms with their first steps
 
 
 class Places:
@@ -56,11 +58,11 @@ class Places:
         return 0 if self._due.full else self._room(self.free)
 
     def start(self, now: float) -> bool:
-        """Start what may start now, `concurrency` errands at most; whether there may be more."""
+        """Start what may start now, but no more than one turn of the loop should; whether there may be more."""
         room = self.room()
         self.limited = room < self.free
         self._frontier.allow(self._frontier.requests + room)
-        for _ in range(self.concurrency):
+        for _ in range(STARTS_MAX):
             if (errand := self._frontier.take(now)) is None:
                 return False
             self.tasks.start(self._errands.run(errand))

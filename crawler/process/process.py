@@ -1,7 +1,7 @@
 """One crawling process: joins the loops that drive the stages.
 
     schedule      frontier.take -> an errand, as many as there are places     places.py
-    commit        results are decided upon, written, flushed by the DUE       commit_loop.py
+    commit        decisions on results, what they write, flushes of the DUE   commit_loop.py
     exchange      links from and to other processes, limits of the crawl      exchange.py
     seeds         piece by piece, never far ahead of the commits              seeding.py
     watch         time, disk space                                            limits.py

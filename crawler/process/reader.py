@@ -4,6 +4,9 @@ HTML, XHTML, or no usable type and HTML by its first bytes   extract.links, heav
 a sitemap (asked for as one)                                 extract.sitemap
 RSS and Atom, by setting                                     extract.feed
 a style sheet, if requisites are wanted                      extract.css
+
+A document with dates that is asked again is held against its stored copy (`news`): a date that has
+changed is a signal that its page has.
 """
 
 import asyncio
@@ -13,6 +16,7 @@ from crawler.config import Config, Overrides
 from crawler.extract.collected import Context
 from crawler.extract.css import read_sheet
 from crawler.extract.feed import is_feed, read_feed
+from crawler.extract.listing import is_listing, read_listing
 from crawler.extract.repeats import links_with_repeats
 from crawler.extract.sitemap import Entry, read_sitemap, signals
 from crawler.extract.types import is_css, is_html, is_usable, is_xhtml, sniff_html
@@ -26,6 +30,7 @@ Extractor = Callable[[Errand, Fetch], Iterable[str]]
 INLINE_BYTES_MAX = 64 << 10
 
 _SITEMAP, _REQUISITE = int(LinkFlag.SITEMAP), int(LinkFlag.REQUISITE)  # plain: an IntFlag costs 1 us a test
+_REFRESH = int(LinkFlag.REFRESH)
 _READABLE = (Outcome.FETCHED, Outcome.TRUNCATED)
 _NAMES = {b"link": "link_values", b"x-robots-tag": "robots_tags"}
 
@@ -38,6 +43,17 @@ def fork_parser() -> Forked | None:
 def _dated(entries: Iterable[Entry], now: float) -> list[tuple[str, float]]:
     """URL and instant of the entries whose date says something; none if the dates of all are the same."""
     return [(entry.loc, entry.lastmod) for entry in signals(entries, now) if entry.lastmod is not None]
+
+
+def changed_dates(
+    dated: Iterable[tuple[str, float]], known: Iterable[Entry], *, first: bool
+) -> list[tuple[str, float]]:
+    """Those that say another date than `known` does; with `first`, also those that it does not name.
+
+    The first sight of a sitemap's date tells nothing; a new item of a feed is its news.
+    """
+    before = {entry.loc: entry.lastmod for entry in known}
+    return [(loc, at) for loc, at in dated if (before[loc] != at if before.get(loc) is not None else first)]
 
 
 class Reader:
@@ -69,8 +85,30 @@ class Reader:
     async def _read(self, read: Callable[[Fetch], Extracted], fetch: Fetch) -> Extracted:
         """Read small documents at once, large ones in a thread."""
         if len(fetch.content) <= INLINE_BYTES_MAX:
-            return read(fetch)
+            await self._worker.share.mine()
+            with self._worker.share.spending():
+                return read(fetch)
         return await asyncio.to_thread(read, fetch)
+
+    async def news(self, extracted: Extracted, fetch: Fetch, known_content: Callable[[], bytes]) -> None:
+        """Leave of the dates those that the stored copy of a document, read by `known_content`, does not have."""
+
+        def compare() -> list[tuple[str, float]]:
+            entries = self._entries(extracted.told_by, known_content())
+            return changed_dates(
+                extracted.dated, entries, first=bool(entries) and extracted.told_by == "feed"
+            )
+
+        if len(fetch.content) <= INLINE_BYTES_MAX:
+            extracted.dated = compare()
+        else:
+            extracted.dated = await asyncio.to_thread(compare)
+
+    def _entries(self, told_by: str, content: bytes) -> list[Entry]:
+        if told_by == "sitemap":
+            return read_sitemap(content, self._config.sitemaps).entries
+        read = read_listing if told_by == "listing" else lambda body, most: read_feed(body, most).entries
+        return read(content, self._config.extract.links_max)
 
     def _sitemap(self, fetch: Fetch) -> Extracted:
         found = read_sitemap(fetch.content, self._config.sitemaps)
@@ -79,6 +117,7 @@ class Reader:
             hrefs=[entry.loc for entry in found.entries],
             maps=[entry.loc for entry in found.maps],
             dated=_dated(found.entries, fetch.began),
+            told_by="sitemap",
         )
 
     def _feed(self, fetch: Fetch) -> Extracted:
@@ -88,6 +127,7 @@ class Reader:
             fetch.url,
             hrefs=hrefs + [raw_url for raw_url in (found.page, found.next) if raw_url],
             dated=_dated(found.entries, fetch.began),
+            told_by="feed",
         )
 
     def _sheet(self, fetch: Fetch) -> Extracted:
@@ -99,6 +139,9 @@ class Reader:
         extracted = await self._worker.extract(fetch.content, context)
         if self._config.crawl.trace and not extracted.parse_limit:
             extracted.repeats = links_with_repeats(fetch.content, context, self._config.extract)
+        if errand.flags & _REFRESH and is_listing(fetch.content):
+            rows = read_listing(fetch.content, self._config.extract.links_max)
+            extracted.dated, extracted.told_by = _dated(rows, fetch.began), "listing"
         if errand.flags & _REQUISITE:
             extracted.hrefs, extracted.refresh = [], ""
         elif self._extractor is not None and not (extracted.nofollow and context.obey_robots):

@@ -7,18 +7,27 @@ thousand at a time as on opening. PICKS (200,000) are timed, each with two signa
 (found by fingerprint), the crawl's own learning on; a heapq of (deadline, page)
 that only pops and pushes, with the same look-ups, is the reference of the same run. Then the
 longest calls, also while a signal to all pages is worked off (CPU time of the call).
-Then 10,000 hosts with a gap of 5 s on a virtual clock: picks in the worst
-second against the mean.
+Then 10,000 hosts with a gap of 5 s on a virtual clock, the schedule alone and through frontier, gates and
+addresses: picks in the worst second against the mean.
 """
 
 import heapq
+import random
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 
+from crawler.config import convert
+from crawler.frontier.frontier import Frontier
 from crawler.frontier.refresh import RefreshOutcome, Schedule, Settings
+from crawler.frontier.refresh.refreshing import Refresh
+from crawler.records import Fetch, Outcome, PageRecord, PageState, Task
+from crawler.storage.commit import Change
+from crawler.storage.kv import MemoryStore
+from crawler.urls.fingerprint import Fingerprinter, registrable_domain
 
 DAY = 86_400.0
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)
@@ -131,6 +140,68 @@ def politeness(hosts: int, size: int, rng: np.random.Generator) -> None:
     )
 
 
+def machine(hosts: int, size: int, rng: np.random.Generator) -> None:
+    """The same through the whole machine: frontier, gates, addresses, refresh, on a virtual clock, nothing stored."""
+    rate, seconds, start = 200.0, 120, 1e9
+    share = 1.0 / (np.arange(hosts) + 5.0)
+    of_host = np.sort(rng.choice(hosts, size, p=share / share.sum())).tolist()
+    fingerprinter = Fingerprinter(bytes(16))
+    urls = [f"http://h{host}.org/d{page // 33}/{page}" for page, host in enumerate(of_host)]
+    records = {
+        fingerprinter.fingerprint(url): PageRecord(
+            url, PageState.STORED, Outcome.FETCHED, fetched_at=start - age
+        )
+        for url, age in zip(urls, (rng.random(size) * size / rate).tolist(), strict=True)
+    }
+    settings = convert({
+        "robots": {"policy": "ignore"}, "politeness": {"delay": 5.0, "delay_factor": 0.0},
+        "crawl": {"rate": rate}, "refresh": {"endless": True, "min_age": 0.0},
+    })  # fmt: skip
+    refresh = Refresh(
+        settings.refresh,
+        record=records.get,
+        hash=fingerprinter.hash,
+        host_key=fingerprinter.host_key_beside,
+        fingerprint=fingerprinter.fingerprint,
+        rate=rate,
+    )
+    frontier = Frontier(
+        MemoryStore(), settings, robots=None, fingerprinter=fingerprinter, registrable_domain=registrable_domain,
+        concurrency=1000, rng=random.Random(1), refresh=refresh,
+    )  # type: ignore[arg-type]  # fmt: skip
+    frontier.open(start, True)
+    refresh.open(MemoryStore(), ((key, partial(records.__getitem__, key)) for key in records), start)
+    counts, flying = np.zeros(seconds, int), []
+    now, began, number = start, time.process_time(), 0
+    while now < start + seconds:
+        while flying and flying[0][0] <= now:
+            _, _, errand = heapq.heappop(flying)
+            fetch = Fetch(errand.url, Outcome.FETCHED, status=200, took=0.2)
+            decision, change = frontier.settle(errand, fetch, now), Change()
+            known = records[errand.fingerprint]
+            result = RefreshOutcome(int(errand.fingerprint % 4 == 0))
+            refresh.ended(errand, result, known, known, decision.until, now, change)
+            frontier.stage(decision, change)
+            frontier.release(decision, now)
+        while (errand := frontier.take(now)) is not None:
+            if errand.task is Task.RESOLVE:
+                name = int(errand.hostname[1:-4])
+                frontier.resolved(errand, [f"10.{name >> 16}.{name >> 8 & 255}.{name & 255}"], now + 1e9, now)
+                continue
+            counts[int(now - start)] += 1
+            number += 1
+            heapq.heappush(flying, (now + 0.1 + 0.4 * rng.random(), number, errand))
+        wakeup = frontier.next_wakeup(now)
+        then = min(flying[0][0] if flying else now + 1.0, now + 1.0 if wakeup is None else wakeup)
+        now = max(then, now + 1e-4)
+    took = (time.process_time() - began) / counts.sum()
+    counts = counts[20:]
+    print(
+        f"whole machine, {hosts:,} hosts, {size:,} pages: {counts.mean():.1f} picks a second of {rate:g}, worst "
+        f"{counts.min()}, best {counts.max()}; {took * 1e6:.0f} us a pick"
+    )
+
+
 def main(size: int, count: int) -> None:
     rng = np.random.default_rng(1)
     schedule, keys = filled(size, rng)
@@ -140,6 +211,7 @@ def main(size: int, count: int) -> None:
     now = longest_calls(schedule, keys, now, bulk=True)
     print(schedule)
     politeness(10_000, min(size, 200_000), rng)
+    machine(10_000, min(size, 100_000), rng)
 
 
 if __name__ == "__main__":

@@ -13,11 +13,7 @@ from crawler.admin.server import AdminServer
 from crawler.admin.source import OwnProcess
 from tests.browser.chromium import PROGRAM, Page, browser
 
-pytestmark = [
-    pytest.mark.skipif(PROGRAM is None, reason="no Chromium"),
-    # A browser that is killed leaves connections to be collected.
-    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
-]
+pytestmark = pytest.mark.skipif(PROGRAM is None, reason="no Chromium")
 
 AXE = Path(__file__).parent.parent / "data" / "axe" / "axe.min.js"
 LOOKS = {

@@ -223,13 +223,13 @@ def test_limits_of_a_run_and_going_on(tmp_path: Path) -> None:
         assert len(web.paths()) == 5
         assert crawl(tmp_path, "--max-pages", "5")["stopped_by"] == "max_pages"
         assert len(web.paths()) == 10
-        by_bytes = crawl(tmp_path, "--max-bytes", "1 kB", "--rate", "5")
+        by_bytes = crawl(tmp_path, "--max-bytes", "1 kB", "--rate", "5", code=14)
         assert by_bytes["stopped_by"] == "max_bytes"
-        by_time = crawl(tmp_path, "--max-time", "500 ms", "--rate", "2")
+        by_time = crawl(tmp_path, "--max-time", "500 ms", "--rate", "2", code=15)
         assert by_time["stopped_by"] == "max_time"
         assert crawl(tmp_path, "--rate", "0")["stopped_by"] == "done"
         assert sorted(web.paths()) == sorted(["/", *(f"/{n}" for n in range(20))])
-        assert crawl(tmp_path)["run"]["pages"] == {}
+        assert crawl(tmp_path, "--max-time", "1 h", "--max-bytes", "1 GB")["run"]["pages"] == {}
 
 
 def test_depth_parks_and_gives_back(tmp_path: Path) -> None:
@@ -384,6 +384,9 @@ def test_words_that_are_no_text(crawled: tuple[Path, Web]) -> None:
 
 def test_a_file_that_is_no_list_of_seeds(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     (tmp_path / "seeds").write_bytes(bytes(range(256)) * 200)
+    ran = run("crawl", "--seeds", tmp_path / "seeds", "--dir", tmp_path / "crawl", "--progress", "none")
+    assert ran.code == 2 and len(ran.err.splitlines()) == 1, ran
+    (tmp_path / "seeds").write_text("\n".join(f"word{n}" for n in range(200)))
     ran = run("crawl", "--seeds", tmp_path / "seeds", "--dir", tmp_path / "crawl", "--progress", "none")
     assert ran.code == 4 and len(ran.err.splitlines()) <= 12, ran
     assert "seeds are no http(s) URLs" in ran.err.splitlines()[-1]

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from crawler.freshness.neighbourhood import (
     Counts,
+    Credence,
     clock_of,
     elapsed_of,
     fill_clocks,
@@ -105,3 +106,40 @@ def test_scale_is_a_quarter_of_the_time_between_crawls() -> None:
 def test_the_ends() -> None:
     assert clock_of(math.inf, 3.0, 10.0) == elapsed_of(math.inf, 3.0, 10.0) == math.inf
     assert clock_of(0.0, 3.0, 10.0) == elapsed_of(0.0, 3.0, 10.0) == 0.0
+
+
+@pytest.mark.parametrize("truth", [0.0, 0.5, 1.0])
+def test_neighbours_are_believed_as_far_as_they_are_right(truth: float) -> None:
+    """Pages change with p0 + truth (p1 - p0): that share is learned, from nothing but what was found."""
+    rng, credence = np.random.default_rng(1), Credence()
+    site = credence.add()
+    for alone, heeding in rng.uniform(0.05, 0.95, (4000, 2)).tolist():
+        credence.observe(site, alone, heeding, bool(rng.random() < alone + truth * (heeding - alone)))
+    credence.renew(site)
+    credence._check()
+    assert credence.believed[site] == pytest.approx(truth, abs=0.1)
+
+
+def test_a_new_site_is_believed_as_the_crawl_is_and_all_at_first() -> None:
+    credence = Credence()
+    noisy = credence.add()
+    assert credence.believed[noisy] == 1.0
+    for number in range(2000):
+        credence.observe(noisy, 0.5, 0.9, number % 2 == 0)
+    other = credence.add()
+    assert credence.believed[other] < 0.2
+    back = Credence()
+    back.add()
+    back.restore(0, credence.agreement, credence.weight)
+    credence.renew(noisy)
+    assert back.believed[0] == credence.believed[noisy]
+
+
+def test_what_is_certain_tells_nothing_more() -> None:
+    """A page that is sure to have changed, or not to, cannot weigh without bound."""
+    credence = Credence()
+    site = credence.add()
+    for alone, heeding in ((0.0, 1.0), (1.0, 0.0), (0.0, 0.0), (1.0, 1.0)):
+        credence.observe(site, alone, heeding, True)
+    credence._check()
+    assert credence.weight == pytest.approx(200.0)

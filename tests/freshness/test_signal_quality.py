@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from crawler.freshness.learning import Learning
-from crawler.freshness.signal_quality import COUNTED_MAX, SOURCES, WEIGHT_MAX, SignalQuality
+from crawler.freshness.signal_quality import COUNTED_MAX, SOURCES, WEIGHT_MAX, SignalQuality, precision_at
 from crawler.freshness.value_kernel import GREEDY, NOISY, Parameters
 
 
@@ -240,3 +240,28 @@ def test_without_a_neighbourhood_the_clock_is_the_time() -> None:
     site, directory = changing.add_site(), changing.add_directory()
     changing.observe(site, directory, 0.0, 0.0, 5.0, 5.0, np.zeros(SOURCES), True)
     assert changing.clock(site, directory, 7.0, 6.0) > 7.0
+
+
+def test_false_signals_come_to_slow_pages_too() -> None:
+    """One noise for all pages of a site: a fast page's signals are mostly true, a slow one's mostly false."""
+    rng, quality, false, interval = np.random.default_rng(3), SignalQuality(), 0.05, 4.0
+    rates = [0.01, 0.19]
+    quality.add_site()
+    quality.renew(0, 0.1)
+    for turn in range(8_000):
+        rate = rates[turn % 2]
+        changes, counts = rng.poisson(rate * interval), np.zeros(SOURCES)
+        counts[0] = rng.binomial(changes, 0.8) + rng.poisson(false * interval)
+        quality.observe(0, counts, rate, interval, changes > 0)
+    for rate in rates:
+        truth = 0.8 * rate / (0.8 * rate + false)
+        assert precision_at(quality.precision(0, 0), rate, 0.1) == pytest.approx(truth, abs=0.15)
+
+
+@given(st.floats(0.0, 0.999999), st.floats(0.0, 1e6), st.floats(0.0, 1e6))
+def test_a_page_s_precision_rises_with_its_rate(precision: float, rate: float, mean: float) -> None:
+    own = precision_at(precision, rate, mean)
+    assert 0.0 <= own <= 0.999999
+    assert own <= precision_at(precision, 2.0 * rate, mean)
+    if mean > 0.0:
+        assert precision_at(precision, mean, mean) == pytest.approx(precision)

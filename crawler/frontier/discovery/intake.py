@@ -11,7 +11,6 @@ What is put into a batch is not in the store before the batch was written. Until
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
 
 from crawler.config import FrontierConfig
 from crawler.frontier.discovery.entries import (
@@ -204,7 +203,7 @@ class Intake:
                 chunk = []
         return moved + self._unpark_chunk(chunk)
 
-    def _unpark_chunk(self, chunk: list[Any]) -> int:
+    def _unpark_chunk(self, chunk: list[tuple[int, str, bytes, int, Todo]]) -> int:
         registry, hosts = self._registry, self._registry.hosts
         batch = self._store.batch(sync=True)
         moved, touched = 0, {}
@@ -264,6 +263,12 @@ class Intake:
         else:
             registry.hosts.todo[slot] -= 1
             registry.todo -= 1
+
+    def waiting(self) -> Iterator[tuple[bool, str]]:
+        """(whether it is parked, URL) of all stored entries, host by host, in their order."""
+        for prefix in (TODO, PARKED):
+            for _, name, _, _, entry in self._scan(prefix):
+                yield prefix == PARKED, join_url(name, entry.tail)
 
     def _scan(self, prefix: bytes) -> Iterator[tuple[int, str, bytes, int, Todo]]:
         """(slot, host name, store key, order, entry) of all stored entries."""

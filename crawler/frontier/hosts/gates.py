@@ -2,8 +2,8 @@
 
 host       its own instant: gap, back-off, a hop on it        table, politeness, visits
 names      its addresses are known                            look_ups
-place      one of the process's, of which others than prompt  places
-           hosts may hold a part
+place      one of the process's; hosts that are slow or new   place_shares
+           may hold a part of them
 address    one of the host's that may be asked now            addresses
 rate       of the whole process                               rate
 """

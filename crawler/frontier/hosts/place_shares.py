@@ -3,8 +3,8 @@
     prompt   the last answer came within `PROMPT_MAX`: any place
     others   new hosts, slow ones, those that did not answer: `untried_share` of them
 
-Else some hundred hosts that hang, or send a byte a second, would hold all
-places for as long as a fetch may take. Others that find theirs taken wait in
+Without this rule some hundred hosts that hang, or send a byte a second, would
+hold all places for as long as a fetch may take. Others that find theirs taken wait in
 line, and while they do each has less time (`fetch.crowded_timeout`).
 """
 

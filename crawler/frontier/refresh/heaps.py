@@ -20,7 +20,7 @@ Cython pure-Python mode; attributes in `heaps.pxd`.
 import cython
 import numpy as np
 
-from crawler.frontier.refresh.columns import Column
+from crawler.freshness.columns import Column
 
 if not cython.compiled:
     Node = None

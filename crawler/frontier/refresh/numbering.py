@@ -13,7 +13,7 @@ Cython pure-Python mode; attributes in `numbering.pxd`.
 import cython
 import numpy as np
 
-from crawler.frontier.refresh.columns import Column
+from crawler.freshness.columns import Column
 
 _GOLDEN = cython.declare(cython.ulonglong, 0x9E3779B97F4A7C15)  # 2^64 / golden ratio: spreads the keys
 _WORD = cython.declare(cython.ulonglong, 0xFFFFFFFFFFFFFFFF)

@@ -7,7 +7,7 @@
     hosts        key, when it may be asked, its level over the common one
 
 Pages, directories and hosts are numbers of rows. Columns that few crawls need (importance, bounds of ages,
-parameters of a page's own, intervals) are there from the first need on. Tables grow in place (`columns.py`).
+parameters of a page's own, intervals) are there from the first need on. Tables grow in place (`freshness/columns.py`).
 The links of the heaps in which pages, directories and hosts stand are tables too; what stands where is
 `queues.py`'s. Memory: 62 bytes a page, 70 a directory, 148 a host.
 """
@@ -18,8 +18,8 @@ import cython
 import numpy as np
 from cython.cimports.libc.math import exp, log
 
+from crawler.freshness.columns import Column
 from crawler.freshness.params import PageParameters
-from crawler.frontier.refresh.columns import Column
 
 if cython.compiled:
     from cython.cimports.crawler.freshness.learning import Learning

@@ -46,7 +46,7 @@ LEARNED = Arm("learned")
 DEAF = Arm("deaf", told=False)
 
 
-class Game(msgspec.Struct, frozen=True):
+class GainGame(msgspec.Struct, frozen=True):
     """A web and a budget: `visits` crawls of a page on average, `rate` a second, `budget` times as many as changes.
 
     `change_days` is the mean time between two changes of a page, in days of the web; noise of a host is given
@@ -85,7 +85,7 @@ class Played(msgspec.Struct, frozen=True):
     report: dict[str, Any]
 
 
-def web_of(game: Game, start: float) -> ChangingWeb:
+def web_of(game: GainGame, start: float) -> ChangingWeb:
     """The game's web; rates of the hosts are multiples of the mean change rate."""
     rate = game.speed / (game.change_days * DAY)
     hosts = [
@@ -94,7 +94,7 @@ def web_of(game: Game, start: float) -> ChangingWeb:
     return ChangingWeb(hosts, horizon=game.seconds + 60.0, start=start, seed=game.seed)
 
 
-def settings_of(game: Game, arm: Arm) -> dict[str, Any]:
+def settings_of(game: GainGame, arm: Arm) -> dict[str, Any]:
     """The crawl's settings: those of a crawl of one's own sites, at a rate."""
     return {
         "network": {"allow_networks": ["127.0.0.0/8"]},
@@ -117,7 +117,7 @@ def settings_of(game: Game, arm: Arm) -> dict[str, Any]:
     }
 
 
-async def play(game: Game, arm: Arm, directory: Path) -> Played:
+async def play(game: GainGame, arm: Arm, directory: Path) -> Played:
     """Crawl the game's web as the arm does."""
     clock = SystemClock()
     web = web_of(game, clock.now())
@@ -138,7 +138,7 @@ async def play(game: Game, arm: Arm, directory: Path) -> Played:
     return Played(web.freshness(begin, end), len(asked), conditional, report)
 
 
-async def _beside(web: ChangingWeb, game: Game, arm: Arm, crawl: Crawl, clock: SystemClock) -> None:
+async def _beside(web: ChangingWeb, game: GainGame, arm: Arm, crawl: Crawl, clock: SystemClock) -> None:
     """Push word of changes; give the oracle what it knows, of each page once it is known."""
     unknown = set(range(len(web))) if arm.true else set()
     until = web.start
@@ -152,7 +152,7 @@ async def _beside(web: ChangingWeb, game: Game, arm: Arm, crawl: Crawl, clock: S
         until = now
 
 
-def _reveal(web: ChangingWeb, game: Game, crawl: Crawl, pages: set[int], now: float) -> set[int]:
+def _reveal(web: ChangingWeb, game: GainGame, crawl: Crawl, pages: set[int], now: float) -> set[int]:
     """Tell the schedule the true parameters of pages; those of them that it knows."""
     stages = crawl.stages
     assert stages.refresh is not None

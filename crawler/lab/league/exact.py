@@ -15,6 +15,7 @@ from crawler.lab.league.world import DAY, World
 
 EXPLORE = 0.05  # share of fetches to the page longest unvisited, as the schedule's default
 SOURCES = 8
+PRECISION_MAX = 0.999999
 
 
 class Exact(Ranked):
@@ -108,7 +109,8 @@ class Exact(Ranked):
         precision = np.array([-np.expm1(-learning.quality.pooled_weight(site)) for site in sites])
         recall = np.array([learning.quality.recall(site) for site in sites])
         recall[precision <= 0.0] = 0.0
-        pages = Pages.from_quality(
-            self._importance, rates, np.maximum(precision, 1e-12)[self._where], recall[self._where]
-        )
+        own = precision[self._where]
+        odds = own / (1.0 - own) * rates / np.asarray(learning.rates.mean)[self._where]
+        own = np.clip(odds / (1.0 + odds), 1e-12, PRECISION_MAX)
+        pages = Pages.from_quality(self._importance, rates, own, recall[self._where])
         return crawl_values(pages, clocks, self._signals.astype(np.int64), by=self._kind)

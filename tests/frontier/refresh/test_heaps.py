@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crawler.frontier.refresh import columns, heaps, numbering
+from crawler.freshness import columns
+from crawler.frontier.refresh import heaps, numbering
 
 
 def interpreted(module: ModuleType) -> ModuleType:

@@ -4,7 +4,9 @@ A column lies in an anonymous memory map of its own. A map can be made longer
 without a copy (`mremap` moves page tables, not contents), and pages of memory
 that were never touched cost nothing. So columns grow fourfold, and no insertion
 ever waits for a copy of all rows: a copy of 240 MB would take 100 ms, the move
-takes 1 ms.
+takes 1 ms. They ask for no huge pages: several columns need their next one at the
+same row, and the system takes up to 4 ms to find one on a crowded machine (30 ms
+for one insertion were measured), while picks are no faster.
 
 Views of a column must be let go before it grows; where one is still held, or
 the system cannot move maps, the rows are copied once.
@@ -17,14 +19,14 @@ import numpy as np
 
 GROWTH = 4
 _ROWS_MIN = 1024
-_HUGE_FROM = 8 << 20  # bytes; smaller columns would waste a good part of a huge page
 
 
 class Column:
-    """A one-dimensional array of `kind`; rows that were never written are 0."""
+    """An array of `kind`, or of `width` of them a row; rows that were never written are 0."""
 
-    def __init__(self, kind: Any) -> None:
+    def __init__(self, kind: Any, width: int = 1) -> None:
         self._kind = np.dtype(kind)
+        self._width = width
         self._capacity = 0
         self._map: mmap.mmap | None = None
 
@@ -33,8 +35,10 @@ class Column:
         if self._map is None or rows > self._capacity:
             while self._capacity < rows:
                 self._capacity = max(_ROWS_MIN, self._capacity * GROWTH)
-            self._lengthen(self._capacity * self._kind.itemsize)
-        array = np.frombuffer(self._map, self._kind, self._capacity)  # type: ignore[arg-type]
+            self._lengthen(self.bytes_of(self._capacity))
+        array = np.frombuffer(self._map, self._kind, self._capacity * self._width)  # type: ignore[arg-type]
+        if self._width > 1:
+            return array.reshape(self._capacity, self._width)
         return array.view(np.recarray) if self._kind.names else array
 
     def _lengthen(self, size: int) -> None:
@@ -47,15 +51,10 @@ class Column:
                 self._map[: len(held)] = held[:]
         else:
             self._map = _new_map(size)
-        if self._map is not None and size >= _HUGE_FROM and hasattr(mmap, "MADV_HUGEPAGE"):
-            try:
-                self._map.madvise(mmap.MADV_HUGEPAGE)
-            except OSError:
-                pass  # a kernel without huge pages does as well, more slowly
 
     def bytes_of(self, rows: int) -> int:
         """Bytes of memory that `rows` rows take; the rest of the map was never touched."""
-        return rows * self._kind.itemsize
+        return rows * self._width * self._kind.itemsize
 
 
 def _new_map(size: int) -> mmap.mmap:

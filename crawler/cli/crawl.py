@@ -117,7 +117,7 @@ def _write_mirror(args: argparse.Namespace) -> None:
         print(f"offline copy: {entry}")
 
 
-def _parse(argv: list[str]) -> argparse.Namespace:
+def _parser() -> argparse.ArgumentParser:
     parser = options.parser(
         "crawl",
         "Crawl into a directory. The same command on the same directory goes on where it stopped.",
@@ -179,7 +179,12 @@ def _parse(argv: list[str]) -> argparse.Namespace:
     parser.add_argument(
         "--fresh", action="store_true", help="begin anew; the crawl in DIR is put aside as DIR.1, DIR.2, ..."
     )
-    args = parser.parse_args(argv)
+    return parser
+
+
+def _parse(argv: list[str]) -> argparse.Namespace:
+    """The flags, those that set a key of the configuration under that key's name."""
+    args = _parser().parse_args(argv)
     setattr(args, "refresh.endless", False)
     args.stdin, args.prog = None, "crawl"
     args.urls = [checked(url) for url in args.urls]

@@ -26,6 +26,7 @@ from crawler.errors import DamageError, UsageError
 from crawler.extract.feed import read_feed
 from crawler.frontier.refresh.refreshing import SIGNAL_SOURCES
 from crawler.process.admission import Beside
+from crawler.process.commands import Steps
 from crawler.process.waits import HOSTS_MAX, Waits
 from crawler.serve.behind import StoredCrawl
 from crawler.serve.demand import Demand
@@ -276,8 +277,8 @@ class Live:
 
     # -- commands
 
-    def run(self, request: Mapping[str, Any]) -> Any:
-        """Answer a command, of `Commands` or one of ours.
+    def steps(self, request: Mapping[str, Any]) -> Steps:
+        """Answer a command, of `Commands` or one of ours, with pauses for other work.
 
         Raises:
             UsageError: no such command, or wrong arguments.
@@ -290,7 +291,7 @@ class Live:
         }
         name = request.get("command", "")
         if name not in own:
-            answer = self._process.commands.run(request)
+            answer = yield from self._process.commands.steps(request)
             return answer | self.sections() if name == "status" else answer
         arguments = {key: value for key, value in request.items() if key != "command"}
         try:

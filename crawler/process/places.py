@@ -10,11 +10,14 @@ from crawler.frontier.frontier import Frontier
 from crawler.process.errands import Errands
 from crawler.process.tasks import Fail, Tasks
 
-STARTS_MAX = 64  # errands begun in one turn of the loop: some 10 ms with their first steps
+STARTS_MAX = 32  # errands begun in one turn of the loop: some 10 ms with their first steps
+START_TURN = (
+    0.02  # seconds for which starts hold the loop: where rules of robots.txt are many, one takes some
+)
 
 
 class Places:
-    """Starts the errands that the frontier gives out.
+    """Starts the errands that the frontier gives out; `time` says how long that takes.
 
     `room` says how many of some free places may begin a fetch now, by the
     limits of the crawl; `ended` is called whenever an errand has ended.
@@ -30,7 +33,9 @@ class Places:
         room: Callable[[int], int],
         ended: Callable[[], None],
         fail: Fail,
+        time: Callable[[], float] = lambda: 0.0,
     ) -> None:
+        self._time = time
         self.concurrency = concurrency
         self._frontier = frontier
         self._due = due
@@ -58,12 +63,15 @@ class Places:
         return 0 if self._due.full else self._room(self.free)
 
     def start(self, now: float) -> bool:
-        """Start what may start now, but no more than one turn of the loop should; whether there may be more."""
+        """Start what may start now, no more than one turn of the loop should; whether there may be more."""
         room = self.room()
         self.limited = room < self.free
         self._frontier.allow(self._frontier.requests + room)
+        until = self._time() + START_TURN
         for _ in range(STARTS_MAX):
             if (errand := self._frontier.take(now)) is None:
                 return False
             self.tasks.start(self._errands.run(errand))
+            if self._time() >= until:
+                break
         return True

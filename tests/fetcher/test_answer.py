@@ -83,7 +83,7 @@ def test_a_flood_of_tiny_chunks_ends_early_and_small() -> None:
         answer.receive(flood)
         reads += 1
         assert len(answer._parts) <= reads <= 20
-    assert (answer.truncated, answer.error) == ("length", "more framing than payload")
+    assert (answer.truncated, answer.error) == ("length", "more chunks than payload")
     assert answer.wire_bytes < 1 << 20
 
 

@@ -632,6 +632,7 @@ def test_bodies_beyond_the_account_wait() -> None:
     async def play() -> None:
         limits = {"total_timeout": Seconds(0.8), "silence_timeout": Seconds(0.8)}
         client = make_client(small(held_bytes_max=ByteCount(300), **limits))
+        client.account._small = 0
         await client.start()
         start = head("Content-Length: 600") + b"x" * 200
         first, late = [start, 0.3, b"x" * 400], [start, 0.7, b"x" * 200, 0.25, b"x" * 200]
@@ -672,3 +673,25 @@ def test_the_guard_stands_at_the_socket_too() -> None:
         await client.close()
 
     run(play())
+
+
+@pytest.mark.parametrize(
+    ("sent", "outcome", "truncated"),
+    [(b"", Outcome.HEADER_TIMEOUT, ""), (head("Content-Length: 9") + b"part", Outcome.TRUNCATED, "time")],
+)
+def test_a_request_ends_when_its_place_is_needed(sent: bytes, outcome: Outcome, truncated: str) -> None:
+    """As if its time were over: what came is kept."""
+
+    class Needed:
+        asked = 0
+
+        def is_needed(self) -> bool:
+            self.asked += 1
+            return self.asked == 2
+
+        def give(self) -> None:
+            raise AssertionError("nothing is waited for but the server")
+
+    got = fetch(sent, Do.HANG, place=Needed())
+    assert (got.outcome, got.truncated, got.content) == (outcome, truncated, sent[-4:])
+    assert got.error == "not over when its place was needed"

@@ -145,6 +145,7 @@ class Fetch(msgspec.Struct, gc=False):
     connecting, no TLS. `connection` says how the request was carried ("reused",
     or "plain", "full", "resumed" for a new one and its handshake; "" if there
     was none). `undecoded`: the body has a content coding that we do not know, so `content` is empty.
+    `payload_digest` is the SHA-1 of what is stored if somebody has computed it ahead, else b"".
     `final` tells, once the frontier has decided, that no other try follows.
     """
 
@@ -171,6 +172,7 @@ class Fetch(msgspec.Struct, gc=False):
     tls_ok: bool = True
     connection: str = ""
     undecoded: bool = False
+    payload_digest: bytes = b""
     final: bool = True
 
     def header(self, name: bytes) -> bytes:

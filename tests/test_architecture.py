@@ -38,7 +38,6 @@ SHELL = {
     "process/commit_loop.py",
     "process/tasks.py",
     "process/errands.py",
-    "process/reader.py",
     "process/exchange.py",
     "supervision/supervisor.py",
     "process/forked.py",
@@ -71,6 +70,7 @@ SHELL_FOLDERS = {"cli", "bench"}
 SHELL_IMPORTS = {"asyncio", "aiohttp", "uvloop", "socket", "time", "aiodns", "subprocess", "threading"}
 # A plain file may name these for a reason of its own.
 SHELL_IMPORT_EXCEPTIONS = {
+    "process/reader.py": {"asyncio"},  # large stored copies are read in a thread
     "lab/commands/cache.py": {"time"},  # the CPU time of a simulation
     "lab/commands/histories.py": {"subprocess"},  # it runs git
     "storage/files.py": {"time"},  # waits for a lock that is held briefly

@@ -407,7 +407,9 @@ class Crawl:
 
     def signal(self, urls: Iterable[str], source: str = "signal") -> dict[str, int]:
         """Say that pages have changed: how many were noted, are new links, are not refreshed, were refused."""
-        said: dict[str, int] = self.process.commands.signal(list(urls), source)
+        said: dict[str, int] = self.process.commands.run(
+            {"command": "signal", "urls": list(urls), "source": source}
+        )
         self.process.wake()
         return said
 
@@ -423,7 +425,13 @@ class Crawl:
         if request.get("command") == "stop":
             self.stop("stopped")
             return {}
-        return self.live.run(request)
+        steps = self.live.steps(request)
+        while True:
+            try:
+                next(steps)
+            except StopIteration as end:
+                return end.value
+            await asyncio.sleep(0)
 
     def _build_report(self) -> Report:
         stages, process = self.stages, self.process

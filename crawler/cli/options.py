@@ -180,6 +180,20 @@ class _JsonFormatter(logging.Formatter):
         return msgspec.json.encode(row).decode()
 
 
+class _LogFile(logging.FileHandler):
+    """A log that a full disk leaves behind: what fails for want of room says so itself."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            super().emit(record)
+        except OSError:  # it cannot even be opened
+            self.handleError(record)
+
+    def handleError(self, record: logging.LogRecord) -> None:
+        if not isinstance(sys.exc_info()[1], OSError):
+            super().handleError(record)
+
+
 def set_up_log(args: argparse.Namespace, log_file: Path | None = None) -> None:
     """Send the log to standard error, and to `log_file` whatever the verbosity."""
     send_log(log_level(args), log_file, json=args.log_format == "json")
@@ -204,6 +218,6 @@ def send_log(level: int, log_file: Path | None = None, *, json: bool = False, pr
     root.propagate = False
     root.setLevel(min(level, logging.INFO))
     if log_file is not None:
-        kept = logging.FileHandler(log_file, encoding="utf-8", delay=True)
+        kept = _LogFile(log_file, encoding="utf-8", delay=True)
         kept.setFormatter(plain)
         root.addHandler(kept)

@@ -150,7 +150,7 @@ class FetchConfig(_Section, frozen=True):
     total_timeout: Seconds = Seconds(60)
     crowded_timeout: Seconds = Seconds(
         15
-    )  # the same while others wait for a place, for hosts not known to answer soon
+    )  # the same while others wait for a place, of hosts that answer late
     header_bytes_max: ByteCount = ByteCount(65_536)
     header_field_bytes_max: ByteCount = ByteCount(65_536)
     header_fields_max: Count = 256
@@ -235,6 +235,7 @@ class SitemapsConfig(_Section, frozen=True):
     feeds: bool = True  # take links of RSS and Atom
     bytes_max: ByteCount = ByteCount(50 << 20)
     urls_max: Count = 50_000
+    cpu_seconds_max: Seconds = Seconds(20)
     maps_max: Count = 500
     maps_per_host_max: Annotated[int, Meta(ge=0, le=65_535)] = 2_000  # beside the pages of the host's budget
     depth_max: Count = 2

@@ -21,6 +21,7 @@ LIVE = (
     "politeness.backoff_max",
     "crawl.rate",
     "crawl.concurrency",
+    "refresh.share",
 )
 LOG_LEVEL = "log.level"  # of the processes that run; not part of the configuration
 LEVELS = ("debug", "info", "warning", "error")

@@ -32,7 +32,7 @@ of a failure. A retry delays only its URL. `next_wakeup` names the next instant 
 import math
 import random
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -56,6 +56,7 @@ from crawler.frontier.share import Side
 from crawler.frontier.views import FrontierViews, Waited
 from crawler.records import Errand, Fetch, HostStatus, Link, LinkFlag, Task
 from crawler.robots.cache import VerdictKind
+from crawler.storage.keys import TODO
 from crawler.storage.kv import Batch, KeyValue
 
 _REFRESH = int(LinkFlag.REFRESH)  # plain, as the flags of an errand are
@@ -176,6 +177,10 @@ class Frontier:
     def retire(self, pattern: re.Pattern[str], batch: Batch) -> int:
         """Delete the to-do and parked URLs in which the pattern is found; return how many."""
         return self._intake.retire(pattern, batch)
+
+    def retire_some(self, pattern: re.Pattern[str], batch: Batch, begin: bytes = TODO) -> tuple[int, bytes]:
+        """The same for a part of the queues, from a key on: (how many, the next key; b"" at the end)."""
+        return self._intake.retire_some(pattern, batch, begin)
 
     # ---- what to do next ----
 
@@ -424,10 +429,9 @@ class Frontier:
 
     # ---- what it says of itself ----
 
-    def is_crowded_out(self, errand: Errand) -> bool:
-        """Whether others wait for the errand's place, and its host is not known to answer soon."""
-        shares = self._gates.shares
-        return bool(shares) and not shares.is_prompt(self._outstanding.held[errand.host].slot)
+    def yields(self, errand: Errand, now: float) -> bool:
+        """Whether the errand's request is to end now, since another host needs its place; True once."""
+        return self._gates.shares.yields(self._outstanding.held[errand.host].slot, now)
 
     @property
     def look_ups(self) -> int:
@@ -451,8 +455,8 @@ class Frontier:
         """What a URL's host waits for."""
         return self._report.explain(url, now)
 
-    def entry(self, url: str) -> dict[str, Any]:
-        """How a URL stands in its host's queues; {} if it is in none, or far behind."""
+    def entry(self, url: str) -> Generator[None, None, dict[str, Any]]:
+        """How a URL stands in its host's queues; {} if it is in none, or far behind. Pauses on long queues."""
         return self._report.entry(url)
 
     def host_name(self, key: int) -> str:

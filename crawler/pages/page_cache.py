@@ -138,6 +138,10 @@ class PageCache(Archive):
 
     # -- first step: decide
 
+    def digest_ahead(self, fetch: Fetch) -> None:
+        """Compute what `capture` needs of a large answer and would take long for. Any thread."""
+        fetch.payload_digest = _sha1(self._payload(fetch))
+
     def capture(
         self, fetch: Fetch, errand: Errand, extracted: Extracted | None, now: float, *, final: bool = True
     ) -> Capturing:
@@ -159,7 +163,7 @@ class PageCache(Archive):
             instant=instant,
             stored=final and is_answer(fetch) and not self._nothing,
             payload=payload,
-            payload_digest=hashlib.sha1(payload).digest() if fetch.status else b"",
+            payload_digest=(fetch.payload_digest or _sha1(payload)) if fetch.status else b"",
             digest=b"",
         )
         previous = None
@@ -386,6 +390,10 @@ class PageCache(Archive):
 
     def __repr__(self) -> str:
         return f"PageCache({self._writer!r}, {len(self._pending_records)} pending)"
+
+
+def _sha1(payload: bytes) -> bytes:
+    return hashlib.sha1(payload).digest()
 
 
 def _media_type(fetch: Fetch, previous: PageRecord | None) -> str:

@@ -6,7 +6,7 @@ end here. Every answer is plain data.
 
 import inspect
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
 from typing import Any
 
 import msgspec
@@ -25,6 +25,7 @@ from crawler.storage.commit import Change
 from crawler.urls.canonical import authority, canonical, hostname, target
 
 Commit = Callable[[Change], None]
+Steps = Generator[None, None, Any]
 
 
 class Commands:
@@ -50,17 +51,28 @@ class Commands:
         self._commands = {command.__name__: _checked(command) for command in commands}
 
     def run(self, request: Mapping[str, Any]) -> Any:
-        """Answer {"command": name, argument: value, ...}.
+        """Answer {"command": name, argument: value, ...} in one step.
 
         Raises:
             UsageError: no such command, or wrong arguments.
         """
+        steps = self.steps(request)
+        while True:
+            try:
+                next(steps)
+            except StopIteration as end:
+                return end.value
+
+    def steps(self, request: Mapping[str, Any]) -> Steps:
+        """The same with pauses where it takes long, so that other work may be done in between."""
         arguments = dict(request)
         name = arguments.pop("command", "")
         command = self._commands.get(name) if isinstance(name, str) else None
         if command is None:
             raise UsageError(f"no command {name!r} here")
         answer = command(arguments)
+        if isinstance(answer, Generator):
+            answer = yield from answer
         return answer.plain() if isinstance(answer, Status) else answer
 
     def status(self, hosts: int = 20) -> Status:
@@ -79,7 +91,7 @@ class Commands:
             refreshing=stages.refreshing(now, hosts),
         )
 
-    def why(self, url: str) -> dict[str, Any]:
+    def why(self, url: str) -> Steps:
         """Everything known of a URL: the filter's verdict, its record, its captures, what it waits for."""
         stages = self._stages
         answer: dict[str, Any] = {"verdict": "", "raw_url": url}
@@ -104,7 +116,7 @@ class Commands:
             answer["refresh"] = _in_words(stages.refresh.explain(fingerprint, stages.clock.now()))
         if record is None:
             now = stages.clock.now()
-            answer |= stages.frontier.entry(request_form)
+            answer |= yield from stages.frontier.entry(request_form)
             answer["waiting"] = stages.frontier.explain(request_form, now)
             _say_times(answer, now)
         if via := self._found_on(record, answer):
@@ -149,7 +161,7 @@ class Commands:
             "content": b"" if headers else page.content,
         }
 
-    def seed(self, urls: list[str], settings: dict[str, str] | None = None) -> dict[str, Any]:
+    def seed(self, urls: list[str], settings: dict[str, str] | None = None) -> Steps:
         """Queue seeds; those that are no http(s) URL are named in the answer.
 
         `settings` are looser ones in force that are meant for these seeds too (`crawl/loosened.py`).
@@ -164,11 +176,11 @@ class Commands:
         if places.grown:
             directory.note_places(places.names)
         if good:
-            self._stages.point.make()
+            yield from self._stages.point.making()
             self._commit(self._stages.admission.seeds(good))
         return {"queued": len(good), "refused": bad}
 
-    def signal(self, urls: list[str], source: str = "signal") -> dict[str, Any]:
+    def signal(self, urls: list[str], source: str = "signal") -> Steps:
         """Note that pages are said to have changed; URLs that are new and in scope become links."""
         stages = self._stages
         said = {"noted": 0, "links": 0, "not_refreshed": 0, "refused": 0}
@@ -186,7 +198,7 @@ class Commands:
                 said["refused"] += 1
             else:
                 new.append(form)
-        stages.point.make()
+        yield from stages.point.making()
         change = Change()
         if stages.refresh is not None:
             number = SIGNAL_SOURCES.get(source.partition(":")[0], len(SIGNAL_SOURCES))
@@ -208,33 +220,36 @@ class Commands:
             row["host"] = stages.frontier.host_name(row.pop("host_key"))
         return rows
 
-    def block(self, host: str) -> dict[str, Any]:
+    def block(self, host: str) -> Steps:
         """Ask nothing more of a host."""
         name = _host_name(host)
-        self._stages.point.make()
+        yield from self._stages.point.making()
         self._stages.frontier.block(name)
         self._commit(Change())
         return {"host": name}
 
-    def unblock(self, host: str) -> dict[str, Any]:
+    def unblock(self, host: str) -> Steps:
         """Take a host up again."""
         name = _host_name(host)
-        self._stages.point.make()
+        yield from self._stages.point.making()
         self._stages.frontier.unblock(name, self._stages.clock.now())
         self._commit(Change())
         return {"host": name}
 
-    def retire(self, pattern: str) -> dict[str, Any]:
+    def retire(self, pattern: str) -> Steps:
         """Drop the to-do URLs that match a regular expression."""
         try:
             re.compile(pattern)
         except (re.error, OverflowError, RecursionError) as error:
             raise UsageError(f"{pattern!r} is no regular expression: {error}") from error
-        change = Change()
-        self._stages.point.make()
-        retired = self._stages.harvest.retire(pattern, change)
-        self._commit(change)
-        return {"retired": retired}
+        portions = self._stages.harvest.retiring(pattern, self._commit)
+        while True:
+            yield from self._stages.point.making()
+            try:
+                next(portions)
+            except StopIteration as end:
+                return {"retired": end.value}
+            yield
 
 
 def _checked(command: Callable[..., Any]) -> Callable[[Mapping[str, Any]], Any]:

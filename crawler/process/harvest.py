@@ -20,7 +20,7 @@ its answer, or without its links.
 """
 
 import re
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 
 from crawler.clock import Clock
 from crawler.config import RefreshConfig
@@ -36,6 +36,7 @@ from crawler.process.page_line import page_line
 from crawler.records import Blame, Errand, Extracted, Fetch, LinkFlag, Outcome, PageRecord
 from crawler.robots.cache import RobotsCache
 from crawler.storage.commit import Change, Making
+from crawler.storage.keys import TODO
 from crawler.urls.canonical import authority, hostname, resolve
 
 _REFRESH = int(LinkFlag.REFRESH)  # plain, as the flags of an errand are: an IntFlag costs 1 us a test
@@ -85,6 +86,10 @@ class Harvest:
     def in_scope(self, url: str) -> bool:
         """Whether links to a URL (request form) lie where the crawl is at home."""
         return self._following.in_scope(url)
+
+    def prepare(self, fetch: Fetch) -> None:
+        """Do of a large answer what needs no decision. Any thread."""
+        self._pages.digest_ahead(fetch)
 
     def known_content(self, errand: Errand) -> bytes:
         """The stored content of a page that is asked again; b"" if there is none that can be read."""
@@ -183,7 +188,7 @@ class Harvest:
         """Make the change for the answer to a robots.txt, at the end of its redirects."""
         change = Change()
         ignored, rules_ignored = self._robots.sitemaps_ignored, self._robots.rules_ignored
-        self._read_robots(change, errand, fetch, now)
+        yield from self._read_robots(change, errand, fetch, now)
         change.count("robots.sitemaps_ignored", self._robots.sitemaps_ignored - ignored)
         change.count("robots.rules_ignored", self._robots.rules_ignored - rules_ignored)
         if fetch.status:
@@ -195,18 +200,18 @@ class Harvest:
         self._release(change, self._settle(errand, fetch, now))
         return change
 
-    def _read_robots(self, change: Change, errand: Errand, fetch: Fetch, now: float) -> None:
+    def _read_robots(self, change: Change, errand: Errand, fetch: Fetch, now: float) -> Pauses:
         """Let the robots cache know the answer; one that brings out a bug counts as one that could not be had."""
         try:
-            self._record_robots(change, errand, fetch, now)
+            yield from self._record_robots(change, errand, fetch, now)
         except StoreError:
             raise
         except Exception as error:
             self._spoil(fetch, error, f"reading {errand.url}")
-            self._record_robots(change, errand, fetch, now)
+            yield from self._record_robots(change, errand, fetch, now)
 
-    def _record_robots(self, change: Change, errand: Errand, fetch: Fetch, now: float) -> None:
-        self._robots.record(
+    def _record_robots(self, change: Change, errand: Errand, fetch: Fetch, now: float) -> Pauses:
+        yield from self._robots.recording(
             authority(errand.url),
             status=fetch.status,
             outcome=Outcome.FRAMING if _is_unreadable(fetch) else fetch.outcome,
@@ -226,9 +231,25 @@ class Harvest:
     def retire(self, pattern: str, change: Change) -> int:
         """Drop the to-do and parked URLs that the regular expression finds; return how many."""
         gone = self._frontier.retire(re.compile(pattern), change)
+        self._count_retired(change, gone)
+        return gone
+
+    def retiring(self, pattern: str, commit: Callable[[Change], None]) -> Counted:
+        """The same in portions, each a change that is handed to `commit`, with a pause behind each."""
+        compiled, count, begin = re.compile(pattern), 0, TODO
+        while begin:
+            change = Change()
+            gone, begin = self._frontier.retire_some(compiled, change, begin)
+            self._count_retired(change, gone)
+            if gone:
+                commit(change)
+            count += gone
+            yield
+        return count
+
+    def _count_retired(self, change: Change, gone: int) -> None:
         change.count("urls.done", gone)
         change.count("urls.retired", gone)
-        return gone
 
     # -- parts -------------------------------------------------------------------
 

@@ -26,6 +26,7 @@ from crawler.errors import DamageError, UsageError
 from crawler.extract.feed import read_feed
 from crawler.frontier.refresh.refreshing import SIGNAL_SOURCES
 from crawler.process.admission import Beside
+from crawler.process.commands import Steps
 from crawler.process.waits import HOSTS_MAX, Waits
 from crawler.serve.behind import StoredCrawl
 from crawler.serve.demand import Demand
@@ -276,8 +277,8 @@ class Live:
 
     # -- commands
 
-    def run(self, request: Mapping[str, Any]) -> Any:
-        """Answer a command, of `Commands` or one of ours.
+    def steps(self, request: Mapping[str, Any]) -> Steps:
+        """Answer a command, of `Commands` or one of ours, with pauses for other work.
 
         Raises:
             UsageError: no such command, or wrong arguments.
@@ -290,7 +291,7 @@ class Live:
         }
         name = request.get("command", "")
         if name not in own:
-            answer = self._process.commands.run(request)
+            answer = yield from self._process.commands.steps(request)
             return answer | self.sections() if name == "status" else answer
         arguments = {key: value for key, value in request.items() if key != "command"}
         try:
@@ -327,6 +328,8 @@ class Live:
 
     def _set(self, settings: Mapping[str, str]) -> dict[str, Any]:
         """Change settings that may change while the crawl runs."""
+        if "refresh.share" in settings and self._stages.refresh is None:
+            raise UsageError("refresh.share: this crawl refreshes nothing; start it with --refresh-share")
         made = live_settings(self._stages.config, settings, self._config.crawl.concurrency)
         if level := settings.get("log.level"):
             logging.getLogger("crawler").setLevel(level.upper())
@@ -410,4 +413,5 @@ def live_settings(config: Config, given: Mapping[str, str], concurrency_max: int
         raise UsageError(
             f"crawl.concurrency: at most {concurrency_max}, as it was at the start, while the crawl runs"
         )
-    return replace(config, politeness=made.politeness, crawl=made.crawl)
+    refresh = replace(config.refresh, share=made.refresh.share)
+    return replace(config, politeness=made.politeness, crawl=made.crawl, refresh=refresh)

@@ -10,11 +10,12 @@ from crawler.frontier.frontier import Frontier
 from crawler.process.errands import Errands
 from crawler.process.tasks import Fail, Tasks
 
-STARTS_MAX = 64  # errands begun in one turn of the loop: some 10 ms with their first steps
+STARTS_MAX = 32  # errands begun in one turn of the loop: some 10 ms with their first steps
+START_TURN = 0.02  # seconds of them: where rules of robots.txt are many, a verdict takes some
 
 
 class Places:
-    """Starts the errands that the frontier gives out.
+    """Starts the errands that the frontier gives out; `time` says how long that takes.
 
     `room` says how many of some free places may begin a fetch now, by the
     limits of the crawl; `ended` is called whenever an errand has ended.
@@ -30,7 +31,9 @@ class Places:
         room: Callable[[int], int],
         ended: Callable[[], None],
         fail: Fail,
+        time: Callable[[], float] = lambda: 0.0,
     ) -> None:
+        self._time = time
         self.concurrency = concurrency
         self._frontier = frontier
         self._due = due
@@ -62,8 +65,11 @@ class Places:
         room = self.room()
         self.limited = room < self.free
         self._frontier.allow(self._frontier.requests + room)
+        until = self._time() + START_TURN
         for _ in range(STARTS_MAX):
             if (errand := self._frontier.take(now)) is None:
                 return False
             self.tasks.start(self._errands.run(errand))
+            if self._time() >= until:
+                break
         return True

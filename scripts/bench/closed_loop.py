@@ -10,6 +10,11 @@ so that all pages weigh the same. After `--learn` seconds it is counted for
 `--seconds` how many answers equalled the live page, and how many of those that
 said P[fresh] = p did. `--changes` is changes a fetch, over all pages.
 
+The prior of a page (`refresh.prior_requests`) is 0.3 of what it is asked on
+average: the level at which pages are due follows a leap of all importances
+slowly, and until then all asked pages are due. Stores are not synced: while a
+disk does, an old copy would be served with what is known of the new one.
+
 One second here is a day of the sites (`refresh.speed`). Little CPU is used: the
 figures are shares, and both crawls have the same machine at the same time.
 """
@@ -51,6 +56,7 @@ request_half_life = {half_life}
 [refresh]
 min_age = 0.0
 speed = 86400
+prior_requests = {prior}
 """
 
 
@@ -61,6 +67,7 @@ class Run(NamedTuple):
     readers: Readers
     since: float
     fetched: int
+    popular: int  # of them the tenth of the pages that is asked for most
     calibration: list[dict[str, float]]
 
 
@@ -100,7 +107,9 @@ async def one(folder: Path, agent: str, options: argparse.Namespace) -> Run:
     ]
     web = ChangingWeb(specs, horizon=total + 120.0, start=clock.now(), seed=3)
     config, port = folder / "config.toml", free_port()
-    config.write_text(CONFIG.format(half_life=options.learn))
+    config.write_text(
+        CONFIG.format(half_life=options.learn, prior=0.3 * DAY * options.readers / options.pages)
+    )
     common = ("--dir", str(folder / "crawl"), "--config", str(config), "--quiet")
     async with ChangingServer(web, clock) as server:
         await crawler("crawl", *server.seeds(), *common)
@@ -111,10 +120,18 @@ async def one(folder: Path, agent: str, options: argparse.Namespace) -> Run:
         await readers.read(options.learn)
         since = clock.now()
         await readers.read(options.seconds)
-        fetched = sum(1 for each in web.log if each.at >= since and each.page >= 0)
+        fetched = [each.page for each in web.log if each.at >= since and each.page >= 0]
+        popular = set(readers.ranked[: len(web) // 10])
         await refreshing
     report = json.loads((folder / "crawl" / "report.json").read_bytes())
-    return Run(agent, readers, since, fetched, report["refreshing"]["calibration"])
+    return Run(
+        agent,
+        readers,
+        since,
+        len(fetched),
+        sum(page in popular for page in fetched),
+        report["refreshing"]["calibration"],
+    )
 
 
 async def listening(port: int, refreshing: "asyncio.Task[None]") -> None:
@@ -135,11 +152,12 @@ async def both(options: argparse.Namespace) -> None:
             one(Path(name) / "counted", "reader", options),
             one(Path(name) / "uniform", "examplebot/1", options),
         )
-    for agent, readers, since, fetched, calibration in found:
+    for agent, readers, since, fetched, popular, calibration in found:
         share, count = readers.freshness(since), sum(1 for each in readers.readings if each.at >= since)
         name = "requests count" if agent == "reader" else "all pages weigh the same"
         print(
-            f"{name}: {share:.3f} of {count:,} answers fresh; {fetched:,} pages fetched; {readers.missed} answers missed"
+            f"{name}: {share:.3f} of {count:,} answers fresh; {fetched:,} pages fetched, "
+            f"{popular / max(fetched, 1):.2f} of them the tenth asked for most; {readers.missed} answers missed"
         )
         for row in readers.calibration(since):
             error = math.sqrt(max(row.fresh * (1.0 - row.fresh), 1e-4) / row.answers)

@@ -164,7 +164,7 @@ def test_keyboard_alone(tmp_path: Path) -> None:
             before = await page.evaluate("document.getElementById('hosts').dataset.seen = document.title")
             assert before
             await page.until("document.activeElement.dataset.host")
-            await asyncio.sleep(1.5)  # an event redraws the table
+            await page.next_event()  # which redraws the table
             assert await page.evaluate("document.activeElement.dataset.host")
 
     asyncio.run(talk())

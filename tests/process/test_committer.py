@@ -124,7 +124,7 @@ class Load:
         self._watch()
 
     def _watch(self) -> None:
-        take, begin = self.stages.point.take, self.due.begin_flush
+        take, begin = self.stages.point.take_made, self.due.begin_flush
 
         def taken() -> list[Change]:
             group = take()
@@ -135,7 +135,7 @@ class Load:
             self.flushes.append(now)
             return begin(now)
 
-        self.stages.point.take = taken  # type: ignore[method-assign]
+        self.stages.point.take_made = taken  # type: ignore[method-assign]
         self.due.begin_flush = begun  # type: ignore[method-assign]
 
     def result(self, links: int) -> Callable[[], Change]:

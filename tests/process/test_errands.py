@@ -36,6 +36,9 @@ class Canned:
     def hold(self, owner: object, fetch: Fetch) -> None:
         self.account.charge(owner, len(fetch.body))
 
+    def hold_more(self, owner: object, nbytes: int) -> None:
+        pass
+
     def let_go(self, owner: object) -> None:
         self.account.release(owner)
 
@@ -80,6 +83,7 @@ class Run:
             key=joint.stages.fingerprinter.key,
             trusts=joint.stages.learned.trusts,
             queue=self.makers.append,
+            queue_heavy=self.makers.append,
             wake=self._wake,
             unexpected=joint.harvest.unexpected,
             **options,

@@ -70,19 +70,37 @@ def test_feeds_are_read_by_setting() -> None:
     assert found is not None and (found.hrefs, found.base) == (["http://a.org/1", "http://a.org/blog"], HOME)
 
 
-@pytest.mark.parametrize("more", [0, 1])
-def test_large_xml_is_read_in_a_thread(monkeypatch: pytest.MonkeyPatch, more: int) -> None:
-    in_threads: list[Any] = []
-    whole = asyncio.to_thread
+@pytest.mark.parametrize(
+    ("flags", "kind", "body", "sought"),
+    [
+        (SITEMAP, "application/xml", MAP, ["http://a.org/1"]),
+        (0, "application/rss+xml", FEED, ["http://a.org/1", "http://a.org/blog"]),
+        (REQUISITE, "text/css", b"a { background: url(i.png) }", ["i.png"]),
+    ],
+)
+def test_large_documents_are_read_in_a_child(flags: int, kind: str, body: bytes, sought: list[str]) -> None:
+    """With the same result, dates included; pages have another child."""
+    starts: list[int] = []
 
-    async def to_thread(*arguments: Any) -> Any:
-        in_threads.append(arguments)
-        return await whole(*arguments)
+    async def once(answer: Fetch) -> Extracted | None:
+        reader = Reader(convert({"crawl": {"requisites": True}}))
+        try:
+            return await reader.read(Errand(Task.PAGE, 1, "a.org", HOME, flags=flags), answer)
+        finally:
+            starts.append(reader._documents.starts)
+            assert not reader._worker.starts
+            await reader.close()
 
-    monkeypatch.setattr(asyncio, "to_thread", to_thread)
-    body = MAP + b" " * (INLINE_BYTES_MAX - len(MAP) + more)
-    found = read(fetch(HOME, body), flags=SITEMAP)
-    assert found is not None and found.hrefs == ["http://a.org/1"] and len(in_threads) == more
+    long = body + b" " * (INLINE_BYTES_MAX - len(body))
+    small, large = (asyncio.run(once(fetch(HOME, each, content_type=kind))) for each in (long, long + b" "))
+    assert small is not None and small == large and (small.hrefs or small.requisites) == sought
+    assert starts == [0, 1]
+
+
+def test_a_map_that_is_too_much_for_the_child_names_nothing() -> None:
+    body = b"<urlset>" + b"<url><loc>http://a.org/1</loc></url>" * 50_000
+    found = read(fetch(HOME, body), flags=SITEMAP, sitemaps={"cpu_seconds_max": 0.001})
+    assert found is not None and (found.hrefs, found.parse_limit) == ([], True)
 
 
 def test_requisites_are_taken_by_setting_and_have_requisites_but_no_links() -> None:

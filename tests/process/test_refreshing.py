@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from crawler.frontier.refresh.levels import LevelReport
 from crawler.frontier.refresh.refreshing import Refresh
 from crawler.process.stages import Stages
 from crawler.records import Blame, Errand, Extracted, Fetch, LinkFlag, Outcome, PageState, Task
@@ -415,6 +416,28 @@ def test_arms_divide_the_pages_and_say_how_fresh_each_is(open_joint: Callable[..
         assert 0.0 <= arm["expected"] <= 1.0
     assert sum(each["refreshes"] for each in view["calibration"]) >= 120
     refresh_of(joint)._check()
+
+
+def test_a_process_that_its_rate_does_not_hold_back_is_idle(open_joint: Callable[..., Joint]) -> None:
+    """It tells so with its level, and its tilt sinks until others have what it cannot use."""
+    joint = open_joint(**ON, crawl={"rate": 2.0})
+    crawl(joint, *[f"http://a.org/{n}" for n in range(5)])
+    refresh, waited = refresh_of(joint), 0.0
+    level = refresh.level({}, 1.0, joint.clock.now()).level
+    others = {"p1": LevelReport(level, 50.0)}
+    for _ in range(60):
+        waited += 1.0
+        own = refresh.level(others, waited, joint.clock.advance(1.0))
+    assert own.busy and own.weight == pytest.approx(5.0 * refresh.balance.tilt, rel=0.1) and own.level > 0.0
+    before = refresh.balance.tilt
+    for _ in range(60):
+        own = refresh.level(others, waited, joint.clock.advance(1.0))
+    assert not own.busy and refresh.balance.tilt < before
+    refresh.set_portion(0.3, 0.1, 2.0)
+    assert refresh.share.refresh == 0.25 and refresh.schedule.rate == pytest.approx(0.2)
+    refresh.set_portion(0.0, 0.0, 2.0)
+    assert refresh.schedule.rate == pytest.approx(0.2), "a process without any share keeps what it knew"
+    refresh._check()
 
 
 def test_a_prediction_counts_the_signals_that_led_to_the_refresh(on: Joint) -> None:

@@ -55,7 +55,9 @@ class Gates:
             stay=config.fetch.keep_alive_max,
         )
         self.look_ups = LookUps(self.bench, config.network.dns_concurrency)
-        self.shares = PlaceShares(registry.hosts, concurrency, config.frontier.untried_share)
+        self.shares = PlaceShares(
+            registry.hosts, concurrency, config.frontier.untried_share, config.fetch.crowded_timeout
+        )
         self.visits = Visits(registry, self.politeness, self.addresses, self.bench)
         self.resolving = not config.fetch.proxy  # a proxy looks names up itself
         self._waiters_max = config.frontier.address_waiters_max

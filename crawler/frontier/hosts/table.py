@@ -83,6 +83,7 @@ class HostFlag:
     EXCLUDED = 8  # beyond the hosts of its domain: its URLs are parked
     PROMPT = 16  # nothing bad: its last answer came soon, so it may use the places kept free for such hosts
     REACHED = 32  # nothing bad: it has answered a request, in this run or before
+    LATE = 64  # its last answer came whole, but not soon: it keeps its place longer than one that never did
 
 
 SILENCED = int(HostFlag.BLOCKED | HostFlag.REFUSED | HostFlag.GIVEN_UP)
@@ -309,12 +310,12 @@ class HostTable(KeyedTable):
         return seal(fixed + name.encode("ascii"))
 
     def pack_many(self, slots: Sequence[int], names: Iterable[str], domain_keys: np.ndarray) -> list[bytes]:
-        """The stored values of many hosts, `domain_keys` by slot of the domain: a third of the time of `pack`."""
+        """The stored values of many hosts, whose `domain_keys` are uint64 (n,): a third of the time of `pack`."""
         index = np.array(slots, np.intp)
         records = np.zeros(len(index), dtype=_RECORD_TYPE)
         for column in _STORED:
             records[column] = self.gather(column, index)
-        records["domain_key"] = domain_keys[self.gather("domain", index)]
+        records["domain_key"] = domain_keys
         fixed, size = records.tobytes(), RECORD.size
         return [
             seal(fixed[start : start + size] + name.encode("ascii"))

@@ -50,7 +50,7 @@ class GainGame(msgspec.Struct, frozen=True):
     """A web and a budget: `visits` crawls of a page on average, `rate` a second, `budget` times as many as changes.
 
     `change_days` is the mean time between two changes of a page, in days of the web; noise of a host is given
-    as a multiple of its change rate.
+    as a multiple of its change rate. With a `patience` above 1 it ends with the last visit, however long that takes.
     """
 
     hosts: tuple[HostSpec, ...]
@@ -61,6 +61,7 @@ class GainGame(msgspec.Struct, frozen=True):
     warm_up: float = 0.5
     seed: int = 1
     explore: float = 0.05
+    patience: float = 1.0  # times `seconds` until it ends, however few requests were made
 
     @property
     def pages(self) -> int:
@@ -91,7 +92,7 @@ def web_of(game: GainGame, start: float) -> ChangingWeb:
     hosts = [
         msgspec.structs.replace(host, rate=host.rate * rate, noise=host.noise * rate) for host in game.hosts
     ]
-    return ChangingWeb(hosts, horizon=game.seconds + 60.0, start=start, seed=game.seed)
+    return ChangingWeb(hosts, horizon=game.patience * game.seconds + 60.0, start=start, seed=game.seed)
 
 
 def settings_of(game: GainGame, arm: Arm) -> dict[str, Any]:
@@ -103,7 +104,7 @@ def settings_of(game: GainGame, arm: Arm) -> dict[str, Any]:
         "due": {"max_wait": 0.2},
         "admin": {"address": "off"},
         "store": {"durability": "process"},
-        "crawl": {"rate": game.rate, "max_time": game.seconds, "depth": 0},
+        "crawl": {"rate": game.rate, "max_time": game.patience * game.seconds, "depth": 0},
         "refresh": {
             "endless": True,
             "share": 0.05,  # all pages are found first
@@ -133,7 +134,10 @@ async def play(game: GainGame, arm: Arm, directory: Path) -> Played:
                 beside.cancel()
                 await asyncio.gather(beside, return_exceptions=True)
         end = clock.now()
-    asked = [each for each in web.log if each.page >= 0 and begin <= each.at < end]
+    pages = [each for each in web.log if each.page >= 0]
+    if game.patience > 1.0 and pages:
+        begin = pages[int(game.warm_up * len(pages))].at
+    asked = [each for each in pages if begin <= each.at < end]
     conditional = sum(each.conditional for each in asked)
     return Played(web.freshness(begin, end), len(asked), conditional, report)
 
@@ -150,6 +154,8 @@ async def _beside(web: ChangingWeb, game: GainGame, arm: Arm, crawl: Crawl, cloc
         if arm.told:
             crawl.signal([web.url(page) for page in web.signals(until, now)], "websub")
         until = now
+        if game.patience > 1.0 and len(web.log) >= game.visits * game.pages:
+            crawl.stop("enough")
 
 
 def _reveal(web: ChangingWeb, game: GainGame, crawl: Crawl, pages: set[int], now: float) -> set[int]:

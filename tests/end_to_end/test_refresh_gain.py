@@ -1,0 +1,37 @@
+"""What the refresh frontier gains over HTTP, small: the log must show it, and must show when it is lost."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from crawler.frontier.refresh.refreshing import Refresh
+from crawler.lab.changing.gain import DEAF, LEARNED, Arm, GainGame, Played, play
+from crawler.lab.changing.web import HostSpec
+
+HOSTS = tuple(
+    HostSpec(name, pages=10, directories=2, rate=1.0, lastmod="none", recall=1.0) for name in "abcd"
+)
+GAME = GainGame(HOSTS, visits=6.0, rate=60.0, budget=3.0, patience=10.0)  # 4 s each
+
+
+def played(folder: Path, *arms: Arm) -> list[Played]:
+    """The arms side by side, in one loop."""
+
+    async def side_by_side() -> list[Played]:
+        return await asyncio.gather(*(play(GAME, arm, folder / arm.name) for arm in arms))
+
+    came = asyncio.run(side_by_side())
+    assert [one.report["conservation"] for one in came] == ["holds"] * len(arms)
+    return came
+
+
+def test_word_of_changes_is_followed_and_a_lost_one_is_seen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With word of every change nearly all copies are current; planted: the schedule never hears."""
+    told, deaf = played(tmp_path, LEARNED, DEAF)
+    assert told.freshness > deaf.freshness + 0.04
+    monkeypatch.setattr(Refresh, "signal", lambda self, fingerprints, source, now: len(fingerprints))
+    (lost,) = played(tmp_path / "lost", LEARNED)
+    assert lost.freshness < told.freshness - 0.04

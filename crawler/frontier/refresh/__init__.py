@@ -5,9 +5,9 @@ tables.py     what is kept of pages, directories and hosts: a row each, and the 
 steering.py   the common level, the levels of saturated hosts, and the rate they answer to
 deadlines.py  when a page is due: its value against the level, by its clock
 queues.py     where pages, directories and hosts stand, and which page is first
-exploration.py exploration: a share of the fetches goes to the page longest unvisited, whatever was learned of it
+exploration.py  the page longest unvisited has a share of the fetches
 overview.py   what can be asked of a schedule without changing it: pages, hosts, what a store keeps; its invariants
-expectation.py what people see of a refresh schedule: how fresh the copies are, what more rate would bring, who is rig
+expectation.py  how fresh the copies are, and what more rate would bring
 importance.py how important pages are: requests a day, served ones and a prior where nobody asks (mu of the model)
 heaps.py      many meldable heaps over one array of nodes
 numbering.py  64-bit keys to small numbers, growing without a burst of work

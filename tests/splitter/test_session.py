@@ -231,7 +231,7 @@ def test_a_listener_without_the_secret_gets_no_link() -> None:
 
 def test_another_protocol_version_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     other = process("p1")
-    monkeypatch.setattr(sessions, "PROTOCOL", 2)
+    monkeypatch.setattr(sessions, "PROTOCOL", sessions.PROTOCOL + 1)
     ends = pair(process("p0"), other)
     monkeypatch.undo()
     exchange(ends)

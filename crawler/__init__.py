@@ -28,6 +28,8 @@ rest), serve, admin, cli.
 
 from typing import TYPE_CHECKING
 
+from crawler import kernel_forms
+
 if TYPE_CHECKING:
     from crawler.api import Crawl, Element, Elements, Hooks, Page, Request, configure, fetch, run, run_async
 
@@ -44,6 +46,8 @@ __all__ = [
     "run",
     "run_async",
 ]
+
+kernel_forms.settle(__path__[0])
 
 
 def __getattr__(name: str) -> object:

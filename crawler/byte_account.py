@@ -6,28 +6,33 @@
 A plain object. An owner is anything hashable; its share grows with each
 `reserve` and ends with `release`. An owner that does not fit waits, first come,
 first served. The oldest share may always grow: else many half-received bodies
-could fill the account and wait for one another for ever. So the account exceeds
-its limit by at most the share of one owner.
+could fill the account and wait for one another for ever. And every share may
+grow to `SMALL_BYTES`: else whoever has little would wait for those that have
+much. So the account exceeds its limit by at most the share of one owner, and
+small ones.
 
-What is had already is `charge`d, whether it fits or not: a body between its
-last byte and its commit. It waits for nobody, and nobody gets more until there
-is room again.
+`charge` takes bytes that are held already, such as a body between its last byte
+and its commit, whether they fit or not. It never waits; nobody else gets more
+until there is room again.
 """
 
 from collections.abc import Hashable
 from typing import Any, Generic, TypeVar
 
+SMALL_BYTES = 64 << 10  # the median page has 30 kB
+
 _O = TypeVar("_O", bound=Hashable)
 
 
 class ByteAccount(Generic[_O]):
-    """Holds at most `limit` bytes, but for the oldest share."""
+    """Holds at most `limit` bytes, but for the oldest share and those of at most `small` bytes."""
 
-    __slots__ = ("_charged", "_limit", "_shares", "_waiting", "held")
+    __slots__ = ("_charged", "_limit", "_shares", "_small", "_waiting", "held")
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int, small: int = SMALL_BYTES) -> None:
         assert limit > 0
         self._limit = limit
+        self._small = small
         self._shares: dict[Hashable, int] = {}  # the oldest first
         self._charged: set[Hashable] = set()
         self._waiting: dict[_O, int] = {}  # what each waits for, in line
@@ -66,7 +71,9 @@ class ByteAccount(Generic[_O]):
         return None
 
     def _fits(self, owner: _O, nbytes: int) -> bool:
-        return self.held + nbytes <= self._limit or next(iter(self._shares), owner) == owner
+        if self.held + nbytes <= self._limit or next(iter(self._shares), owner) == owner:
+            return True
+        return self._shares.get(owner, 0) + nbytes <= self._small
 
     def _grant(self, owner: Hashable, nbytes: int) -> None:
         self._shares[owner] = self._shares.get(owner, 0) + nbytes
@@ -74,9 +81,11 @@ class ByteAccount(Generic[_O]):
 
     def _check(self) -> None:
         assert self.held == sum(self._shares.values())
-        oldest = next(iter(self._shares.values()), 0)
-        charged = sum(self._shares[owner] for owner in self._charged)
-        assert self.held - charged - oldest <= self._limit, self
+        oldest = next(iter(self._shares), None)
+        bound = [
+            share for owner, share in self._shares.items() if owner != oldest and owner not in self._charged
+        ]
+        assert sum(share for share in bound if share > self._small) <= self._limit, self
         assert not self._charged & self._waiting.keys()
         assert not self._waiting or self._shares, "someone waits though nothing is held"
 

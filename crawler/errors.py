@@ -4,10 +4,10 @@ A bug of ours is an `AssertionError` or a `RuntimeError`; whatever a server, a
 peer, a disk or a configuration can bring about is a `CrawlerError` with a
 message of one line that says what, where, and how to mend it.
 
-What the world sends may bring out a bug of ours, or of a library. Such a bug
-must end neither the process nor silently: the work at hand ends in a counted
-outcome (`internal_error`), and `Unexpected` logs where, once a kind and place;
-a million pages with the same bug write one traceback.
+What the world sends may trigger a bug of ours, or of a library. Such a bug must
+not end the process, and must not pass unseen: the work at hand ends in a
+counted outcome (`internal_error`), and `Unexpected` logs one traceback for each
+kind and place. A million pages with the same bug write one.
 """
 
 import errno

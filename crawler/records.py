@@ -145,6 +145,7 @@ class Fetch(msgspec.Struct, gc=False):
     connecting, no TLS. `connection` says how the request was carried ("reused",
     or "plain", "full", "resumed" for a new one and its handshake; "" if there
     was none). `undecoded`: the body has a content coding that we do not know, so `content` is empty.
+    `payload_digest` is the SHA-1 of what is stored if somebody has computed it ahead, else b"".
     `final` tells, once the frontier has decided, that no other try follows.
     """
 
@@ -171,6 +172,7 @@ class Fetch(msgspec.Struct, gc=False):
     tls_ok: bool = True
     connection: str = ""
     undecoded: bool = False
+    payload_digest: bytes = b""
     final: bool = True
 
     def header(self, name: bytes) -> bytes:
@@ -189,8 +191,9 @@ class Extracted(msgspec.Struct, gc=False):
     are the page-level robots directives. `parse_limit` says that the page
     exceeded the parser's bound and `hrefs` come from a plain scan. `maps` are
     the sitemaps that a sitemap index names; `repeats` the links with every
-    mention, filled for URL traces only. `dated` are links of a sitemap or feed
-    with the instant of their last change, where the document's dates say anything.
+    mention, filled for URL traces only. `dated` are links of a sitemap, feed or
+    listing of a directory with the instant of their last change, where the document's dates say anything;
+    `told_by` is which of the three it is, "" for none.
     """
 
     base: str
@@ -207,6 +210,7 @@ class Extracted(msgspec.Struct, gc=False):
     parse_limit: bool = False
     repeats: list[str] = []
     dated: list[tuple[str, float]] = []
+    told_by: str = ""
 
 
 class PageState(StrEnum):

@@ -6,7 +6,6 @@
 import gc
 import os
 import random
-import warnings
 from collections.abc import Iterator
 
 import pytest
@@ -54,15 +53,12 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         )
 
 
-# Aiohttp's server and Chromium leave sockets to the collector; they must not be found in another's test.
-LEAVES_SOCKETS = ("tests/browser/", "tests/serve/", "tests/admin/", "tests/end_to_end/test_live.py")
-
-
 @pytest.fixture(autouse=True)
 def _collected(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Collect what a test of a page or admin server left, in that test."""
+    """Collect behind a test that listens: a socket it left is an error, and its own."""
     yield
-    if request.node.nodeid.startswith(LEAVES_SOCKETS):
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ResourceWarning)
-            gc.collect()
+    if request.node.nodeid.startswith(LISTENS):
+        gc.collect()
+
+
+LISTENS = ("tests/browser/", "tests/serve/", "tests/admin/", "tests/end_to_end/test_live.py")

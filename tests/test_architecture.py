@@ -7,7 +7,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent / "crawler"
 
-SHARED = {"byte_account", "early", "records", "errors", "config", "clock", "urls", "storage"}
+SHARED = {"byte_account", "early", "records", "errors", "config", "clock", "kernel_forms", "urls", "storage"}
 STAGES = {"frontier", "robots", "fetcher", "extract", "urlfilter", "splitter", "due", "freshness", "pages"}
 # Stage -> stages it may use, with the reason.
 EXCEPTIONS = {
@@ -38,7 +38,6 @@ SHELL = {
     "process/commit_loop.py",
     "process/tasks.py",
     "process/errands.py",
-    "process/reader.py",
     "process/exchange.py",
     "supervision/supervisor.py",
     "process/forked.py",
@@ -57,9 +56,12 @@ SHELL = {
     "fetcher/resolver.py",
     "fetcher/tls_transport.py",
     "extract/worker.py",
+    "extract/loop_share.py",
     "splitter/peers.py",
     "serve/server.py",
     "serve/listening.py",
+    "serve/subscriber.py",
+    "lab/changing/readers.py",
     "admin/server.py",
     "admin/source.py",
     "admin/control.py",
@@ -68,6 +70,7 @@ SHELL_FOLDERS = {"cli", "bench"}
 SHELL_IMPORTS = {"asyncio", "aiohttp", "uvloop", "socket", "time", "aiodns", "subprocess", "threading"}
 # A plain file may name these for a reason of its own.
 SHELL_IMPORT_EXCEPTIONS = {
+    "process/reader.py": {"asyncio"},  # large stored copies are read in a thread
     "lab/commands/cache.py": {"time"},  # the CPU time of a simulation
     "lab/commands/histories.py": {"subprocess"},  # it runs git
     "storage/files.py": {"time"},  # waits for a lock that is held briefly

@@ -9,7 +9,7 @@ def test_random_owners_all_come_to_their_end() -> None:
     """Forty bodies grow in turns within 100 bytes; who waits does not grow; all end, in spite of a full account."""
     for seed in range(100):
         generator = random.Random(seed)
-        account: ByteAccount[int] = ByteAccount(100)
+        account: ByteAccount[int] = ByteAccount(100, small=seed % 20)
         left = {owner: generator.randint(1, 90) for owner in range(40)}
         waiting: set[int] = set()
         steps = 0
@@ -34,7 +34,7 @@ def test_random_owners_all_come_to_their_end() -> None:
 
 
 def test_first_come_first_served_and_the_oldest_always() -> None:
-    account: ByteAccount[str] = ByteAccount(10)
+    account: ByteAccount[str] = ByteAccount(10, small=0)
     assert account.reserve("a", 6) and account.reserve("b", 4)
     assert not account.reserve("c", 1) and not account.reserve("b", 5)
     assert account.reserve("a", 20), "the oldest"
@@ -48,7 +48,7 @@ def test_first_come_first_served_and_the_oldest_always() -> None:
 
 def test_what_is_charged_stops_others_until_it_is_released() -> None:
     """Twenty bodies that are parsed: nothing more is received, and nobody waits for ever."""
-    account: ByteAccount[str] = ByteAccount(100)
+    account: ByteAccount[str] = ByteAccount(100, small=0)
     for number in range(20):
         account.charge(number, 50)
     assert account.held == 1000 and not account.reserve("connection", 1)
@@ -61,3 +61,14 @@ def test_what_is_charged_stops_others_until_it_is_released() -> None:
     account.release("connection")
     assert account.held == 0
     account._check()
+
+
+def test_small_shares_wait_for_nobody() -> None:
+    account: ByteAccount[str] = ByteAccount(100, small=10)
+    assert account.reserve("large", 90) and account.reserve("other", 10)
+    assert not account.reserve("other", 1)
+    assert account.reserve("little", 6) and account.reserve("little", 4)
+    assert not account.reserve("little", 1)
+    account._check()
+    account.release("large")
+    assert [account.next_free() for _ in range(3)] == ["other", "little", None]

@@ -97,8 +97,9 @@ def test_what_a_page_names_exists(page: Path) -> None:
 
 @pytest.mark.parametrize("path", sorted(PACKAGE.rglob("*.py")), ids=_relative)
 def test_modules_that_a_module_names_exist(path: Path) -> None:
-    """A file in backquotes lies beside, in a folder below, in the package or in the project."""
-    for name in re.findall(r"`((?:[\w-]+/)*[\w-]+\.(?:py|pxd))`", path.read_text(encoding="utf-8")):
+    """A file in backquotes, or at the head of a line, lies beside, below, in the package or in the project."""
+    text = path.read_text(encoding="utf-8")
+    for name in re.findall(r"(?:`|^)((?:[\w-]+/)*[\w-]+\.(?:py|pxd))(?:`| )", text, re.MULTILINE):
         found = any((base / name).exists() for base in (path.parent, PACKAGE, ROOT))
         assert found or any(path.parent.rglob(name)), f"{_relative(path)} names {name}"
 

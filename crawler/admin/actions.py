@@ -1,9 +1,9 @@
 """State changes over HTTP: who may ask for them, and for which.
 
 A change needs the secret of `DIR/admin-token` in the field `X-Admin-Token`. A
-page of another origin cannot send that field without our consent (CORS), which
-we never give, and does not know the secret; where a browser says by Origin or
-Sec-Fetch-Site that the request comes from elsewhere it is refused before.
+page of another origin does not know the secret, and cannot send that field
+without our consent (CORS), which we never give. A request is refused before
+that if its Origin or Sec-Fetch-Site says that it comes from elsewhere.
 """
 
 import hmac

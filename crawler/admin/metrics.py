@@ -1,6 +1,6 @@
 """The status of a crawl's processes in Prometheus' text format.
 
-Labels are the process and names out of fixed lists (outcomes, rules, states,
+Labels are the process and names from fixed lists (outcomes, rules, states,
 reasons): never a host or a URL, so the number of series does not grow with the
 crawl. A test counts it at 100,000 hosts.
 """
@@ -50,9 +50,9 @@ NUMBERS: tuple[tuple[str, tuple[str, ...], str], ...] = (
     ("serve_ready_hits_total", ("serve", "ready_hits"), "Requests answered with an answer kept ready."),
     ("serve_ready_misses_total", ("serve", "ready_misses"), "Requests for which a record was read."),
     ("serve_counted_pages", ("serve", "counted_pages"), "Pages whose requests are counted exactly."),
-    ("refresh_level", ("refresh", "level"), "Crawl value at which a page is due (Lambda)."),
-    ("refresh_expected_freshness", ("refresh", "expected_freshness"), "Expected share of fresh copies."),
-    ("refresh_pages", ("refresh", "pages"), "Pages that are kept fresh."),
+    ("refresh_level", ("refreshing", "level"), "Crawl value at which a page is due (Lambda)."),
+    ("refresh_expected_freshness", ("refreshing", "expected_freshness"), "Expected share of fresh copies."),
+    ("refresh_pages", ("refreshing", "pages"), "Pages that are kept fresh."),
     ("log_errors_total", ("log", "error"), "Messages of level error in this run."),
     ("log_warnings_total", ("log", "warning"), "Messages of level warning in this run."),
 )

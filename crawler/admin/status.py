@@ -98,13 +98,68 @@ def _mean(values: Sequence[dict[str, float]]) -> dict[str, float]:
     return {name: sum(value.get(name, 0.0) for value in values) / len(values) for name in names}
 
 
-def _average(values: Sequence[float]) -> float:
-    return sum(values) / len(values)
+def _weighted(values: Sequence[Mapping[str, Any]], name: str, by: str) -> float | None:
+    """The mean of a number over parts, each counted `by` another one; None of nothing."""
+    known = [(value[name], value[by]) for value in values if value.get(name) is not None]
+    whole = sum(weight for _, weight in known)
+    return round(sum(number * weight for number, weight in known) / whole, 4) if whole else None
+
+
+def _refreshing(values: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """One section of the refreshes of several processes (`frontier/refresh/expectation.py`)."""
+    values = [value for value in values if value]
+    if len(values) < 2:
+        return values[0] if values else {}
+    plain = ("pages", "in_flight", "ahead", "rate", "share", "results", "hosts")
+    merged = {name: _merged(name, [value.get(name) for value in values]) for name in plain}
+    rows: dict[int, list[dict[str, Any]]] = {}
+    for row in (row for value in values for row in value["calibration"]):
+        rows.setdefault(row["decile"], []).append(row)
+    merged["hosts"].sort(key=lambda host: -host["pages"])
+    gains = [value | value["more_rate"] for value in values if value["more_rate"]]
+    return merged | {
+        "expected_freshness": _weighted(values, "expected_freshness", "pages"),
+        "level": _weighted(values, "level", "pages"),
+        "levels": [value["level"] for value in values],
+        "busy": _weighted(values, "busy", "pages"),
+        "more_rate": {"share": gains[0]["share"], "gain": _weighted(gains, "gain", "pages")} if gains else {},
+        "ages": _ages(values),
+        "calibration": [
+            {
+                "decile": decile,
+                "refreshes": sum(row["refreshes"] for row in found),
+                "predicted": _weighted(found, "predicted", "refreshes"),
+                "found": _weighted(found, "found", "refreshes"),
+            }
+            for decile, found in sorted(rows.items())
+        ],
+        "arms": [_arm(found) for found in zip(*(value["arms"] for value in values), strict=False)],
+    }
+
+
+def _ages(values: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+    """Ages of copies; those of the middle are means of the processes'."""
+    known = [value | value["ages"] for value in values if value["ages"]]
+    if not known:
+        return {}
+    middle = {name: _weighted(known, name, "pages") or 0.0 for name in ("median", "p90")}
+    return middle | {"oldest": max(value["oldest"] for value in known)}
+
+
+def _arm(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """One arm of a comparison over several processes; errors of means of independent parts."""
+    arm = {"policy": rows[0]["policy"]}
+    arm |= {name: sum(row[name] for row in rows) for name in ("pages", "refreshes", "changed")}
+    for name, by in (("expected", "pages"), ("seen", "refreshes")):
+        if (mean := _weighted(rows, name, by)) is not None:
+            whole = sum(row[by] for row in rows if row.get(name) is not None)
+            parts = [(row.get(f"{name}_error", 0.0) * row[by] / whole) ** 2 for row in rows]
+            arm |= {name: mean, f"{name}_error": round(sum(parts) ** 0.5, 4)}
+    return arm
 
 
 _BY_NAME: dict[str, Callable[[Sequence[Any]], Any]] = {
-    "expected_freshness": _average,
-    "level": _average,
+    "refreshing": _refreshing,
     "now": max,
     "started": min,
     "ended": max,

@@ -1,12 +1,12 @@
 """The Python API: what `import crawler` offers.
 
 crawl.py      Crawl: a crawl as an object, its hooks; configure
-run.py        run, run_async, fetch: a whole crawl, or one page, in a call
+calls.py      run, run_async, fetch: a whole crawl, or one page, in a call
 page.py       Page, Element, Elements
 request.py    Request: what a callback asks for, and how that is kept
 delivery.py   how a page gets to the user's code, at least once
 items.py      items to JSONL, CSV, Parquet
-follow_rules.py      which links are followed
+follow_rules.py  which links are followed
 """
 
 from crawler.api.calls import fetch, run, run_async

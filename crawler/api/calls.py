@@ -70,6 +70,7 @@ async def run_async(
         page_sink=page_sink,
     ) as crawl:
         await crawl.run()
+        crawl.say_if_complete()
     return crawl.report
 
 

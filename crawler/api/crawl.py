@@ -134,7 +134,7 @@ class Crawl:
         config: Config | Mapping[str, Any] | None = None,
         *,
         directory: str | Path = "crawl",
-        seeds: str | Request | Iterable[str | Request] | SeedFile = (),
+        seeds: str | Request | Iterable[str | Request] | SeedFile | Seeds = (),
         url_filter: UrlFilterHook | None = None,
         link_extractor: LinkExtractorHook | None = None,
         page_sink: PageSinkHook | None = None,
@@ -164,7 +164,7 @@ class Crawl:
             seeds = [seeds]
         some = seeds if isinstance(seeds, list | tuple) else ()
         self._asks = parse is not None or any(isinstance(seed, Request) for seed in some)
-        self._seeds = seeds if isinstance(seeds, SeedFile) else Seeds(self.config, self._texts(seeds))
+        self._seeds = seeds if isinstance(seeds, SeedFile | Seeds) else Seeds(self.config, self._texts(seeds))
         self._delivery: Delivery = None  # type: ignore[assignment]  # from entering on
         self._running: asyncio.Task[Any] | None = None
         self._opened = False
@@ -223,6 +223,9 @@ class Crawl:
         self._switch_delivery()
         if not self._supervised:
             self.directory.save_config(self.config)
+        if isinstance(self._seeds, Seeds):
+            self._seeds.places.known(self.directory.seed_places())
+            self._seeds.note = self.directory.note_places
         await self.process.exchange.start()
         self.live = Live(self.process)
         await self.live.start()
@@ -323,9 +326,12 @@ class Crawl:
         if alone and not self.process.stopped_on_purpose() and not self.final.any_success:
             reasons = self.final.why_nothing(self._seeds.refused)
             raise NoSeedError(f"not one page could be fetched: {reasons}")
-        if self.final.nothing_new and not self._supervised:
-            log.warning("%s: %s", self.directory.path, COMPLETE)
         return self.report
+
+    def say_if_complete(self) -> None:
+        """Log why a run has given nothing, if that is because all was had before."""
+        if self.final is not None and self.final.nothing_new:
+            log.warning("%s: %s", self.directory.path, COMPLETE)
 
     @property
     def report(self) -> dict[str, Any]:
@@ -374,6 +380,7 @@ class Crawl:
                 if (offer := await _next(queue, running)) is not None:
                     offer.answer(False)
             await running
+            self.say_if_complete()
 
     def stored(self, *, newest: bool = True) -> Iterator[Page]:
         """The stored pages, newest copies, or with `newest` False all; of an open crawl those committed so far.
@@ -400,7 +407,9 @@ class Crawl:
 
     def signal(self, urls: Iterable[str], source: str = "signal") -> dict[str, int]:
         """Say that pages have changed: how many were noted, are new links, are not refreshed, were refused."""
-        said: dict[str, int] = self.process.commands.signal(list(urls), source)
+        said: dict[str, int] = self.process.commands.run(
+            {"command": "signal", "urls": list(urls), "source": source}
+        )
         self.process.wake()
         return said
 
@@ -416,7 +425,13 @@ class Crawl:
         if request.get("command") == "stop":
             self.stop("stopped")
             return {}
-        return self.live.run(request)
+        steps = self.live.steps(request)
+        while True:
+            try:
+                next(steps)
+            except StopIteration as end:
+                return end.value
+            await asyncio.sleep(0)
 
     def _build_report(self) -> Report:
         stages, process = self.stages, self.process
@@ -435,7 +450,7 @@ class Crawl:
             why_slow=shares(stages.frontier.why_slow(), now - process.started),
             cpu_seconds=cpu_seconds(),
             peak_rss_bytes=peak_rss_bytes(),
-            refreshing={} if stages.refresh is None else stages.refresh.view(now),
+            refreshing=stages.refreshing(now),
             problems=stages.problems() if process.failure is None else ["not checked: the run failed"],
         )
 

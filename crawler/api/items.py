@@ -1,9 +1,9 @@
 """Items to a file: JSONL, CSV or Parquet, as its name ends.
 
-A file that is there is gone on with, so a crawl that was stopped ends with one
-file. What was written when `sync` returns outlasts a crash; a page whose items
-were written, but whose end was not committed, is given again, so an item may
-stand twice after a crash. None is lost.
+An existing file is continued, so a crawl in several runs ends with one file.
+What was written when `sync` returns outlasts a crash. A page whose items were
+written, but whose end was not committed, is given again: after a crash an item
+may stand twice. None is lost.
 """
 
 import csv

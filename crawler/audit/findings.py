@@ -9,7 +9,7 @@ import heapq
 from array import array
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 import mmh3
 import msgspec
@@ -347,7 +347,10 @@ class Auditor:
         return fingerprint in self._found or fingerprint in self._dead or fingerprint in self._redirects
 
 
-def _count_in(groups: dict[Any, tuple[int, list[str]]], key: Any, url: str) -> None:
+_Key = TypeVar("_Key")
+
+
+def _count_in(groups: dict[_Key, tuple[int, list[str]]], key: _Key, url: str) -> None:
     count, urls = groups.get(key) or (0, [])
     if len(urls) < SOURCES_MAX:
         urls.append(url)

@@ -1,7 +1,7 @@
 """The Duplicate URL Eliminator against LevelDB, SQLite, one sorted file and a Python set.
 
-Some URLs are known; buffers of fingerprints come, of which a share is new and
-the others are picked evenly from the known ones. Each contender says which are
+Some URLs are known. Buffers of fingerprints come: a share of each is new, the
+others are picked evenly from the known ones. Each contender says which are
 new, and knows them from then on, durably if it is on disk. All work counts:
 flushes, compactions and syncs. The page cache is warm.
 

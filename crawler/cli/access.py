@@ -4,10 +4,13 @@ import contextlib
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from crawler.crawl.directory import CrawlDirectory
 from crawler.errors import DirectoryError, UsageError
+
+if TYPE_CHECKING:
+    from crawler.process.stages import Stages
 
 RESTART_WAIT = 10.0  # seconds for which a process may be missing while its siblings answer
 
@@ -104,7 +107,7 @@ def _ask_at_rest(directory: CrawlDirectory, name: str, request: dict[str, Any]) 
 
 
 @contextlib.contextmanager
-def at_rest(directory: CrawlDirectory, name: str, *, restore: bool = True) -> Iterator[Any]:
+def at_rest(directory: CrawlDirectory, name: str, *, restore: bool = True) -> Iterator["Stages"]:
     """The stages of one process of a crawl that is not running, under its lock; `restore` as for `Stages`."""
     from crawler.clock import SystemClock
     from crawler.config import convert

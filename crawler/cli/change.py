@@ -1,6 +1,6 @@
 """`crawler seed`, `signal`, `block`, `unblock`, `retire`, `set`: changing a crawl.
 
-`pause`, `resume` and `stop` are for one that runs.
+`pause`, `resume` and `stop` need one that runs.
 """
 
 import argparse
@@ -40,6 +40,7 @@ _TEXTS = {
         "crawler set politeness.delay=5 crawl.rate=20 --dir example",
     ),
 }
+_SOURCES = ("sitemap", "feed", "indexnow", "websub", "signal", "headers", "listing")
 _RUNNING = ("pause", "resume", "stop")
 
 
@@ -50,6 +51,10 @@ def main(command: str, argv: list[str]) -> int:
     if metavar:
         nargs = "+" if command in ("seed", "set", "signal") else 1
         parser.add_argument("arguments", nargs=nargs, metavar=metavar, type=options.url)
+    if command == "signal":
+        parser.add_argument(
+            "--source", choices=_SOURCES, default="signal", help="who says so: quality is learned by source"
+        )
     args = parser.parse_args(argv)
     if command == "set":
         return _set(args)
@@ -80,8 +85,10 @@ def _set(args: argparse.Namespace) -> int:
 
 
 def _request(command: str, args: argparse.Namespace) -> dict[str, Any]:
-    if command in ("seed", "signal"):
-        return {"command": command, "urls": args.arguments}
+    if command == "seed":
+        return {"command": command, "urls": args.arguments, "settings": safe_settings.parse(args.set)}
+    if command == "signal":
+        return {"command": command, "urls": args.arguments, "source": args.source}
     if command == "retire":
         import re
 

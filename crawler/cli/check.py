@@ -1,7 +1,6 @@
 """`crawler check`: verify a crawl directory that is not running; `--repair` mends what can be mended."""
 
 import argparse
-from typing import Any
 
 from crawler.cli import access, options
 from crawler.crawl.directory import CrawlDirectory
@@ -22,6 +21,8 @@ def main(_command: str, argv: list[str]) -> int:
     args = parser.parse_args(argv)
     directory = CrawlDirectory(args.dir)
     directory.require()
+    if args.repair and (done := directory.renew_config()):
+        print(f"repaired: {done}")
     problems = [line for name in access.begun_names(directory) for line in _check_one(directory, name, args)]
     for problem in problems:
         print(problem)
@@ -42,5 +43,5 @@ def _check_one(directory: CrawlDirectory, name: str, args: argparse.Namespace) -
             print(f"{name}: repaired: {line}")
         return [f"{name}: {line}" for line in left]
     with access.at_rest(directory, name, restore=False) as stages:
-        found: list[Any] = check(stages)
+        found = check(stages)
     return [f"{name}: {line}" for line in found]

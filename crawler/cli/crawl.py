@@ -8,16 +8,21 @@ import os
 import shutil
 import signal
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from crawler import early
 from crawler.cli import options
+from crawler.cli.parsing import quoted
 from crawler.cli.seed_arguments import add_logins, checked
 from crawler.config import Config, Layers
 from crawler.crawl.directory import CrawlDirectory
 from crawler.crawl.fresh import put_aside
+from crawler.crawl.loosened import SeedPlaces, inherited
+from crawler.crawl.seed_rows import TABLE_KEYS, SeedRow, seed_rows, tables_of
+from crawler.crawl.seeds import Seeds
 from crawler.errors import StoreError, UsageError
 from crawler.process import ending
 
@@ -26,36 +31,66 @@ log = logging.getLogger("crawler")
 STDOUT = Path("-")
 
 if TYPE_CHECKING:
+    from crawler.api import Crawl
     from crawler.process.exchange import Member
     from crawler.process.forked import Forked
 
 
 def main(_command: str, argv: list[str]) -> int:
-    """Crawl; exit code 0 when done or stopped as asked, 75 when the disk was too full."""
+    """Crawl; exit code 0 when done or stopped as asked, 14 and 15 at a limit of size and time, 75 on a full disk."""
     args = _parse(argv)
     directory = CrawlDirectory(args.dir)
+    if args.dry_run and (args.fresh or args.login is not None or args.mirror or args.report is not None):
+        raise UsageError("--dry-run keeps nothing: no --fresh, --login, --mirror or --report with it")
     if args.fresh and (aside := put_aside(directory)) is not None and not args.quiet:
         print(f"the former crawl is put aside: {aside}", file=sys.stderr)
     layers = options.layers(args, directory)
     add_logins(args, layers)
+    _add_parts(args, layers)
     config = layers.config()
     if not (args.urls or args.seeds or config.seeds or directory.exists()):
         raise UsageError("nothing to crawl: give URLs, --seeds FILE, or the --dir of a crawl to go on with")
+    if args.dry_run:
+        return _dry_run(args, config, directory)
     check_report(args.report)
     if args.login is None and args.data:
         raise UsageError("--data: needs --login URL")
+    given = seeds(config, args, layers, directory)
     directory.create()
     options.set_up_log(args, directory.log_file)
     if args.login is not None:
         config = _logged_in(args, layers, directory)
     log.info("crawl in %s begins", args.dir)
-    report = run(config, args, seeds(args))
+    report = run(config, args, given)
     log.info("crawl in %s ended: %s", args.dir, report.get("stopped_by") or "ended")
     if not args.quiet and args.report != STDOUT:
         print(summary(report, args.dir))
     if args.mirror:
         _write_mirror(args)
-    return StoreError.exit_code if report.get("stopped_by") == "disk" else 0
+    return exit_code(report)
+
+
+LIMIT_CODES = {"disk": StoreError.exit_code, "max_bytes": 14, "max_time": 15}  # Browsertrix's two
+
+
+def exit_code(report: dict[str, Any]) -> int:
+    """What the run returns: of one that a limit of size or time has cut short, which one it was."""
+    code = LIMIT_CODES.get(report.get("stopped_by") or "", 0)
+    return code if code == StoreError.exit_code or report.get("frontier", {}).get("todo") else 0
+
+
+def _dry_run(args: argparse.Namespace, config: Config, directory: CrawlDirectory) -> int:
+    """Print what would be asked."""
+    from crawler.cli.dry_run import dry_run
+
+    options.set_up_log(args)
+
+    def crawl(config: Config, folder: Path) -> dict[str, Any]:
+        CrawlDirectory(folder).create()
+        beside = argparse.Namespace(**vars(args) | {"dir": folder, "progress": "none"})
+        return run(config, beside, Seeds(config, _raw_seeds(args)))
+
+    return dry_run(config, directory, crawl, _raw_seeds(args))
 
 
 def _logged_in(args: argparse.Namespace, layers: Layers, directory: CrawlDirectory) -> Config:
@@ -82,14 +117,18 @@ def _write_mirror(args: argparse.Namespace) -> None:
         print(f"offline copy: {entry}")
 
 
-def _parse(argv: list[str]) -> argparse.Namespace:
+def _parser() -> argparse.ArgumentParser:
     parser = options.parser(
         "crawl",
         "Crawl into a directory. The same command on the same directory goes on where it stopped.",
         "crawler crawl https://example.org/ --dir example --contact you@example.org --max-pages 1000",
     )
     parser.add_argument("urls", nargs="*", metavar="URL", help="seeds")
-    parser.add_argument("--seeds", metavar="FILE", help="one URL a line, # comments, - = standard input")
+    parser.add_argument(
+        "--seeds",
+        metavar="FILE",
+        help="a URL a line, with columns `url scope depth limit` if wanted, # comments; - = standard input",
+    )
     options.add_config_flags(parser)
     parser.add_argument("--http-user", metavar="USER", help="login (Basic) at the hosts of the seeds")
     parser.add_argument(
@@ -135,10 +174,19 @@ def _parse(argv: list[str]) -> argparse.Namespace:
         "--progress", choices=("auto", "plain", "none"), default="auto", help="progress display"
     )
     parser.add_argument(
+        "--dry-run", action="store_true", help="print the URLs that would be asked; keep nothing"
+    )
+    parser.add_argument(
         "--fresh", action="store_true", help="begin anew; the crawl in DIR is put aside as DIR.1, DIR.2, ..."
     )
-    args = parser.parse_args(argv)
+    return parser
+
+
+def _parse(argv: list[str]) -> argparse.Namespace:
+    """The flags, those that set a key of the configuration under that key's name."""
+    args = _parser().parse_args(argv)
     setattr(args, "refresh.endless", False)
+    args.stdin, args.prog = None, "crawl"
     args.urls = [checked(url) for url in args.urls]
     if accepted := _words(args.accept):
         setattr(args, "filter.accept", accepted)
@@ -168,28 +216,80 @@ def _is_pattern(word: str) -> bool:
     return "/" in word or bool(set("*?[") & set(word.removeprefix("*")))
 
 
-def seeds(args: argparse.Namespace) -> Iterator[str]:
+def seeds(config: Config, args: argparse.Namespace, layers: Layers, directory: CrawlDirectory) -> Seeds:
+    """All seeds of a run.
+
+    Raises:
+        UsageError: one of the command line lies where looser settings of the directory were not given for;
+            those of a file are looked at while they are read.
+    """
+    saved = str(directory.config_file)
+    given = {key for key, source in layers.sources.items() if source != saved}
+    places = SeedPlaces(config.crawl.scope, inherited(config, given) if directory.exists() else {})
+    if directory.exists():
+        places.known(directory.seed_places())
+        places.check(args.urls)
+    return Seeds(config, _raw_seeds(args), places)
+
+
+def _raw_seeds(args: argparse.Namespace) -> Iterator[str]:
     """The seeds of the command line, then those of the file, line by line."""
     yield from args.urls
-    if args.seeds is None:
-        return
+    if args.seeds is not None:
+        with _seed_file(args) as rows:
+            for row in rows:
+                if not row.is_plain and args.prog == "node":
+                    raise UsageError(
+                        f"{row.where}: a node has columns from [[override]] of its configuration"
+                    )
+                if row.url:
+                    yield row.url
+        if args.stdin is not None:
+            args.stdin.close()
+
+
+@contextlib.contextmanager
+def _seed_file(args: argparse.Namespace) -> Iterator[Iterator[SeedRow]]:
+    """The rows of `--seeds`; standard input is kept, as it is read twice."""
+    name = "standard input" if args.seeds == "-" else args.seeds
     with contextlib.ExitStack() as stack:
         try:
-            path = args.seeds
-            file = (
-                sys.stdin
-                if path == "-"
-                else stack.enter_context(open(path, encoding="utf-8-sig", errors="replace"))
-            )
+            if args.seeds == "-":
+                if args.stdin is None:
+                    kept = tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace")  # noqa: SIM115
+                    args.stdin = kept  # closed behind the last seed
+                    shutil.copyfileobj(sys.stdin, args.stdin)
+                args.stdin.seek(0)
+                file = args.stdin
+            else:
+                file = stack.enter_context(open(args.seeds, encoding="utf-8-sig", errors="replace"))
         except OSError as error:
             raise UsageError(f"--seeds {args.seeds}: {error.strerror}") from error
-        for line in file:
-            if (url := line.strip()) and not url.startswith("#"):
-                yield url
+        yield seed_rows(file, f"--seeds {name}")
+
+
+def _add_parts(args: argparse.Namespace, layers: Layers) -> None:
+    """Let the columns of the seeds file bind the parts of the web that its seeds span."""
+    if args.seeds is None:
+        return
+    crawl_scope = str(layers.tree.get("crawl", {}).get("scope", "host"))
+    with _seed_file(args) as rows:
+        tables, surts = tables_of((row for row in rows if not row.is_plain), crawl_scope)
+    if tables:
+        matches = {table["match"] for table in tables}
+        known = [
+            own
+            for own in layers.tree.get("override", [])
+            if not (own.get("match") in matches and own.keys() <= TABLE_KEYS)
+        ]
+        layers.add(f"--seeds {args.seeds}", {"override": [*known, *tables]})
+    if surts:
+        before = list(layers.tree.get("crawl", {}).get("surts", []))
+        layers.set(f"--seeds {args.seeds}", "crawl.surts", list(dict.fromkeys([*before, *surts])))
 
 
 def run(
-    config: Config, args: argparse.Namespace, seeds: Iterator[str], member: "Member | None" = None
+    config: Config, args: argparse.Namespace, seeds: Seeds, member: "Member | None" = None
 ) -> dict[str, Any]:
     """Crawl in this process (as `member` of several), or under a supervisor; return the report."""
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # they spin at first, and nothing multiplies matrices
@@ -223,7 +323,7 @@ def check_report(path: Path | None) -> None:
 
 
 def _run_one(
-    config: Config, args: argparse.Namespace, seeds: Iterator[str], member: "Member | None"
+    config: Config, args: argparse.Namespace, seeds: Seeds, member: "Member | None"
 ) -> dict[str, Any]:
     import gc
 
@@ -242,7 +342,7 @@ def _run_one(
             parser.end()
 
 
-def _supervise(config: Config, args: argparse.Namespace, seeds: Iterator[str]) -> dict[str, Any]:
+def _supervise(config: Config, args: argparse.Namespace, seeds: Seeds) -> dict[str, Any]:
     from crawler.cli.progress import LIVE_INTERVAL
     from crawler.supervision.supervisor import Supervisor
 
@@ -269,7 +369,7 @@ async def _watch(supervisor: Any, config: Config, args: argparse.Namespace) -> d
     from crawler.cli.progress import show
 
     source = Siblings(supervisor.folders())
-    with _Stopper(supervisor, args.dir):
+    with _Stopper(supervisor, args.dir, _command(config)):
         shown = asyncio.create_task(show(supervisor, _progress(args)))
         try:
             async with beside(source, config, args.dir, quiet=_progress(args) == "none"):
@@ -282,7 +382,7 @@ async def _watch(supervisor: Any, config: Config, args: argparse.Namespace) -> d
 async def _crawl(
     config: Config,
     args: argparse.Namespace,
-    seeds: Iterator[str],
+    seeds: Seeds,
     member: "Member | None",
     parser: "Forked | None",
 ) -> dict[str, Any]:
@@ -293,7 +393,7 @@ async def _crawl(
 
     async with Crawl(config, directory=args.dir, seeds=seeds, member=member, parser=parser) as crawl:
         source = OwnProcess(crawl.command, lambda: "")
-        with _Stopper(crawl, args.dir):
+        with _Stopper(crawl, args.dir, _command(config)):
             shown = asyncio.create_task(show(crawl, _progress(args)))
             try:
                 async with beside(source, config, args.dir, quiet=_progress(args) == "none"):
@@ -301,6 +401,11 @@ async def _crawl(
             finally:
                 shown.cancel()
                 await asyncio.gather(shown, return_exceptions=True)
+
+
+def _command(config: Config) -> str:
+    """The command that goes on with such a run."""
+    return "refresh" if config.refresh.endless else "crawl"
 
 
 class _Stopper:
@@ -312,8 +417,9 @@ class _Stopper:
 
     SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
-    def __init__(self, crawl: Any, directory: Path) -> None:
+    def __init__(self, crawl: "Crawl", directory: Path, command: str) -> None:
         self._crawl = crawl
+        self._command = command
         self._directory = directory
         self._asked = False
 
@@ -333,7 +439,7 @@ class _Stopper:
             self._crawl.kill()
             os._exit(130)
         self._asked = True
-        said = f"stopping; go on later with: crawler crawl --dir {self._directory}\n"
+        said = f"stopping; go on later with: crawler {self._command} --dir {quoted(self._directory)}\n"
         os.write(2, said.encode(errors="backslashreplace"))  # print might interrupt another print
         self._loop.call_soon_threadsafe(self._crawl.stop, "signal")
 
@@ -350,7 +456,7 @@ def summary(report: dict[str, Any], directory: Path, command: str = "crawl") -> 
     run = report["run"]
     pages = run.get("pages", {})
     failed = {name: n for name, n in sorted(pages.items()) if name in _FAILURES and n}
-    frontier = report["frontier"]
+    frontier, where = report["frontier"], quoted(directory)
     lines = [
         f"{report['stopped_by'] or 'ended'} after {report['seconds']:.1f} s: "
         f"{pages.get('fetched', 0):,} pages fetched, "
@@ -378,11 +484,9 @@ def summary(report: dict[str, Any], directory: Path, command: str = "crawl") -> 
         lines.append(f"stored without their bodies for an error of the crawler, see the log: {unwritten:,}")
     if report["conservation"] != "holds":
         lines += [f"counting error: {problem}" for problem in report["conservation"]]
-    lines.append(
-        f"pages: {directory}/*/warc   log of fetches: {directory}/pages.jsonl   report: {directory}/report.json"
-    )
+    lines.append(f"pages: {where}/*/warc   log of fetches: {where}/pages.jsonl   report: {where}/report.json")
     if frontier["todo"] or command == "refresh":
-        lines.append(f"go on with: crawler {command} --dir {directory}")
+        lines.append(f"go on with: crawler {command} --dir {where}")
     return "\n".join(lines)
 
 

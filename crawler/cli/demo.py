@@ -1,4 +1,8 @@
-"""`crawler demo`: the whole crawler on a small web of its own, in under a minute."""
+"""`crawler demo`: the whole crawler on a small web of its own, in under a minute.
+
+First the web is crawled to its end. Then its news and its prices change before one's eyes, and for
+`REFRESH_SECONDS` the crawl keeps its copies fresh; the web itself says how many of them are current.
+"""
 
 import argparse
 import asyncio
@@ -8,6 +12,7 @@ from typing import Any
 from crawler.cli import options
 from crawler.config import Config, Layers
 from crawler.crawl.directory import CrawlDirectory
+from crawler.crawl.fresh import put_aside
 
 SETTINGS: dict[str, Any] = {
     "crawl": {"scope": "any", "depth": 12, "patience": 10.0, "concurrency": 16},
@@ -16,11 +21,19 @@ SETTINGS: dict[str, Any] = {
     "due": {"max_wait": 0.5},
 }
 
+REFRESH_SECONDS = 12.0
+REFRESH: dict[str, Any] = {
+    "crawl": {"max_time": REFRESH_SECONDS, "rate": 25.0},
+    "refresh": {"endless": True, "min_age": 0.0, "speed": 86_400},  # a day of the sites is a second here
+}
+
 
 def main(_command: str, argv: list[str]) -> int:
     """Crawl the demonstration web and say what was fetched and where it lies."""
     parser = options.parser(
-        "demo", "Crawl a small web on loopback, five hosts with the habits of the real one.", "crawler demo"
+        "demo",
+        "Crawl a small web on loopback, five hosts with the habits of the real one; then keep it fresh while it changes.",
+        "crawler demo",
     )
     parser.set_defaults(dir=Path("crawl-demo"))
     parser.add_argument(
@@ -28,53 +41,83 @@ def main(_command: str, argv: list[str]) -> int:
     )
     args = parser.parse_args(argv)
     directory = CrawlDirectory(args.dir)
+    aside = put_aside(directory)
     directory.create()
     options.set_up_log(args, directory.log_file)
 
+    if aside is not None and not args.quiet:
+        print(f"the crawl that was in {args.dir} is {aside.name} now")
+
     import uvloop
 
-    report = uvloop.run(_demo(_config(args), args))
-    print(_closing(report, args.dir))
+    uvloop.run(_demo(args))
     return 0
 
 
-def _config(args: argparse.Namespace) -> Config:
+def _config(args: argparse.Namespace, *more: dict[str, Any]) -> Config:
     layers = Layers()
-    layers.add("demo", SETTINGS)
+    for tree in (SETTINGS, *more):
+        layers.add("demo", tree)
     for path, value in options.layers(args).tree.items():
         layers.add("user", {path: value})
     return layers.config()
 
 
-async def _demo(config: Config, args: argparse.Namespace) -> dict[str, Any]:
-    from crawler.api import Crawl
+async def _demo(args: argparse.Namespace) -> None:
+    """Crawl the web; let it change, and keep the copies fresh; say what came of both."""
+    from crawler.cli.crawl import summary
     from crawler.cli.demo_web import HOSTS, DemoWeb
-    from crawler.cli.progress import show
 
     async with DemoWeb() as demo_web:
         hosts = ", ".join(f"{name} {address}" for name, address in HOSTS.items())
         print(f"a small web on port {demo_web.port}: {hosts}")
-        async with Crawl(config, directory=args.dir, seeds=demo_web.seeds()) as crawl:
-            shown = asyncio.create_task(show(crawl, "none" if args.quiet else args.progress))
-            try:
-                report = await crawl.run()
-            finally:
-                shown.cancel()
-            return report | {"demo_url": demo_web.url("manual", "/chapter1/")}
+        report = await _crawl(_config(args), args, demo_web.seeds())
+        print(summary(report, args.dir))
+        if report["stopped_by"] != "done":
+            return
+        print(
+            f"\nnow the shop's prices and the news change, for {REFRESH_SECONDS:.0f} s (`crawler refresh`):"
+        )
+        demo_web.change()
+        report = await _crawl(_config(args, REFRESH), args, [])
+        print(_refreshed(report, *demo_web.current()))
+        print(_closing(args.dir, demo_web.url("manual", "/chapter1/")))
 
 
-def _closing(report: dict[str, Any], directory: Path) -> str:
-    from crawler.cli.crawl import summary
+async def _crawl(config: Config, args: argparse.Namespace, seeds: list[str]) -> dict[str, Any]:
+    from crawler.api import Crawl
+    from crawler.cli.progress import show
 
-    url = report["demo_url"]
+    async with Crawl(config, directory=args.dir, seeds=seeds) as crawl:
+        shown = asyncio.create_task(show(crawl, "none" if args.quiet else args.progress))
+        try:
+            return await crawl.run()
+        finally:
+            shown.cancel()
+            await asyncio.gather(shown, return_exceptions=True)
+
+
+def _refreshed(report: dict[str, Any], current: int, changing: int, changes: int) -> str:
+    """What the refreshes came to, by the crawl's books and by the web's own."""
+    asked, kept = report["run"].get("refresh", {}), report["refreshing"]
+    return (
+        f"{asked.get('done', 0):,} pages asked again, {asked.get('content_changed', 0):,} of them had changed; "
+        f"{kept['expected_freshness'] or 0.0:.0%} of {kept['pages']:,} copies are expected to be current\n"
+        f"the web says: {changing:,} pages changed {changes:,} times, of {current:,} the copy is current"
+    )
+
+
+def _closing(directory: Path, url: str) -> str:
+    from crawler.cli.parsing import quoted
+
+    url, where = quoted(url), quoted(directory)
     return "\n".join(
         [
-            summary(report, directory),
             "",
             "Now try:",
-            f"  crawler status --dir {directory}",
-            f"  crawler why {url} --dir {directory}",
-            f"  crawler get {url} --dir {directory} --headers",
-            f"  crawler export --dir {directory} --format cdxj",
+            f"  crawler status --dir {where}",
+            f"  crawler why {url} --dir {where}",
+            f"  crawler get {url} --dir {where} --headers",
+            f"  crawler export --dir {where} --format cdxj",
         ]
     )

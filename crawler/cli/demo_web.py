@@ -5,10 +5,14 @@ shop      127.0.0.12    redirects, dead links, session ids; robots.txt forbids /
 news      127.0.0.13    a feed, meta refresh, pages in windows-1252
 busy      127.0.0.14    answers 429 with Retry-After when asked too fast
 endless   127.0.0.15    a calendar without end, which only a depth limit stops
+
+Once told to `change`, articles change every few seconds, later ones less often, and one product in four
+its price; each such page has an ETag and answers 304 while it is the same.
 """
 
 import gzip
 import socket
+import time
 from collections import deque
 from collections.abc import Callable
 
@@ -35,6 +39,15 @@ def page(title: str, *links: str, text: str = "") -> str:
     return f"<!doctype html><title>{title}</title><h1>{title}</h1><p>{words}</p><ul>{items}</ul>"
 
 
+def _period(host: str, name: str) -> float:
+    """Seconds between two changes of a page; 0 of one that never changes."""
+    digits = name.rpartition("/" if host == "news" else " ")[2]
+    number = int(digits) if digits.isascii() and digits.isdigit() else 0
+    if host == "news":
+        return 2.0 + 0.5 * number
+    return 6.0 + 0.25 * number if host == "shop" and number % 4 == 1 else 0.0
+
+
 class DemoWeb:
     """Serves the five hosts on one port until closed; use as an async context manager."""
 
@@ -42,6 +55,8 @@ class DemoWeb:
         self.port = 0
         self._runner: web.AppRunner | None = None
         self._busy: deque[float] = deque()
+        self._changing_since: float | None = None
+        self._sent: dict[tuple[str, str], int] = {}  # (host, page) -> the version sent last
         self._answers: dict[str, Callable[[web.Request], web.Response]] = {
             "manual": self._manual,
             "shop": self._shop,
@@ -79,6 +94,38 @@ class DemoWeb:
 
     def seeds(self) -> list[str]:
         return [self.url("manual")]
+
+    # -- change
+
+    def change(self) -> None:
+        """From now on pages change."""
+        self._changing_since = time.monotonic()
+
+    def current(self) -> tuple[int, int, int]:
+        """(pages of which the guest has the present version, pages that change, changes so far)."""
+        now = {key: self._version(*key) for key in self._sent if _period(*key)}
+        return sum(self._sent[key] == version for key, version in now.items()), len(now), sum(now.values())
+
+    def _version(self, host: str, name: str) -> int:
+        """How often a page has changed."""
+        period = _period(host, name)
+        if self._changing_since is None or not period:
+            return 0
+        return int((time.monotonic() - self._changing_since) / period)
+
+    def _versioned(self, request: web.Request, host: str, title: str, text: str) -> web.Response:
+        """The present version of a page, or 304."""
+        version = self._version(host, title)
+        self._sent[host, title] = version
+        tag = f'"{title}-{version}"'.replace(" ", "-")
+        if request.headers.get("If-None-Match") == tag:
+            return web.Response(status=304, headers={"ETag": tag})
+        shown = page(title, "/", text=f"Version {version}. {text}")
+        kind = "text/html; charset=windows-1252" if host == "news" else "text/html; charset=utf-8"
+        body = shown.encode("cp1252" if host == "news" else "utf-8")
+        return web.Response(body=body, headers={"Content-Type": kind, "ETag": tag})
+
+    # -- answers
 
     async def _answer(self, request: web.Request) -> web.Response:
         name = next((name for name, address in HOSTS.items() if request.host.startswith(address + ":")), "")
@@ -122,7 +169,8 @@ class DemoWeb:
             products = [f"/product?id={n}&amp;PHPSESSID=0123456789abcdef{n:016x}" for n in range(PRODUCTS)]
             return self._html(page("The shop", "/old", "/cart", "/gone", *products))
         if request.path == "/product" or request.path.startswith("/hidden/"):
-            return self._html(page(f"The shop: {request.path} {request.query.get('id', '')}", "/", "/cart"))
+            title = f"{request.path} {request.query.get('id', '')}".strip()
+            return self._versioned(request, "shop", title, "Two for the price of three. " * 20)
         return web.Response(status=404)
 
     def _news(self, request: web.Request) -> web.Response:
@@ -137,14 +185,11 @@ class DemoWeb:
                 text=f"<rss><channel>{items}</channel></rss>", content_type="application/rss+xml"
             )
         if request.path == "/today" or request.path.startswith("/article/"):
-            text = page(f"Article {request.path}", "/", text="Caf\xe9 cr\xe8me. " * 60)
-            return web.Response(
-                body=text.encode("cp1252"), headers={"Content-Type": "text/html; charset=windows-1252"}
-            )
+            return self._versioned(request, "news", request.path, "Caf\xe9 cr\xe8me. " * 60)
         return web.Response(status=404)
 
     def _busy_host(self, request: web.Request) -> web.Response:
-        now = request.loop.time() if hasattr(request, "loop") else 0.0
+        now = time.monotonic()
         while self._busy and now - self._busy[0] > 1.0:
             self._busy.popleft()
         if len(self._busy) >= BUSY_PER_SECOND:

@@ -10,6 +10,7 @@ from crawler.admin import report
 from crawler.admin.outlook import outlook
 from crawler.admin.status import Status, group, merge
 from crawler.cli import access, options
+from crawler.cli.parsing import quoted
 from crawler.errors import CrawlerError
 from crawler.records import HostStatus
 
@@ -31,7 +32,12 @@ def _status(argv: list[str]) -> int:
     )
     parser.add_argument("--json", action="store_true", help="everything, as JSON")
     parser.add_argument("--hosts", type=int, default=5, metavar="N", help="hosts to list (5)")
+    parser.add_argument(
+        "--signals", action="store_true", help="what signals of changes are worth, by host and source"
+    )
     args = parser.parse_args(argv)
+    if args.signals:
+        return _signals(args)
     request = {"command": "status", "hosts": max(args.hosts, 50)}
     parts = [Status.of(part) for part in access.ask(args.dir, request)]
     status = merge(parts)
@@ -39,6 +45,7 @@ def _status(argv: list[str]) -> int:
         _print_json(status.plain())
     else:
         lines = _every_number(status) if args.verbose else _summary(status)
+        lines += _refreshing(status.refreshing, args.hosts)
         lines += [_process_text(part) for part in parts if part.peers]
         print("\n".join(lines + _host_lines(status, args.hosts)))
     return 0
@@ -66,13 +73,71 @@ def _summary(status: Status) -> list[str]:
         "parked": _numbers(parked),
     }
     if refreshed := group(status.counters, "refresh"):
-        rows["refreshed"] = _numbers(refreshed)
+        rows["refresh"] = _numbers(refreshed)
     if text := _freshness(status.refreshing):
         rows["fresh"] = text
     rows = _running(status) | rows
     if status.splitter is not None:
         rows["splitter"] = f"{status.splitter.sent:,} links sent, {status.splitter.waiting:,} waiting"
     return [f"{name + ':':<10}{text}" for name, text in rows.items() if text]
+
+
+def _signals(args: Any) -> int:
+    """Which sitemaps and feeds are right: those of most signals first."""
+    rows = [row for answer in access.ask(args.dir, {"command": "signals"}) for row in answer]
+    rows.sort(key=lambda row: -row["signals"])
+    if args.json:
+        _print_json(rows)
+    elif not rows:
+        print(
+            "no signals were heard (`crawler refresh` reads sitemaps and feeds again; `crawler signal URL`)"
+        )
+    else:
+        print(f"{'host':<40} {'source':<9} {'signals':>8} {'right':>6} {'changes told':>13} {'after':>8}")
+        for row in rows:
+            delay = "" if row["delay"] is None else duration(row["delay"])
+            print(
+                f"{row['host']:<40} {row['source']:<9} {row['signals']:>8,.0f} {row['precision']:>6.1%} "
+                f"{row['recall']:>13.1%} {delay:>8}"
+            )
+    return 0
+
+
+def _refreshing(refreshing: Mapping[str, Any], hosts: int) -> list[str]:
+    """What more bandwidth would bring, how old copies are, hosts by pages, and arms where policies are compared."""
+    if not refreshing.get("pages"):
+        return []
+    rows = {}
+    if ages := refreshing.get("ages"):
+        rows["age"] = (
+            f"half of the copies are younger than {duration(ages['median'])}, "
+            f"nine in ten than {duration(ages['p90'])}, the oldest {duration(ages['oldest'])}"
+        )
+    if more := refreshing.get("more_rate"):
+        rows["price"] = (
+            f"{more['share']:.0%} more rate would add {100 * more['gain']:.2g} points of freshness"
+        )
+    lines = [f"{name + ':':<10}{text}" for name, text in rows.items()]
+    for host in refreshing.get("hosts", [])[:hosts]:
+        lines.append(
+            f"  {host['host']}: {_count(host['pages'], 'page')}, {host['fresh']:.1%} expected to be current"
+        )
+    for arm in refreshing.get("arms", []):
+        lines.append(f"  arm {arm['policy']}: {_arm_text(arm)}")
+    return lines
+
+
+def _arm_text(arm: Mapping[str, Any]) -> str:
+    """One arm of a comparison; with 95 % intervals."""
+    found = f"{arm['refreshes']:,} refreshes, {arm['changed']:,} of them found a change"
+    parts = [_count(arm["pages"], "page"), found]
+    for name, text in (
+        ("expected", "expected to be current"),
+        ("seen", "of the time current, as refreshes saw it"),
+    ):
+        if name in arm:
+            parts.append(f"{arm[name]:.1%} +- {1.96 * arm[f'{name}_error']:.1%} {text}")
+    return ", ".join(parts)
 
 
 def _freshness(refreshing: Mapping[str, Any]) -> str:
@@ -232,12 +297,12 @@ def _knows_best(answer: dict[str, Any]) -> bool:
 def _why_text(answer: dict[str, Any], indent: str = "") -> str:
     lines = []
     for name, value in answer.items():
-        if isinstance(value, dict):
+        if isinstance(value, dict) and value:
             lines += [f"{indent}{name}:", _why_text(value, indent + "  ")]
         elif isinstance(value, list) and value and isinstance(value[0], dict):
             lines.append(f"{indent}{name}:")
             lines += [_why_text(inner, indent + "  - ") for inner in value]
-        elif value not in ("", 0, None, [], False) or name in ("known",):
+        elif value not in ("", 0, None, [], {}, False) or name in ("known",):
             lines.append(f"{indent}{name}: {value}")
     return "\n".join(lines)
 
@@ -278,4 +343,6 @@ def _first_copy(args: Any) -> dict[str, Any]:
     for page in access.ask(args.dir, request):
         if page is not None:
             return page
-    raise CrawlerError(f"{args.url}: no stored copy; `crawler why {args.url} --dir {args.dir}` tells more")
+    raise CrawlerError(
+        f"{args.url}: no stored copy; `crawler why {quoted(args.url)} --dir {quoted(args.dir)}` tells more"
+    )

@@ -2,12 +2,15 @@
 
 import argparse
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from crawler.cli import crawl, options
 from crawler.config import Config, Layers, SplitterConfig
 from crawler.crawl.directory import CrawlDirectory
 from crawler.errors import ConfigError, UsageError
+
+if TYPE_CHECKING:
+    from crawler.process.exchange import Member
 
 # flag, key, metavar, help: what the splitter of this process needs; the rows of `options.FLAGS` bind too.
 FLAGS = (
@@ -33,10 +36,12 @@ def main(_command: str, argv: list[str]) -> int:
     """Crawl as one of several; exit code 0 when the crawl has ended or this process was stopped."""
     args = _parse(argv)
     directory = CrawlDirectory(args.dir)
-    config = _completed(options.load(args, directory))
+    layers = options.layers(args, directory)
+    config = _completed(layers.config())
+    given = crawl.seeds(config, args, layers, directory)
     member = _member(config, directory)
     options.set_up_log(args, directory.log_file)
-    report = crawl.run(config, args, crawl.seeds(args), member)
+    report = crawl.run(config, args, given, member)
     if not args.quiet:
         print(crawl.summary(report, args.dir))
     return 0
@@ -59,7 +64,9 @@ def _parse(argv: list[str]) -> argparse.Namespace:
     parser.add_argument(
         "--progress", choices=("auto", "plain", "none"), default="auto", help="progress display"
     )
-    return parser.parse_args(argv)
+    args = parser.parse_args(argv)
+    args.stdin, args.prog = None, "node"
+    return args
 
 
 def _completed(config: Config) -> Config:
@@ -98,7 +105,7 @@ def _with(config: Config, layers: Layers) -> Config:
     return made.config()
 
 
-def _member(config: Config, directory: CrawlDirectory) -> Any:
+def _member(config: Config, directory: CrawlDirectory) -> "Member":
     """This process's place; makes the directory, whose seed comes from the shared secret if there is one."""
     from crawler.process.exchange import Member
     from crawler.splitter.peers import listen_address, parse_peers

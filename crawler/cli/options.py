@@ -19,6 +19,12 @@ from crawler.errors import UsageError
 # flag, key, metavar, help; a metavar of None makes a switch, a "*" before the key a repeatable flag
 FLAGS: tuple[tuple[str, str, str | None, str], ...] = (
     ("--scope", "crawl.scope", "host|domain|prefix|any", "which links are followed, relative to the seeds"),
+    (
+        "--surt",
+        "*crawl.surts",
+        "PREFIX",
+        "also in scope: what begins so, turned round, such as http://(org,example,",
+    ),
     ("--include", "*filter.include", "RE", "only URLs that match one of these"),
     ("--exclude", "*filter.exclude", "RE", "no URL that matches one of these"),
     ("--accept-regex", "*filter.include", "RE", "the same as --include"),
@@ -64,6 +70,12 @@ FLAGS: tuple[tuple[str, str, str | None, str], ...] = (
         "refresh.policy",
         "NAME",
         "order of refreshes: ncis, greedy, cis, azar-lds, uniform, interval",
+    ),
+    (
+        "--arms",
+        "refresh.arms",
+        "A,B",
+        "compare refresh policies: pages split by hash, equal rates; `status` has their freshness",
     ),
     ("--concurrency", "crawl.concurrency", "N", "fetches in flight a process (500)"),
     ("--delay", "politeness.delay", "S", "least gap between requests to a host (1 s)"),
@@ -168,6 +180,20 @@ class _JsonFormatter(logging.Formatter):
         return msgspec.json.encode(row).decode()
 
 
+class _LogFile(logging.FileHandler):
+    """A log that a full disk leaves behind: what fails for want of room says so itself."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            super().emit(record)
+        except OSError:  # it cannot even be opened
+            self.handleError(record)
+
+    def handleError(self, record: logging.LogRecord) -> None:
+        if not isinstance(sys.exc_info()[1], OSError):
+            super().handleError(record)
+
+
 def set_up_log(args: argparse.Namespace, log_file: Path | None = None) -> None:
     """Send the log to standard error, and to `log_file` whatever the verbosity."""
     send_log(log_level(args), log_file, json=args.log_format == "json")
@@ -192,6 +218,6 @@ def send_log(level: int, log_file: Path | None = None, *, json: bool = False, pr
     root.propagate = False
     root.setLevel(min(level, logging.INFO))
     if log_file is not None:
-        kept = logging.FileHandler(log_file, encoding="utf-8", delay=True)
+        kept = _LogFile(log_file, encoding="utf-8", delay=True)
         kept.setFormatter(plain)
         root.addHandler(kept)

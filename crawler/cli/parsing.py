@@ -7,6 +7,7 @@ without running it: completions and manual pages are made from it.
 import argparse
 import difflib
 import re
+import shlex
 from collections.abc import Callable, Iterable, Sequence
 from contextvars import ContextVar
 from typing import Any, NoReturn
@@ -27,6 +28,11 @@ def meant(word: str, words: Iterable[str]) -> str:
     """`; did you mean X?` if one of `words` is like `word`, else ""."""
     close = difflib.get_close_matches(word, list(words), 1, 0.6)
     return f"; did you mean {close[0]}?" if close else ""
+
+
+def quoted(word: object) -> str:
+    """A path or URL as it may be pasted into a shell."""
+    return shlex.quote(str(word))
 
 
 def parser_of(main: Callable[[str, list[str]], int], command: str, argv: Sequence[str] = ()) -> Any:
@@ -57,13 +63,23 @@ class Parser(argparse.ArgumentParser):
             return self.parse_intermixed_args(args, namespace)
         return super().parse_args(args, namespace)
 
+    def _flags(self) -> set[str]:
+        """All flags, those of subcommands among them."""
+        below = [
+            parser
+            for action in self._actions
+            if isinstance(action, argparse._SubParsersAction)
+            for parser in action.choices.values()
+        ]
+        return set(self._option_string_actions).union(*(parser._option_string_actions for parser in below))
+
     def error(self, message: str) -> NoReturn:
         raise UsageError(f"{message}{self._hint(message)}; `{self.prog} --help` lists the flags")
 
     def _hint(self, message: str) -> str:
         """What was meant instead of a flag or a choice that is none."""
         if found := re.match(r"unrecognized arguments: (\S+)", message):
-            return meant(found[1].partition("=")[0], self._option_string_actions)
+            return meant(found[1].partition("=")[0], self._flags())
         if found := re.match(r"argument (\S+?): invalid choice: '(.*?)' \(", message):
             for action in self._actions:
                 if found[1].split("/")[0] in (*action.option_strings, action.dest, action.metavar):

@@ -67,8 +67,9 @@ def line(status: Status, rates: dict[str, float]) -> str:
 
 def fetches(status: Status) -> int:
     """Fetches of URLs that have ended, whatever their outcome; what robots.txt forbids is not fetched."""
-    pages = group(status.counters, "pages")
-    return sum(pages.get(outcome, 0) for outcome in Outcome if outcome is not Outcome.ROBOTS_DENIED)
+    asked = [outcome for outcome in Outcome if outcome is not Outcome.ROBOTS_DENIED]
+    new, known = group(status.counters, "pages"), group(status.counters, "refresh")
+    return sum(new.get(outcome, 0) + known.get(outcome, 0) for outcome in asked)
 
 
 def waiting_for(status: Status) -> str:

@@ -5,7 +5,9 @@ import logging
 from pathlib import Path
 
 from crawler.cli import crawl, options
+from crawler.cli.parsing import quoted
 from crawler.crawl.directory import CrawlDirectory
+from crawler.crawl.seeds import Seeds
 from crawler.errors import UsageError
 
 log = logging.getLogger("crawler")
@@ -16,12 +18,12 @@ def main(_command: str, argv: list[str]) -> int:
     args = _parse(argv)
     directory = CrawlDirectory(args.dir)
     if not directory.exists():
-        raise UsageError(f"no crawl in {args.dir}; `crawler crawl URL --dir {args.dir}` makes one")
+        raise UsageError(f"no crawl in {args.dir}; `crawler crawl URL --dir {quoted(args.dir)}` makes one")
     config = options.load(args, directory)
     crawl.check_report(args.report)
     options.set_up_log(args, directory.log_file)
     log.info("refresh in %s begins", args.dir)
-    report = crawl.run(config, args, iter(()))
+    report = crawl.run(config, args, Seeds(config, ()))
     log.info("refresh in %s ended: %s", args.dir, report.get("stopped_by") or "ended")
     if not args.quiet:
         print(crawl.summary(report, args.dir, command="refresh"))

@@ -1,8 +1,9 @@
 """`crawler top`: a crawl live on a terminal, from outside; hosts that are busy or fail first."""
 
+import argparse
 import sys
 import time
-from typing import Any
+from collections.abc import Iterator
 
 from crawler.admin.status import Status, merge
 from crawler.cli import access, options
@@ -38,7 +39,10 @@ def main(command: str, argv: list[str]) -> int:
     return 0
 
 
-def _looks(args: Any) -> Any:
+Look = tuple[Status, dict[str, float], float]
+
+
+def _looks(args: argparse.Namespace) -> Iterator[Look]:
     """(status, rates, seconds since the start of the crawl), one each interval."""
     rates = None
     number = 0
@@ -53,7 +57,7 @@ def _looks(args: Any) -> Any:
         number += 1
 
 
-def _live(looks: Any) -> None:
+def _live(looks: Iterator[Look]) -> None:
     from rich.live import Live
 
     with Live(auto_refresh=False, screen=True) as live:

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 import msgspec
 
-from crawler.config.schema import Config, Override
+from crawler.config.schema import ARMS_MAX, Config, Override, RefreshPolicy
 from crawler.config.units import ByteCount, Seconds
 from crawler.errors import ConfigError
 
@@ -94,9 +94,29 @@ def check_values(config: Config) -> None:
             _check_pattern(f"filter.{name}", text)
     for text in [*config.pages.ignore, *(text for table in config.override for text in table.ignore or ())]:
         _check_pattern("pages.ignore", text)
+    _check_arms(config.refresh.arms)
+    _check_ages("refresh", config.refresh.min_age, config.refresh.max_age)
     for table in config.override:
+        least = config.refresh.min_age if table.min_age is None else table.min_age
+        _check_ages("override", least, config.refresh.max_age if table.max_age is None else table.max_age)
         if not table.match:
             raise ConfigError("configuration: override.match: missing; a host, *.domain or URL prefix")
+
+
+def _check_ages(where: str, least: float, most: float) -> None:
+    """Raises ConfigError if a page would have to be asked sooner than it may be."""
+    if most and most < least:
+        raise ConfigError(f"configuration: {where}.max_age: {most:g} s is less than min_age, {least:g} s")
+
+
+def _check_arms(arms: tuple[str, ...]) -> None:
+    """Raises ConfigError unless they are policies, not too many."""
+    policies = get_args(RefreshPolicy)
+    for text in arms:
+        if text not in policies:
+            raise ConfigError(f"configuration: refresh.arms: {text!r} is none of {', '.join(policies)}")
+    if len(arms) > ARMS_MAX:
+        raise ConfigError(f"configuration: refresh.arms: {len(arms)} arms; at most {ARMS_MAX}")
 
 
 def _check_network(text: str) -> None:

@@ -25,7 +25,7 @@ def read_file(path: Path) -> dict[str, Any]:
             return tomllib.load(file)
     except OSError as error:
         raise ConfigError(f"configuration {path}: {error.strerror}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except ValueError as error:  # no TOML, no UTF-8, or a number of thousands of digits
         raise ConfigError(f"configuration {path}: {error}") from error
     except RecursionError:
         raise ConfigError(f"configuration {path}: too deeply nested") from None
@@ -77,7 +77,7 @@ def _from_text(text: str, kind: Any) -> Any:
         return [part.strip() for part in text.split(",")] if text else []
     try:
         return tomllib.loads(f"v = {text}")["v"]
-    except (tomllib.TOMLDecodeError, RecursionError):
+    except (ValueError, RecursionError):
         return text
 
 

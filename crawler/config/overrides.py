@@ -6,38 +6,71 @@ from typing import Any
 import msgspec
 
 from crawler.config.schema import Override
+from crawler.urls.surt_prefix import surt_of
 
 
 class Overrides:
     """The `[[override]]` tables, asked by URL; where several match, the later one wins key by key.
 
     A table matches a host by its name, a domain with all hosts below it by
-    `*.domain`, and a part of a site by a URL prefix (with `://` in it).
+    `*.domain`, and a part of a site by a URL prefix (with `://` in it) or a SURT
+    prefix (with `://(`, by either scheme); with `$` at its end, that URL only.
+    Tables are found by host, so a crawl may have as many as seeds.
     """
 
     def __init__(self, tables: Sequence[Override]) -> None:
         self.tables = tuple(tables)
         self._values = [set_values(table) for table in tables]
+        self._of_host: dict[str, list[int]] = {}
+        self._of_domain: dict[str, list[int]] = {}
+        self._of_any: list[int] = []
+        for number, table in enumerate(tables):
+            if "://(" in table.match:
+                names = table.match.partition("://(")[2].partition(")")
+                if not names[1] or ":" in names[0]:
+                    self._of_any.append(number)
+                    continue
+                host = names[0] if names[0][-1:] != "," else ".".join(reversed(names[0].split(",")[:-1]))
+                self._of_host.setdefault(host, []).append(number)
+            elif "://" in table.match:
+                self._of_host.setdefault(_host_of(table.match), []).append(number)
+            elif table.match.startswith("*."):
+                self._of_domain.setdefault(table.match[2:], []).append(number)
+            else:
+                self._of_host.setdefault(table.match, []).append(number)
 
     def __bool__(self) -> bool:
         return bool(self.tables)
 
     def for_url(self, url: str, hostname: str) -> Override:
         """The values for a URL; None where no table sets one."""
+        near = [*self._of_any, *self._of_host.get(hostname, ())]
+        if self._of_domain:
+            name = hostname
+            while name:
+                near += self._of_domain.get(name, ())
+                name = name.partition(".")[2]
         values: dict[str, Any] = {}
-        for table, own in zip(self.tables, self._values, strict=True):
-            if _override_matches(table.match, url, hostname):
-                values.update(own)
+        for number in sorted(near):
+            if _override_matches(self.tables[number].match, url):
+                values.update(self._values[number])
         return Override(**values)
+
+
+def _host_of(prefix: str) -> str:
+    """The host name in a URL prefix; "" if it may be cut off in it."""
+    authority, slash, _ = prefix.partition("://")[2].partition("/")
+    name, colon, port = authority.rpartition(":")
+    return (name if colon and port.isdigit() else authority) if slash else ""
 
 
 def set_values(table: Override) -> dict[str, Any]:
     return {key: value for key, value in msgspec.structs.asdict(table).items() if value is not None}
 
 
-def _override_matches(match: str, url: str, hostname: str) -> bool:
-    if "://" in match:
-        return url.startswith(match)
-    if match.startswith("*."):
-        return hostname == match[2:] or hostname.endswith(match[1:])
-    return hostname == match
+def _override_matches(match: str, url: str) -> bool:
+    """Whether the path fits, of a table that the host has led to."""
+    if "://" not in match:
+        return True
+    form = surt_of(url) if "://(" in match else url
+    return form == match[:-1] if match.endswith("$") else form.startswith(match)

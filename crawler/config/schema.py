@@ -15,6 +15,10 @@ from crawler.config.units import ENDLESS, ByteCount, Count, Limit, Number, Posit
 Scope = Literal["host", "domain", "prefix", "any"]
 RobotsPolicy = Literal["obey", "ignore"]
 TlsPolicy = Literal["verify", "record"]
+ChangeKind = Literal["raw", "text", "simhash"]
+BitCount = Annotated[int, Meta(ge=0, le=64)]
+ARMS_MAX = 16  # refresh policies side by side
+RefreshPolicy = Literal["ncis", "greedy", "cis", "azar-lds", "uniform", "interval"]
 
 
 class _Section(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -25,6 +29,7 @@ class CrawlConfig(_Section, frozen=True):
     """What is crawled and when it ends."""
 
     scope: Scope = "host"
+    surts: tuple[str, ...] = ()  # SURT prefixes that are in scope beside what the seeds span
     max_pages: Count = 0  # of this run; 0 = no limit
     max_time: Seconds = Seconds(0)
     max_bytes: ByteCount = ByteCount(0)
@@ -97,7 +102,11 @@ class RefreshConfig(_Section, frozen=True):
 
     share: Annotated[float, Meta(ge=0, le=1)] = 0.0  # 0 = known pages are never asked again
     endless: bool = False
-    policy: Literal["ncis", "greedy", "cis", "azar-lds", "uniform", "interval"] = "ncis"
+    policy: RefreshPolicy = "ncis"
+    arms: tuple[str, ...] = ()  # policies side by side, pages split by hash
+    prior: Literal["uniform", "depth"] = "uniform"
+    prior_requests: Annotated[float, Meta(gt=0, le=1e12)] = 1.0
+    importance_file: str = ""
     neighbourhood: bool = True
     pooling: bool = True
     explore: Annotated[float, Meta(ge=0, lt=1)] = 0.05
@@ -141,7 +150,7 @@ class FetchConfig(_Section, frozen=True):
     total_timeout: Seconds = Seconds(60)
     crowded_timeout: Seconds = Seconds(
         15
-    )  # the same while others wait for a place, for hosts not known to answer soon
+    )  # the same while others wait for a place, of hosts that answer late
     header_bytes_max: ByteCount = ByteCount(65_536)
     header_field_bytes_max: ByteCount = ByteCount(65_536)
     header_fields_max: Count = 256
@@ -226,6 +235,7 @@ class SitemapsConfig(_Section, frozen=True):
     feeds: bool = True  # take links of RSS and Atom
     bytes_max: ByteCount = ByteCount(50 << 20)
     urls_max: Count = 50_000
+    cpu_seconds_max: Seconds = Seconds(20)
     maps_max: Count = 500
     maps_per_host_max: Annotated[int, Meta(ge=0, le=65_535)] = 2_000  # beside the pages of the host's budget
     depth_max: Count = 2
@@ -270,7 +280,8 @@ class PagesConfig(_Section, frozen=True):
     segment_bytes: Annotated[ByteCount, Meta(extra={"least": 1})] = ByteCount(10**9)
     gzip_level: Annotated[int, Meta(ge=0, le=9)] = 1  # isal 0 to 3; 9 = zlib's best, for archivists
     prefix: str = "crawl"
-    change: Literal["raw", "text"] = "text"
+    change: ChangeKind = "text"
+    simhash_distance: BitCount = 3
     ignore: tuple[str, ...] = ()
 
 
@@ -311,6 +322,9 @@ class ServeConfig(_Section, frozen=True):
 
     address: str = ""  # ADDRESS:PORT; empty = no page server beside the crawl
     names: tuple[str, ...] = ()  # host names it answers to, beside addresses and localhost
+    peers: tuple[str, ...] = ()  # "name=host:port", the page servers of the other nodes
+    public_url: str = ""  # http(s) URL under which hubs reach this page server
+    websub: tuple[str, ...] = ()  # "TOPIC HUB": feeds to subscribe to
     connections_max: Positive = 1000
     header_bytes_max: Annotated[ByteCount, Meta(extra={"least": 1024})] = ByteCount(32 << 10)
     idle_timeout: Seconds = Seconds(15)
@@ -339,20 +353,25 @@ class AdminConfig(_Section, frozen=True):
 
 
 class Override(_Section, frozen=True):
-    """`[[override]]`: other values for a part of the web (a host, `*.domain`, or URL prefix)."""
+    """`[[override]]`: other values for a part of the web (a host, `*.domain`, URL or SURT prefix)."""
 
     match: str = ""
     delay: Seconds | None = None
     delay_factor: Number | None = None
-    pages: Count | None = None
+    pages: Count | None = None  # of a host
+    pages_per_domain: Count | None = None
+    scope: Literal["page", "prefix", "host", "domain"] | None = None  # of seeds there
     depth: Count | None = None
     robots: RobotsPolicy | None = None
     tls: TlsPolicy | None = None
     headers: tuple[str, ...] | None = None
     body_bytes_max: ByteCount | None = None
     total_timeout: Seconds | None = None
-    change: Literal["raw", "text"] | None = None
+    change: ChangeKind | None = None
+    simhash_distance: BitCount | None = None
     ignore: tuple[str, ...] | None = None
+    min_age: Seconds | None = None
+    max_age: Seconds | None = None
 
 
 class Config(_Section, frozen=True):

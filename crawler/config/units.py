@@ -1,8 +1,7 @@
 """Numbers of the configuration: lengths of time and sizes with their units, and the ranges of the others.
 
 A length of time is a number of seconds or text such as "5 min"; a size is a
-number of bytes or text such as "10 MiB". Infinity and NaN are no numbers of the
-configuration.
+number of bytes or text such as "10 MiB". Infinity and NaN are refused.
 """
 
 import re

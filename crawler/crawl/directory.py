@@ -1,12 +1,12 @@
 """The crawl directory: what lies where, and what makes it one crawl.
 
-    DIR/crawl.toml      the configuration in force, without credentials
+    DIR/crawl.toml      the configuration in force, without credentials; where the seeds lie (`loosened.py`)
     DIR/credentials     headers that let in somewhere, a proxy's password; for the user only (mode 0600)
     DIR/seed            16 secret random bytes in hex, mode 0600: the key of all fingerprints
     DIR/report.json     summary of the last run
     DIR/pages.jsonl     a line per fetch
     DIR/crawler.log     the log
-    DIR/p0.begun        there once the process p0 has begun, so that it misses its folder
+    DIR/p0.begun        there once p0 has begun: if its folder is gone then, it was lost
     DIR/p0/ ...         one folder a process: store/ due/ links/ warc/ trace/ node.lock control.sock
 
 The crawl's id is a hash of the seed, so two directories never share one by
@@ -16,19 +16,24 @@ accident and the seed itself need not be shown.
 import errno
 import hashlib
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from crawler.config import Config, read_file, to_toml
+from crawler.config import Config, convert, read_file, to_toml
 from crawler.config.credentials import add_credentials, credentials_of, without_credentials
-from crawler.errors import DirectoryError, StoreError
+from crawler.errors import DamageError, DirectoryError, StoreError
+from crawler.records import UNDECODABLE
 from crawler.storage.files import atomic_write, sync_directory
 
 SEED_BYTES = 16
 BEGUN = ".begun"
+# A comment, since it is no setting: as the configuration of another crawl the file must not bring it along.
+_PLACES = "# Looser settings were given for the seeds at: "
+_HEAD = "# Written by crawler, up to the line that says so; `--set` and flags change it, or an editor."
+_END = "# The end."
 _NOT_OURS = (errno.EACCES, errno.EPERM, errno.EROFS)  # a place for files of others, not a disk that fails
 
 
@@ -135,14 +140,62 @@ class CrawlDirectory:
             atomic_write(self.credentials_file, msgspec.json.encode(found) + b"\n", mode=0o600)
         else:
             self.credentials_file.unlink(missing_ok=True)
-        atomic_write(self.config_file, to_toml(without_credentials(config), skip_run_keys=True).encode())
+        self._write_config(config, self.seed_places())
+
+    def _write_config(self, config: Config, places: Iterable[str]) -> None:
+        lines = [
+            _HEAD,
+            to_toml(without_credentials(config), skip_run_keys=True),
+            _PLACES + msgspec.json.encode(list(places)).decode(),
+            _END,
+        ]
+        atomic_write(self.config_file, "\n".join(lines).encode() + b"\n")
+
+    def renew_config(self) -> str:
+        """Let defaults stand in for a configuration that is lost; "" if it is not, else what was done."""
+        if not self._config_problem():
+            return ""
+        count = max(1, len(self.process_names()), len([*self.path.glob(f"*{BEGUN}")]))
+        self._write_config(convert({"crawl": {"processes": count}}), ())
+        return f"{self.config_file.name} has the defaults; give the crawl's settings again when it goes on"
+
+    def _config_problem(self) -> str:
+        """What is wrong with the file of the configuration; "" if nothing is, or no run has ended yet."""
+        if not self.config_file.exists():
+            return "missing" if self.report_file.exists() else ""
+        lines = self.config_file.read_bytes().splitlines()
+        return "cut short" if lines[:1] == [_HEAD.encode()] and lines[-1] != _END.encode() else ""
+
+    def seed_places(self) -> list[str]:
+        """Where the seeds of the crawl lie, as `loosened.place_of` names it."""
+        if self._config_problem() or not self.config_file.exists():
+            return []
+        for line in self.config_file.read_text(encoding="utf-8", errors="replace").splitlines():
+            if line.startswith(_PLACES):
+                try:
+                    return msgspec.json.decode(line.removeprefix(_PLACES), type=list[str])
+                except UNDECODABLE:
+                    return []
+        return []
+
+    def note_places(self, places: Iterable[str]) -> None:
+        """Keep where the seeds lie."""
+        self._write_config(convert(self.saved_config()), places)
+
+    def _config_tree(self) -> dict[str, Any]:
+        if problem := self._config_problem():
+            raise DamageError(
+                f"{self.config_file} is {problem}, and the crawl's settings are lost; `crawler check --repair` "
+                "puts the defaults there, give yours again then"
+            )
+        return read_file(self.config_file) if self.config_file.exists() else {}
 
     def save_report(self, report: Mapping[str, Any]) -> None:
         atomic_write(self.report_file, msgspec.json.format(msgspec.json.encode(report), indent=1) + b"\n")
 
     def saved_config(self) -> dict[str, Any]:
         """The configuration of the last run as a nested mapping; empty if there is none."""
-        tree = read_file(self.config_file) if self.config_file.exists() else {}
+        tree = self._config_tree()
         try:
             add_credentials(tree, msgspec.json.decode(self.credentials_file.read_bytes()))
         except (FileNotFoundError, PermissionError):

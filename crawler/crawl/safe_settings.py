@@ -1,7 +1,7 @@
 """Settings that may change while a crawl runs: which, and how they are recorded.
 
-Safe are those that are looked at anew for each decision, and that no format on
-disk and no other process depends on.
+A setting is safe if every decision reads it anew, and if no format on disk and
+no other process depends on it.
 """
 
 from collections.abc import Mapping
@@ -21,6 +21,7 @@ LIVE = (
     "politeness.backoff_max",
     "crawl.rate",
     "crawl.concurrency",
+    "refresh.share",
 )
 LOG_LEVEL = "log.level"  # of the processes that run; not part of the configuration
 LEVELS = ("debug", "info", "warning", "error")

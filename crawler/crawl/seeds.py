@@ -7,11 +7,12 @@ command line, configuration, file --> Seeds --(one process, a node)-------------
 
 import itertools
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from crawler.config import Config
 from crawler.crawl.identity import Contact
+from crawler.crawl.loosened import SeedPlaces
 from crawler.urls.canonical import canonical, hostname
 
 log = logging.getLogger("crawler")
@@ -20,26 +21,39 @@ SEEDS_AT_ONCE = 1000  # seeds queued for one commit
 REFUSED_SHOWN = 10  # a file that is no list of URLs must not fill screen and log
 
 
+def _ignore(_places: Iterable[str]) -> None:
+    """Nobody wants to know where seeds lie."""
+
+
 class Seeds:
     """Those of the configuration and of `raw_urls`, read once; what is no URL is logged and counted.
 
+    `places` is told of each; when all are read and there are new ones, `note` is called.
+
     Raises:
-        UsageError: while they are read, a host whose owner could not reach who asks.
+        UsageError: while they are read, a host whose owner could not reach who asks, or for which looser
+            settings were not given.
     """
 
-    def __init__(self, config: Config, raw_urls: Iterable[str]) -> None:
+    def __init__(self, config: Config, raw_urls: Iterable[str], places: SeedPlaces | None = None) -> None:
         self._raw_urls = itertools.chain(config.seeds, raw_urls)
+        self.places = places or SeedPlaces(config.crawl.scope)
+        self.note: Callable[[Iterable[str]], None] = _ignore
         self._contact = Contact(config)
         self.refused = 0
 
     def __iter__(self) -> Iterator[list[str]]:
         while piece := list(itertools.islice(self._raw_urls, SEEDS_AT_ONCE)):
             yield [url for raw_url in piece if (url := self._accept(raw_url))]
+        if self.places.grown:
+            self.places.grown = False
+            self.note(self.places.names)
 
     def _accept(self, raw_url: str) -> str:
         url = canonical(raw_url) or ""
         if url:
             self._contact.check(hostname(url))
+            self.places.take(url)
         else:
             self._refuse(raw_url)
         return url

@@ -27,7 +27,7 @@ how many wait (those of a flush under way included), and what came of the others
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TypeVar
 
 import msgspec
 import numpy as np
@@ -300,7 +300,8 @@ class Eliminator:
         assert plan.outcome is not None, "a compaction was staged that has not run"
         if plan.outcome.entry is None:
             return
-        replaced = [run.entry for run in plan.inputs]
+        replaced = [run.entry for run in plan.inputs if run.entry is not None]
+        assert len(replaced) == len(plan.inputs), "a run to be merged is in no manifest"
         first = self._manifest.runs.index(replaced[0])
         assert self._manifest.runs[first : first + len(replaced)] == replaced, (
             "the merged runs are not in a row"
@@ -401,7 +402,10 @@ def _encode(value: msgspec.Struct) -> bytes:
     return seal(msgspec.msgpack.encode(value))
 
 
-def _load(store: KeyValue, key: bytes, default: Any) -> Any:
+_T = TypeVar("_T")
+
+
+def _load(store: KeyValue, key: bytes, default: _T) -> _T:
     """The value of `key`, of the type of `default`, which is returned if there is none."""
     value = store.get(key)
     if value is None:

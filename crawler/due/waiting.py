@@ -1,11 +1,11 @@
-"""Links on their way to the next flush: of each, its fingerprint in memory and the link in the log.
+"""Links on their way to the next flush: the fingerprint of each is in memory, the link in the log.
 
     append            stage            committed             take            (put_back)
     unstaged  ----->  staged  ----->   waiting, oldest first  -----> a flush
     (of this group)   (a list a group)
 
-The first two steps are the writer's, the others the loop's; a deque is what
-they hand groups over with.
+The writer takes the first two steps, the loop the others; groups pass between
+them through a deque.
 """
 
 from collections import deque

@@ -1,4 +1,4 @@
-"""The archives of a crawl as readers see them: one state, whoever has them open."""
+"""The archives of a crawl as readers see them: one committed state, whether or not a process has them open."""
 
 import contextlib
 import os

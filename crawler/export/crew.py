@@ -108,7 +108,7 @@ class Crew(Generic[Piece, Result]):
             pool.shutdown(cancel_futures=True)
 
 
-def _begin(work: Callable[[Any, bool], Any]) -> None:
+def _begin(work: Work[Piece, Result]) -> None:
     _own_work[:] = [work]
 
 

@@ -13,6 +13,7 @@ so it never outlives its parent.
 
 import ctypes
 import json
+import os
 import resource
 import signal
 import struct
@@ -25,20 +26,23 @@ from selectolax.lexbor import SelectolaxError
 
 from crawler.config import ExtractConfig
 from crawler.extract.collected import Context
+from crawler.extract.documents import Document, read_document
 from crawler.extract.links import parse, prepare
 from crawler.extract.parser_guard import Judgement, judge, strip
 from crawler.extract.scan import scan_utf8
 from crawler.records import Extracted
 
+NICE = 5  # where processors are few the fetch loop, for which all pages wait, goes first
 LENGTH = struct.Struct(">I")
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # malloc.h
 
 
 class Job(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """One page to be parsed."""
+    """One page to be parsed; or what is read as `document`, if that is given."""
 
     page: Context
     content: bytes
+    document: Document | None = None
 
 
 def limits_of(config: ExtractConfig) -> bytes:
@@ -55,6 +59,7 @@ def run(requests: BinaryIO, answers: BinaryIO) -> int:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
     resource.setrlimit(resource.RLIMIT_DATA, (_data_bytes() + config.worker_memory_bytes_max,) * 2)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    os.nice(NICE)
     _keep_freed_memory()
     try:
         serve(requests, answers, config)
@@ -93,6 +98,8 @@ def serve(requests: BinaryIO, answers: BinaryIO, config: ExtractConfig) -> None:
 
 def read(job: Job, config: ExtractConfig) -> Extracted:
     """What the page holds; a plain scan if it exceeds what the parser may see."""
+    if job.document is not None:
+        return read_document(job.content, job.document, config)
     utf8, encoding = prepare(job.content, job.page)
     judgement = judge(utf8, config)
     if judgement is Judgement.EXCESSIVE:

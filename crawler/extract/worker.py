@@ -22,7 +22,9 @@ import msgspec
 import crawler
 from crawler.config import ExtractConfig
 from crawler.extract.collected import Context
+from crawler.extract.documents import Document
 from crawler.extract.links import parse, prepare
+from crawler.extract.loop_share import LoopShare
 from crawler.extract.parser_child import LENGTH, Job, limits_of, run
 from crawler.extract.parser_guard import Judgement, judge, without_formatting_attributes
 from crawler.extract.scan import scan, scan_utf8
@@ -73,6 +75,7 @@ class Worker:
         self._child: _Child | None = None
         self._turn = asyncio.Lock()
         self._waiting = 0
+        self.share = LoopShare()  # of all that is read in the loop
         self.starts = 0
         self.deaths = 0
         self.refused = 0
@@ -82,15 +85,23 @@ class Worker:
         config = self._config
         if len(content) > config.inline_bytes_max:
             return await self.extract_apart(content, page)
-        utf8, encoding = prepare(content, page)
-        judgement = judge(utf8, config)
-        if judgement is Judgement.APART:
-            return await self.extract_apart(content, page)
+        await self.share.mine()
+        with self.share.spending():
+            utf8, encoding = prepare(content, page)
+            judgement = judge(utf8, config)
+            if judgement is Judgement.STRIP:
+                utf8 = without_formatting_attributes(utf8)
+            if judgement in (Judgement.SAFE, Judgement.STRIP):
+                return parse(utf8, encoding, page, config)
         if judgement is Judgement.EXCESSIVE:
             return await _beside(utf8, scan_utf8, utf8, encoding, page, config)
-        if judgement is Judgement.STRIP:
-            utf8 = without_formatting_attributes(utf8)
-        return parse(utf8, encoding, page, config)
+        return await self.extract_apart(content, page)
+
+    async def read(self, content: bytes, page: Context, document: Document) -> Extracted:
+        """Read a document in the child, when its turn comes; nothing is found if that cannot be."""
+        async with self._turn:
+            found = await self._ask(Job(page, content, document))
+        return found if found is not None else Extracted(page.url, parse_limit=True)
 
     async def extract_apart(self, content: bytes, page: Context) -> Extracted:
         """Parse in the child; a plain scan if that cannot be."""

@@ -18,6 +18,8 @@ from crawler.records import Outcome
 INTERIM_MAX = 16  # 1xx answers before the final one (RFC 9110 15.2 sets no bound)
 _PREFIX = b"HTTP/"
 _FRAMING_MAX = 256 << 10  # bytes of chunk sizes, extensions and headers that may exceed the payload
+# Chunks of an answer, and one more for so many bytes: each costs as much as a kilobyte of payload.
+_CHUNKS_MAX, _CHUNK_BYTES_MEAN = 50_000, 64
 _START_MAX = 16  # blank lines before the status line are passed over, a few
 
 
@@ -90,6 +92,11 @@ class Answer:
         if self._decoder is None:
             return b"" if self.undecoded else self.body
         return _joined(self.content_parts)
+
+    def join(self) -> None:
+        """Let body and content be in one piece each; else that is done when they are first asked for."""
+        _joined(self._parts)
+        _joined(self.content_parts)
 
     def receive(self, received: bytes | memoryview) -> bool:
         """Take bytes from the connection (copied here); True once the answer is complete."""
@@ -235,7 +242,9 @@ class Answer:
                 self.reusable = False
             self._finish()
         elif self.wire_bytes - 2 * self.body_bytes > self._framing_max():
-            self._cut("length", "more framing than payload")  # a flood of tiny chunks, or endless extensions
+            self._cut("length", "more framing than payload")  # endless extensions
+        elif chunks.chunks > _CHUNKS_MAX + self.body_bytes // _CHUNK_BYTES_MEAN:
+            self._cut("length", "more chunks than payload")
 
     def _framing_max(self) -> int:
         """Bytes by which header and framing may exceed the payload."""

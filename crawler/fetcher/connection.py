@@ -3,7 +3,11 @@
     idle --exchange--> asking --answer complete--> idle (or closed)
       '--- any byte, or the end ---> closed
 
-Reads are at most 64 KiB, which bounds what is read beyond a limit. Time limits
+Reads are at most 64 KiB, which bounds what is read beyond a limit. Behind each
+`REST_BYTES` of an answer the connection rests until the client lets it go on,
+a few a turn of the loop: else all that hundreds of servers have to send would be
+read in one turn, up to 2 MiB each, and whoever sends little would wait for it. Once
+reading has had its share of a turn, reads are short, and each is followed by a rest. Time limits
 are watched by the client's one timer, which calls `check` on all connections in
 use: a fetch starts no timer of its own. Bytes that arrive while nothing was
 asked close the connection, so they are never taken for the next answer; before
@@ -20,6 +24,7 @@ our own loop sees them late when it is busy.
 """
 
 import asyncio
+import select
 import socket
 import struct
 import time
@@ -27,12 +32,15 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from crawler.fetcher.answer import Answer, AnswerState
-from crawler.fetcher.fetch_request import FetchLimits
+from crawler.fetcher.fetch_request import FetchLimits, PlaceHeld
+from crawler.fetcher.idle import Authority
 
 READ_BYTES = 64 << 10
+REST_BYTES = 128 << 10  # nine in ten pages are smaller
+SHORT_BYTES = 4 << 10
 _TICK = 0.01  # s; the kernel counts in clock ticks of up to 10 ms: only a larger lag is taken off
 _QUICKACK = getattr(socket, "TCP_QUICKACK", None)  # Linux
-MEMORY, RATE = 1, 2  # why a connection is paused
+MEMORY, RATE, REST = 1, 2, 4  # why a connection is not read; its clocks run on while it rests
 # Milliseconds since data was last sent and received, of Linux's struct tcp_info (tcp(7)).
 _LAST_DATA = struct.Struct("=44x I 4x I")
 
@@ -40,7 +48,13 @@ _LAST_DATA = struct.Struct("=44x I 4x I")
 class ConnectionOwner(Protocol):
     """What a connection tells the client that owns it."""
 
-    def parts(self, connection: "Connection", transport: Any) -> None: ...
+    def has_time(self) -> bool: ...
+
+    def spent(self, seconds: float) -> None: ...
+
+    def rests(self, connection: "Connection") -> None: ...
+
+    def parts(self, connection: "Connection", transport: asyncio.BaseTransport) -> None: ...
 
     def grew(self, connection: "Connection", nbytes: int) -> None: ...
 
@@ -64,8 +78,10 @@ class Connection(asyncio.BufferedProtocol):
         "_limits",
         "_error",
         "_paused_at",
+        "_place",
         "_pauses",
         "_told_bytes",
+        "_unrested_bytes",
         "_view",
         "_waiter",
         "address",
@@ -81,7 +97,7 @@ class Connection(asyncio.BufferedProtocol):
     )
 
     def __init__(
-        self, key: tuple[Any, ...], view: memoryview, client: ConnectionOwner, *, tls_ok: bool = True
+        self, key: Authority, view: memoryview, client: ConnectionOwner, *, tls_ok: bool = True
     ) -> None:
         self._view = view
         self._client = client
@@ -92,6 +108,8 @@ class Connection(asyncio.BufferedProtocol):
         self._error: Exception | None = None
         self._waiter: asyncio.Future[None] | None = None
         self._limits: FetchLimits | None = None
+        self._place: PlaceHeld | None = None
+        self._unrested_bytes = 0
         self._asked_at = self._heard_at = self._deadline = 0.0
         self.key = key
         self.tls_ok = tls_ok
@@ -114,16 +132,22 @@ class Connection(asyncio.BufferedProtocol):
         """Whether nothing has come since the last answer, not even the end; False for what is lost."""
         if self.lost or self.sock is None:
             return not self.lost
+        waiting = select.poll()  # a peek would raise for each quiet one, which costs five times as much
         try:
-            self.sock.recv(1, socket.MSG_PEEK)
-        except (BlockingIOError, InterruptedError):
-            return True
-        except OSError:
-            pass
-        return False
+            waiting.register(self.sock, select.POLLIN)
+        except (OSError, ValueError):  # closed
+            return False
+        return not waiting.poll(0)
 
-    async def exchange(self, request: bytes, answer: Answer, limits: FetchLimits, deadline: float) -> None:
-        """Send `request` and fill `answer`; all must be over at `deadline` (monotonic time).
+    async def exchange(
+        self,
+        request: bytes,
+        answer: Answer,
+        limits: FetchLimits,
+        deadline: float,
+        place: PlaceHeld | None = None,
+    ) -> None:
+        """Send `request` and fill `answer`; all must be over at `deadline` (monotonic time), or when `place` is needed.
 
         The client is told of all that is held while more is to come.
         Raises whatever reading the answer raised, which would be a bug.
@@ -134,6 +158,8 @@ class Connection(asyncio.BufferedProtocol):
         self._answer, self._limits, self._deadline = answer, limits, deadline
         self._asked_at = self._heard_at = time.monotonic()
         self._told_bytes = 0
+        self._unrested_bytes = 0
+        self._place = place
         waiter = self._waiter = asyncio.get_running_loop().create_future()
         self.transport.write(request)
         self._acknowledge_at_once()
@@ -142,7 +168,7 @@ class Connection(asyncio.BufferedProtocol):
             if self._error is not None:
                 raise self._error
         finally:
-            self._answer = self._waiter = self._limits = None
+            self._answer = self._waiter = self._limits = self._place = None
 
     def _acknowledge_at_once(self) -> None:
         """The kernel forgets it with what is sent, so it is said with each request."""
@@ -153,7 +179,7 @@ class Connection(asyncio.BufferedProtocol):
                 pass
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        return self._view
+        return self._view if self._client.has_time() else self._view[:SHORT_BYTES]
 
     def buffer_updated(self, nbytes: int) -> None:
         answer = self._answer
@@ -162,7 +188,7 @@ class Connection(asyncio.BufferedProtocol):
                 answer.reusable = False
             self.close()
             return
-        self._heard_at = time.monotonic()
+        began = self._heard_at = time.monotonic()
         try:
             self._client.received(self, nbytes)
             if answer.receive(self._view[:nbytes]):
@@ -170,6 +196,9 @@ class Connection(asyncio.BufferedProtocol):
             elif answer.held_bytes > self._told_bytes:
                 more, self._told_bytes = answer.held_bytes - self._told_bytes, answer.held_bytes
                 self._client.grew(self, more)
+            self._client.spent(time.monotonic() - began)
+            if answer.state is not AnswerState.DONE:
+                self._rest(nbytes)
         except Exception as error:
             self.fail(error)
 
@@ -192,14 +221,38 @@ class Connection(asyncio.BufferedProtocol):
             answer.expire(f"no header block within {limits.header_timeout:g} s")
         elif answer.state is AnswerState.BODY and now >= self._heard_at + limits.silence_timeout:
             answer.expire(f"silent for {limits.silence_timeout:g} s")
+        elif self._place is not None and self._place.is_needed():
+            answer.expire("not over when its place was needed")
         else:
             return
         self._done()
 
+    def _rest(self, nbytes: int) -> None:
+        """Count bytes; behind many of them, or in a long turn, read no more until the client says `go_on`."""
+        self._unrested_bytes += nbytes
+        if self._unrested_bytes < REST_BYTES and self._client.has_time():
+            return
+        if not self._pauses & REST and self.transport is not None:
+            self._pauses |= REST
+            self.transport.pause_reading()
+            self._client.rests(self)
+
+    def go_on(self) -> None:
+        """The rest is over; harmless if the connection is, too."""
+        self._pauses &= ~REST
+        self._unrested_bytes = 0
+        if self.transport is not None and not self._pauses:
+            self.transport.resume_reading()
+
     def pause(self, reason: int = MEMORY) -> None:
-        """Read no more and stop the clocks, until each reason has ended (`resume`)."""
+        """Read no more and stop the clocks, until each reason has ended (`resume`).
+
+        A request that waits for memory has no place.
+        """
         before, self._pauses = self._pauses, self._pauses | reason
-        if before:
+        if reason == MEMORY and self._place is not None:
+            self._place.give()
+        if before & ~REST:
             return
         self._paused_at = time.monotonic()
         if self.transport is not None:
@@ -208,14 +261,14 @@ class Connection(asyncio.BufferedProtocol):
     def resume(self, reason: int = MEMORY) -> None:
         """The reason is gone: read on if it was the last one; the time of the pause counts for no limit."""
         before, self._pauses = self._pauses, self._pauses & ~reason
-        if not before or self._pauses:
+        if not before & ~REST or self._pauses & ~REST:
             return
         now = time.monotonic()
         self._deadline += now - self._paused_at
         self._asked_at += now - self._paused_at
         self._heard_at = now
         self._paused_at = 0.0
-        if self.transport is not None:
+        if self.transport is not None and not self._pauses:
             self.transport.resume_reading()
 
     def close(self) -> None:

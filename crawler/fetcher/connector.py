@@ -140,7 +140,7 @@ class Connector:
             context.on_handshake = _on_handshake
         return context
 
-    def keep_session(self, hostname: str, transport: Any, *, verify: bool) -> None:
+    def keep_session(self, hostname: str, transport: asyncio.BaseTransport, *, verify: bool) -> None:
         """Remember the TLS session of a connection that worked and is over, to resume it."""
         ssl_object = transport.get_extra_info("ssl_object")
         if ssl_object is not None:

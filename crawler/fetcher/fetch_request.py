@@ -23,6 +23,16 @@ METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")  # an answer to H
 WITH_BODY = frozenset({"POST", "PUT", "PATCH"})  # their length is said even if it is 0 (RFC 9110, 8.6)
 
 
+class PlaceHeld(Protocol):
+    """The place that a request holds among those that may be under way."""
+
+    def is_needed(self) -> bool:
+        """Whether the request is to end now, as if its time were over, since another needs the place."""
+
+    def give(self) -> None:
+        """The place is free: the request waits for something other than its server."""
+
+
 class FetchLimits(msgspec.Struct, frozen=True, gc=False):
     """Sizes in bytes and times in seconds that bind one fetch (`fetcher/README.md`, "Time and size limits")."""
 
@@ -63,6 +73,8 @@ class FetchRequest(msgspec.Struct, gc=False):
     times what the exchange took; a `keep_alive` of 0 closes it. None for a limit means the
     client's. `jar` holds the cookies of one redirect chain; `headers` are
     "Name: value". `credentials`: the URL is one for which those of the
+    configuration were given. `tls` is "verify", "record" or "" for the client's setting. `place` is
+    what it holds and may have to give up.
     configuration were given. `tls` is "verify", "record" or "" for the client's setting.
     `body` is sent behind the head, and stands in no record.
     """
@@ -81,6 +93,7 @@ class FetchRequest(msgspec.Struct, gc=False):
     total_timeout: float | None = None
     jar: Cookies | None = None
     credentials: bool = False
+    place: PlaceHeld | None = None
     method: str = "GET"
     body: bytes = b""
 

@@ -159,21 +159,26 @@ def keeps_alive(head: Head) -> bool:
     return head.version == "HTTP/1.0" and b"keep-alive" in options and b"transfer-encoding" not in head.known
 
 
+# What small chunks begin with, in the plainest form.
+_SIZES = {text % size: size for size in range(1, 4096) for text in (b"%x", b"%X")}
+
+
 class ChunkDecoder:
     """The chunked transfer coding (RFC 9112 7.1), fed in any pieces.
 
     `done` is set at the end of the trailers; `rest` are the bytes after it.
     Extensions and trailers are passed over, within bounds; lines may end with
-    a bare LF.
+    a bare LF. `chunks` counts those begun.
     """
 
-    __slots__ = ("_left", "_line", "_state", "_trailer_bytes", "done", "rest")
+    __slots__ = ("_left", "_line", "_state", "_trailer_bytes", "chunks", "done", "rest")
 
     def __init__(self) -> None:
         self._state = "size"
         self._line = b""
         self._left = 0
         self._trailer_bytes = 0
+        self.chunks = 0
         self.done = False
         self.rest = b""
 
@@ -187,6 +192,10 @@ class ChunkDecoder:
         pieces: list[bytes] = []
         position = 0
         while position < len(data) and not self.done:
+            if self._state == "size" and not self._line:
+                position = self._take_plain(data, position, pieces)
+                if position == len(data):
+                    break
             if self._state == "payload":
                 piece = data[position : position + self._left]
                 pieces.append(piece)
@@ -206,6 +215,18 @@ class ChunkDecoder:
         self.rest = data[position:]
         return pieces
 
+    def _take_plain(self, data: bytes, position: int, pieces: list[bytes]) -> int:
+        """Take chunks that are whole and of the plainest form, a tenth of the time; the position behind them."""
+        find, size_of, begun = data.find, _SIZES.get, len(pieces)
+        while (end := find(b"\r\n", position, position + 6)) > 0 and (size := size_of(data[position:end])):
+            behind = end + 2 + size
+            if data[behind : behind + 2] != b"\r\n":
+                break
+            pieces.append(data[end + 2 : behind])
+            position = behind + 2
+        self.chunks += len(pieces) - begun
+        return position
+
     def _keep(self, part: bytes) -> None:
         self._line += part
         if len(self._line) > _CHUNK_LINE_MAX or (self._state == "end" and self._line.strip(b"\r")):
@@ -217,6 +238,7 @@ class ChunkDecoder:
             if not _CHUNK_SIZE.fullmatch(size):
                 raise BadAnswer(Outcome.FRAMING, f"bad chunk size: {line[:60]!r}")
             self._left = int(size, 16)
+            self.chunks += 1
             self._state = "payload" if self._left else "trailer"
         elif self._state == "end":
             self._state = "size"

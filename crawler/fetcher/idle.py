@@ -4,13 +4,16 @@ A plain object; `now` is monotonic time. Of a connection it only needs what `Idl
 names. Whatever leaves the pool other than by `take` is closed.
 """
 
-from typing import Any, Generic, Protocol, TypeVar
+from itertools import islice
+from typing import Generic, Protocol, TypeVar
+
+Authority = tuple[str, str, int, str]  # scheme, host name, port and TLS mode
 
 
 class Idle(Protocol):
-    """A connection nobody uses. `key` is scheme, host name, port and TLS mode."""
+    """A connection nobody uses."""
 
-    key: tuple[Any, ...]
+    key: Authority
     address: str
     idle_until: float
     lost: bool
@@ -39,7 +42,7 @@ class IdlePool(Generic[_C]):
         if len(self._by_hostname) > self._entries_max:
             self._close(next(iter(self._by_hostname)))
 
-    def take(self, key: tuple[Any, ...], addresses: tuple[str, ...], now: float) -> _C | None:
+    def take(self, key: Authority, addresses: tuple[str, ...], now: float) -> _C | None:
         """The host's connection, if it lives, is of the same authority and to one of `addresses`."""
         connection = self._by_hostname.pop(key[1], None)
         if connection is None:
@@ -59,9 +62,10 @@ class IdlePool(Generic[_C]):
         if self._by_hostname.get(connection.key[1]) is connection:
             del self._by_hostname[connection.key[1]]
 
-    def expire(self, now: float) -> None:
-        """Close those whose time is over."""
-        for hostname in [name for name, held in self._by_hostname.items() if now >= held.idle_until]:
+    def expire(self, now: float, closed_max: int) -> None:
+        """Close those whose time is over, at most so many: with TLS each takes up to half a millisecond."""
+        over = (name for name, held in self._by_hostname.items() if now >= held.idle_until)
+        for hostname in list(islice(over, closed_max)):
             self._close(hostname)
 
     def clear(self) -> None:

@@ -7,6 +7,5 @@ neighbourhood.py   the clock that runs faster while neighbours change
 change_rates.py    change rates, a page's own crawls weighed against its site's
 signal_quality.py  how far signals are to be believed, by site and source
 learning.py        all three, one call a crawl
-deadline_queue.py  the page to crawl now, without evaluating all values
 estimate.py        the papers' estimators: each page by itself
 """

@@ -12,7 +12,7 @@ free from `settle` on, any other from `release`, after the commit; a place is
 taken until then: a crash repeats at most `concurrency` requests. Gaps count
 from `settle`.
 
-Parts: `turns.py` (a host's turn), `outstanding.py` (what is given out), `hosts/gates.py`
+Parts: `host_turns.py` (a host's turn), `outstanding.py` (what is given out), `hosts/gates.py`
 (what a request must pass), `refetches.py` (known pages), `hops.py` (redirects).
 
 All methods run in one thread, but `stage`, and the writing of batches, which
@@ -32,7 +32,7 @@ of a failure. A retry delays only its URL. `next_wakeup` names the next instant 
 import math
 import random
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -42,20 +42,21 @@ from crawler.frontier.discovery import entries
 from crawler.frontier.discovery.intake import Intake
 from crawler.frontier.discovery.lookahead import Lookahead
 from crawler.frontier.hops import Hops
+from crawler.frontier.host_turns import HostTurns
 from crawler.frontier.hosts.front_host import NO_PLAN, FrontHost
 from crawler.frontier.hosts.gates import Gates
 from crawler.frontier.hosts.registry import HostHash, Registry
-from crawler.frontier.hosts.table import NO_ORDER, SILENCED, HostFlag, HostState
+from crawler.frontier.hosts.table import NO_ORDER, NOWHERE, SILENCED, HostFlag, HostState
 from crawler.frontier.outstanding import Outstanding
 from crawler.frontier.permission import Permission, Robots
 from crawler.frontier.refetches import Refetches
 from crawler.frontier.refresh.refreshing import Refresh
 from crawler.frontier.settlement import Decision, End, Settlement, stage
 from crawler.frontier.share import Side
-from crawler.frontier.turns import HostTurns
 from crawler.frontier.views import FrontierViews, Waited
 from crawler.records import Errand, Fetch, HostStatus, Link, LinkFlag, Task
 from crawler.robots.cache import VerdictKind
+from crawler.storage.keys import TODO
 from crawler.storage.kv import Batch, KeyValue
 
 _REFRESH = int(LinkFlag.REFRESH)  # plain, as the flags of an errand are
@@ -169,9 +170,17 @@ class Frontier:
         """The batch given to `add` was written."""
         self._intake.committed(batch, now)
 
+    def waiting(self) -> Iterator[tuple[bool, str]]:
+        """(whether it is parked, URL) of each URL to do or parked, host by host, in their order."""
+        return self._intake.waiting()
+
     def retire(self, pattern: re.Pattern[str], batch: Batch) -> int:
         """Delete the to-do and parked URLs in which the pattern is found; return how many."""
         return self._intake.retire(pattern, batch)
+
+    def retire_some(self, pattern: re.Pattern[str], batch: Batch, begin: bytes = TODO) -> tuple[int, bytes]:
+        """The same for a part of the queues, from a key on: (how many, the next key; b"" at the end)."""
+        return self._intake.retire_some(pattern, batch, begin)
 
     # ---- what to do next ----
 
@@ -325,6 +334,11 @@ class Frontier:
         verdict = self._permission.verdict(entries.split_url(url)[0], authority, target, now)
         return verdict.kind is VerdictKind.ALLOWED
 
+    def has_more(self, errand: Errand) -> bool:
+        """Whether the errand's host has URLs to do beside the errand's own."""
+        slot = self._outstanding.held[errand.host].slot
+        return self._hosts.todo[slot] > (errand.task is Task.PAGE)
+
     def gap_terms(self, errand: Errand) -> tuple[float, float]:
         """(seconds that the errand's host waits behind it at least, and per second that the answer takes)."""
         slot = self._outstanding.held[errand.host].slot
@@ -415,10 +429,9 @@ class Frontier:
 
     # ---- what it says of itself ----
 
-    def is_crowded_out(self, errand: Errand) -> bool:
-        """Whether others wait for the errand's place, and its host is not known to answer soon."""
-        shares = self._gates.shares
-        return bool(shares) and not shares.is_prompt(self._outstanding.held[errand.host].slot)
+    def yields(self, errand: Errand, now: float) -> bool:
+        """Whether the errand's request is to end now, since another host needs its place; True once."""
+        return self._gates.shares.yields(self._outstanding.held[errand.host].slot, now)
 
     @property
     def look_ups(self) -> int:
@@ -442,9 +455,14 @@ class Frontier:
         """What a URL's host waits for."""
         return self._report.explain(url, now)
 
-    def entry(self, url: str) -> dict[str, Any]:
-        """How a URL stands in its host's queues; {} if it is in none, or far behind."""
+    def entry(self, url: str) -> Generator[None, None, dict[str, Any]]:
+        """How a URL stands in its host's queues; {} if it is in none, or far behind. Pauses on long queues."""
         return self._report.entry(url)
+
+    def host_name(self, key: int) -> str:
+        """The name of the host with that key, as it is stored; "" if it is not."""
+        slot = self._hosts.find(key)
+        return self._registry.stored_name(slot) if slot != NOWHERE and self._registry.is_stored(slot) else ""
 
     def hosts(self, now: float, limit: int) -> Iterator[HostStatus]:
         """Up to `limit` hosts for the status, those of the front first."""

@@ -27,7 +27,7 @@ class Hops:
         if at == 0.0 and aside:
             assert errand is not None
             outstanding.come_back(errand.host)
-            self._gates.shares.retake(outstanding.held[errand.host].slot)
+            self._gates.shares.retake(outstanding.held[errand.host].slot, now)
         return at
 
     def _borrow(self, hostname: str, now: float, errand: Errand | None, address: str) -> float:
@@ -41,7 +41,7 @@ class Hops:
         return self._gates.visits.borrow(hostname, now, address)
 
     def step_aside(self, errand: Errand, now: float) -> None:
-        """The errand will wait for a hop: its place and address are free until `borrow` gives it both again."""
+        """The errand waits, for something other than its server: place and address are free until `borrow`."""
         if self._outstanding.step_aside(errand.host):
             host = self._outstanding.held[errand.host]
             self._gates.shares.give(host.slot)

@@ -1,19 +1,22 @@
-"""Queues, host records and refresh states follow their buckets when a crawl is resharded."""
+"""Queues, host records and refresh states follow their buckets when a crawl is resharded.
 
+Most of it without us (`storage/moving.py`); here is what a process has beside them. The
+level of refreshes begins at the mean of the old ones, so that deadlines stay near where they were.
+"""
+
+import math
 from collections import Counter
 
 from crawler.frontier.discovery.entries import decode
 from crawler.frontier.hosts.budget import RULES
 from crawler.frontier.hosts.registry import Meta
-from crawler.storage.keys import FRONTIER, HOST, PARKED, REFRESH, REFRESH_DIRECTORY, REFRESH_SITE, TODO
+from crawler.frontier.refresh.state import level_record, stored_level
+from crawler.storage.keys import FRONTIER, PARKED, REFRESH_LEVEL
 from crawler.storage.moving import NewProcess, load, pack
 
 
 def move(to: NewProcess) -> None:
     """Bring the queues of a new process, and make its crawl-wide numbers from all."""
-    for prefix in (TODO, HOST, REFRESH, REFRESH_SITE, REFRESH_DIRECTORY):
-        for _ in to.copy(prefix):
-            pass
     parked: Counter[str] = Counter()
     for _, key, value in to.copy(PARKED):
         parked[RULES[decode(key, value).rule]] += 1
@@ -25,3 +28,6 @@ def move(to: NewProcess) -> None:
         unclean_at=max(each.unclean_at for each in metas),
     )
     to.put(FRONTIER, pack(meta))
+    levels = [level for source in to.sources if (level := stored_level(source.store)) > 0.0]
+    if levels:
+        to.put(REFRESH_LEVEL, level_record(math.exp(sum(map(math.log, levels)) / len(levels))))

@@ -53,18 +53,22 @@ class Refetches:
 
     def next_wakeup(self, now: float) -> float:
         """The next instant at which a known page may be asked; infinite if none ever may."""
-        return self._refresh.next_wakeup(now) if self._refresh is not None and self.go_on(now) else math.inf
+        if self._refresh is None or not self.go_on(now):
+            return math.inf
+        return min(self._bench.next_chosen(), self._refresh.next_wakeup(now))
 
     def hosts(self, now: float) -> Iterator[FrontHost]:
-        """Hosts brought to the front for the best known pages, each to be given its turn at once."""
+        """Hosts to be given their turn at once: those that waited with a known page, then those of the best ones."""
         if self._refresh is None:
             return
+        while (host := self._bench.pop_chosen(now)) is not None:
+            self._gates.shares.came(host.slot)
+            yield host
         for _ in range(_TRIED):
             refetch = self._refresh.look(now)
             if refetch is None:
                 return
-            host = self._host_of(refetch, self._refresh, now)
-            if host is None:
+            if (host := self._host_of(refetch, self._refresh, now)) is None:
                 continue
             host.refetch, host.called_by = refetch, None
             self._refresh.hold(refetch, now)

@@ -121,7 +121,7 @@ class Settlement:
         others = (entries.split_authority(entries.join_url(host.name, entry.tail))[0] for _, entry in items)
         if not failed_alone(errand.task, fetch, authority, others):
             return True
-        self.authorities.failed(authority, now, self._politeness.config)
+        self.authorities.failed(authority, now, self._politeness.config, fetch.outcome)
         if not (fetch.status or names_port(authority)):
             self._politeness.note_silence(host.slot, now)
         return False

@@ -11,7 +11,7 @@ are sealed; records and captures are msgpack arrays inside.
 
 import hashlib
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import TypeVar
 
 import msgspec
 
@@ -72,7 +72,10 @@ def unpack_capture(key: bytes, value: bytes) -> Capture:
     return _unpack(_decode_capture, key, value)
 
 
-def _unpack(decode: Callable[[bytes], Any], key: bytes, value: bytes) -> Any:
+_T = TypeVar("_T")
+
+
+def _unpack(decode: Callable[[bytes], _T], key: bytes, value: bytes) -> _T:
     try:
         return decode(unseal(key, value))
     except msgspec.MsgspecError as error:

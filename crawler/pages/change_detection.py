@@ -13,8 +13,9 @@ compression level apart, may be stored again. The content digest is not
 cryptographic: a site that forges a collision fools the freshness of its own
 page and nothing else. It costs 8 us for 45 kB; a SHA-1 would cost 32.
 
-Where only the visible text counts, a page asked again whose digest differs is
-compared with its stored copy; if it reads the same, it keeps the old digest.
+Where only the visible text counts, or much of it (`Comparison`), a page asked again whose digest differs is
+compared with the copy of its last change; if it is the same, it keeps the old digest. So small
+changes add up until they are one, and the setting can be another tomorrow: copies are kept, not verdicts.
 
 `next_record` is the one place where an answer turns into the state of a URL.
 A failed try of a page that is stored leaves it stored: the copy is still there.
@@ -23,10 +24,12 @@ A failed try of a page that is stored leaves it stored: the copy is still there.
 import re
 from collections.abc import Sequence
 from email.utils import parsedate_to_datetime
+from typing import NamedTuple
 
 import mmh3
 
 from crawler.errors import ConfigError
+from crawler.pages.similarity import distance, simhash
 from crawler.records import Errand, Extracted, Fetch, LinkFlag, Outcome, PageRecord, PageState
 
 SUCCESSES = frozenset({Outcome.FETCHED, Outcome.EMPTY, Outcome.UNCHANGED})
@@ -103,13 +106,30 @@ def visible_text(html: bytes) -> bytes:
     return b" ".join(_INVISIBLE.sub(b" ", html).split())
 
 
-def same_text(one: bytes, other: bytes, patterns: Patterns = ()) -> bool:
-    """Whether two HTML pages show the same text, what `patterns` match left out; about 45 us for a kB of tags."""
-    if max(len(one), len(other)) > TEXT_BYTES_MAX:
-        return False
-    for pattern in patterns:
-        one, other = pattern.sub(b"", one), pattern.sub(b"", other)
-    return visible_text(one) == visible_text(other)
+class Comparison(NamedTuple):
+    """What counts as a change of a page beyond its digest.
+
+    kind: "raw": any byte; "text": the visible text of HTML; "simhash": so much of it that their
+    simhashes differ in more than `distance` of 64 bits. ignored: what is left out of all three.
+    """
+
+    kind: str = "raw"
+    distance: int = 0
+    ignored: Patterns = ()
+
+    def same(self, one: bytes, other: bytes) -> bool:
+        """Whether two HTML pages are the same; about 45 us for a kB of tags."""
+        if self.kind == "raw" or max(len(one), len(other)) > TEXT_BYTES_MAX:
+            return False
+        for pattern in self.ignored:
+            one, other = pattern.sub(b"", one), pattern.sub(b"", other)
+        texts = visible_text(one), visible_text(other)
+        if texts[0] == texts[1] or self.kind == "text":
+            return texts[0] == texts[1]
+        return distance(*map(simhash, texts)) <= self.distance
+
+
+ANY_BYTE = Comparison()
 
 
 def is_unchanged(previous: PageRecord | None, outcome: Outcome, digest: bytes) -> bool:

@@ -55,8 +55,7 @@ class PageCache(Archive):
     """Captures of one process, in `directory/warc` and `store`; see the module's text.
 
     Args:
-        ignored: patterns (bytes) that a URL's comparisons leave out; none by default.
-        text_only: whether of a URL's HTML only the visible text is compared.
+        comparison: what counts as a change of a URL; any byte by default.
         unexpected: where errors of ours are noted.
         fingerprint: fingerprint of a URL, for answers whose errand has none (robots.txt).
         keeps: whether an answer of that URL and media type is stored.
@@ -79,8 +78,7 @@ class PageCache(Archive):
         software: str = "crawler",
         operator: str = "",
         robots_policy: str = "obey",
-        ignored: Callable[[str], change_detection.Patterns] = lambda url: (),
-        text_only: Callable[[str], bool] = lambda url: False,
+        comparison: Callable[[str], change_detection.Comparison] = lambda url: change_detection.ANY_BYTE,
         unexpected: Unexpected | None = None,
         fingerprint: Callable[[str], int] | None = None,
         keeps: Callable[[str, str], bool] = lambda url, media_type: True,
@@ -94,8 +92,7 @@ class PageCache(Archive):
                 )
         super().__init__(directory / "warc", store)
         self._decoded = config.store == "decoded"
-        self._ignored = ignored
-        self._text_only = text_only
+        self._comparison = comparison
         self._compared = (0, b"", False)  # the last comparison of texts: fingerprint, digest, result
         self._unexpected = unexpected or Unexpected()
         self._fingerprint = fingerprint
@@ -141,6 +138,10 @@ class PageCache(Archive):
 
     # -- first step: decide
 
+    def digest_ahead(self, fetch: Fetch) -> None:
+        """Compute what `capture` needs of a large answer and would take long for. Any thread."""
+        fetch.payload_digest = _sha1(self._payload(fetch))
+
     def capture(
         self, fetch: Fetch, errand: Errand, extracted: Extracted | None, now: float, *, final: bool = True
     ) -> Capturing:
@@ -162,7 +163,7 @@ class PageCache(Archive):
             instant=instant,
             stored=final and is_answer(fetch) and not self._nothing,
             payload=payload,
-            payload_digest=hashlib.sha1(payload).digest() if fetch.status else b"",
+            payload_digest=(fetch.payload_digest or _sha1(payload)) if fetch.status else b"",
             digest=b"",
         )
         previous = None
@@ -194,30 +195,30 @@ class PageCache(Archive):
         """The digest of what counts as a change; b"" of an answer without content of its own."""
         if fetch.outcome not in change_detection.SUCCESSES or fetch.outcome is Outcome.UNCHANGED:
             return b""
-        patterns = self._ignored(fetch.url)
-        digest = change_detection.content_digest(fetch.content or fetch.body, patterns)
+        comparison = self._comparison(fetch.url)
+        digest = change_detection.content_digest(fetch.content or fetch.body, comparison.ignored)
         if previous is None or digest == previous.content_digest or not errand.flags & _KNOWN:
             return digest
         if self._compared[:2] != (errand.fingerprint, digest):
-            same = self._reads_the_same(errand.fingerprint, fetch, previous, patterns)
+            same = self._reads_the_same(errand.fingerprint, fetch, previous, comparison)
             self._compared = errand.fingerprint, digest, same
         return previous.content_digest if self._compared[2] else digest
 
     def _reads_the_same(
-        self, fingerprint: int, fetch: Fetch, previous: PageRecord, patterns: change_detection.Patterns
+        self, fingerprint: int, fetch: Fetch, previous: PageRecord, comparison: change_detection.Comparison
     ) -> bool:
-        """Whether an answer shows the text of the stored copy, where only that counts."""
-        if not (
-            self._text_only(fetch.url)
-            and fetch.content_type in change_detection.HTML_TYPES
-            and previous.content_digest
+        """Whether an answer is the same as the copy of the last change, where not any byte counts."""
+        if (
+            comparison.kind == "raw"
+            or fetch.content_type not in change_detection.HTML_TYPES
+            or not previous.content_digest
         ):
             return False
         if fetch.undecoded or len(fetch.content) > change_detection.TEXT_BYTES_MAX:
             return False
         try:
-            copy = self.get(fingerprint, with_noarchive=True)
-            return copy is not None and change_detection.same_text(copy.content, fetch.content, patterns)
+            copy = self.get(fingerprint, previous.changed_at, with_noarchive=True)
+            return copy is not None and comparison.same(copy.content, fetch.content)
         except DamageError:  # a copy that cannot be read is none
             return False
 
@@ -389,6 +390,10 @@ class PageCache(Archive):
 
     def __repr__(self) -> str:
         return f"PageCache({self._writer!r}, {len(self._pending_records)} pending)"
+
+
+def _sha1(payload: bytes) -> bytes:
+    return hashlib.sha1(payload).digest()
 
 
 def _media_type(fetch: Fetch, previous: PageRecord | None) -> str:

@@ -32,6 +32,7 @@ from crawler.urls.fingerprint import cache_keys
 from crawler.urls.trace import TraceWriter
 
 _SEED = int(LinkFlag.SEED)
+Pauses = Generator[None, None, None]
 Counted = Generator[None, None, int]  # pauses, and returns how many links were accepted
 
 
@@ -159,15 +160,19 @@ class Admission:
         if links:
             change.foreign.append((owner, links))
 
-    def log(self, errand: Errand, extracted: Extracted) -> None:
+    def log(self, errand: Errand, extracted: Extracted) -> Pauses:
         """Log every mention of an accepted link, as it enters the host splitter; nothing without a trace."""
         if self._trace is None:
             return
-        judged = (
-            self._intake.one(raw_url, base=extracted.base, encoding=extracted.encoding)
-            for raw_url in extracted.repeats or extracted.hrefs
-        )
-        fingerprints = np.array([link.fingerprint for link in judged if not link.rule], np.uint64)
+        found: list[int] = []
+        for portion in portions(extracted.repeats or extracted.hrefs):
+            judged = (
+                self._intake.one(raw_url, base=extracted.base, encoding=extracted.encoding)
+                for raw_url in portion
+            )
+            found += [link.fingerprint for link in judged if not link.rule]
+            yield
+        fingerprints = np.array(found, np.uint64)
         self._trace.write_page(errand.host, fingerprints, self._owners.foreign(fingerprints))
 
     # -- seeds -----------------------------------------------------------------

@@ -6,13 +6,15 @@ end here. Every answer is plain data.
 
 import inspect
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
 from typing import Any
 
 import msgspec
 
 from crawler.admin.status import Status
 from crawler.clock import iso_time
+from crawler.crawl.directory import CrawlDirectory
+from crawler.crawl.loosened import SeedPlaces, confirm, inherited
 from crawler.errors import UsageError
 from crawler.frontier.refresh.refreshing import SIGNAL_SOURCES
 from crawler.process import verdict
@@ -23,6 +25,7 @@ from crawler.storage.commit import Change
 from crawler.urls.canonical import authority, canonical, hostname, target
 
 Commit = Callable[[Change], None]
+Steps = Generator[None, None, Any]
 
 
 class Commands:
@@ -43,21 +46,33 @@ class Commands:
         self._peers = peers or stages.waiting_for_peers
         commands = (
             self.status, self.why, self.get, self.seed, self.block, self.unblock, self.retire, self.signal,
+            self.signals,
         )  # fmt: skip
         self._commands = {command.__name__: _checked(command) for command in commands}
 
     def run(self, request: Mapping[str, Any]) -> Any:
-        """Answer {"command": name, argument: value, ...}.
+        """Answer {"command": name, argument: value, ...} in one step.
 
         Raises:
             UsageError: no such command, or wrong arguments.
         """
+        steps = self.steps(request)
+        while True:
+            try:
+                next(steps)
+            except StopIteration as end:
+                return end.value
+
+    def steps(self, request: Mapping[str, Any]) -> Steps:
+        """The same with pauses where it takes long, so that other work may be done in between."""
         arguments = dict(request)
         name = arguments.pop("command", "")
         command = self._commands.get(name) if isinstance(name, str) else None
         if command is None:
             raise UsageError(f"no command {name!r} here")
         answer = command(arguments)
+        if isinstance(answer, Generator):
+            answer = yield from answer
         return answer.plain() if isinstance(answer, Status) else answer
 
     def status(self, hosts: int = 20) -> Status:
@@ -73,10 +88,10 @@ class Commands:
             splitter=stages.splitter_counts(),
             peers={stages.name: self._peers()} if stages.topology.peers else {},
             waiting=list(stages.frontier.hosts(now, hosts)),
-            refreshing={} if stages.refresh is None else stages.refresh.view(now),
+            refreshing=stages.refreshing(now, hosts),
         )
 
-    def why(self, url: str) -> dict[str, Any]:
+    def why(self, url: str) -> Steps:
         """Everything known of a URL: the filter's verdict, its record, its captures, what it waits for."""
         stages = self._stages
         answer: dict[str, Any] = {"verdict": "", "raw_url": url}
@@ -98,10 +113,10 @@ class Commands:
             answer["captures"] = [_plain_capture(capture) for capture in stages.pages.captures(fingerprint)]
         answer["known"] = record is not None or stages.due.contains(fingerprint)
         if stages.refresh is not None and record is not None:
-            answer["refresh"] = stages.refresh.explain(fingerprint, stages.clock.now())
+            answer["refresh"] = _in_words(stages.refresh.explain(fingerprint, stages.clock.now()))
         if record is None:
             now = stages.clock.now()
-            answer |= stages.frontier.entry(request_form)
+            answer |= yield from stages.frontier.entry(request_form)
             answer["waiting"] = stages.frontier.explain(request_form, now)
             _say_times(answer, now)
         if via := self._found_on(record, answer):
@@ -146,16 +161,26 @@ class Commands:
             "content": b"" if headers else page.content,
         }
 
-    def seed(self, urls: list[str]) -> dict[str, Any]:
-        """Queue seeds; those that are no http(s) URL are named in the answer."""
+    def seed(self, urls: list[str], settings: dict[str, str] | None = None) -> Steps:
+        """Queue seeds; those that are no http(s) URL are named in the answer.
+
+        `settings` are looser ones in force that are meant for these seeds too (`crawl/loosened.py`).
+        """
         good = [form for url in urls if (form := canonical(url)) is not None]
         bad = [url for url in urls if canonical(url) is None]
+        config, directory = self._stages.config, CrawlDirectory(self._stages.directory.parent)
+        confirm(config, settings or {})
+        places = SeedPlaces(config.crawl.scope, inherited(config, settings or {}))
+        places.known(directory.seed_places())
+        places.check(good)
+        if places.grown:
+            directory.note_places(places.names)
         if good:
-            self._stages.point.make()
+            yield from self._stages.point.making()
             self._commit(self._stages.admission.seeds(good))
         return {"queued": len(good), "refused": bad}
 
-    def signal(self, urls: list[str], source: str = "signal") -> dict[str, Any]:
+    def signal(self, urls: list[str], source: str = "signal") -> Steps:
         """Note that pages are said to have changed; URLs that are new and in scope become links."""
         stages = self._stages
         said = {"noted": 0, "links": 0, "not_refreshed": 0, "refused": 0}
@@ -173,7 +198,7 @@ class Commands:
                 said["refused"] += 1
             else:
                 new.append(form)
-        stages.point.make()
+        yield from stages.point.making()
         change = Change()
         if stages.refresh is not None:
             number = SIGNAL_SOURCES.get(source.partition(":")[0], len(SIGNAL_SOURCES))
@@ -185,33 +210,46 @@ class Commands:
         self._commit(change)
         return said
 
-    def block(self, host: str) -> dict[str, Any]:
+    def signals(self) -> list[dict[str, Any]]:
+        """By host and source, what signals of changes have been worth; [] where nothing is refreshed."""
+        stages = self._stages
+        if stages.refresh is None:
+            return []
+        rows = stages.refresh.heard()
+        for row in rows:
+            row["host"] = stages.frontier.host_name(row.pop("host_key"))
+        return rows
+
+    def block(self, host: str) -> Steps:
         """Ask nothing more of a host."""
         name = _host_name(host)
-        self._stages.point.make()
+        yield from self._stages.point.making()
         self._stages.frontier.block(name)
         self._commit(Change())
         return {"host": name}
 
-    def unblock(self, host: str) -> dict[str, Any]:
+    def unblock(self, host: str) -> Steps:
         """Take a host up again."""
         name = _host_name(host)
-        self._stages.point.make()
+        yield from self._stages.point.making()
         self._stages.frontier.unblock(name, self._stages.clock.now())
         self._commit(Change())
         return {"host": name}
 
-    def retire(self, pattern: str) -> dict[str, Any]:
+    def retire(self, pattern: str) -> Steps:
         """Drop the to-do URLs that match a regular expression."""
         try:
             re.compile(pattern)
         except (re.error, OverflowError, RecursionError) as error:
             raise UsageError(f"{pattern!r} is no regular expression: {error}") from error
-        change = Change()
-        self._stages.point.make()
-        retired = self._stages.harvest.retire(pattern, change)
-        self._commit(change)
-        return {"retired": retired}
+        portions = self._stages.harvest.retiring(pattern, self._commit)
+        while True:
+            yield from self._stages.point.making()
+            try:
+                next(portions)
+            except StopIteration as end:
+                return {"retired": end.value}
+            yield
 
 
 def _checked(command: Callable[..., Any]) -> Callable[[Mapping[str, Any]], Any]:
@@ -231,6 +269,12 @@ def _checked(command: Callable[..., Any]) -> Callable[[Mapping[str, Any]], Any]:
         return command(**msgspec.structs.asdict(checked))
 
     return run
+
+
+def _in_words(known: dict[str, Any]) -> dict[str, Any]:
+    """What the refresh schedule knows of a page, its instants as people read them."""
+    instants = ("crawled_at", "deadline", "host_ready")
+    return known | {name: iso_time(known[name]) for name in instants if known.get(name) is not None}
 
 
 def _say_times(answer: dict[str, Any], now: float) -> None:

@@ -1,7 +1,7 @@
 """The commit loop: asks the committer for its next step, takes it, and asks again.
 
     loop thread     decisions, the adoption of what was written
-    writer thread   groups (those of a few results in the loop, when it would only wait), runs of the DUE
+    writer thread   groups (those of a few results in the loop, when it would only wait and nobody is served), DUE runs
     merger thread   merges of runs, beside everything else; one at a time
 
 All steps are `committer.py`'s choice. A flush and a merge end in a change of
@@ -19,7 +19,7 @@ from typing import Protocol
 
 from crawler.due.plans import CompactionPlan, FlushPlan
 from crawler.errors import StoreError
-from crawler.process.committer import SIBLINGS, Committer, CommitterState, Step
+from crawler.process.committer import DECISION_DELAY, SIBLINGS, Committer, CommitterState, Step
 from crawler.process.ending import in_thread, within
 from crawler.process.stages import Stages
 from crawler.process.tasks import Tasks, wait_for
@@ -29,8 +29,9 @@ from crawler.storage.files import write_all
 
 log = logging.getLogger("crawler")
 
-TURN = 0.02  # seconds for which decisions hold the loop; then others have their turn
-SMALL_GROUP = 16  # results that are committed in the loop while no more than `SIBLINGS` are in flight
+TURN = 0.004  # seconds for which decisions hold the loop; then others have their turn
+# What is committed in the loop while no more than `SIBLINGS` are in flight: results, links, bytes of answers.
+SMALL_GROUP, SMALL_LINKS, SMALL_BYTES = 16, 1_000, 256 << 10
 
 
 class CommitLoopOwner(Protocol):
@@ -97,6 +98,12 @@ class CommitLoop:
         self._news.set()
         self.look_at_flight()
 
+    def queue_heavy(self, maker: Maker) -> None:
+        """The same for what takes long to make: others need not wait for more than one of these."""
+        self._point.add_heavy(maker)
+        self._news.set()
+        self.look_at_flight()
+
     def wake(self) -> None:
         """Let the loop look again whether there is something to commit or to flush."""
         self._news.set()
@@ -143,8 +150,8 @@ class CommitLoop:
         early = not fetching or now >= self._committer.early_flush_at
         dry = stopping or (early and self._frontier.dry(now))
         return CommitterState(
-            queued=len(self._point),
-            undecided=self._point.unmade,
+            queued=len(self._point) if self._takes_heavy() else self._point.light,
+            undecided=self._point.unmade if self._takes_heavy() else self._point.unmade_light,
             fetching=fetching,
             flush=bool(self._due.pending) and self._due.wants_flush(now, dry=dry),
             hurry=stopping or self._run.seeding() or self._due.full,
@@ -167,11 +174,16 @@ class CommitLoop:
         await self._make()
         self._run.decided()
 
-    async def _make(self) -> None:
-        """Decide upon the results that are queued now, in turns of the loop."""
-        time = asyncio.get_running_loop().time
-        end, queued = time() + TURN, len(self._point)
-        while self._point.made < queued and self._point.step():
+    def _takes_heavy(self) -> bool:
+        """Whether the DUE has room for what brings many links: else it would be full for all."""
+        return self._run.stopping() or self._due.pending < self._stages.config.due.buffer_entries_max
+
+    async def _make(self, *, heavy: bool = True) -> None:
+        """Decide upon the results that are queued now, in turns of the loop; upon one at most that takes long."""
+        time, point = asyncio.get_running_loop().time, self._point
+        heavy = heavy and self._takes_heavy() and len(point) > point.light
+        end, queued = time() + TURN, point.light + heavy
+        while point.made < queued and point.step(heavy=heavy):
             if time() >= end:
                 await asyncio.sleep(0)
                 end = time() + TURN
@@ -179,14 +191,25 @@ class CommitLoop:
     async def _commit(self) -> None:
         """Write the next group."""
         await self._make()
-        group, began = self._point.take(), self._clock.now()
-        if self._run.fetching() <= SIBLINGS and len(group) <= SMALL_GROUP:
+        group, began = self._point.take_made(), self._clock.now()
+        alone = not self._stages.config.serve.address  # else clients would wait for the disk too
+        if alone and self._run.fetching() <= SIBLINGS and _is_small(group):
             self._write(group)  # a thread would only be waited for, and cost two switches
         else:
-            await self._in(self._writer, partial(self._write, group))
+            await self._beside(partial(self._write, group))
         self._point.committed(group)
         self.observe("commit", self._clock.now() - began)
         self._run.committed()
+
+    async def _beside(self, function: Callable[[], None]) -> None:
+        """Call `function` in the writer thread; decide meanwhile upon results, but for those that take long."""
+        writing = self._in(self._writer, function)
+        while not writing.done():
+            await asyncio.wait({writing}, timeout=DECISION_DELAY)
+            if self._point.unmade_light and not writing.done():
+                await self._make(heavy=False)
+                self._run.decided()
+        writing.result()
 
     def _write(self, group: Sequence[Change]) -> None:
         self._point.write(group)
@@ -206,7 +229,7 @@ class CommitLoop:
         plan = self._due.begin_flush(began)
         assert plan is not None, self._due
         try:
-            await self._in(self._writer, plan.run)
+            await self._beside(plan.run)
             self._committer.flushed(began, self._clock.now())
             self.observe("flush", self._clock.now() - began)
             if self._compacting:
@@ -249,3 +272,10 @@ class CommitLoop:
     def _merged(self) -> None:
         self._compacting = False
         self._compact()
+
+
+def _is_small(group: Sequence[Change]) -> bool:
+    """Whether a group is written in a moment, but for the wait for the disk."""
+    if len(group) > SMALL_GROUP or sum(len(change.links) for change in group) > SMALL_LINKS:
+        return False
+    return sum(len(each.payload) for change in group for each in change.captures) <= SMALL_BYTES

@@ -3,29 +3,29 @@
 from functools import lru_cache
 
 from crawler.config import Overrides, PagesConfig
-from crawler.pages.change_detection import Patterns, compile_patterns
+from crawler.pages.change_detection import Comparison, compile_patterns
 from crawler.urls.canonical import hostname
 
 
 class Comparing:
-    """Answers by URL what a comparison leaves out, and whether it looks at the visible text only."""
+    """Answers by URL how two answers are compared."""
 
     def __init__(self, config: PagesConfig, overrides: Overrides) -> None:
         self._config = config
         self._overrides = overrides
-        self._compiled = lru_cache(maxsize=256)(compile_patterns)
+        self._made = lru_cache(maxsize=256)(_comparison)
 
-    def ignored(self, url: str) -> Patterns:
-        """Patterns (bytes) of what is left out."""
-        texts = self._config.ignore
+    def comparison(self, url: str) -> Comparison:
+        """What counts as a change of the page."""
+        config = self._config
+        kind, distance, ignored = config.change, config.simhash_distance, config.ignore
         if self._overrides:
-            own = self._overrides.for_url(url, hostname(url)).ignore
-            texts = texts if own is None else own
-        return self._compiled(texts) if texts else ()
+            own = self._overrides.for_url(url, hostname(url))
+            kind = own.change or kind
+            distance = distance if own.simhash_distance is None else own.simhash_distance
+            ignored = ignored if own.ignore is None else own.ignore
+        return self._made(kind, distance, ignored)
 
-    def text_only(self, url: str) -> bool:
-        """Whether of HTML only the visible text counts."""
-        kind = self._config.change
-        if self._overrides:
-            kind = self._overrides.for_url(url, hostname(url)).change or kind
-        return kind == "text"
+
+def _comparison(kind: str, distance: int, ignored: tuple[str, ...]) -> Comparison:
+    return Comparison(kind, distance, compile_patterns(ignored))

@@ -7,7 +7,8 @@
 
 A hop counts as a request: it waits for the gap of its host, and on a host
 other than the errand's own it takes that host's slot first. An errand that
-waits for a hop has no place: `concurrency` others may be exchanging bytes.
+waits for a hop, for memory, or for the decision upon a large answer has no
+place: `concurrency` others may be exchanging bytes.
 
 An exception that nobody expects ends the errand it comes from, in the outcome
 `internal_error`, and no other: host, address and place are free again as behind
@@ -18,7 +19,7 @@ of the user raises.
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
@@ -53,9 +54,35 @@ Chain = list[tuple[str, str]]  # the requests of a redirect chain so far: URL an
 NextHop = Callable[[FetchRequest, Fetch, Chain], str]
 
 _OWN_WAY = int(LinkFlag.OWN_WAY)
-_SITEMAP = int(LinkFlag.SITEMAP)  # plain: an IntFlag costs 1 us a test
+_SITEMAP, _REFRESH = int(LinkFlag.SITEMAP), int(LinkFlag.REFRESH)  # plain: an IntFlag costs 1 us a test
 HOP_WAIT_MAX = 120.0  # seconds an errand waits for another host's slot before it gives the hop up
+HEAVY_BYTES, HEAVY_LINKS = 2 << 20, 1_000  # of an answer; one in a hundred has more
+HEAVY_ROBOTS = 64 << 10  # bytes; ten times what all but one in a thousand have
+_STRING_BYTES, _DATE_BYTES = 57, 150  # of a str beside its characters and its place in a list; of a pair
 HOP_ASKS_MAX = 2.0  # seconds between two questions for a host that many wait for
+
+
+class Network(NamedTuple):
+    """What an errand waits for: answers, names, and what a page holds."""
+
+    client: Client
+    resolver: Resolver
+    reader: Reader
+
+
+class ErrandPlace:
+    """The place of an errand, as the fetcher sees it."""
+
+    __slots__ = ("_clock", "_errand", "_frontier")
+
+    def __init__(self, frontier: Frontier, clock: Clock, errand: Errand) -> None:
+        self._frontier, self._clock, self._errand = frontier, clock, errand
+
+    def is_needed(self) -> bool:
+        return self._frontier.yields(self._errand, self._clock.now())
+
+    def give(self) -> None:
+        self._frontier.step_aside(self._errand, self._clock.now())
 
 
 class Errands:
@@ -67,13 +94,12 @@ class Errands:
         *,
         clock: Clock,
         frontier: Frontier,
-        client: Client,
-        resolver: Resolver,
-        reader: Reader,
+        network: Network,
         harvest: Harvest,
         key: Callable[[str], bytes],
         trusts: Callable[[str], bool],
         queue: Callable[[Change | Maker], None],
+        queue_heavy: Callable[[Maker], None],
         wake: Callable[[], None],
         unexpected: Unexpected,
         sink: Sink | None = None,
@@ -81,13 +107,12 @@ class Errands:
         self._config = config
         self._clock = clock
         self._frontier = frontier
-        self._client = client
-        self._resolver = resolver
-        self._reader = reader
+        self._client, self._resolver, self._reader = network
         self._harvest = harvest
         self._key = key
         self._trusts = trusts
         self._queue = queue
+        self._queue_heavy = queue_heavy
         self._wake = wake
         self._unexpected = unexpected
         self.sink = sink
@@ -161,7 +186,18 @@ class Errands:
         )
         now = self._clock.now()
         _say(fetch)
-        self._queue(lambda: self._harvest.robots(errand, fetch, now))
+        if len(fetch.content) <= HEAVY_ROBOTS:
+            return self._queue(lambda: self._harvest.robots(errand, fetch, now))
+        key = (errand.host, errand.url)
+        self._client.hold(key, fetch)
+        self._step_aside(errand)
+
+        def make() -> Making:
+            change = yield from steps(self._harvest.robots(errand, fetch, now))
+            change.after.append(lambda: self._client.let_go(key))
+            return change
+
+        self._queue_heavy(make)
 
     async def _fetch_robots(self, errand: Errand) -> Fetch:
         return await self._follow(errand, self._request(errand, robots=True), self._robots_hop)
@@ -183,17 +219,27 @@ class Errands:
             change.after.append(lambda: self._client.let_go(owner))
             return change
 
+        queue: Callable[[Maker], None] = self._queue
+        if is_heavy(fetch, extracted):
+            await asyncio.to_thread(self._harvest.prepare, fetch)
+            self._step_aside(errand)
+            queue = self._queue_heavy
         if self.sink is None:
-            return self._queue(make)
+            return queue(make)
         self.awaiting_commit += 1
         try:
-            await self._commit(make)
+            await self._commit(make, queue)
         finally:
             self.awaiting_commit -= 1
         try:
             await self.sink(errand, fetch, extracted)
         finally:
             self.in_sink -= 1
+
+    def _step_aside(self, errand: Errand) -> None:
+        """The errand waits for something other than its server: its place is free."""
+        self._frontier.step_aside(errand, self._clock.now())
+        self._wake()
 
     def _promised(self, errand: Errand, fetch: Fetch, extracted: Extracted | None, now: float) -> Making:
         """The page's change, with the promise that the sink gets it."""
@@ -209,9 +255,12 @@ class Errands:
         else:
             fetch = await self._follow(errand, self._request(errand), self._own_key_hop)
         self._client.hold(owner, fetch)  # while it is read, waits, and is written
-        return fetch, await self._read(errand, fetch)
+        extracted = await self._read(errand, fetch)
+        if extracted is not None:
+            self._client.hold_more(owner, size_of(extracted))
+        return fetch, extracted
 
-    async def _commit(self, make: Maker) -> None:
+    async def _commit(self, make: Maker, queue: Callable[[Maker], None]) -> None:
         """Queue a change and wait until it is durable; it counts as `in_sink` from that moment on."""
         committed = asyncio.get_running_loop().create_future()
 
@@ -225,13 +274,18 @@ class Errands:
                 self.in_sink += 1
                 committed.set_result(None)
 
-        self._queue(made)
+        queue(made)
         await committed
 
     async def _read(self, errand: Errand, fetch: Fetch) -> Extracted | None:
         """What the answer holds; None if nothing new, or if it brings out a bug: its links are lost, not the page."""
         try:
-            return await self._reader.read(errand, fetch) if self._harvest.shows_news(errand, fetch) else None
+            if not self._harvest.shows_news(errand, fetch):
+                return None
+            extracted = await self._reader.read(errand, fetch)
+            if extracted is not None and extracted.told_by and errand.flags & _REFRESH:
+                await self._reader.news(extracted, fetch, lambda: self._harvest.known_content(errand))
+            return extracted
         except Exception as error:
             self._unexpected.note(error, f"reading {errand.url}, whose links are lost")
             return None
@@ -297,8 +351,7 @@ class Errands:
         """Fetch the next URL of a chain in its host's turn."""
         name = hostname(url)
         self._frontier.give_back(errand.hostname, self._clock.now(), before.took, before.retry_after)
-        self._frontier.step_aside(errand, self._clock.now())
-        self._wake()
+        self._step_aside(errand)
         addresses = request.addresses
         if name != errand.hostname and not self._config.fetch.proxy:  # a proxy looks names up itself
             found = await self._resolver.resolve(name)
@@ -332,17 +385,19 @@ class Errands:
     def _request(self, errand: Errand, *, robots: bool = False) -> FetchRequest:
         config = self._config
         gap, gap_factor = self._frontier.gap_terms(errand)
+        keep_alive = gap + config.fetch.keep_alive_extra
+        if self._frontier.has_more(errand):  # it will be asked again, be it late
+            keep_alive = max(keep_alive, config.fetch.keep_alive_max)
         request = FetchRequest(
             url=errand.url,
             addresses=(errand.address,) if errand.address else (),
-            keep_alive=gap + config.fetch.keep_alive_extra if gap < config.fetch.keep_alive_max else 0.0,
+            keep_alive=keep_alive if gap < config.fetch.keep_alive_max else 0.0,
             keep_alive_factor=gap_factor,
         )
         if self._overrides:
             self._override(request, errand)
         self._allow_secrets(request, errand.hostname)
-        if self._frontier.is_crowded_out(errand):
-            request.total_timeout = min(self._total_timeout(request), config.fetch.crowded_timeout)
+        request.place = ErrandPlace(self._frontier, self._clock, errand)
         if robots:
             request.body_bytes_max = config.robots.bytes_max
         elif errand.flags & _SITEMAP:
@@ -350,10 +405,6 @@ class Errands:
         if not robots:
             request.etag, request.last_modified = self._harvest.conditions(errand, self._clock.now())
         return request
-
-    def _total_timeout(self, request: FetchRequest) -> float:
-        own = request.total_timeout
-        return self._config.fetch.total_timeout if own is None else own
 
     def _allow_secrets(self, request: FetchRequest, name: str) -> None:
         """Let only those headers go along that were configured for this URL, wherever a redirect leads."""
@@ -369,6 +420,20 @@ class Errands:
         if own.body_bytes_max is not None:
             request.body_bytes_max = own.body_bytes_max
             request.wire_bytes_max = max(own.body_bytes_max, self._config.fetch.wire_bytes_max)
+
+
+def size_of(extracted: Extracted) -> int:
+    """Bytes in memory, roughly."""
+    found = (extracted.hrefs, extracted.maps, extracted.requisites, extracted.repeats)
+    return sum(_STRING_BYTES * len(urls) + sum(map(len, urls)) for urls in found) + _DATE_BYTES * len(
+        extracted.dated
+    )
+
+
+def is_heavy(fetch: Fetch, extracted: Extracted | None) -> bool:
+    """Whether it takes long to decide upon an answer: some milliseconds of hashes, or of links."""
+    links = 0 if extracted is None else len(extracted.hrefs) + len(extracted.maps) + len(extracted.requisites)
+    return len(fetch.body) + len(fetch.content) > HEAVY_BYTES or links > HEAVY_LINKS
 
 
 def _going(request: FetchRequest, way: Way) -> FetchRequest:

@@ -23,6 +23,8 @@ from typing import Any
 
 import msgspec
 
+from crawler.frontier.refresh.levels import LevelReport, portions
+from crawler.frontier.refresh.refreshing import Refresh
 from crawler.process.stages import Stages
 from crawler.records import Outcome, PeerStatus
 from crawler.splitter.compaction import Compaction
@@ -82,6 +84,7 @@ class Exchange:
         self._before = Counter(_run_before(stages, member.run))
         self._pages_before = pages_of(stages.counters_before) - pages_of(self._before)
         self._work, self._work_at = 0, float("-inf")
+        self._level = LevelReport(0.0, 0.0, False)
         crawl = stages.config.crawl
         self.crawlwide = CrawlWide(
             stages.name,
@@ -140,6 +143,8 @@ class Exchange:
         self.crawlwide.rate = rate
         if len(self._stages.topology.names) == 1:
             self._stages.frontier.set_rate(rate)
+            if self._stages.refresh is not None:
+                self._stages.refresh.set_rate(rate)
 
     def learn_end(self) -> None:
         """Somebody has found out that nothing is left to do anywhere."""
@@ -167,6 +172,9 @@ class Exchange:
             bytes=counters["bytes.wire"] - self._before["bytes.wire"],
             in_flight=self._loops.in_flight(),
             work=self._hosts_with_work(),
+            level=self._level.level,
+            weight=self._level.weight,
+            busy=self._level.busy,
         )
 
     def _hosts_with_work(self) -> int:
@@ -296,9 +304,35 @@ class PeerExchange(Exchange):
             await asyncio.sleep(self._config.heartbeat)
 
     def _share_rate(self) -> None:
-        share = self.crawlwide.rate_share(self._clock.now())
-        self._stages.frontier.set_rate(0.0 if share == float("inf") else share)
-        self._has_share = share > 0.0
+        now, rate = self._clock.now(), self.crawlwide.rate
+        refresh, frontier = self._stages.refresh, self._stages.frontier
+        if refresh is None:
+            share = self.crawlwide.share(now)
+        else:
+            self._tell_level(refresh, now)
+            share = self._both_shares(refresh, now)
+        frontier.set_rate(rate * share)
+        self._has_share = share > 0.0 or not rate
+
+    def _tell_level(self, refresh: Refresh, now: float) -> None:
+        """Learn from the levels of all what this process's known pages weigh; what the next heartbeats say."""
+        said = self.crawlwide.said()
+        reports = {name: LevelReport(each.level, each.weight, each.busy) for name, each in said.items()}
+        waited = self._stages.frontier.why_slow()["rate"]
+        self._level = refresh.level(reports, waited, now)
+
+    def _both_shares(self, refresh: Refresh, now: float) -> float:
+        """The part of the rate for new and known pages of this process; how it divides them is said to `refresh`."""
+        said = self.crawlwide.said().values()
+        discovery, known = portions(
+            self.crawlwide.share(now),
+            self.crawlwide.refresh_share(),
+            refresh.share_set,
+            work=any(each.work for each in said),
+            pages=any(each.weight for each in said),
+        )
+        refresh.set_portion(discovery, known, self.crawlwide.rate)
+        return discovery + known
 
     def room(self, places: int) -> int:
         if self._outbox.full or not self._has_share or self.peers.is_outcast:

@@ -16,14 +16,14 @@ A seed's target is a seed, so it widens the scope.
 from collections.abc import Sequence
 
 from crawler.config import Config
-from crawler.pages.same_content import SameContent
+from crawler.pages.same_content import SameContent, digest_without_url
 from crawler.process.admission import Admission, Beside, Counted
 from crawler.process.learned import Learned
 from crawler.process.submitted import Submitted
 from crawler.records import Errand, Extracted, Fetch, LinkFlag, Outcome
 from crawler.robots.cache import RobotsCache
 from crawler.storage.commit import Change
-from crawler.urls.canonical import authority
+from crawler.urls.canonical import authority, target
 
 # Plain integers, as the flags of an errand are: an IntFlag costs 1 us a test.
 _SEED, _SITEMAP = int(LinkFlag.SEED), int(LinkFlag.SITEMAP)
@@ -59,7 +59,9 @@ class Following:
         self._learned.answered(fetch.url)
         change.count("pages.parse_limit", extracted.parse_limit)
         withheld = extracted.nofollow and not (extracted.hrefs or extracted.requisites or extracted.refresh)
-        if withheld or self._is_copy(errand, digest):
+        copy = self._is_copy(errand, fetch, digest)
+        change.count("pages.copies", copy)
+        if withheld or copy:
             change.count("pages.links_not_taken")
             return 0
         if errand.flags & _SITEMAP:
@@ -68,7 +70,7 @@ class Following:
 
     def _links(self, change: Change, errand: Errand, extracted: Extracted) -> Counted:
         """All that a page links to."""
-        self._admission.log(errand, extracted)
+        yield from self._admission.log(errand, extracted)
         base, encoding = extracted.base, extracted.encoding
         depth, via = errand.depth + 1, errand.fingerprint
         take = self._admission.portions
@@ -127,6 +129,7 @@ class Following:
         beside = Beside(errand.depth, errand.fingerprint, errand.redirects + 1, flags)
         return self._admission.links(change, base, [location], beside)
 
-    def _is_copy(self, errand: Errand, digest: bytes) -> bool:
+    def _is_copy(self, errand: Errand, fetch: Fetch, digest: bytes) -> bool:
         """True from the page on that is one copy too many of the same content on its host."""
-        return self._same_content.count(errand.host, digest) > self._copies_max
+        key = digest_without_url(fetch.content, target(fetch.url), digest)
+        return self._same_content.count(errand.host, key) > self._copies_max

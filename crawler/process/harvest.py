@@ -10,8 +10,8 @@ This is the arrow from the fetcher back to the frontier without its waiting:
 A *refresh* (an errand with the flag REFRESH: a known page fetched again) takes
 the same way, with two differences. It is counted apart, under `refresh.`, since
 its URL is done already. So is a known page that was queued once more (AGAIN),
-whose URL is done once more. And an answer that shows the content that is known
-brings no links: it need not be read (`shows_news`), and none are followed.
+whose URL is done once more. And an answer whose content is known is not read
+for links (`shows_news`).
 
 A change is made in one step, or by a generator that pauses between portions of
 its links (`portions.py`); the commit point makes one change after the other.
@@ -20,11 +20,11 @@ its answer, or without its links.
 """
 
 import re
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 
 from crawler.clock import Clock
 from crawler.config import RefreshConfig
-from crawler.errors import StoreError, Unexpected
+from crawler.errors import DamageError, StoreError, Unexpected
 from crawler.frontier.frontier import Decision, End, Frontier
 from crawler.frontier.refresh.refreshing import Refresh, result_of
 from crawler.frontier.refresh.validators import Validators
@@ -36,9 +36,9 @@ from crawler.process.page_line import page_line
 from crawler.records import Blame, Errand, Extracted, Fetch, LinkFlag, Outcome, PageRecord
 from crawler.robots.cache import RobotsCache
 from crawler.storage.commit import Change, Making
-from crawler.urls.canonical import authority, canonical, hostname
+from crawler.storage.keys import TODO
+from crawler.urls.canonical import authority, hostname, resolve
 
-_SITEMAP = int(LinkFlag.SITEMAP)
 _REFRESH = int(LinkFlag.REFRESH)  # plain, as the flags of an errand are: an IntFlag costs 1 us a test
 _AGAIN = int(LinkFlag.AGAIN)
 _KNOWN = _REFRESH | _AGAIN
@@ -87,6 +87,18 @@ class Harvest:
         """Whether links to a URL (request form) lie where the crawl is at home."""
         return self._following.in_scope(url)
 
+    def prepare(self, fetch: Fetch) -> None:
+        """Do of a large answer what needs no decision. Any thread."""
+        self._pages.digest_ahead(fetch)
+
+    def known_content(self, errand: Errand) -> bytes:
+        """The stored content of a page that is asked again; b"" if there is none that can be read."""
+        try:
+            copy = self._pages.get(errand.fingerprint, with_noarchive=True)
+        except DamageError:
+            return b""
+        return b"" if copy is None else copy.content
+
     def page(self, errand: Errand, fetch: Fetch, extracted: Extracted | None, now: float) -> Making:
         """Make the change for a page's fetch, final or to be repeated."""
         change = Change()
@@ -97,8 +109,8 @@ class Harvest:
         books.count_kept(change, capturing)
         if self._refresh is not None and decision.end is End.DONE:
             self._schedule(change, capturing, before, decision, now)
-            if extracted is not None and extracted.dated and not capturing.unchanged:
-                self._hear(errand, before, extracted, now)
+            if extracted is not None and extracted.told_by and errand.flags & _REFRESH:
+                self._hear(change, errand, extracted, now)
         if errand.flags & _AGAIN and capturing.record is not None:
             changed = not capturing.unchanged
             self._validators.answered(errand.fingerprint, errand.host, before, capturing.record, changed, now)
@@ -128,25 +140,21 @@ class Harvest:
             result = result_of(
                 capturing.fetch.outcome, unchanged=capturing.unchanged, stored=not record.noarchive
             )
-            self._refresh.ended(errand, result, before, record, decision.until, now, change)
+            self._refresh.ended(
+                errand, result, before, record, decision.until, min(capturing.instant, now), change
+            )
         else:
             self._refresh.add(errand.fingerprint, record, capturing.instant, now, change)
 
-    def _hear(self, errand: Errand, before: PageRecord | None, extracted: Extracted, now: float) -> None:
-        """Take the dates of a sitemap or feed, from its second reading on, for signals about its own host's pages."""
+    def _hear(self, change: Change, errand: Errand, extracted: Extracted, now: float) -> None:
+        """Take what a page says of when pages of its own host changed for signals."""
         assert self._refresh is not None
-        if before is None or not before.fetched_at:
-            return
-        urls = [
-            canonical(raw_url) for raw_url, changed_at in extracted.dated if changed_at > before.fetched_at
-        ]
-        dates = [changed_at for _, changed_at in extracted.dated if changed_at > before.fetched_at]
         own = [
             (url, changed_at)
-            for url, changed_at in zip(urls, dates, strict=True)
-            if url is not None and hostname(url) == errand.hostname
+            for raw_url, changed_at in extracted.dated
+            if (url := resolve(extracted.base, raw_url)) is not None and hostname(url) == errand.hostname
         ]
-        self._refresh.hear(own, "sitemap" if errand.flags & _SITEMAP else "feed", now)
+        self._refresh.hear(errand.fingerprint, own, extracted.told_by, now, change)
 
     def _follow(self, change: Change, capturing: Capturing, extracted: Extracted | None) -> Pauses:
         """Follow a page's links, and note in its record how many there are."""
@@ -180,7 +188,7 @@ class Harvest:
         """Make the change for the answer to a robots.txt, at the end of its redirects."""
         change = Change()
         ignored, rules_ignored = self._robots.sitemaps_ignored, self._robots.rules_ignored
-        self._read_robots(change, errand, fetch, now)
+        yield from self._read_robots(change, errand, fetch, now)
         change.count("robots.sitemaps_ignored", self._robots.sitemaps_ignored - ignored)
         change.count("robots.rules_ignored", self._robots.rules_ignored - rules_ignored)
         if fetch.status:
@@ -192,18 +200,18 @@ class Harvest:
         self._release(change, self._settle(errand, fetch, now))
         return change
 
-    def _read_robots(self, change: Change, errand: Errand, fetch: Fetch, now: float) -> None:
+    def _read_robots(self, change: Change, errand: Errand, fetch: Fetch, now: float) -> Pauses:
         """Let the robots cache know the answer; one that brings out a bug counts as one that could not be had."""
         try:
-            self._record_robots(change, errand, fetch, now)
+            yield from self._record_robots(change, errand, fetch, now)
         except StoreError:
             raise
         except Exception as error:
             self._spoil(fetch, error, f"reading {errand.url}")
-            self._record_robots(change, errand, fetch, now)
+            yield from self._record_robots(change, errand, fetch, now)
 
-    def _record_robots(self, change: Change, errand: Errand, fetch: Fetch, now: float) -> None:
-        self._robots.record(
+    def _record_robots(self, change: Change, errand: Errand, fetch: Fetch, now: float) -> Pauses:
+        yield from self._robots.recording(
             authority(errand.url),
             status=fetch.status,
             outcome=Outcome.FRAMING if _is_unreadable(fetch) else fetch.outcome,
@@ -223,9 +231,25 @@ class Harvest:
     def retire(self, pattern: str, change: Change) -> int:
         """Drop the to-do and parked URLs that the regular expression finds; return how many."""
         gone = self._frontier.retire(re.compile(pattern), change)
+        self._count_retired(change, gone)
+        return gone
+
+    def retiring(self, pattern: str, commit: Callable[[Change], None]) -> Counted:
+        """The same in portions, each a change that is handed to `commit`, with a pause behind each."""
+        compiled, count, begin = re.compile(pattern), 0, TODO
+        while begin:
+            change = Change()
+            gone, begin = self._frontier.retire_some(compiled, change, begin)
+            self._count_retired(change, gone)
+            if gone:
+                commit(change)
+            count += gone
+            yield
+        return count
+
+    def _count_retired(self, change: Change, gone: int) -> None:
         change.count("urls.done", gone)
         change.count("urls.retired", gone)
-        return gone
 
     # -- parts -------------------------------------------------------------------
 

@@ -13,7 +13,7 @@ import logging
 import os
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec.structs import replace
@@ -26,20 +26,26 @@ from crawler.errors import DamageError, UsageError
 from crawler.extract.feed import read_feed
 from crawler.frontier.refresh.refreshing import SIGNAL_SOURCES
 from crawler.process.admission import Beside
+from crawler.process.commands import Steps
 from crawler.process.waits import HOSTS_MAX, Waits
 from crawler.serve.behind import StoredCrawl
 from crawler.serve.demand import Demand
 from crawler.serve.indexnow import KEY_AGE_MAX
 from crawler.serve.listening import more_descriptors
+from crawler.serve.neighbours import Neighbours
 from crawler.serve.pages import PageDesk
 from crawler.serve.receiving import Receivers
 from crawler.serve.rewriting import rewriter
 from crawler.serve.seam import Signalled
-from crawler.serve.server import PageServer, forward_to_sibling
+from crawler.serve.server import PageServer
+from crawler.serve.subscriber import Subscriber, read_topics
 from crawler.storage.commit import Change
 from crawler.storage.keys import ASKED
 from crawler.storage.kv import scan_prefix, seal, unseal
 from crawler.urls.canonical import authority, canonical
+
+if TYPE_CHECKING:
+    from crawler.process.process import Process
 
 log = logging.getLogger("crawler")
 
@@ -55,7 +61,7 @@ Noted = Callable[[Sequence[int], str], int]
 class Live:
     """What is live about `process`; `errors` collects its warnings for the dashboard."""
 
-    def __init__(self, process: Any) -> None:
+    def __init__(self, process: "Process") -> None:
         self._process = process
         self._stages = stages = process.stages
         self._config: Config = stages.config
@@ -103,15 +109,22 @@ class Live:
             return
         more_descriptors()
         self._load_counts()
+        if self._stages.refresh is not None:
+            self._stages.refresh.importance.asked = self.demand.rate
         several = len(self._stages.topology.names) > 1
         folder = self._stages.directory
+        receivers = self._receivers()
+        if config.websub:
+            receivers.subscriptions.want(read_topics(config.websub, config.public_url))
+            subscriber = Subscriber(receivers.subscriptions, config.public_url, self._now)
+            self._tasks.append(asyncio.get_running_loop().create_task(subscriber.run()))
         server = PageServer(
             PageDesk(self.crawl, config, rewriter()),
             config,
             self._now,
             ready=self.crawl.ready,
-            receive=self._receivers().receive,
-            forward=(lambda owner: forward_to_sibling(folder.parent / owner)) if several else None,
+            receive=receivers.receive,
+            forward=Neighbours(config.peers, folder.parent).ask if several else None,
         )
         self.server = server
         await server.start(config.address, shared=several)
@@ -145,17 +158,23 @@ class Live:
             self.put_counts()
 
     def put_counts(self) -> None:
-        """Queue the counts that changed for the next commit."""
+        """Queue the counts that changed for the next commit, and what they make of the importance of pages."""
         now = self._now()
+        if counts := dict(self.demand.changed(now)):
+            self._process.queue(lambda: self._counted(counts, now))
+
+    def _counted(self, counts: Mapping[int, float], now: float) -> Change:
+        """Made in its turn: what is stored of a page's schedule holds what the changes before it have learned."""
         change = Change()
-        for fingerprint, count in self.demand.changed(now):
+        if self._stages.refresh is not None:
+            self._stages.refresh.weigh(counts, self._now(), change)
+        for fingerprint, count in counts.items():
             key = ASKED + fingerprint.to_bytes(8, "big")
             if count > 0.0:
                 change.put(key, seal(msgspec.msgpack.encode((count, now))))
             else:
                 change.delete(key)
-        if change.operations:
-            self._process.queue(change)
+        return change
 
     # -- receivers
 
@@ -236,23 +255,30 @@ class Live:
         return said
 
     def _ask_soon(self, fingerprint: int) -> bool:
-        taken: bool = self._stages.refresh.ask(fingerprint)
+        assert self._stages.refresh is not None
+        taken = self._stages.refresh.ask(fingerprint)
         self._process.wake()
         return taken
 
     def _note_signals(self, fingerprints: Sequence[int], source: str) -> int:
         """Tell the refresh schedule that known pages changed, durable with the next group; how many it knows."""
         number = SIGNAL_SOURCES.get(source.partition(":")[0], len(SIGNAL_SOURCES))
-        taken: int = self._stages.refresh.signal(fingerprints, number, self._now())
+        refresh = self._stages.refresh
+        assert refresh is not None
+        taken = refresh.signal(fingerprints, number, self._now())
+        self._process.queue(self._signals_noted)
+        return taken
+
+    def _signals_noted(self) -> Change:
+        assert self._stages.refresh is not None
         change = Change()
         self._stages.refresh.stage_signals(change)
-        self._process.queue(change)
-        return taken
+        return change
 
     # -- commands
 
-    def run(self, request: Mapping[str, Any]) -> Any:
-        """Answer a command, of `Commands` or one of ours.
+    def steps(self, request: Mapping[str, Any]) -> Steps:
+        """Answer a command, of `Commands` or one of ours, with pauses for other work.
 
         Raises:
             UsageError: no such command, or wrong arguments.
@@ -265,7 +291,7 @@ class Live:
         }
         name = request.get("command", "")
         if name not in own:
-            answer = self._process.commands.run(request)
+            answer = yield from self._process.commands.steps(request)
             return answer | self.sections() if name == "status" else answer
         arguments = {key: value for key, value in request.items() if key != "command"}
         try:
@@ -302,6 +328,8 @@ class Live:
 
     def _set(self, settings: Mapping[str, str]) -> dict[str, Any]:
         """Change settings that may change while the crawl runs."""
+        if "refresh.share" in settings and self._stages.refresh is None:
+            raise UsageError("refresh.share: this crawl refreshes nothing; start it with --refresh-share")
         made = live_settings(self._stages.config, settings, self._config.crawl.concurrency)
         if level := settings.get("log.level"):
             logging.getLogger("crawler").setLevel(level.upper())
@@ -385,4 +413,5 @@ def live_settings(config: Config, given: Mapping[str, str], concurrency_max: int
         raise UsageError(
             f"crawl.concurrency: at most {concurrency_max}, as it was at the start, while the crawl runs"
         )
-    return replace(config, politeness=made.politeness, crawl=made.crawl)
+    refresh = replace(config.refresh, share=made.refresh.share)
+    return replace(config, politeness=made.politeness, crawl=made.crawl, refresh=refresh)

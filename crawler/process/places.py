@@ -1,6 +1,6 @@
 """The places of a process: an errand that runs holds one of `crawl.concurrency`.
 
-A page holds its place until it is committed and the sink of the user has had it.
+A page holds its place until it is committed and the user's page sink has taken it.
 """
 
 from collections.abc import Callable
@@ -10,9 +10,12 @@ from crawler.frontier.frontier import Frontier
 from crawler.process.errands import Errands
 from crawler.process.tasks import Fail, Tasks
 
+STARTS_MAX = 32  # errands begun in one turn of the loop: some 10 ms with their first steps
+START_TURN = 0.02  # seconds of them: where rules of robots.txt are many, a verdict takes some
+
 
 class Places:
-    """Starts the errands that the frontier gives out.
+    """Starts the errands that the frontier gives out; `time` says how long that takes.
 
     `room` says how many of some free places may begin a fetch now, by the
     limits of the crawl; `ended` is called whenever an errand has ended.
@@ -28,7 +31,9 @@ class Places:
         room: Callable[[int], int],
         ended: Callable[[], None],
         fail: Fail,
+        time: Callable[[], float] = lambda: 0.0,
     ) -> None:
+        self._time = time
         self.concurrency = concurrency
         self._frontier = frontier
         self._due = due
@@ -56,12 +61,15 @@ class Places:
         return 0 if self._due.full else self._room(self.free)
 
     def start(self, now: float) -> bool:
-        """Start what may start now, `concurrency` errands at most; whether there may be more."""
+        """Start what may start now, but no more than one turn of the loop should; whether there may be more."""
         room = self.room()
         self.limited = room < self.free
         self._frontier.allow(self._frontier.requests + room)
-        for _ in range(self.concurrency):
+        until = self._time() + START_TURN
+        for _ in range(STARTS_MAX):
             if (errand := self._frontier.take(now)) is None:
                 return False
             self.tasks.start(self._errands.run(errand))
+            if self._time() >= until:
+                break
         return True

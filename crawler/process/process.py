@@ -1,7 +1,7 @@
 """One crawling process: joins the loops that drive the stages.
 
     schedule      frontier.take -> an errand, as many as there are places     places.py
-    commit        results are decided upon, written, flushed by the DUE       commit_loop.py
+    commit        decisions on results, what they write, flushes of the DUE   commit_loop.py
     exchange      links from and to other processes, limits of the crawl      exchange.py
     seeds         piece by piece, never far ahead of the commits              seeding.py
     watch         time, disk space                                            limits.py
@@ -30,7 +30,7 @@ from crawler.process import collector
 from crawler.process.commands import Commands
 from crawler.process.commit_loop import CommitLoop
 from crawler.process.ending import Watchdog, within
-from crawler.process.errands import Errands, Sink
+from crawler.process.errands import Errands, Network, Sink
 from crawler.process.exchange import Loops, Member, exchange_of
 from crawler.process.forked import Forked
 from crawler.process.limits import STOP_GRACE, WATCH_INTERVAL, Disk, Standing, disk_state, limit_reached
@@ -48,6 +48,7 @@ log = logging.getLogger("crawler")
 SEEDS_GRACE = (
     5.0  # seconds after a stop in which seeds that were given are still taken, so that few are forgotten
 )
+COUNTED = ("max_pages", "max_bytes")  # stops by what results count for
 SEEDS_AHEAD = 2  # changes of seeds that may wait for their commit
 
 
@@ -101,23 +102,24 @@ class Process:
             room=self.exchange.room,
             ended=self._errand_ended,
             fail=self.fail,
+            time=stages.clock.now,
         )
         self.commands = Commands(stages, self.queue, self.exchange.status)
 
     def _errands(self, reader: Reader, sink: Sink | None) -> Errands:
         stages, config = self.stages, self.stages.config
         unexpected = stages.harvest.unexpected
+        resolver = Resolver(config.network, AddressGuard(config.network.allow_networks), stages.clock)
         return Errands(
             config,
             clock=stages.clock,
             frontier=stages.frontier,
-            client=self._client,
-            resolver=Resolver(config.network, AddressGuard(config.network.allow_networks), stages.clock),
-            reader=reader,
+            network=Network(self._client, resolver, reader),
             harvest=stages.harvest,
             key=stages.fingerprinter.key,
             trusts=stages.learned.trusts,
             queue=self.queue,
+            queue_heavy=self.commits.queue_heavy,
             wake=self.wake,
             unexpected=unexpected,
             sink=sink,
@@ -165,11 +167,13 @@ class Process:
             raise self.failure
 
     def configure(self, config: Config) -> None:
-        """Politeness, rate and places from now on."""
+        """Politeness, rate, places and the share of refresh from now on."""
         self.stages.config = config
         self.stages.frontier.configure(config.politeness)
         self.exchange.set_rate(config.crawl.rate)
         self.places.concurrency = config.crawl.concurrency
+        if self.stages.refresh is not None:
+            self.stages.refresh.share.refresh = config.refresh.share
         self.wake()
 
     def stop(self, reason: str, *, grace: float = STOP_GRACE) -> None:
@@ -199,6 +203,9 @@ class Process:
             self._start_errands(now)
             if reason := limit_reached(self.standing(now), self.stages.config.crawl):
                 return self.stop(reason)
+            if self._news.is_set():
+                await asyncio.sleep(0)  # it would not wait at all
+                continue
             wakeup = frontier.next_wakeup(now)
             await wait_for(self._news, None if wakeup is None else max(0.0, wakeup - now))
 
@@ -320,9 +327,17 @@ class Process:
         await self.places.tasks.wait(self._grace)
         self.places.tasks.cancel()
         limit = self.stages.config.crawl.drain_max
+        drop = self._drop_heavy_later()
         in_hand = not await within(limit, "commit", self._commit_rest())
+        drop.cancel()
         if in_hand and (len(self.stages.point) or self.commits.busy):
             self.fail(StoreError(f"disk: what was in hand could not be committed within {limit:g} s"))
+
+    def _drop_heavy_later(self) -> asyncio.TimerHandle:
+        """Leave results that take long to the next run, at the end of the grace; not pages that were asked for."""
+        wait = self._stopped_at + self._grace - self.stages.clock.now()
+        drop = (lambda: None) if self.stopped_by in COUNTED else self.stages.point.drop_heavy
+        return asyncio.get_running_loop().call_later(max(0.0, wait), drop)
 
     async def _commit_rest(self) -> None:
         stages = self.stages

@@ -4,17 +4,24 @@ HTML, XHTML, or no usable type and HTML by its first bytes   extract.links, heav
 a sitemap (asked for as one)                                 extract.sitemap
 RSS and Atom, by setting                                     extract.feed
 a style sheet, if requisites are wanted                      extract.css
+
+Large sitemaps, feeds and sheets have a child of their own: pages do not wait for them.
+A document with dates that is asked again is held against its stored copy (`news`): a date that has
+changed is a signal that its page has.
 """
 
 import asyncio
 from collections.abc import Callable, Iterable
 
+import msgspec
+
 from crawler.config import Config, Overrides
 from crawler.extract.collected import Context
-from crawler.extract.css import read_sheet
+from crawler.extract.documents import Document, DocumentKind, dated, read_document
 from crawler.extract.feed import is_feed, read_feed
+from crawler.extract.listing import is_listing, read_listing
 from crawler.extract.repeats import links_with_repeats
-from crawler.extract.sitemap import Entry, read_sitemap, signals
+from crawler.extract.sitemap import Entry, read_sitemap
 from crawler.extract.types import is_css, is_html, is_usable, is_xhtml, sniff_html
 from crawler.extract.worker import Worker, work
 from crawler.process.forked import Forked, can_fork, fork_children
@@ -22,10 +29,11 @@ from crawler.records import Errand, Extracted, Fetch, LinkFlag, Outcome
 
 Extractor = Callable[[Errand, Fetch], Iterable[str]]
 
-# XML and CSS up to this size are read in the loop, at some 0.1 us a byte.
-INLINE_BYTES_MAX = 128 << 10
+# XML and CSS up to this size are read in the loop, at some 0.1 us a byte, 0.6 in the worst case.
+INLINE_BYTES_MAX = 64 << 10
 
 _SITEMAP, _REQUISITE = int(LinkFlag.SITEMAP), int(LinkFlag.REQUISITE)  # plain: an IntFlag costs 1 us a test
+_REFRESH = int(LinkFlag.REFRESH)
 _READABLE = (Outcome.FETCHED, Outcome.TRUNCATED)
 _NAMES = {b"link": "link_values", b"x-robots-tag": "robots_tags"}
 
@@ -35,9 +43,15 @@ def fork_parser() -> Forked | None:
     return fork_children(work, 1)[0] if can_fork() else None
 
 
-def _dated(entries: Iterable[Entry], now: float) -> list[tuple[str, float]]:
-    """URL and instant of the entries whose date says something; none if the dates of all are the same."""
-    return [(entry.loc, entry.lastmod) for entry in signals(entries, now) if entry.lastmod is not None]
+def changed_dates(
+    dated: Iterable[tuple[str, float]], known: Iterable[Entry], *, first: bool
+) -> list[tuple[str, float]]:
+    """Those that say another date than `known` does; with `first`, also those that it does not name.
+
+    The first sight of a sitemap's date tells nothing; a new item of a feed is its news.
+    """
+    before = {entry.loc: entry.lastmod for entry in known}
+    return [(loc, at) for loc, at in dated if (before[loc] != at if before.get(loc) is not None else first)]
 
 
 class Reader:
@@ -49,6 +63,9 @@ class Reader:
         self._config = config
         self._extractor = extractor
         self._worker = Worker(config.extract, parser)
+        self._documents = Worker(
+            msgspec.structs.replace(config.extract, cpu_seconds_max=config.sitemaps.cpu_seconds_max)
+        )
         self._overrides = Overrides(config.override)
 
     async def read(self, errand: Errand, fetch: Fetch) -> Extracted | None:
@@ -56,49 +73,53 @@ class Reader:
         if fetch.outcome not in _READABLE:
             return None
         if errand.flags & _SITEMAP:
-            return await self._read(self._sitemap, fetch)
+            return await self._document(DocumentKind.SITEMAP, errand, fetch)
         kind = fetch.content_type
         if is_html(kind) or (not is_usable(kind) and sniff_html(fetch.content)):
             return await self._page(errand, fetch)
         if self._config.sitemaps.feeds and is_feed(kind, fetch.content):
-            return await self._read(self._feed, fetch)
+            return await self._document(DocumentKind.FEED, errand, fetch)
         if self._config.crawl.requisites and is_css(kind):
-            return await self._read(self._sheet, fetch)
+            return await self._document(DocumentKind.SHEET, errand, fetch)
         return None
 
-    async def _read(self, read: Callable[[Fetch], Extracted], fetch: Fetch) -> Extracted:
-        """Read small documents at once, large ones in a thread."""
+    async def _document(self, kind: DocumentKind, errand: Errand, fetch: Fetch) -> Extracted:
+        """Read small documents at once, large ones in the child; of one that is too much for it, nothing."""
+        document = Document.of(kind, fetch, self._config.sitemaps)
         if len(fetch.content) <= INLINE_BYTES_MAX:
-            return read(fetch)
-        return await asyncio.to_thread(read, fetch)
+            await self._worker.share.mine()
+            with self._worker.share.spending():
+                return read_document(fetch.content, document, self._config.extract)
+        return await self._documents.read(fetch.content, self._context(errand, fetch), document)
 
-    def _sitemap(self, fetch: Fetch) -> Extracted:
-        found = read_sitemap(fetch.content, self._config.sitemaps)
-        return Extracted(
-            fetch.url,
-            hrefs=[entry.loc for entry in found.entries],
-            maps=[entry.loc for entry in found.maps],
-            dated=_dated(found.entries, fetch.began),
-        )
+    async def news(self, extracted: Extracted, fetch: Fetch, known_content: Callable[[], bytes]) -> None:
+        """Leave of the dates those that the stored copy of a document, read by `known_content`, does not have."""
 
-    def _feed(self, fetch: Fetch) -> Extracted:
-        found = read_feed(fetch.content, self._config.extract.links_max)
-        hrefs = [entry.loc for entry in found.entries]
-        return Extracted(
-            fetch.url,
-            hrefs=hrefs + [raw_url for raw_url in (found.page, found.next) if raw_url],
-            dated=_dated(found.entries, fetch.began),
-        )
+        def compare() -> list[tuple[str, float]]:
+            entries = self._entries(extracted.told_by, known_content())
+            return changed_dates(
+                extracted.dated, entries, first=bool(entries) and extracted.told_by == "feed"
+            )
 
-    def _sheet(self, fetch: Fetch) -> Extracted:
-        found = read_sheet(fetch.content, fetch.charset, self._config.extract.links_max)
-        return Extracted(fetch.url, requisites=found)
+        if len(fetch.content) <= INLINE_BYTES_MAX:
+            extracted.dated = compare()
+        else:
+            extracted.dated = await asyncio.to_thread(compare)
+
+    def _entries(self, told_by: str, content: bytes) -> list[Entry]:
+        if told_by == "sitemap":
+            return read_sitemap(content, self._config.sitemaps).entries
+        read = read_listing if told_by == "listing" else lambda body, most: read_feed(body, most).entries
+        return read(content, self._config.extract.links_max)
 
     async def _page(self, errand: Errand, fetch: Fetch) -> Extracted:
         context = self._context(errand, fetch)
         extracted = await self._worker.extract(fetch.content, context)
         if self._config.crawl.trace and not extracted.parse_limit:
             extracted.repeats = links_with_repeats(fetch.content, context, self._config.extract)
+        if errand.flags & _REFRESH and is_listing(fetch.content):
+            rows = read_listing(fetch.content, self._config.extract.links_max)
+            extracted.dated, extracted.told_by = dated(rows, fetch.began), "listing"
         if errand.flags & _REQUISITE:
             extracted.hrefs, extracted.refresh = [], ""
         elif self._extractor is not None and not (extracted.nofollow and context.obey_robots):
@@ -135,5 +156,6 @@ class Reader:
         return policy != "ignore"
 
     async def close(self) -> None:
-        """End the child process."""
+        """End the child processes."""
         await self._worker.close()
+        await self._documents.close()

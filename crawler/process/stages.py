@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from msgspec.structs import replace
@@ -24,10 +25,11 @@ from crawler.crawl.directory import BEGUN, CrawlDirectory
 from crawler.crawl.topology import Topology, keep_table, topology
 from crawler.due.eliminator import Eliminator
 from crawler.due.plans import CompactionPlan, FlushPlan
-from crawler.errors import DamageError, DirectoryError, StoreError, disk_failed
+from crawler.errors import ConfigError, DamageError, DirectoryError, StoreError, disk_failed
 from crawler.extract.repeats import TAGS
 from crawler.frontier.discovery.entries import decode
 from crawler.frontier.frontier import Frontier
+from crawler.frontier.refresh.importance import Importance, read_values
 from crawler.frontier.refresh.refreshing import Refresh
 from crawler.frontier.refresh.validators import Validators
 from crawler.pages.captures import record_key, unpack_record
@@ -52,6 +54,7 @@ from crawler.storage.kv import LevelStore, scan_prefix
 from crawler.storage.moving import load_json
 from crawler.urlfilter.link_filter import LinkFilter
 from crawler.urlfilter.url_filter import Scope, UrlFilter
+from crawler.urls.canonical import canonical, hostname
 from crawler.urls.clock_cache import ClockCache
 from crawler.urls.equivalence import Equivalences
 from crawler.urls.fingerprint import Fingerprinter, registrable_domain
@@ -132,7 +135,7 @@ class Stages:
         clean = self._note_opening()
         self.frontier.open(self.clock.now(), clean=clean)
         if self.refresh is not None:
-            self.refresh.open(self.store, self._stored_pages(), self.clock.now())
+            self.refresh.open(self.store, self._stored_pages, self.clock.now())
         self.outbox, self.inbox = self._splitter(whole=clean or self._outlasts_power_cut)
         self.point = self._commit_point()
         self._count_kept()
@@ -226,8 +229,31 @@ class Stages:
             hash=self.fingerprinter.hash,
             host_key=self.fingerprinter.host_key_beside,
             fingerprint=self.fingerprinter.fingerprint,
+            importance=Importance(self.config.refresh, self._values()),
+            overrides=Overrides(self.config.override),
             rate=self.config.crawl.rate / len(self.topology.names),
+            name=self.name,
         )
+
+    def _values(self) -> dict[int, float]:
+        """The importance of pages as a file of the user says it.
+
+        Raises:
+            ConfigError: it cannot be read.
+        """
+        path = self.config.refresh.importance_file
+        if not path:
+            return {}
+
+        def fingerprint(url: str) -> int | None:
+            form = canonical(url)
+            return None if form is None else self.fingerprinter.fingerprint(form)
+
+        try:
+            with open(path, encoding="utf-8", errors="replace") as lines:
+                return read_values(lines, fingerprint)
+        except OSError as error:
+            raise ConfigError(f"refresh.importance_file {path}: {error.strerror}") from error
 
     def _stored_pages(self) -> Iterator[tuple[int, Callable[[], PageRecord]]]:
         """Fingerprint of each URL that was tried, and what reads its record."""
@@ -251,8 +277,7 @@ class Stages:
             software=f"crawler/{__version__}",
             operator=config.identity.contact,
             robots_policy=config.robots.policy,
-            ignored=comparing.ignored,
-            text_only=comparing.text_only,
+            comparison=comparing.comparison,
             fingerprint=self.fingerprinter.fingerprint,
             keeps=Kinds(config.filter.accept, config.filter.reject).keeps,
             sync=self._outlasts_power_cut,
@@ -308,7 +333,12 @@ class Stages:
         """The scope as seeds and their redirects have spanned it so far."""
         state = load_json(self.store, SCOPE_STATE)
         kind = self.config.crawl.scope
-        return Scope(kind) if state is None else Scope.from_state(kind, state)
+        overrides = Overrides([own for own in self.config.override if own.scope is not None])
+        own = (lambda url: overrides.for_url(url, hostname(url)).scope) if overrides else None
+        surts = self.config.crawl.surts
+        if state is None:
+            return Scope(kind, kind_of=own, surts=surts)
+        return Scope.from_state(kind, state, kind_of=own, surts=surts)
 
     def _splitter(self, *, whole: bool) -> tuple[Outbox, Inbox]:
         """The queues to and from other processes; without `whole`, the tail of the outbox may be lost."""
@@ -480,6 +510,17 @@ class Stages:
             scope_told=count["splitter.scope_told"],
             scope_heard=count["splitter.scope_heard"],
         )
+
+    def refreshing(self, now: float, hosts: int = 20) -> dict[str, Any]:
+        """How refreshes stand, with up to `hosts` hosts, those of most pages first; {} where nothing is refreshed."""
+        if self.refresh is None:
+            return {}
+        found = sorted(self.refresh.by_host(now).items(), key=lambda item: -item[1][0])[:hosts]
+        rows = [
+            {"host": self.frontier.host_name(key), "pages": pages, "fresh": round(fresh, 4)}
+            for key, (pages, fresh) in found
+        ]
+        return self.refresh.view(now) | {"hosts": rows}
 
     def waiting_for_peers(self) -> dict[str, PeerStatus]:
         """What waits in the outbox, by peer."""

@@ -44,9 +44,9 @@ class Tasks:
 
 
 async def wait_for(event: asyncio.Event, delay: float | None) -> None:
-    """Wait for the event; it is set after `delay` seconds anyway, None = never."""
+    """Wait for the event; it is set after `delay` seconds anyway, None = never. Others have a turn in any case."""
     if event.is_set():
-        return
+        return await asyncio.sleep(0)
     timer = None if delay is None else asyncio.get_running_loop().call_later(delay, event.set)
     try:
         await event.wait()

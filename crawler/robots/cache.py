@@ -23,14 +23,16 @@ thread), `stage` puts what was recorded since into the batch (writer thread),
 
 import math
 from collections import OrderedDict, deque
+from collections.abc import Generator
 from enum import StrEnum
+from typing import Any
 
 import msgspec
 
 from crawler.config import RobotsConfig
 from crawler.errors import DamageError
 from crawler.records import Outcome
-from crawler.robots.rules import Parsed, RobotsRules, read
+from crawler.robots.rules import Parsed, RobotsRules, reading
 from crawler.storage.keys import ROBOTS
 from crawler.storage.kv import Batch, KeyValue, seal, unseal
 from crawler.urls.canonical import canonical
@@ -80,6 +82,9 @@ def result_of(status: int, outcome: Outcome, *, complete: bool) -> RobotsResult:
     if 300 <= status < 400 or (400 <= status < 500 and status != 429):
         return RobotsResult.UNAVAILABLE
     return RobotsResult.UNREACHABLE
+
+
+Recording = Generator[None, None, RobotsResult]
 
 
 class RobotsCopy(msgspec.Struct, frozen=True, gc=False, array_like=True):
@@ -162,7 +167,7 @@ class RobotsCache:
             return ALLOWED
         return Verdict(VerdictKind.WAIT, copy.retry_at)
 
-    def record(
+    def recording(
         self,
         authority: str,
         *,
@@ -172,7 +177,7 @@ class RobotsCache:
         complete: bool,
         now: float,
         batch: Batch | None = None,
-    ) -> RobotsResult:
+    ) -> Recording:
         """Take the final answer for `authority`'s robots.txt into account; return what it means.
 
         Args:
@@ -182,6 +187,8 @@ class RobotsCache:
             complete: False if the body came shorter than promised. A transfer
                 that we ended at `bytes_max` may be passed either way.
             batch: where the copy is put; without one it waits for `stage`.
+
+        A generator that pauses where a file is long; until its end nothing has changed.
         """
         cut = len(body) >= self._config.bytes_max
         result = result_of(status, outcome, complete=complete or cut)
@@ -190,7 +197,7 @@ class RobotsCache:
         else:
             parsed = Parsed()
             if result is RobotsResult.RULES:
-                parsed = self._bounded(self._read(self._whole_lines(body, complete)))
+                parsed = self._bounded((yield from self._read(self._whole_lines(body, complete))))
             copy = RobotsCopy(parsed, fetched_at=now, status=status, outcome=outcome)
         self._keep(authority, _Entry(copy))
         key, value = _key(authority), seal(msgspec.msgpack.encode(copy))
@@ -200,6 +207,16 @@ class RobotsCache:
         else:
             batch.put(key, value)
         return result
+
+    def record(self, authority: str, **answer: Any) -> RobotsResult:
+        """The same in one step."""
+        recording = self.recording(authority, **answer)
+        while True:
+            try:
+                next(recording)
+            except StopIteration as end:
+                result: RobotsResult = end.value
+                return result
 
     def crawl_delay(self, authority: str) -> float | None:
         """Seconds that the last good copy asks for between requests; None if it does not."""
@@ -249,6 +266,8 @@ class RobotsCache:
         since = before.unreachable_since if before.failures else now
         if now - since >= self._config.unreachable_max:
             delay = float(self._config.copy_max_age)
+        elif outcome is Outcome.TLS_ERROR and before.failures:
+            delay = float(self._config.copy_max_age)  # as for pages: a certificate is not renewed by the hour
         else:
             delays = self._config.unreachable_delays
             delay = delays[min(before.failures, len(delays) - 1)]
@@ -256,10 +275,12 @@ class RobotsCache:
             before.parsed, before.fetched_at, before.failures + 1, since, now + delay, status, outcome
         )
 
-    def _read(self, body: bytes) -> Parsed:
+    def _read(self, body: bytes) -> Generator[None, None, Parsed]:
         """The rules of a file, as many as are taken; the others are counted."""
         config = self._config
-        parsed = read(body, self._token, rules_max=config.rules_max, wildcards_max=config.wildcards_max)
+        parsed = yield from reading(
+            body, self._token, rules_max=config.rules_max, wildcards_max=config.wildcards_max
+        )
         self.rules_ignored += parsed.ignored
         return parsed
 

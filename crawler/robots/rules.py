@@ -20,12 +20,13 @@ and the usual misspellings of disallow are read as what they mean.
 """
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from dataclasses import dataclass
 
 import msgspec
 
 RULES_MAX, WILDCARDS_MAX = 10_000, 1_000  # of one file; the largest files of the web have some hundreds
+SLICE_LINES = 4_000  # between two pauses of the reading: some 5 ms
 BOM = b"\xef\xbb\xbf"
 UNRESERVED = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~")
 
@@ -48,6 +49,9 @@ _FIELDS = {
 }
 # A product token at the start of an agent line; what follows (`/1.0`, a comment) is not part of it.
 _AGENT = re.compile(r"([A-Za-z_-]+)(?=[\s/;(]|$)|(\*)(?=\s|$)")
+# What nearly all lines look like; they are read in half the time.
+_PLAIN_LINE = re.compile(rb"[ \t]*([A-Za-z-]+)[ \t]*:[ \t]*([!\"$-~]*)[ \t]*(?:#.*)?")
+_PLAIN_FIELDS = {name.encode(): field for name, field in _FIELDS.items()}
 _BLANK = " \t\x0b\x0c\x00"
 _ESCAPE = re.compile(r"%([0-9A-Fa-f]{2})")
 _PLAIN_TARGET = re.compile(r"[!-#&-)+-~]*")  # printable ASCII but % $ *: has only one spelling
@@ -171,9 +175,26 @@ def read(
     body: bytes, token: str, *, rules_max: int = RULES_MAX, wildcards_max: int = WILDCARDS_MAX
 ) -> Parsed:
     """The same as `parse`, in the form that is stored, with the first so many rules of the file."""
+    reading_ = reading(body, token, rules_max=rules_max, wildcards_max=wildcards_max)
+    while True:
+        try:
+            next(reading_)
+        except StopIteration as end:
+            parsed: Parsed = end.value
+            return parsed
+
+
+def reading(
+    body: bytes, token: str, *, rules_max: int = RULES_MAX, wildcards_max: int = WILDCARDS_MAX
+) -> Generator[None, None, Parsed]:
+    """The same with a pause behind each `SLICE_LINES`."""
     groups = _Groups(token.lower(), rules_max, wildcards_max)
-    for field, value in _lines(body):
-        groups.add(field, value)
+    lines = re.split(rb"[\r\n]+", body.removeprefix(BOM))
+    for begin in range(0, len(lines), SLICE_LINES):
+        for field, value in _fields(lines[begin : begin + SLICE_LINES]):
+            groups.add(field, value)
+        if begin + SLICE_LINES < len(lines):
+            yield
     return groups.parsed()
 
 
@@ -248,9 +269,13 @@ class _Groups:
         return Parsed(tuple(rules), choice.crawl_delay, tuple(self._sitemaps), choice.ignored)
 
 
-def _lines(body: bytes) -> Iterator[tuple[int, str]]:
-    """(field, value) of each line that can be read; lines end with CR, LF or CRLF."""
-    for raw in re.split(rb"[\r\n]+", body.removeprefix(BOM)):
+def _fields(lines: Iterable[bytes]) -> Iterator[tuple[int, str]]:
+    """(field, value) of each line that can be read."""
+    for raw in lines:
+        plain = _PLAIN_LINE.fullmatch(raw)
+        if plain is not None and (known := _PLAIN_FIELDS.get(plain[1].lower())) is not None:
+            yield known, plain[2].decode("ascii")
+            continue
         try:
             line = raw.partition(b"#")[0].decode("utf-8").strip(_BLANK)
         except UnicodeDecodeError:

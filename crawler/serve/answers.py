@@ -11,7 +11,7 @@ are in it; it may be kept and sent again. Age, P(fresh) and date are put on when
 it is sent.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import msgspec
 
@@ -54,10 +54,12 @@ def represent(
     taken: frozenset[bytes],
     held_max: int,
     rewriter: Rewriter | None = None,
+    negotiated: bool = False,
 ) -> Ready:
     """The representation of a copy for a client that takes the content codings `taken`.
 
-    `base` is our scheme and authority. With `rewriter` the links of a page lead back into the cache.
+    `base` is our scheme and authority. With `rewriter` the links of a page lead back into the cache;
+    `negotiated` means that Accept-Datetime chose the copy.
 
     Raises:
         Refusal: 502, the stored status is none that can be sent on.
@@ -85,7 +87,8 @@ def represent(
         _rewrite(ready, rewriter, kind, url)
     ready.etag = f'"{ready.etag}"'
     ready.modified = fields.http_date(int(capture.fetched_at))
-    passed += _own_fields(ready, capture, base, url, bool(codings))
+    vary = ["Accept-Datetime"] * negotiated + ["Accept-Encoding"] * bool(codings)
+    passed += _own_fields(ready, capture, base, url, vary)
     passed += sandbox
     location = fields.first(copy.headers, b"location")
     if location and copy.status in _REDIRECTS and rewriter is None and b"\r" not in location:
@@ -124,13 +127,14 @@ def _rewrite(ready: Ready, rewriter: Rewriter, kind: bytes, url: str) -> None:
         ready.etag = ready.etag.removesuffix("-d") + "-r"
 
 
-def _own_fields(ready: Ready, capture: Capture, base: str, url: str, varies: bool) -> Iterator[Field]:
+def _own_fields(ready: Ready, capture: Capture, base: str, url: str, vary: Sequence[str]) -> Iterator[Field]:
     yield b"ETag", ready.etag.encode()
     yield b"Last-Modified", ready.modified.encode()
     yield b"Memento-Datetime", ready.modified.encode()
     yield b"X-Crawled-At", rfc3339(capture.fetched_at)
     yield b"Link", memento.link_field(base, url, capture.fetched_at).encode("latin-1", "replace")
-    yield b"Vary", b"Accept-Datetime, Accept-Encoding" if varies else b"Accept-Datetime"
+    if vary:
+        yield b"Vary", ", ".join(vary).encode()
     yield b"Accept-Ranges", b"bytes"
 
 

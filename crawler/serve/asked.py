@@ -12,6 +12,7 @@ prefixes and U only looked up in the store: no target names a file.
 """
 
 import re
+from calendar import IllegalMonthError, monthrange
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from enum import StrEnum
@@ -25,7 +26,8 @@ from crawler.urls.canonical import canonical
 
 TARGET_CHARS_MAX = 16_384  # of a request target: a URL of 8,192 octets, half of them escaped
 _FIELDS_MAX = 16
-_STAMP = re.compile(r"[0-9]{4,14}")
+_STAMP = re.compile(r"[0-9]{4}(?:[0-9]{2}){0,5}")
+_END_OF_TIME = "99991231235959"
 _SECONDS = re.compile(r"[0-9]{1,12}(?:\.[0-9]{1,9})?")
 _PARSED_MAX = 4096  # targets whose meaning is remembered, of at most `_PARSED_CHARS` each: 4 MB
 _PARSED_CHARS = 512
@@ -152,18 +154,22 @@ def _url(text: str) -> str:
 
 
 def instant(text: str) -> float:
-    """Seconds since the epoch of `20260131`, `20260131120000` (UTC, any prefix from the year on) or RFC 3339.
+    """Seconds since the epoch of `20260131120000` (UTC), of what it begins with, or of RFC 3339.
+
+    A stamp that is cut short means the end of its year, month, day ..., as in other archives (pywb 2.10).
 
     Raises:
         Refusal: 400, it is none.
     """
     try:
         if _STAMP.fullmatch(text):
-            whole = text + "00000101000000"[len(text) :]
+            whole = text + _END_OF_TIME[len(text) :]
+            if len(text) == len("YYYYMM"):
+                whole = f"{text}{monthrange(int(text[:4]), int(text[4:]))[1]}235959"
             return datetime.strptime(whole, "%Y%m%d%H%M%S").replace(tzinfo=UTC).timestamp()
         moment = datetime.fromisoformat(text)
         return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
-    except (ValueError, OverflowError):
+    except (ValueError, OverflowError, IllegalMonthError):
         raise Refusal(400, "bad_request", "a time is 20260131120000 or 2026-01-31T12:00:00Z") from None
 
 

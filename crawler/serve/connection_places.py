@@ -62,6 +62,11 @@ class ConnectionPlaces(Generic[C]):
             self._served.remove(connection)
             self._waiting[connection] = now
 
+    def answered(self, connection: C, now: float) -> None:
+        """It asked and has its answer, at once: it is the client's turn again."""
+        if self._waiting.pop(connection, None) is not None:
+            self._waiting[connection] = now
+
     def leave(self, connection: C) -> None:
         """It has gone; harmless if it had no place."""
         self._waiting.pop(connection, None)

@@ -82,6 +82,13 @@ def refusal_reply(refusal: Refusal) -> Reply:
     return json_reply(refusal.status, refusal.content(), refusal.fields)
 
 
+def whole(reply: Reply, now: float) -> bytes:
+    """A reply with its body as it goes to a client of HTTP/1.1 that stays."""
+    assert reply.body is not None
+    date = http_date(int(now)).encode()
+    return b"%bDate: %b\r\nContent-Length: %d\r\n\r\n%b" % (reply.head, date, reply.length, reply.body)
+
+
 class Sending:
     """A reply on its way: what aiohttp's server asks of a response."""
 
@@ -150,21 +157,38 @@ class Sending:
 
 
 class ServedConnection(RequestHandler):
-    """One client; tells its listener whose turn it is, and bounds its header and its slowness."""
+    """One client; tells its listener whose turn it is, and bounds its header and its slowness.
 
-    __slots__ = ("_body", "_header_bytes", "_listener", "_requests_before", "_room", "_stuck")
+    `read` is the request that came last, if each read so far held exactly one without a body; else empty.
+    """
+
+    __slots__ = (
+        "_body",
+        "_header_bytes",
+        "_listener",
+        "_one_each",
+        "_requests_before",
+        "_room",
+        "_stuck",
+        "read",
+    )
 
     def __init__(self, manager: web.Server, listener: "HttpListener", **options: Any) -> None:
         super().__init__(manager, **options)
         self._listener = listener
         self._header_bytes = 0
         self._requests_before = 0
+        self._one_each = True
+        self.read = b""
         self._body: StreamReader | None = None  # of the request that came last
         self._room: asyncio.Future[None] | None = None
         self._stuck: asyncio.TimerHandle | None = None
 
     def wall_time(self) -> float:
         return self._listener.now()
+
+    def loop_time(self) -> float:
+        return self._loop.time()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
@@ -176,17 +200,35 @@ class ServedConnection(RequestHandler):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Parse; what belongs to no whole request may not exceed the header's limit."""
+        """Answer at once, or parse; what belongs to no whole request may not exceed the header's limit."""
+        one = self._one_each and data.find(b"\r\n\r\n") == len(data) - 4
+        if one and self._at_rest() and (response := self._listener.answered(self, data)) is not None:
+            self.transport.write(response)  # type: ignore[union-attr]
+            return
+        self.read = data if one else b""
         in_body = self._body is not None and not self._body.is_eof()
         super().data_received(data)
         if self._request_count != self._requests_before:  # a header came whole
             self._requests_before, self._header_bytes = self._request_count, 0
             self._body = self._messages[-1][1] if self._messages else None
+            self._one_each = one and self._body is not None and self._body.is_eof()
         elif not in_body:
+            self._one_each = False
             self._header_bytes += len(data)
             if self._header_bytes > self._listener.header_bytes_max and self.transport is not None:
                 self.transport.write(_TOO_LARGE)  # type: ignore[attr-defined]
                 self.force_close()
+
+    def _at_rest(self) -> bool:
+        """Whether all requests so far are answered and taken: the next may be answered at once."""
+        return (
+            self._waiter is not None
+            and not self._waiter.done()
+            and self._room is None
+            and not self._buffer_paused
+            and not self._close
+            and not self._force_close
+        )
 
     def pause_writing(self) -> None:
         super().pause_writing()
@@ -262,7 +304,10 @@ class _Server(web.Server):
 
 
 class HttpListener:
-    """An address on which `handle` answers; `now` gives the wall time."""
+    """An address on which `handle` answers; `now` gives the wall time.
+
+    `again` is asked first: the whole response to the bytes of a request, None = `handle` answers it.
+    """
 
     def __init__(
         self,
@@ -273,6 +318,7 @@ class HttpListener:
         header_bytes_max: int,
         idle_timeout: float,
         write_timeout: float,
+        again: Callable[[bytes], bytes | None] = lambda request: None,
     ) -> None:
         self.now = now
         self.header_bytes_max = max(header_bytes_max, 1024)
@@ -281,6 +327,7 @@ class HttpListener:
         self.address: tuple[str, int] = ("", 0)
         self.requests = 0
         self._handle = handle
+        self._again = again
         self._made: _Server | None = None
         self._sockets: list[asyncio.AbstractServer] = []
         self._sweeper: asyncio.Task[None] | None = None
@@ -300,6 +347,14 @@ class HttpListener:
             return await self._handle(request)
         finally:
             self.places.wait(connection, asyncio.get_running_loop().time())
+
+    def answered(self, connection: ServedConnection, request: bytes) -> bytes | None:
+        """The response to a request that need not be parsed, if it is one."""
+        response = self._again(request)
+        if response is not None:
+            self.requests += 1
+            self.places.answered(connection, connection.loop_time())
+        return response
 
     async def start(self, address: tuple[str, int], key: str, *, shared: bool = False) -> None:
         """Listen; port 0 = any. With `shared` several processes may listen on one port.

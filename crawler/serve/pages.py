@@ -8,22 +8,21 @@ of the store: the URL's record changes with every fetch of it, in the same batch
 as its captures, so as long as the stored record is the same, so is the answer.
 """
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 
 from crawler.config import ServeConfig
 from crawler.pages.archive import Archive
 from crawler.pages.captures import record_key, unpack_record
 from crawler.records import Capture
-from crawler.serve import choice, fields, listener, memento, ranges
+from crawler.serve import choice, fields, memento, ranges
 from crawler.serve.answers import Ready, Rewriter, represent, rfc3339, whole_length
 from crawler.serve.asked import Asked, Door, accept_datetime, http_instant
 from crawler.serve.bodies import open_copy, part
 from crawler.serve.refusal import Refusal
 from crawler.serve.reply import Reply
+from crawler.serve.requester import Requester
 from crawler.serve.seam import Located, ServedCrawl
 from crawler.serve.shelf import Shelf, ShelvedCopy
-
-_NO_CODINGS: frozenset[bytes] = frozenset()
 
 
 class Elsewhere(Exception):
@@ -43,7 +42,23 @@ class PageDesk:
         self._rewriter = rewriter
         self.shelf = Shelf(config.ready_bytes_max)
 
-    def reply(self, asked: Asked, headers: Mapping[str, str], base: str, now: float) -> Reply:
+    def again(self, asked: Asked, requester: Requester, now: float) -> Reply | None:
+        """The reply to a plain request whose answer is kept ready; None: it takes more than that."""
+        if asked.door is not Door.PAGE or asked.refresh or asked.max_stale is not None:
+            return None
+        located = self._crawl.locate(asked.url)
+        if located.archive is None:
+            return None
+        proof = located.archive.store.get(record_key(located.fingerprint)) or b""
+        shown = self.shelf.get(_name(located, asked, asked.at, requester), proof)
+        if shown is None:
+            return None
+        self._count(located, requester)
+        ready = shown.ready
+        _, _, extra = self._of_now(shown, located, now)
+        return Reply(ready.status, ready.head + extra, ready.length, ready.body)
+
+    def reply(self, asked: Asked, requester: Requester, now: float) -> Reply:
         """The reply to GET; that to HEAD is its head.
 
         Raises:
@@ -56,22 +71,22 @@ class PageDesk:
         if archive is None:
             raise Elsewhere(located.owner)
         if asked.door is Door.TIMEMAP:
-            return self._timemap(archive, located, asked.url, base)
-        if self._config.count_bots or not listener.is_bot(headers.get("User-Agent", "")):
-            self._crawl.asked_for(located.fingerprint)
+            return self._timemap(archive, located, asked.url, requester.base)
+        self._count(located, requester)
         at = asked.at
         if asked.door is Door.TIMEGATE:
-            at = accept_datetime(headers.get("Accept-Datetime", ""))
-        taken = _NO_CODINGS
-        if (accept := headers.get("Accept-Encoding")) and "Range" not in headers:
-            taken = fields.accepted(accept)
+            at = accept_datetime(requester.headers.get("Accept-Datetime", ""))
         proof = archive.store.get(record_key(located.fingerprint)) or b""
-        key = (located.fingerprint, at, taken, asked.rewrite, base)
-        shown = self.shelf.get(key, proof)
+        name = _name(located, asked, at, requester)
+        shown = self.shelf.get(name, proof)
         if shown is None:
-            shown = self._show(archive, located, asked, at, taken, base, proof, now)
-            self.shelf.put(key, shown)
-        return self._copy(asked, headers, now, shown, located)
+            shown = self._show(archive, located, asked, at, requester, proof)
+            self.shelf.put(name, shown)
+        return self._copy(asked, requester.headers, now, shown, located)
+
+    def _count(self, located: Located, requester: Requester) -> None:
+        if self._config.count_bots or not requester.is_bot:
+            self._crawl.asked_for(located.fingerprint)
 
     def _show(
         self,
@@ -79,10 +94,8 @@ class PageDesk:
         located: Located,
         asked: Asked,
         at: float | None,
-        taken: frozenset[bytes],
-        base: str,
+        requester: Requester,
         proof: bytes,
-        now: float,
     ) -> ShelvedCopy:
         """Choose a copy and make its representation.
 
@@ -95,15 +108,16 @@ class PageDesk:
         choice.check_shown(record, capture)
         if capture is None:
             queued = asked.refresh and self._crawl.ahead(asked.url, fingerprint)
-            raise self._missing(asked, located, queued, base)
+            raise self._missing(asked, located, queued, requester.base)
         ready = represent(
             open_copy(archive, capture),
             capture,
-            base=base,
+            base=requester.base,
             url=capture.url,
-            taken=taken,
+            taken=requester.taken,
             held_max=self._config.held_bytes_max,
             rewriter=self._rewriter if asked.rewrite else None,
+            negotiated=asked.door is Door.TIMEGATE,
         )
         path = memento.page_path(asked.url, capture.fetched_at, rewrite=asked.rewrite)
         ready.head += f"Content-Location: {path}\r\n".encode()
@@ -124,19 +138,23 @@ class PageDesk:
         self, asked: Asked, headers: Mapping[str, str], now: float, shown: ShelvedCopy, located: Located
     ) -> Reply:
         """The reply with a copy: what changes with time, then the conditions of the request."""
-        fingerprint, probability = located.fingerprint, None
-        if shown.record is not None:
-            probability = self._crawl.fresh_probability(fingerprint, shown.record, now)
-        age = max(0.0, now - shown.capture.fetched_at)
-        extra = b"Age: %d\r\n" % age
-        if probability is not None:
-            extra += b"X-Fresh-Probability: %.3f\r\n" % probability
+        age, probability, extra = self._of_now(shown, located, now)
         if asked.refresh:
-            queued = self._crawl.ahead(asked.url, fingerprint)
+            queued = self._crawl.ahead(asked.url, located.fingerprint)
             extra += b"X-Refresh: queued\r\n" if queued else b"X-Refresh: not queued\r\n"
         if asked.max_stale is not None:
             self._check_fresh(asked, located, age, probability)
         return _conditional(shown.ready, headers, extra, shown.capture)
+
+    def _of_now(self, shown: ShelvedCopy, located: Located, now: float) -> tuple[float, float | None, bytes]:
+        """What changes with time: age, P(fresh), and both as header lines."""
+        age = max(0.0, now - shown.capture.fetched_at)
+        probability = None
+        if shown.record is not None:
+            probability = self._crawl.fresh_probability(located.fingerprint, shown.record, now)
+        if probability is None:
+            return age, None, b"Age: %d\r\n" % age
+        return age, probability, b"Age: %d\r\nX-Fresh-Probability: %.3f\r\n" % (age, probability)
 
     def _check_fresh(self, asked: Asked, located: Located, age: float, probability: float | None) -> None:
         """Raises Refusal (504), the page queued ahead, if the copy is too stale for the client."""
@@ -159,8 +177,16 @@ class PageDesk:
             state, why = self._crawl.missing(url, located.fingerprint)
             raise Refusal(404, state, why, url=url)
         body = b"".join(memento.timemap(base, url, reversed(captures)))
-        head = fields.head(200, "OK", [(b"Content-Type", b"application/link-format"), *fields.SANDBOX[1:]])
+        links = memento.link_field(base, url).encode("latin-1", "replace")
+        kind = (b"Content-Type", b"application/link-format")
+        head = fields.head(200, "OK", [kind, (b"Link", links), *fields.SANDBOX[1:]])
         return Reply(200, head, len(body), body)
+
+
+def _name(located: Located, asked: Asked, at: float | None, requester: Requester) -> Hashable:
+    """What an answer is kept under: all that it depends on but the stored record."""
+    negotiated = asked.door is Door.TIMEGATE
+    return located.fingerprint, at, requester.taken, asked.rewrite, requester.base, negotiated
 
 
 def _conditional(ready: Ready, headers: Mapping[str, str], extra: bytes, capture: Capture) -> Reply:

@@ -1,6 +1,6 @@
 """The receivers' shell-side desk: from a request to a signal desk, IndexNow's keys or WebSub's subscriptions."""
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any
 from urllib.parse import parse_qsl
 
@@ -41,7 +41,7 @@ class Receivers:
         random: Callable[[int], bytes],
         fetch_text: FetchText,
         read_feed: ReadFeed,
-        in_background: Callable[[Any], Any],
+        in_background: Callable[[Coroutine[Any, Any, None]], object],
         pause: Callable[[], Awaitable[None]],
     ) -> None:
         self._config = config

@@ -5,8 +5,6 @@ too, so that a style sheet's own references are led back as well. What the
 cache lacks answers 404 with its reason.
 """
 
-from typing import Any
-
 from crawler.serve.answers import Rewriter
 from crawler.serve.memento import page_path
 
@@ -18,7 +16,7 @@ def rewriter() -> Rewriter | None:
     from crawler.extract.decode import to_utf8
     from crawler.extract.rewrite import Kind, rewrite_css_bytes, rewrite_html
 
-    def mapped(url: str, kind: Any) -> str | None:
+    def mapped(url: str, kind: Kind) -> str | None:
         return "" if kind is Kind.BASE else page_path(url, rewrite=True)
 
     def rewrite(content: bytes, content_type: bytes, url: str) -> bytes | None:

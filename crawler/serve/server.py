@@ -2,10 +2,12 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+import re
+from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import Any
 
-from aiohttp import web
+from aiohttp import HttpVersion11, web
 
 from crawler.config import ServeConfig
 from crawler.errors import CrawlerError
@@ -19,22 +21,25 @@ from crawler.serve.listening import (
     read_body,
     refusal_reply,
     short_path,
+    whole,
 )
 from crawler.serve.pages import Elsewhere, PageDesk
 from crawler.serve.refusal import Refusal
 from crawler.serve.reply import Reply
+from crawler.serve.requester import Requester, Requesters
+from crawler.serve.requester import read as read_fields
 
 log = logging.getLogger("crawler")
 
 Post = Callable[[Asked, web.BaseRequest, bytes], Awaitable[Reply]]
-Forward = Callable[[str], Sending]
+Forward = Callable[[str], Sending | None]
 
 
 class PageServer:
     """`crawler serve`: pages at GET, receivers at POST.
 
     `receive` answers the doors that take something in, `forward` asks the
-    process that owns a page; either may be missing.
+    process that owns a page (None: it cannot be asked, 421); either may be missing.
     """
 
     def __init__(
@@ -55,6 +60,7 @@ class PageServer:
         self._receive = receive
         self._forward = forward
         self._names = frozenset(name.lower() for name in config.names)
+        self._requesters = Requesters()
         self.answers: dict[int, int] = {}
         self.listener = HttpListener(
             self._answer,
@@ -63,6 +69,7 @@ class PageServer:
             header_bytes_max=config.header_bytes_max,
             idle_timeout=config.idle_timeout,
             write_timeout=config.write_timeout,
+            again=self._again,
         )
 
     async def start(self, text: str, *, shared: bool = False) -> tuple[str, int]:
@@ -81,7 +88,9 @@ class PageServer:
             reply = await self._reply(request)
         except Elsewhere as elsewhere:
             if self._forward is not None and _HOP not in request.headers:
-                return self._forward(elsewhere.owner)
+                passed_on = self._forward(elsewhere.owner)
+                if passed_on is not None:
+                    return passed_on
             why = f"process {elsewhere.owner} of the crawl has this page"
             reply = refusal_reply(Refusal(421, "elsewhere", why, owner=elsewhere.owner))
         except Refusal as refusal:
@@ -93,6 +102,22 @@ class PageServer:
         self.answers[reply.status] = self.answers.get(reply.status, 0) + 1
         return Sending(reply, close=close)
 
+    def _again(self, request: bytes) -> bytes | None:
+        """The response to a request that differs from one met before in its target only, if it is kept ready."""
+        line, _, block = request.partition(b"\r\n")
+        requester = self._requesters.get(block)
+        if requester is None or (match := _PLAIN_LINE.fullmatch(line)) is None:
+            return None
+        now = self._now()
+        try:
+            reply = self._desk.again(parse(match[1].decode()), requester, now)
+        except (Refusal, CrawlerError):
+            return None  # it is said in the long way
+        if reply is None:
+            return None
+        self.answers[reply.status] = self.answers.get(reply.status, 0) + 1
+        return whole(reply, now)
+
     async def _reply(self, request: web.BaseRequest) -> Reply:
         method = request.method
         if method not in ("GET", "HEAD", "POST"):
@@ -102,12 +127,14 @@ class PageServer:
         if target[:1] == "/":
             host = listener.check_host(request.headers.getall("Host", []), self._names)
         asked = parse(target)
-        headers: Mapping[str, str] = request.headers
         if asked.door in _PAGES:
             if method == "POST":
                 raise _not_allowed("GET, HEAD")
             base = f"http://{host or '{}:{}'.format(*self.listener.address)}"
-            return self._desk.reply(asked, headers, base, self._now())
+            requester = read_fields(request.headers, base)
+            if host and method == "GET" and request.version == HttpVersion11:
+                self._remember(request, requester)
+            return self._desk.reply(asked, requester, self._now())
         if asked.door in (Door.HEALTHZ, Door.READYZ):
             return self._health(asked.door)
         if self._receive is None:
@@ -117,11 +144,19 @@ class PageServer:
             body = await read_body(request, self._config.request_body_bytes_max, self._config.idle_timeout)
         return await self._receive(asked, request, body)
 
+    def _remember(self, request: web.BaseRequest, requester: Requester) -> None:
+        """Remember the requester by its header fields, as they came behind a line that `_again` knows."""
+        connection: Any = request.protocol
+        line, _, block = connection.read.partition(b"\r\n")
+        if _PLAIN_LINE.fullmatch(line):
+            self._requesters.put(block, requester)
+
     def _health(self, door: Door) -> Reply:
         why = self._ready() if door is Door.READYZ else ""
         return json_reply(503 if why else 200, b'{"ok": %s}\n' % (b"false" if why else b"true"))
 
 
+_PLAIN_LINE = re.compile(rb"GET (/page\?[!\"$-~]{1,500}) HTTP/1\.1")
 _PAGES = (Door.PAGE, Door.PROXY, Door.TIMEGATE, Door.TIMEMAP)
 
 
@@ -133,17 +168,35 @@ def _not_allowed(methods: str) -> Refusal:
 
 _HOP = "X-Crawler-Hop"  # on a request that a sibling passed on: it is never passed on again
 SOCKET = "serve.sock"
+CONNECT_TIMEOUT = 5.0  # seconds until the owner's first byte; it is as near as a peer of the crawl
+SILENCE_TIMEOUT = 30.0  # seconds without a byte of the owner's answer
 
 
-def forward_to_sibling(folder: Path) -> Sending:
-    """The answer of the process whose folder that is, passed on as it comes."""
-    return _Forwarded(folder)
+Connect = Callable[[], Awaitable[tuple[asyncio.StreamReader, asyncio.StreamWriter]]]
 
 
-class _Forwarded(Sending):
-    def __init__(self, folder: Path) -> None:
+def forward_to_sibling(folder: Path) -> "Forwarded":
+    """The answer of the process of this machine whose folder that is, passed on as it comes."""
+
+    async def connect() -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        with short_path(folder, SOCKET) as path:
+            return await asyncio.open_unix_connection(path)
+
+    return Forwarded(folder.name, connect)
+
+
+def forward_to_node(name: str, address: tuple[str, int]) -> "Forwarded":
+    """The answer of the node whose page server listens there, passed on as it comes."""
+    return Forwarded(name, lambda: asyncio.open_connection(*address))
+
+
+class Forwarded(Sending):
+    """The answer of the process `owner`, which is asked over a connection of its own."""
+
+    def __init__(self, owner: str, connect: Connect) -> None:
         super().__init__(Reply(200, b"", 0), close=True)
-        self._folder = folder
+        self._owner = owner
+        self._connect = connect
         self._head = b""
 
     async def prepare(self, request: web.BaseRequest) -> None:
@@ -167,20 +220,27 @@ class _Forwarded(Sending):
 
     async def write_eof(self) -> None:
         assert self._connection is not None
+        writer, began = None, False
         try:
-            with short_path(self._folder, SOCKET) as path:
-                reader, writer = await asyncio.open_unix_connection(path)
-        except OSError as error:
-            why = f"process {self._folder.name}, which has the page, does not answer: {error.strerror}"
-            self._write(plain_error(503, "elsewhere", why))
-            return
-        try:
-            writer.write(self._head)
-            while data := await reader.read(1 << 16):
+            async with asyncio.timeout(CONNECT_TIMEOUT):
+                reader, writer = await self._connect()
+                writer.write(self._head)
+                data = await reader.read(1 << 16)
+            while data:
                 self._write(data)
+                began = True
                 await self._connection.room()
+                async with asyncio.timeout(SILENCE_TIMEOUT):
+                    data = await reader.read(1 << 16)
+        except (OSError, TimeoutError) as error:
+            if began or self._connection.transport is None:
+                raise ConnectionResetError(str(error)) from error  # the client sees a body cut short
+            cause = getattr(error, "strerror", None) or "no answer in time"
+            why = f"process {self._owner}, which has the page, does not answer: {cause}"
+            self._write(plain_error(503, "elsewhere", why))
         finally:
-            writer.close()
+            if writer is not None:
+                writer.close()
 
     def _write(self, data: bytes) -> None:
         assert self._connection is not None

@@ -22,7 +22,10 @@ class ShelvedCopy(msgspec.Struct):
 
 
 class Shelf:
-    """Least recently asked for goes first; an answer larger than an eighth of the shelf is not kept."""
+    """Least recently asked for goes first; an answer larger than an eighth of the shelf is not kept.
+
+    `hits` were sent again, `misses` had to be made.
+    """
 
     def __init__(self, bytes_max: int) -> None:
         self.bytes_max = bytes_max
@@ -38,7 +41,6 @@ class Shelf:
         """The answer under `key` if it is here and rests on `proof`."""
         shown = self._kept.get(key)
         if shown is None or shown.proof != proof:
-            self.misses += 1
             return None
         self._kept.move_to_end(key)
         self.hits += 1
@@ -46,6 +48,7 @@ class Shelf:
 
     def put(self, key: Hashable, shown: ShelvedCopy) -> None:
         """Keep an answer whose body is held, in the place of what was under `key`."""
+        self.misses += 1
         if (old := self._kept.pop(key, None)) is not None:
             self.bytes -= old.ready.size
         if shown.ready.body is None or shown.ready.size > self.bytes_max // 8:

@@ -7,11 +7,16 @@
 The token, 16 random bytes, is the capability: who does not know it can neither
 confirm a subscription nor deliver. A delivery whose signature is wrong is
 answered 202 and ignored, as section 8 asks. One signal a delivery entry.
+
+A subscription that its hub has not verified is asked for again, later each time;
+one whose lease comes to its end is asked for anew under the same callback
+(section 5.1: the hub then extends it). Nothing is stored: after a restart topics
+are subscribed under new tokens, and a hub's deliveries to old ones get 410.
 """
 
 import hmac
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import msgspec
 
@@ -20,6 +25,9 @@ from crawler.serve.refusal import Refusal
 LEASE_DEFAULT = 864_000.0  # seconds (10 days), where the hub names none
 LEASE_MAX = 10 * 864_000.0
 SUBSCRIPTIONS_MAX = 10_000
+RETRY_FIRST = 60.0  # seconds until a hub that did not verify is asked again; doubles to RETRY_MAX
+RETRY_MAX = 86_400.0
+RENEWED_AT = 0.1  # of a lease are left when it is asked for anew
 _DIGESTS = ("sha1", "sha256", "sha384", "sha512")
 
 
@@ -31,6 +39,19 @@ class Subscription(msgspec.Struct):
     secret: str
     until: float = 0.0
     wanted: bool = True
+    lease: float = LEASE_DEFAULT  # that the hub granted, seconds
+    ask_at: float = 0.0
+    tries: int = 0  # since the hub verified last
+
+    def asked(self, now: float) -> None:
+        """It was asked for; what is not verified then is asked for again, later each time."""
+        self.ask_at = now + min(RETRY_MAX, RETRY_FIRST * 2.0**self.tries)
+        self.tries = min(self.tries + 1, 32)
+
+    def verified(self, lease: float, now: float) -> None:
+        """The hub has verified it."""
+        self.lease, self.until, self.tries = lease, now + lease, 0
+        self.ask_at = self.until - RENEWED_AT * lease
 
 
 class Subscriptions:
@@ -53,13 +74,33 @@ class Subscriptions:
             raise Refusal(429, "too_many", f"{SUBSCRIPTIONS_MAX} subscriptions are the most")
         token, secret = self._random(16).hex(), self._random(32).hex()
         self._by_token[token] = Subscription(hub, topic, secret)
+        return self._form(token, callback, lease)
+
+    def _form(self, token: str, callback: str, lease: float) -> dict[str, str]:
+        subscription = self._by_token[token]
         return {
             "hub.mode": "subscribe",
-            "hub.topic": topic,
+            "hub.topic": subscription.topic,
             "hub.callback": f"{callback}/websub/{token}",
             "hub.lease_seconds": str(int(lease)),
-            "hub.secret": secret,
+            "hub.secret": subscription.secret,
         }
+
+    def want(self, topics: Iterable[tuple[str, str]]) -> None:
+        """Take up (topic, hub) that nobody has subscribed to here; `due` then gives their forms."""
+        known = {(each.topic, each.hub) for each in self._by_token.values()}
+        for topic, hub in topics:
+            if (topic, hub) not in known:
+                self.begin(hub, topic, "")
+
+    def due(self, callback: str, now: float) -> list[tuple[str, dict[str, str]]]:
+        """(hub, form) to be sent now: of topics not verified yet, and of leases that come to their end."""
+        forms = []
+        for token, each in self._by_token.items():
+            if each.wanted and each.ask_at <= now:
+                each.asked(now)
+                forms.append((each.hub, self._form(token, callback, LEASE_DEFAULT)))
+        return forms
 
     def verify(self, token: str, fields: dict[str, str], now: float) -> str:
         """The challenge, if we asked for what the hub wants verified (section 5.3).
@@ -79,7 +120,7 @@ class Subscriptions:
         if mode == "unsubscribe":
             del self._by_token[token]
         else:
-            subscription.until = now + _lease(fields.get("hub.lease_seconds", ""))
+            subscription.verified(_lease(fields.get("hub.lease_seconds", "")), now)
         return fields["hub.challenge"]
 
     def deliver(self, token: str, body: bytes, signature: str, now: float) -> Subscription | None:
@@ -97,10 +138,6 @@ class Subscriptions:
         wanted = hmac.new(subscription.secret.encode(), body, method.lower()).hexdigest()
         good = hmac.compare_digest(wanted.encode(), value.strip().lower().encode("utf-8", "replace"))
         return subscription if good else None
-
-    def due(self, now: float, ahead: float) -> list[str]:
-        """Tokens whose lease ends within `ahead` seconds: to be asked for again."""
-        return [token for token, each in self._by_token.items() if 0.0 < each.until < now + ahead]
 
 
 def _lease(text: str) -> float:

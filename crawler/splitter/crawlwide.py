@@ -19,6 +19,10 @@ a share at once and rises to it only after another `silence_max`, when the
 missing one has fallen. Before the first words a process takes 1/N. So only
 while processes start, or a cut heals, can the sum exceed 1, for an interval.
 
+**Known pages.** Their part of the rate is shared by the `weight` of each process's
+refresh schedule in the same way: its own is the least that a peer may hold. Levels
+ride along; what they make of the weights is the schedule's to say.
+
 **Limits.** Pages and bytes of this run are sums of what was last heard; what is
 in flight counts, so the overshoot is at most what all can begin in an interval.
 
@@ -52,23 +56,44 @@ class Progress(msgspec.Struct, gc=False):
     bytes: int = 0
     in_flight: int = 0
     work: int = 0
+    level: float = 0.0
+    weight: float = 0.0
+    busy: bool = False
+
+
+_SUMMED = ("outbox", "appended", "applied", "pages", "bytes", "in_flight", "work")
+
+
+class _Told(msgspec.Struct, frozen=True, gc=False):
+    """What a message to a peer said by which rates are shared; `number` is the message's."""
+
+    number: int
+    work: int
+    weight: float
 
 
 class _Peer:
     """What was heard of a peer, and what it may hold of us."""
 
-    __slots__ = ("echo", "heard", "heard_at", "held_work", "outstanding")
+    __slots__ = ("echo", "heard", "heard_at", "held", "outstanding")
 
     def __init__(self) -> None:
         self.heard: Counters | None = None
         self.echo = 0  # our last number that it has echoed
         self.heard_at = float("-inf")
-        self.held_work: int | None = None  # our `work` in the last message it has echoed
-        self.outstanding: deque[tuple[int, int]] = deque()  # (number, work) told since
+        self.held: _Told | None = None  # the last message of ours that it has echoed
+        self.outstanding: deque[_Told] = deque()  # those since
 
     def least_work(self) -> int:
         """The least `work` of ours that the peer may hold; 0 if it has echoed none."""
-        return min([self.held_work or 0, *(work for _, work in self.outstanding)])
+        return min((told.work for told in self._may_hold()), default=0)
+
+    def least_weight(self) -> float:
+        """The same for the weight of our known pages."""
+        return min((told.weight for told in self._may_hold()), default=0.0)
+
+    def _may_hold(self) -> list[_Told]:
+        return [self.held, *self.outstanding] if self.held is not None else []
 
 
 class CrawlWide:
@@ -111,8 +136,9 @@ class CrawlWide:
         own = self._progress()
         if len(peer.outstanding) == _OUTSTANDING_MAX:
             first, second = peer.outstanding.popleft(), peer.outstanding.popleft()
-            peer.outstanding.appendleft((second[0], min(first[1], second[1])))
-        peer.outstanding.append((self._number, own.work))
+            least = min(first.work, second.work), min(first.weight, second.weight)
+            peer.outstanding.appendleft(_Told(second.number, *least))
+        peer.outstanding.append(_Told(self._number, own.work, own.weight))
         heard = peer.heard
         echo, echo_boot = (heard.number, heard.boot) if heard is not None else (0, b"")
         return Counters(
@@ -126,12 +152,12 @@ class CrawlWide:
         if last is not None and last.boot == counters.boot and counters.number <= last.number:
             return
         if last is not None and last.boot != counters.boot:  # a new process holds nothing of ours
-            peer.held_work, peer.echo = None, 0
+            peer.held, peer.echo = None, 0
         peer.heard, peer.heard_at = counters, now
         if counters.echo_boot == self.boot:  # it may still echo what we said before we started again
             peer.echo = counters.echo
-        while peer.outstanding and peer.outstanding[0][0] <= peer.echo:
-            peer.held_work = peer.outstanding.popleft()[1]
+        while peer.outstanding and peer.outstanding[0].number <= peer.echo:
+            peer.held = peer.outstanding.popleft()
         self.ended = self.ended or counters.ended
         self.advance()
 
@@ -176,13 +202,13 @@ class CrawlWide:
         present = [peer for peer in self._peers.values() if self._is_present(peer, now)]
         among_present = self._portion(present) * (len(present) + 1) / self.process_count
         absent = [peer for peer in self._peers.values() if not self._is_present(peer, now)]
-        if all(now - peer.heard_at >= 2 * self.silence_max or peer.held_work is None for peer in absent):
+        if all(now - peer.heard_at >= 2 * self.silence_max or peer.held is None for peer in absent):
             return among_present
-        known = [peer for peer in self._peers.values() if peer.held_work is not None]
+        known = [peer for peer in self._peers.values() if peer.held is not None]
         return min(among_present, self._portion(known))
 
     def _is_present(self, peer: _Peer, now: float) -> bool:
-        return peer.held_work is not None and now - peer.heard_at < self.silence_max
+        return peer.held is not None and now - peer.heard_at < self.silence_max
 
     def _portion(self, peers: Sequence[_Peer]) -> float:
         """Our part of the work of `peers` and ourselves, none of whom may rate us lower than we do here."""
@@ -191,9 +217,21 @@ class CrawlWide:
             mine / (mine + sum(peer.heard.work for peer in peers if peer.heard is not None)) if mine else 0.0
         )
 
-    def rate_share(self, now: float) -> float:
-        """Pages per second that this process may fetch now; infinity without a limit."""
-        return self.rate * self.share(now) if self.rate else float("inf")
+    def refresh_share(self) -> float:
+        """The part, 0 to 1, of what is spent on known pages that is this process's, by the weights of all.
+
+        One that was not heard for long keeps its weight. Before the first words a process takes 1/N at most.
+        """
+        peers = self._peers.values()
+        if any(peer.held is None for peer in peers):
+            return 1.0 / self.process_count if self._progress().weight else 0.0
+        mine = min([self._progress().weight, *(peer.least_weight() for peer in peers)])
+        return mine / (mine + sum(peer.heard.weight for peer in peers if peer.heard)) if mine else 0.0
+
+    def said(self) -> dict[str, Progress | Counters]:
+        """How far this process is, and what was last heard of each other, by name."""
+        others = {name: peer.heard for name, peer in self._peers.items() if peer.heard is not None}
+        return {self.me: self._progress(), **others}
 
     def pages_left(self, now: float) -> int | None:
         """Fetches that may still begin before the limit of pages, None without one."""
@@ -227,9 +265,7 @@ class CrawlWide:
     def total(self) -> Progress:
         """The sums over all processes, as last heard; `idle` if all are."""
         everyone = self._everyone()
-        sums = {
-            name: sum(getattr(each, name) for each in everyone) for name in Progress.__struct_fields__[1:]
-        }
+        sums = {name: sum(getattr(each, name) for each in everyone) for name in _SUMMED}
         return Progress(idle=self._all_idle() is not None, **sums)
 
     @property

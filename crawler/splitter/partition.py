@@ -167,18 +167,6 @@ class Partition:
                 found.append(position)
         return {self.names[owner]: found for owner, found in positions.items()}
 
-    def moves(self, target: "Partition") -> Iterator[tuple[str, str, int, int]]:
-        """What changes hands on the way to `target`: (from, to, first bucket, end), in bucket order."""
-        mine, theirs = (
-            np.array(self.names)[self.owner_of_bucket],
-            np.array(target.names)[target.owner_of_bucket],
-        )
-        changed = (mine[1:] != mine[:-1]) | (theirs[1:] != theirs[:-1])
-        cuts = [0, *(np.flatnonzero(changed) + 1).tolist(), BUCKETS]
-        for first, end in zip(cuts, cuts[1:], strict=False):
-            if mine[first] != theirs[first]:
-                yield str(mine[first]), str(theirs[first]), first, end
-
     def _digest(self) -> bytes:
         hashed = hashlib.sha256(self.epoch.to_bytes(8, "big"))
         hashed.update("\n".join(self.names).encode())

@@ -37,7 +37,7 @@ from crawler.errors import CrawlerError
 from crawler.records import UNDECODABLE, Link
 from crawler.storage.kv import VALUE_VERSION, seal
 
-PROTOCOL = 1
+PROTOCOL = 2  # of the handshake: processes of different numbers refuse each other
 TAG_BYTES = 16
 LENGTH_BYTES = 4
 FRAME_OVERHEAD = 1 + TAG_BYTES  # what `length` counts beside the payload
@@ -94,6 +94,7 @@ class Reason(StrEnum):
 
 
 _Count = Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]
+_Amount = Annotated[float, Meta(ge=0.0, le=1e300)]
 _Name = Annotated[str, Meta(min_length=1, max_length=64)]
 _Text = Annotated[str, Meta(max_length=256)]
 _Token = Annotated[bytes, Meta(max_length=64)]
@@ -163,7 +164,8 @@ class Counters(_Message, frozen=True):
     `echo_boot`. `outbox` are links not yet confirmed
     by their owners, `appended` and `applied` the links ever put into its
     outboxes and taken from others. `work` is the number of hosts with
-    something to fetch.
+    something to fetch. `level`, `weight` and `busy` are those of the refresh
+    schedule, 0 in a process that has no known pages to ask.
     """
 
     boot: _Token
@@ -179,6 +181,9 @@ class Counters(_Message, frozen=True):
     bytes: _Count = 0
     in_flight: _Count = 0
     work: _Count = 0
+    level: _Amount = 0.0
+    weight: _Amount = 0.0
+    busy: bool = False
 
 
 class Ack(_Message, frozen=True):

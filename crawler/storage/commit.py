@@ -145,6 +145,7 @@ class CommitPoint:
         self._group_entries_max = group_entries_max
         self._sync = sync
         self._queue: deque[Change | Maker] = deque()
+        self._heavy: deque[Maker] = deque()  # that take long to make; in the queue once it is their turn
         self.unmade = 0  # of the queue: functions that have not made their change
         self._making: Making | None = None  # the first of the queue, begun
         self._made: deque[Change] = deque()  # those before it
@@ -152,7 +153,17 @@ class CommitPoint:
         self.groups = 0
 
     def __len__(self) -> int:
-        return len(self._made) + (self._making is not None) + len(self._queue)
+        return len(self._made) + (self._making is not None) + len(self._queue) + len(self._heavy)
+
+    @property
+    def light(self) -> int:
+        """Changes of the queue but for those of `add_heavy` that were not begun."""
+        return len(self) - len(self._heavy)
+
+    @property
+    def unmade_light(self) -> int:
+        """Those of them that are functions and were not begun."""
+        return self.unmade - len(self._heavy)
 
     @property
     def made(self) -> int:
@@ -168,17 +179,33 @@ class CommitPoint:
         self._queue.append(change)
         self.unmade += not isinstance(change, Change)
 
+    def add_heavy(self, maker: Maker) -> None:
+        """Queue a function that takes long to make its change, when all others are made; one at a time."""
+        self._heavy.append(maker)
+        self.unmade += 1
+
+    def drop_heavy(self) -> None:
+        """Forget those of `add_heavy` that were not begun: as if what they tell of had not ended."""
+        self.unmade -= len(self._heavy)
+        self._heavy.clear()
+
     def make(self) -> None:
         """Make all queued changes. Call before deciding anything outside the queue."""
-        while self.step():
-            pass
+        while self._making is not None or self._queue:
+            self.step()
 
-    def step(self) -> bool:
-        """Go on making what is queued, as far as the next pause; False if all is made."""
+    def making(self) -> Generator[None, None, None]:
+        """The same with pauses."""
+        while self._making is not None or self._queue:
+            self.step()
+            yield
+
+    def step(self, *, heavy: bool = True) -> bool:
+        """Go on making what is queued, as far as the next pause; False if all is made. Not `heavy`: begin none."""
         if self._making is None:
-            if not self._queue:
+            if not self._queue and not (heavy and self._heavy):
                 return False
-            change = self._queue.popleft()
+            change = self._queue.popleft() if self._queue else self._heavy.popleft()
             if isinstance(change, Change):
                 self._made.append(change)
                 return True
@@ -196,10 +223,14 @@ class CommitPoint:
         return True
 
     def take(self) -> list[Change]:
-        """Remove and return the next group, at most `group_entries_max` changes; [] if none."""
-        made = self._made
-        while len(made) < self._group_entries_max and self.step():
+        """Make, remove and return the next group, at most `group_entries_max` changes; [] if none."""
+        while len(self._made) < self._group_entries_max and self.step():
             pass
+        return self.take_made()
+
+    def take_made(self) -> list[Change]:
+        """The same of what is made already."""
+        made = self._made
         return [made.popleft() for _ in range(min(len(made), self._group_entries_max))]
 
     def write(self, group: Sequence[Change]) -> None:

@@ -10,8 +10,8 @@ take LevelDB's place:
     store.scan(start, stop)         (key, value) in key order, start <= key < stop
 
 Known traps of LevelDB that this file takes care of (each reproduced; see
-`LevelStore`): a write error leaves a handle that acknowledges what it has not
-kept, so the first failed write closes the store for good; a default open skips
+`LevelStore`): a write error leaves a handle that acknowledges what it did not
+keep, so the first failed write closes the store for good; a default open skips
 damaged log blocks in silence, so it is opened with `paranoid_checks`; a default
 read takes a flipped byte of a table for data, or loses keys, so every read
 verifies the checksum of its block (5 us more for a random one).

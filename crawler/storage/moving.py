@@ -1,7 +1,7 @@
 """What a stage needs in order to move its keys into a new process: `crawler reshard`.
 
-`upkeep/build.py` copies every family whose keys begin with a bucket; the
-`moving.py` of a stage brings along what follows no bucket, through a `NewProcess`.
+Every family whose keys begin with a bucket is copied (`copy_rest`); the `moving.py` of a stage
+brings along what follows no bucket, and copies itself what it must look at, through a `NewProcess`.
 """
 
 from collections import Counter
@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from crawler.storage.keys import bucket, bucket_range
+from crawler.storage.keys import BY_BUCKET, bucket, bucket_range
 from crawler.storage.kv import KeyValue, seal, unseal
 
 T = TypeVar("T")
@@ -31,7 +31,7 @@ class NewProcess(msgspec.Struct, frozen=True):
     `pieces` are its buckets by old owner: (source, first, end), ascending.
     `owns` says whether a bucket is its own, `put` writes a key. The heir, one
     of all new processes, takes over what is nobody's bucket. `copied` counts
-    the keys of each family that were copied by bucket.
+    the keys of each family that were copied by bucket, `done` are those families.
     """
 
     folder: Path
@@ -41,6 +41,7 @@ class NewProcess(msgspec.Struct, frozen=True):
     put: Callable[[bytes, bytes], None]
     heir: bool
     copied: Counter[bytes] = msgspec.field(default_factory=Counter)
+    done: set[bytes] = msgspec.field(default_factory=set)
 
     def owns_key(self, key: bytes) -> bool:
         """Whether a key with a bucket behind its prefix belongs here."""
@@ -48,11 +49,19 @@ class NewProcess(msgspec.Struct, frozen=True):
 
     def copy(self, prefix: bytes) -> Iterator[tuple[OldProcess, bytes, bytes]]:
         """Copy a family by bucket; yield (source, key, value) of each."""
+        self.done.add(prefix)
         for source, first, end in self.pieces:
             for key, value in source.store.scan(*bucket_range(prefix, first, end)):
                 self.put(key, value)
                 self.copied[prefix] += 1
                 yield source, key, value
+
+    def copy_rest(self) -> None:
+        """Copy by bucket what no stage had anything to say of."""
+        for prefix in BY_BUCKET:
+            if prefix not in self.done:
+                for _ in self.copy(prefix):
+                    pass
 
 
 def load(store: KeyValue, key: bytes, kind: type[T], default: T) -> T:

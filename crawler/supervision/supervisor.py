@@ -67,7 +67,7 @@ class Supervisor:
         self,
         config: Config,
         directory: Path,
-        seeds: Iterable[str],
+        seeds: Iterable[str] | Seeds,
         *,
         status_interval: float = 0.0,
         level: int = logging.WARNING,
@@ -82,7 +82,7 @@ class Supervisor:
         self.failure: CrawlerError | None = None
         self.ports: dict[str, int] = {}
         self._config = config
-        self._seeds = Seeds(config, seeds)
+        self._seeds = seeds if isinstance(seeds, Seeds) else Seeds(config, seeds)
         self._seed_file = SeedFile(directory / "seeds.run")
         self._run = os.urandom(8).hex()
         self._status_interval = status_interval
@@ -113,6 +113,8 @@ class Supervisor:
         self.directory.create()
         with Lock(self.directory.path / "supervisor.lock", "supervisor"):
             self.directory.save_config(self._config)
+            self._seeds.places.known(self.directory.seed_places())
+            self._seeds.note = self.directory.note_places
             self._seed_file.write(self._seeds)
             try:
                 await self._run_children()

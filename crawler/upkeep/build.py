@@ -13,7 +13,6 @@ import contextlib
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -23,6 +22,7 @@ import crawler.pages.moving
 import crawler.robots.moving
 import crawler.urlfilter.moving
 import crawler.urls.moving
+from crawler.clock import Clock
 from crawler.config import Config
 from crawler.crawl.topology import Topology
 from crawler.due.moving import Books
@@ -112,6 +112,7 @@ class Build:
             crawler.robots.moving.move(to, self._fingerprinter.bucket)
             crawler.urlfilter.moving.move(to)
             crawler.urls.moving.move(to)
+            to.copy_rest()
             books = self._move_due(to)
             to.put(COUNTERS, pack(_counters(to, books)))
             to.put(BUCKET_TABLE, table.encode())
@@ -162,7 +163,7 @@ def _counters(to: NewProcess, books: Books) -> dict[str, int]:
     return kept
 
 
-def problems_of(config: Config, folder: Path, seed: bytes, topology: Topology, clock: Any) -> list[str]:
+def problems_of(config: Config, folder: Path, seed: bytes, topology: Topology, clock: Clock) -> list[str]:
     """What `crawler check` finds in a new process, before it takes an old one's place."""
     stages = Stages(config, folder, seed, clock=clock, name=topology.me, topology=topology, restore=False)
     try:

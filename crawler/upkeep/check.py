@@ -1,4 +1,4 @@
-"""`crawler check`: everything of one process read and compared, and what opening it mended."""
+"""`crawler check`: reads and compares everything of one process, and says what opening it mended."""
 
 from contextlib import closing
 from pathlib import Path
@@ -13,7 +13,8 @@ from crawler.storage.keys import BY_BUCKET, EQUIVALENCES, bucket_range, family
 from crawler.storage.kv import LevelStore, scan_prefix, unseal
 from crawler.storage.kv import repair as repair_store
 from crawler.storage.moving import load_json
-from crawler.upkeep.rebuild import Rebuild, refind
+from crawler.upkeep.rebuild import rebuild
+from crawler.upkeep.refind import refind
 from crawler.urls.equivalence import Equivalences
 from crawler.urls.fingerprint import Fingerprinter
 
@@ -98,12 +99,11 @@ def repair(config: Config, directory: CrawlDirectory, name: str, clock: Clock) -
     )
     store_damaged = store_damaged or any(line.startswith("store: ") for line in found)
     with Lock(folder / "node.lock", name):
-        rebuild = Rebuild(config, folder, fingerprinter, store_damaged=store_damaged)
-        rebuild.run()
-    done += found + rebuild.done
+        mended, links = rebuild(config, folder, fingerprinter, store_damaged=store_damaged)
+    done += found + mended.done
     directory.note_begun(name)
     with at_rest(config, directory, name, clock=clock) as stages:
-        done += refind(stages, rebuild.lost, rebuild.links, reread=True)
+        done += refind(stages, mended.lost, links, reread=True)
         left = check(stages)
     return done, left
 

@@ -3,8 +3,8 @@
     raw hrefs --> canonical form --> scope, extensions, exclude, include, traps --> fingerprint --> links
 
 url_filter.py    Scope and UrlFilter: the verdict on one URL, and RULES, the table of all rule names
-traps.py    shapes of paths that only a trap makes
-link_filter.py   Intake: the hot path from the hrefs of a page to accepted links, with a memo
+traps.py         shapes of paths that only a trap makes
+link_filter.py   LinkFilter: the hot path from the hrefs of a page to accepted links, with a memo
 
 A verdict is a pure function of the URL, its flags and the scope. What depends
 on the state of a crawl - depth, budgets of hosts and domains, robots.txt - is

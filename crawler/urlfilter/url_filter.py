@@ -36,6 +36,7 @@ from crawler.urls import canonical
 from crawler.urls.canonical import directory, hostname
 from crawler.urls.fingerprint import registrable_domain
 from crawler.urls.kinds import Kinds
+from crawler.urls.surt_prefix import surt_of, surt_prefix
 
 REQUISITE = "requisite"
 SCOPE = "scope"
@@ -74,6 +75,7 @@ _UNKNOWN = "unknown"  # no rule: a directory not judged yet
 
 # A scope can be opened with the state of one that is at least as narrow.
 SCOPES = ("prefix", "host", "domain", "any")
+PAGE = "page"  # of single seeds only
 
 
 class Scope:
@@ -84,49 +86,87 @@ class Scope:
     domain   within the registrable domain of a seed
     any      everywhere
 
+    A seed may have a kind of its own (`kind_of`), among them `page`: itself only. Beside
+    the seeds, SURT prefixes say what is in scope.
+
     It keeps one short entry a host, domain or directory, none in scope any. What
     the seeds span without their redirects is kept apart where it is `give`n: the
     headers with credentials go there, and in scope any to the hosts of seeds.
 
     Raises:
-        ConfigError: `kind` is none of SCOPES.
+        ConfigError: `kind` is none of SCOPES, or a prefix is no SURT.
     """
 
-    def __init__(self, kind: str = "host", urls: Iterable[str] = ()) -> None:
-        if kind not in SCOPES:
+    def __init__(
+        self,
+        kind: str = "host",
+        urls: Iterable[str] = (),
+        *,
+        kind_of: Callable[[str], str | None] | None = None,
+        surts: Iterable[str] = (),
+    ) -> None:
+        if kind not in (*SCOPES, PAGE):
             raise ConfigError(f"crawl.scope: {kind!r} is none of {', '.join(SCOPES)}")
         self.kind = kind
+        self._kind_of = kind_of
+        self._surts = tuple(map(_checked_surt, surts))
         self._entries: set[str] = set()
+        self._others: dict[str, Scope] = {}  # of seeds with a kind of their own
         self._given: Scope | None = None
         for url in urls:
             self.add(url)
 
     def add(self, url: str) -> bool:
         """Widen the scope by a seed or its redirect (a request form); whether that made a difference."""
-        if self.covers(url):
+        own = self._kind_of(url) if self._kind_of is not None and self.kind != "any" else None
+        if own is not None and own != self.kind:
+            return self._other(own).add(url)
+        if self.kind == "any" or self._has(url):
             return False
-        self._entries.add(_prefix(url) if self.kind == "prefix" else self._entry(hostname(url)))
+        self._entries.add(self._entry(url))
         return True
+
+    def _other(self, kind: str) -> "Scope":
+        return self._others.setdefault(kind, Scope(kind))
 
     def covers(self, url: str) -> bool:
         """Whether a request form lies within."""
+        return self.spans(url) or self.names(url)
+
+    def spans(self, url: str) -> bool:
+        """Whether all of its directory lies within."""
         if self.kind == "any":
             return True
+        return (self.kind != PAGE and self._has(url)) or any(
+            other.spans(url) for other in self._others.values()
+        )
+
+    def names(self, url: str) -> bool:
+        """Whether it lies within by itself: a page that is a seed of that kind, or by a SURT prefix."""
+        if PAGE in self._others and self._others[PAGE]._has(url):
+            return True
+        return bool(self._surts) and surt_of(url).startswith(self._surts)
+
+    def _has(self, url: str) -> bool:
         if self.kind == "prefix":
             return self._covers_place(_prefix(url))
-        return self._entry(hostname(url)) in self._entries
+        return self._entry(url) in self._entries
 
     def give(self, url: str) -> bool:
         """Note a seed; whether that made a difference."""
         if self._given is None:
-            self._given = Scope("host" if self.kind == "any" else self.kind)
+            self._given = Scope("host" if self.kind == "any" else self.kind, kind_of=self._kind_of)
         return self._given.add(url)
 
     def was_given(self, url: str) -> bool:
         """Whether a request form lies within what the seeds that were noted span."""
         return self._given is not None and self._given.covers(url)
 
-    def _entry(self, name: str) -> str:
+    def _entry(self, url: str) -> str:
+        """What is kept of a seed."""
+        if self.kind in ("prefix", PAGE):
+            return _prefix(url) if self.kind == "prefix" else url.partition("//")[2]
+        name = hostname(url)
         return registrable_domain(name) if self.kind == "domain" else _fold(name)
 
     def _covers_place(self, place: str) -> bool:
@@ -138,33 +178,49 @@ class Scope:
         return False
 
     def state(self) -> dict[str, Any]:
-        """What a restart needs, as plain values: {"kind": str, "entries": [str], "given": [str]}."""
-        state = {"kind": self.kind, "entries": sorted(self._entries)}
+        """What a restart needs, as plain values: kind, entries, those of other kinds, URLs that were given."""
+        state: dict[str, Any] = {"kind": self.kind, "entries": sorted(self._entries)}
+        if self._others:
+            state["others"] = {kind: sorted(other._entries) for kind, other in self._others.items()}
         return state if self._given is None else state | {"given": self._given.urls()}
 
     def summary(self) -> str:
         """The scope for people: its kind and the first of what it spans."""
         entries = sorted(self._entries)
         more = f" and {len(entries) - _SHOWN_ENTRIES:,} more" if len(entries) > _SHOWN_ENTRIES else ""
-        return f"{self.kind} {', '.join(entries[:_SHOWN_ENTRIES])}{more}"
+        own = f"{self.kind} {', '.join(entries[:_SHOWN_ENTRIES])}{more}"
+        others = [other.summary() for other in self._others.values()]
+        surts = [f"SURT {', '.join(self._surts[:_SHOWN_ENTRIES])}"] if self._surts else []
+        return "; ".join(([own] if entries or not (others or surts) else []) + others + surts)
 
     def urls(self) -> list[str]:
-        """URLs by which another scope of the same kind grows to this one."""
-        return ["http://" + entry if "/" in entry else f"http://{entry}/" for entry in sorted(self._entries)]
+        """URLs by which another scope of the same kinds grows to this one."""
+        own = ["http://" + entry if "/" in entry else f"http://{entry}/" for entry in sorted(self._entries)]
+        return own + [url for other in self._others.values() for url in other.urls()]
 
     @classmethod
-    def from_state(cls, kind: str, state: Mapping[str, Any]) -> "Scope":
+    def from_state(
+        cls,
+        kind: str,
+        state: Mapping[str, Any],
+        *,
+        kind_of: Callable[[str], str | None] | None = None,
+        surts: Iterable[str] = (),
+    ) -> "Scope":
         """The scope of an earlier run, read as `kind`: the same or a wider one.
 
         Raises:
             ConfigError: `kind` is unknown, or narrower than that of the earlier run.
         """
-        scope = cls(kind)
+        scope = cls(kind, surts=surts)
         if SCOPES.index(kind) < SCOPES.index(state["kind"]):
             began = state["kind"]
             raise ConfigError(f"crawl.scope: this crawl began with scope {began}; it cannot become {kind}")
         for entry in state["entries"]:
             scope.add("http://" + entry if "/" in entry else f"http://{entry}/")
+        for other, entries in state.get("others", {}).items():
+            scope._other(other)._entries.update(entries)
+        scope._kind_of = kind_of
         for url in state.get("given", ()):
             scope.give(url)
         return scope
@@ -174,6 +230,12 @@ class Scope:
 
     def __repr__(self) -> str:
         return f"Scope({self.kind}, {len(self)} entries)"
+
+
+def _checked_surt(text: str) -> str:
+    if found := surt_prefix(text):
+        return found
+    raise ConfigError(f"crawl.surts: {text!r} is no SURT prefix such as http://(org,example,)/docs/")
 
 
 def _fold(name: str) -> str:
@@ -248,7 +310,9 @@ class UrlFilter:
         if rule is _UNKNOWN and not self._anywhere:
             rule = self._directory_verdict(place)
         if rule == SCOPE:
-            return SCOPE
+            if not self.scope.names(url):
+                return SCOPE
+            rule = traps.directory_trap(place, *self._limits)
         if self._patterned and (found := self._pattern_verdict(url, flags)):
             return found
         if rule is _UNKNOWN:
@@ -267,7 +331,7 @@ class UrlFilter:
 
     def _directory_verdict(self, place: str) -> str | None:
         """SCOPE, or what `directory_trap` says: the part of a page link's verdict that depends only on its directory."""
-        rule = traps.directory_trap(place, *self._limits) if self.scope.covers(place) else SCOPE
+        rule = traps.directory_trap(place, *self._limits) if self.scope.spans(place) else SCOPE
         if len(self._directories) >= _DIRECTORIES_MAX:
             self._directories.clear()
         if len(place) <= _DIRECTORY_LENGTH_MAX:

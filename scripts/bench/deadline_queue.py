@@ -16,8 +16,8 @@ import time
 
 import numpy as np
 
-from crawler.freshness.deadline_queue import DeadlineQueue
 from crawler.freshness.params import Pages
+from crawler.lab.refresh.deadline_queue import DeadlineQueue
 from crawler.lab.refresh.simulate import ExperimentSetting, experiment, mean_and_error, standard_pages
 
 

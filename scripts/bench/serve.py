@@ -1,11 +1,21 @@
 """The page server beside nginx: requests per CPU second and latency, the same bodies in the same run.
 
-    scripts/bench/serve.py [--pages 400] [--bytes 25000] [--seconds 4] [--connections 16]
+    scripts/bench/serve.py [--pages 400] [--bytes 25000] [--seconds 4] [--rounds 2] [--connections 16 300]
+    scripts/bench/serve.py --rate 2000          requests a second instead of as many as can be
+    scripts/bench/serve.py --crawl              the pages of a crawl that runs at full rate meanwhile
 
 Needs nginx and wrk (Debian: nginx-light, wrk). Pages are written, served by
 nginx, crawled, and asked for in turn from both servers, keep-alive, without a
 content coding. CPU is that of the serving process, read from /proc, so the load
 of the machine and of wrk does not count. The first round warms both up.
+
+As many as can be: wrk asks again as soon as it is answered, so the mean latency
+is connections / (requests a second), of any server. `--rate` says how long an
+answer takes a server that keeps up.
+
+With `--crawl` there are three spans of `--seconds`: the crawl alone, under the
+load, alone. A page's CPU is what the process took, less its requests at the
+price they had at rest.
 """
 
 import argparse
@@ -17,12 +27,22 @@ import subprocess
 import sys
 import tempfile
 import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import NamedTuple
 
 TICKS = os.sysconf("SC_CLK_TCK")
 LUA = """
 local base, n = os.getenv("BASE"), 0
-request = function() n = n + 1; return wrk.format("GET", base .. "p" .. (n * 7 % PAGES) .. ".html") end
+local pages, hosts, pause = tonumber(os.getenv("PAGES")), tonumber(os.getenv("HOSTS")), tonumber(os.getenv("PAUSE"))
+request = function()
+  n = n + 1
+  return wrk.format("GET", base:gsub("HOST", "127.0.1." .. (n % hosts + 1)) .. "p" .. (n * 7 % pages) .. ".html")
+end
+if pause > 0 then delay = function() return math.random() * 2 * pause end end
 """
 NGINX = """
 worker_processes 1; daemon off; pid {folder}/pid; error_log /dev/null;
@@ -30,8 +50,29 @@ events {{ worker_connections 2048; }}
 http {{ access_log off; sendfile on; tcp_nopush on; keepalive_requests 100000000; types {{ text/html html; }}
  client_body_temp_path {folder}/a; proxy_temp_path {folder}/b; fastcgi_temp_path {folder}/c;
  uwsgi_temp_path {folder}/d; scgi_temp_path {folder}/e;
- server {{ listen 127.0.0.1:{port}; root {folder}/www; }} }}
+ server {{ listen 127.0.0.1:{port}; root {folder}/www; }}
+ server {{ listen {site}; root {folder}/www; sub_filter <title> "<title>$host "; }} }}
 """
+HOSTS = 40  # of the crawl that runs meanwhile
+ASKED_HOSTS, ASKED_PAGES = 8, 40  # of them that are asked for: those fetched first
+
+
+class Load(NamedTuple):
+    """What wrk saw, and what it cost the server."""
+
+    requests: int
+    seconds: float
+    cpu: float
+    median: str
+    worst: str  # 99th percentile
+    errors: str
+
+    @property
+    def a_cpu_second(self) -> float:
+        return self.requests / max(self.cpu, 1 / TICKS)
+
+    def __str__(self) -> str:
+        return f"{self.a_cpu_second:,.0f}/CPU s, P50 {self.median}, P99 {self.worst}{self.errors}"
 
 
 def write_pages(folder: Path, count: int, size: int) -> None:
@@ -47,35 +88,146 @@ def write_pages(folder: Path, count: int, size: int) -> None:
 
 
 def cpu(pid: int) -> float:
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / TICKS
+    """CPU seconds of a process and of its children."""
+    total = 0
+    for each in [pid, *children(pid)]:
+        fields = Path(f"/proc/{each}/stat").read_text().rpartition(")")[2].split()
+        total += int(fields[11]) + int(fields[12])
+    return total / TICKS
 
 
 def children(pid: int) -> list[int]:
     return [int(n) for n in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
-def load(pid: int, url: str, base: str, script: Path, options: argparse.Namespace) -> tuple[float, str, str]:
-    """(requests per CPU second of `pid`, median, 99th percentile)."""
-    before = cpu(pid)
-    wrk = [
-        "wrk",
-        "--latency",
-        "-t1",
-        f"-c{options.connections}",
-        f"-d{options.seconds}",
-        "-s",
-        str(script),
-        url,
-    ]
+def load(
+    pid: int,
+    url: str,
+    base: str,
+    script: Path,
+    options: argparse.Namespace,
+    connections: int,
+    *,
+    pages: int = 0,
+    hosts: int = 1,
+) -> Load:
+    """Let wrk ask the server `pid`."""
+    pause = 1000.0 * connections / options.rate if options.rate else 0.0
+    said_by = {"BASE": base, "PAGES": str(pages or options.pages), "HOSTS": str(hosts), "PAUSE": str(pause)}
+    wrk = ["wrk", "--latency", "-t1", f"-c{connections}", f"-d{options.seconds}", "-s", str(script), url]
+    before, began = cpu(pid), time.monotonic()
     said = subprocess.run(
-        wrk, capture_output=True, text=True, check=True, env={**os.environ, "BASE": base}
+        wrk, capture_output=True, text=True, check=True, env={**os.environ, **said_by}
     ).stdout
-    if "Non-2xx" in said:
-        raise SystemExit(said)
+    took, spent = time.monotonic() - began, cpu(pid) - before
     requests = int(re.search(r"(\d+) requests in", said)[1])  # type: ignore[index]
-    percentiles = re.findall(r"^ +(50|99)% +(\S+)$", said, re.MULTILINE)
-    return requests / (cpu(pid) - before), dict(percentiles)["50"], dict(percentiles)["99"]
+    percentiles = dict(re.findall(r"^ +(50|99)% +(\S+) *$", said, re.MULTILINE))
+    errors = "".join(
+        f", {line.strip()}" for line in said.splitlines() if "Non-2xx" in line or "Socket" in line
+    )
+    return Load(requests, took, spent, percentiles["50"], percentiles["99"], errors)
+
+
+@contextmanager
+def running(command: list[str], **more: object) -> Iterator[subprocess.Popen[bytes]]:
+    process = subprocess.Popen(command, **more)  # type: ignore[call-overload]
+    try:
+        yield process
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def at_rest(folder: Path, nginx: int, script: Path, options: argparse.Namespace) -> float:
+    """Compare the servers on a finished crawl; CPU seconds a request of ours, of the last round."""
+    site, cache = f"http://127.0.0.1:{options.port}", f"http://127.0.0.1:{options.port + 1}"
+    crawl = [*CRAWLER, "crawl", f"{site}/p0.html", "--dir", str(folder / "crawl"), *FULL_RATE]
+    subprocess.run(crawl, check=True)
+    serve = [*CRAWLER, "serve", f"127.0.0.1:{options.port + 1}", "--dir", str(folder / "crawl")]
+    price = 0.0
+    with running(serve, stdout=subprocess.PIPE) as server:
+        assert server.stdout is not None and server.stdout.readline()
+        for connections in options.connections:
+            for number in range(options.rounds + 1):
+                theirs = load(nginx, site, "/", script, options, connections)
+                ours = load(server.pid, cache, f"/page?url={site}/", script, options, connections)
+                label = f"{connections} connections, " + (f"round {number}" if number else "warm-up")
+                ratio = ours.a_cpu_second / theirs.a_cpu_second
+                print(f"{label}: nginx {theirs}; crawler {ours}; ratio {ratio:.3f}", flush=True)
+                price = ours.cpu / ours.requests
+    return price
+
+
+def beside_a_crawl(folder: Path, price: float, script: Path, options: argparse.Namespace) -> None:
+    """Ask for the pages of a crawl at full rate; `price` is the CPU seconds of a request at rest."""
+    cache = f"http://127.0.0.1:{options.port + 1}"
+    seeds = folder / "seeds"
+    seeds.write_text("".join(f"http://127.0.1.{n + 1}:{options.port + 2}/p0.html\n" for n in range(HOSTS)))
+    crawl = [*CRAWLER, "crawl", "--seeds", str(seeds), "--dir", str(folder / "live"), *FULL_RATE]
+    crawl += ["--serve", f"127.0.0.1:{options.port + 1}"]
+    with running(crawl) as crawler:
+        for host in range(ASKED_HOSTS):
+            wait_for(f"{cache}/page?url=http://127.0.1.{host + 1}:{options.port + 2}/p{ASKED_PAGES - 1}.html")
+        fetched = folder / "live" / "pages.jsonl"
+        base = f"/page?url=http://HOST:{options.port + 2}/"
+        for connections in options.connections:
+            spans = []
+            for loaded in (False, True, False):
+                before, began = (fetched.read_bytes().count(b"\n"), cpu(crawler.pid)), time.monotonic()
+                seen = None
+                if loaded:
+                    seen = load(
+                        crawler.pid,
+                        cache,
+                        base,
+                        script,
+                        options,
+                        connections,
+                        pages=ASKED_PAGES,
+                        hosts=ASKED_HOSTS,
+                    )
+                else:
+                    time.sleep(options.seconds)
+                took = time.monotonic() - began
+                pages = fetched.read_bytes().count(b"\n") - before[0]
+                spent = cpu(crawler.pid) - before[1]
+                served = seen.requests * price if seen else 0.0
+                spans.append((pages / took, 1e6 * (spent - served) / max(1, pages), served / took, seen))
+            if crawler.poll() is not None:
+                raise SystemExit("the crawl ended too soon: give it more --pages")
+            (alone, page, _, _), (beside, loaded_page, share, seen), (after, page_after, _, _) = spans
+            print(
+                f"{connections} connections during a crawl: {seen.requests / seen.seconds:,.0f} requests/s, "
+                f"P50 {seen.median}, P99 {seen.worst}{seen.errors}; pages/s {alone:.0f}, {beside:.0f} with the load "
+                f"(which took {share:.2f} of a core), {after:.0f}; us of CPU a page {page:,.0f}, {loaded_page:,.0f}, "
+                f"{page_after:,.0f}",
+                flush=True,
+            )
+
+
+def wait_for(url: str) -> None:
+    """Until the page has been fetched."""
+    for _ in range(600):
+        try:
+            urllib.request.urlopen(url, timeout=5).close()
+            return
+        except (urllib.error.URLError, OSError):
+            time.sleep(0.1)
+    raise SystemExit(f"{url} was not fetched within a minute")
+
+
+CRAWLER = [sys.executable, "-m", "crawler"]
+FULL_RATE = [
+    "--delay",
+    "0",
+    "--delay-factor",
+    "0",
+    "--allow-network",
+    "127.0.0.0/8",
+    "--admin",
+    "off",
+    "--quiet",
+]
 
 
 def main() -> None:
@@ -86,48 +238,29 @@ def main() -> None:
         ("pages", 400),
         ("bytes", 25_000),
         ("seconds", 4),
-        ("connections", 16),
         ("port", 18200),
+        ("rounds", 2),
+        ("rate", 0),
     ):
         parser.add_argument(f"--{name}", type=int, default=value)
+    parser.add_argument("--connections", type=int, nargs="+", default=[16])
+    parser.add_argument("--crawl", action="store_true")
     options = parser.parse_args()
     nginx_program = shutil.which("nginx") or shutil.which("nginx", path="/usr/sbin")
     if nginx_program is None or shutil.which("wrk") is None:
         raise SystemExit("nginx and wrk are needed: apt install nginx-light wrk")
-    crawler = [sys.executable, "-m", "crawler"]
-    site, cache = f"http://127.0.0.1:{options.port}", f"http://127.0.0.1:{options.port + 1}"
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         folder.chmod(0o755)
         write_pages(folder / "www", options.pages, options.bytes)
-        (folder / "conf").write_text(NGINX.format(folder=folder, port=options.port))
+        (folder / "conf").write_text(NGINX.format(folder=folder, port=options.port, site=options.port + 2))
         script = folder / "many.lua"
-        script.write_text(LUA.replace("PAGES", str(options.pages)))
-        nginx = subprocess.Popen([nginx_program, "-c", str(folder / "conf")])
-        server = None
-        try:
+        script.write_text(LUA)
+        with running([nginx_program, "-c", str(folder / "conf")]) as nginx:
             time.sleep(0.5)
-            crawl = [*crawler, "crawl", f"{site}/p0.html", "--dir", str(folder / "crawl"), "--delay", "0"]
-            crawl += ["--delay-factor", "0", "--allow-network", "127.0.0.0/8", "--admin", "off", "--quiet"]
-            subprocess.run(crawl, check=True)
-            serve = [*crawler, "serve", f"127.0.0.1:{options.port + 1}", "--dir", str(folder / "crawl")]
-            server = subprocess.Popen(serve, stdout=subprocess.PIPE)
-            assert server.stdout is not None and server.stdout.readline()
-            worker = children(nginx.pid)[0]
-            for number in range(3):
-                theirs = load(worker, site, "/", script, options)
-                ours = load(server.pid, cache, f"/page?url={site}/", script, options)
-                label = "warm-up" if number == 0 else f"round {number}"
-                print(
-                    f"{label}: nginx {theirs[0]:,.0f} requests/CPU s, P50 {theirs[1]}, P99 {theirs[2]}; "
-                    f"crawler {ours[0]:,.0f}, P50 {ours[1]}, P99 {ours[2]}; ratio {ours[0] / theirs[0]:.3f}",
-                    flush=True,
-                )
-        finally:
-            for process in (server, nginx):
-                if process is not None:
-                    process.terminate()
-                    process.wait()
+            price = at_rest(folder, children(nginx.pid)[0], script, options)
+            if options.crawl:
+                beside_a_crawl(folder, price, script, options)
 
 
 if __name__ == "__main__":

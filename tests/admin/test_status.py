@@ -103,3 +103,36 @@ def test_the_last_minute_forgets_what_lies_before_it() -> None:
     for look in range(0, 301, 5):
         minute.take({"done": look * look}, float(look))
     assert minute.plain() == {"span": 60.0, "done": 300 * 300 - 240 * 240}
+
+
+def refreshed(pages: int, **more: Any) -> dict[str, Any]:
+    """The section of the refreshes of one process."""
+    section: dict[str, Any] = {
+        "pages": pages, "expected_freshness": 0.5, "level": 10.0, "rate": 1.0, "more_rate": {}, "ages": {}, "results": {},
+        "calibration": [], "arms": [], "in_flight": 1, "ahead": 0, "share": 0.5, "busy": 1.0, "hosts": [],
+    }  # fmt: skip
+    return section | more
+
+
+def test_refreshes_of_several_processes_are_weighed_by_their_pages() -> None:
+    row = {"decile": 2, "refreshes": 10, "predicted": 0.2, "found": 0.1}
+    arm = {"policy": "ncis", "pages": 10, "refreshes": 10, "changed": 2, "seen": 0.5, "seen_error": 0.1}
+    one = refreshed(100, expected_freshness=0.9, level=8.0, ages={"median": 10.0, "p90": 20.0, "oldest": 30.0},
+                    calibration=[row], arms=[arm], more_rate={"share": 0.1, "gain": 0.01},
+                    hosts=[{"host": "a", "pages": 1, "fresh": 1.0}])  # fmt: skip
+    two = refreshed(300, ages={"median": 20.0, "p90": 30.0, "oldest": 90.0},
+                    calibration=[row | {"refreshes": 30, "found": 0.5}],
+                    arms=[arm | {"refreshes": 30, "seen": 0.7}],
+                    hosts=[{"host": "b", "pages": 9, "fresh": 1.0}])  # fmt: skip
+    nothing: dict[str, Any] = {}
+    said = merge([Status(refreshing=one), Status(refreshing=nothing), Status(refreshing=two)]).refreshing
+    assert said["pages"] == 400 and said["expected_freshness"] == 0.6 and said["level"] == 9.5
+    assert said["share"] == 1.0 and said["in_flight"] == 2 and said["levels"] == [8.0, 10.0]
+    assert said["ages"] == {"median": 17.5, "p90": 27.5, "oldest": 90.0}
+    assert said["calibration"] == [{"decile": 2, "refreshes": 40, "predicted": 0.2, "found": 0.4}]
+    assert said["arms"][0] == {
+        "policy": "ncis", "pages": 20, "refreshes": 40, "changed": 4, "seen": 0.65, "seen_error": 0.0791,
+    }  # fmt: skip
+    assert [host["host"] for host in said["hosts"]] == ["b", "a"]
+    assert merge([Status(), Status(refreshing=one)]).refreshing == one
+    assert merge([Status(), Status()]).refreshing == {}

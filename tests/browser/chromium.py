@@ -32,6 +32,8 @@ class Page:
         self.messages: list[str] = []
         self._urls: dict[str, str] = {}
         self.frames: list[str] = []
+        self.events = 0  # server-sent
+        self.idle = asyncio.Event()  # nothing was loaded for half a second, since the last `open`
         self._listener = asyncio.create_task(self._listen())
 
     async def _listen(self) -> None:
@@ -50,6 +52,10 @@ class Page:
                 self.messages.append(str(data["params"]["args"]))
             elif data.get("method") == "Page.frameNavigated":
                 self.frames.append(data["params"]["frame"]["url"])
+            elif data.get("method") == "Network.eventSourceMessageReceived":
+                self.events += 1
+            elif data.get("method") == "Page.lifecycleEvent" and data["params"]["name"] == "networkIdle":
+                self.idle.set()
 
     async def call(self, method: str, **parameters: Any) -> Any:
         """One command of the protocol; its result."""
@@ -63,6 +69,7 @@ class Page:
 
     async def open(self, url: str) -> None:
         """Go to an address and wait until the document is there."""
+        self.idle.clear()
         await self.call("Page.navigate", url=url)
         await self.until("document.readyState === 'complete' || document.readyState === 'interactive'")
 
@@ -76,13 +83,26 @@ class Page:
         return result["result"].get("value")
 
     async def until(self, expression: str) -> Any:
-        """Wait, for 15 s at most, until an expression is true; its value."""
-        async with asyncio.timeout(15):
+        """Wait, for 30 s at most, until an expression is true; its value."""
+        async with asyncio.timeout(30):
             while True:
                 with suppress(RuntimeError):
                     if value := await self.evaluate(expression):
                         return value
                 await asyncio.sleep(0.05)
+
+    async def settled(self) -> None:
+        """Wait until the page has loaded all it wants, and half a second more."""
+        async with asyncio.timeout(30):
+            await self.idle.wait()
+
+    async def next_event(self) -> None:
+        """Wait until a server-sent event that began after this call has come, and been drawn."""
+        seen = self.events
+        async with asyncio.timeout(30):
+            while self.events < seen + 2:
+                await asyncio.sleep(0.02)
+        await self.evaluate("new Promise(drawn => requestAnimationFrame(() => setTimeout(drawn)))")
 
     async def press(self, key: str, **more: Any) -> None:
         """One key of the keyboard: Tab, Enter, or a character."""
@@ -132,6 +152,7 @@ async def browser(folder: Path, *flags: str) -> AsyncIterator[Page]:
                 page = Page(socket)
                 for domain in ("Page", "Runtime", "Network", "Log"):
                     await page.call(f"{domain}.enable")
+                await page.call("Page.setLifecycleEventsEnabled", enabled=True)
                 yield page
                 page._listener.cancel()
                 await asyncio.gather(page._listener, return_exceptions=True)

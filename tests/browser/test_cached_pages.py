@@ -1,6 +1,5 @@
 """Stored pages in a real Chromium: one can walk through the cache, and a hostile page stays in its box."""
 
-import asyncio
 import base64
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -85,7 +84,7 @@ def test_a_hostile_page_stays_in_its_box(tmp_path: Path, more: str) -> None:
     async def talk(served: Served, page: Page) -> None:
         address = f"http://127.0.0.1:{served.port}/page?url={SITE}hostile{more}"
         await page.open(address)
-        await asyncio.sleep(2)  # longer than any of its tricks would take
+        await page.settled()  # its tricks need no more than to be loaded
         assert await page.evaluate("location.href") == address
         assert await page.evaluate("document.title") == "quiet"
         assert await page.evaluate("document.getElementById('p').textContent") == "still here"

@@ -13,11 +13,7 @@ from crawler.admin.server import AdminServer
 from crawler.admin.source import OwnProcess
 from tests.browser.chromium import PROGRAM, Page, browser
 
-pytestmark = [
-    pytest.mark.skipif(PROGRAM is None, reason="no Chromium"),
-    # A browser that is killed leaves connections to be collected.
-    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
-]
+pytestmark = pytest.mark.skipif(PROGRAM is None, reason="no Chromium")
 
 AXE = Path(__file__).parent.parent / "data" / "axe" / "axe.min.js"
 LOOKS = {
@@ -168,7 +164,7 @@ def test_keyboard_alone(tmp_path: Path) -> None:
             before = await page.evaluate("document.getElementById('hosts').dataset.seen = document.title")
             assert before
             await page.until("document.activeElement.dataset.host")
-            await asyncio.sleep(1.5)  # an event redraws the table
+            await page.next_event()  # which redraws the table
             assert await page.evaluate("document.activeElement.dataset.host")
 
     asyncio.run(talk())

@@ -33,3 +33,72 @@ def test_a_crawl_directory_is_taken_for_its_trace(tmp_path: Path) -> None:
     assert run("lab", "cache", tmp_path / "traced").code == 0
     ran = run("lab", "cache", tmp_path / "plain")
     assert ran.code == 2 and "crawl with --trace" in ran.err
+
+
+def site(*paths: str) -> dict[str, str]:
+    return {path: page(*paths, text=path) for path in paths}
+
+
+def test_a_seeds_file_with_columns(tmp_path: Path) -> None:
+    """Each seed has its own scope, depth and limit; they are kept, so the crawl goes on within them."""
+    hosts = {name: f"{name}.localhost" for name in "abcd"}
+    chain = {f"/{n}": page(f"/{n + 1}", text=str(n)) for n in range(6)}
+    routes = {f"{hosts['a']}{path}": text for path, text in site("/docs/", "/docs/x", "/blog/").items()}
+    routes |= {f"{hosts['b']}{path}": text for path, text in chain.items()}
+    routes |= {f"{hosts['c']}{path}": text for path, text in site(*(f"/{n}" for n in range(9))).items()}
+    routes |= {f"{hosts['d']}{path}": text for path, text in site("/one", "/one/two").items()}
+    with Web(routes) as web:
+        rows = [
+            "url scope depth limit",
+            web.url("/docs/", hosts["a"]) + " prefix",
+            web.url("/0", hosts["b"]) + " host 2",
+            web.url("/0", hosts["c"]) + " - - 3",
+            web.url("/one", hosts["d"]) + " page",
+        ]
+        (tmp_path / "seeds").write_text("\n".join(rows))
+        report = crawl(tmp_path / "c", "--seeds", tmp_path / "seeds")
+        asked = {name: sorted(set(web.paths(hosts[name]))) for name in hosts}
+        assert asked == {
+            "a": ["/docs/", "/docs/x"], "b": ["/0", "/1", "/2"], "c": ["/0", "/1", "/2"], "d": ["/one"],
+        }  # fmt: skip
+        assert report["frontier"]["parked"] == 7 and report["conservation"] == "holds"
+        count = len(web.paths())
+        assert crawl(tmp_path / "c")["stopped_by"] == "done" and len(web.paths()) == count
+        (tmp_path / "seeds").write_text(web.url("/0", hosts["b"]) + " hots")
+        ran = run("crawl", "--seeds", tmp_path / "seeds", "--dir", tmp_path / "d")
+        assert ran.code == 2 and "seeds, line 1: scope 'hots' is none of page" in ran.err
+        assert not (tmp_path / "d").exists()
+
+
+def test_surt_prefixes_are_in_scope(tmp_path: Path) -> None:
+    """A part of another site, by flag or by a line with `+`; all else of that site is not."""
+    there = "there.localhost"
+    with Web({"/": ""}) as web:
+        links = [web.url(path, there) for path in ("/docs/a", "/docs/b", "/other")]
+        web.routes |= {
+            "localhost/": page(*links),
+            f"{there}/docs/a": page("/", "b", text="a"),
+            f"{there}/docs/b": "b",
+        }
+        surt = f"http://(localhost,there,:{web.port})/docs/"
+        crawl(tmp_path / "c", web.url(), "--surt", surt)
+        assert web.paths(there) == ["/docs/a", "/docs/b"]
+        web.asked.clear()
+        (tmp_path / "seeds").write_text(f"{web.url()}\n+{surt}\n")
+        crawl(tmp_path / "d", "--seeds", tmp_path / "seeds")
+        assert web.paths(there) == ["/docs/a", "/docs/b"]
+        assert run("crawl", web.url(), "--dir", tmp_path / "e", "--surt", "there").code == 2
+
+
+@pytest.mark.parametrize(
+    ("columns", "row", "said"),
+    [
+        ("recall,precision,false_rate", ".5,.5,1", "precision and false_rate both say"),
+        ("precision,recall", ".5,", "precision says nothing without recall"),
+    ],
+)
+def test_columns_that_contradict_each_other(tmp_path: Path, columns: str, row: str, said: str) -> None:
+    """One of them was silently passed over."""
+    (tmp_path / "p.csv").write_text(f"page,importance,change_rate,{columns}\na,1,1,{row}\n")
+    ran = run("lab", "refresh", "rates", "--pages", tmp_path / "p.csv", "--rate", "1")
+    assert ran.code == 2 and f"line 2: {said}" in ran.err

@@ -115,3 +115,22 @@ def test_a_limit_of_bytes_a_second_is_kept_with_the_crawl(tmp_path: Path) -> Non
     with Web({"/": "x" * 5000}) as web:
         crawl(tmp_path, web.url(), "--limit-rate", "500k")
     assert "bytes_per_second = 512000" in (tmp_path / "crawl.toml").read_text()
+
+
+def test_a_dry_run_says_what_would_be_asked_and_keeps_nothing(tmp_path: Path) -> None:
+    """Of a new crawl the seeds are asked, of one to go on nothing; URLs on standard output."""
+    with Web(
+        {"/": page("/a", "/b", "http://other.localhost/"), "/a": page("/c"), "/b": "b", "/c": "c"}
+    ) as web:
+        ran = run("crawl", web.url(), "--dir", tmp_path / "c", "--dry-run", *FAST)
+        urls = [web.url(path) for path in ("/", "/a", "/b")]
+        assert ran.code == 0 and ran.text.splitlines() == urls and web.paths() == ["/"], ran
+        assert "1 asked now, 2 would be asked next" in ran.err and "scope 1" in ran.err
+        assert not (tmp_path / "c").exists()
+        crawl(tmp_path / "c", web.url(), "--max-pages", "1")
+        web.asked.clear()
+        ran = run("crawl", "--dir", tmp_path / "c", "--dry-run", *FAST)
+        assert ran.code == 0 and ran.text.splitlines() == urls[1:] and not web.asked, ran
+        assert crawl(tmp_path / "c")["stopped_by"] == "done"
+        ran = run("crawl", web.url("/none"), "--dir", tmp_path / "d", "--dry-run", *FAST)
+        assert ran.code in (0, 4) and not (tmp_path / "d").exists()

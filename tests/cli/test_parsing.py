@@ -143,3 +143,31 @@ def test_shell_prints_an_expression(tmp_path: Path) -> None:
         ran = run("shell", web.url(), "-c", "css('title').text", *settings)
         assert ran.code == 0 and ran.text == "Tea\n", ran
         assert run("shell", web.url(), "-c", "css('a[')", *settings).code == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["lab", "cahce"], "did you mean cache?"),
+        (["lab", "cache", "--polices", "x"], "did you mean --policies?"),
+        (["bench", "du"], "did you mean due?"),
+        (["bench", "due", "--lnks", "3"], "did you mean --links?"),
+    ],
+)
+def test_suggestions_reach_into_subcommands(words: list[str], said: str) -> None:
+    ran = run(*words)
+    assert ran.code == 2 and said in ran.err and len(ran.err.splitlines()) == 1
+
+
+def test_hints_can_be_pasted(tmp_path: Path) -> None:
+    """A directory with a blank in its name is quoted wherever a command is named."""
+    directory = tmp_path / "my crawl"
+    with Web({"/": page("/a"), "/a": "a"}) as web:
+        ran = run("crawl", web.url(), "--dir", directory, *FAST, "--max-pages", "1")
+        assert f"go on with: crawler crawl --dir '{directory}'" in ran.text
+        assert f"pages: '{directory}'/*/warc" in ran.text
+        ran = run("get", f"{web.url()}?a&b", "--dir", directory)
+        assert f"`crawler why '{web.url()}?a&b' --dir '{directory}'`" in ran.err
+        again = run("crawl", "--dir", directory, *FAST)
+        again = run("crawl", "--dir", directory, *FAST)
+        assert (again.text + again.err).count("known pages are not fetched again") == 1

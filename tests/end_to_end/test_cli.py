@@ -1,6 +1,7 @@
 """The command line is a contract: commands, exit codes, files, report (`cli/README.md`)."""
 
 import io
+import re
 import shutil
 import signal
 import subprocess
@@ -15,7 +16,7 @@ import msgspec
 import pyarrow.parquet
 import pytest
 
-from tests.end_to_end.web import FAST, Asked, Web, crawl, lines, outcomes, page, redirect, run
+from tests.end_to_end.web import FAST, Asked, Ran, Web, crawl, lines, outcomes, page, redirect, run
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 SITE = {
@@ -154,7 +155,8 @@ def test_a_live_crawl_answers_on_its_socket(tmp_path: Path) -> None:
             assert "in_flight" in run("why", web.url("/slow"), *at).text
             assert run("get", web.url("/a"), *at).text == page()
             assert web.url("/a") in run("export", *at, "--format", "cdxj").text
-            assert run("seed", web.url("/seeded", "b.localhost"), *at).text == "1 queued\n"
+            again = _asked_again(run("seed", web.url("/seeded", "b.localhost"), *at))
+            assert run("seed", web.url("/seeded", "b.localhost"), *at, *again).text == "1 queued\n"
             assert run("retire", "/never/", *at).text == "2 URLs retired\n"
             assert run("block", "b.localhost", *at).code == 0
             assert run("unblock", "b.localhost", *at).code == 0
@@ -221,13 +223,13 @@ def test_limits_of_a_run_and_going_on(tmp_path: Path) -> None:
         assert len(web.paths()) == 5
         assert crawl(tmp_path, "--max-pages", "5")["stopped_by"] == "max_pages"
         assert len(web.paths()) == 10
-        by_bytes = crawl(tmp_path, "--max-bytes", "1 kB", "--rate", "5")
+        by_bytes = crawl(tmp_path, "--max-bytes", "1 kB", "--rate", "5", code=14)
         assert by_bytes["stopped_by"] == "max_bytes"
-        by_time = crawl(tmp_path, "--max-time", "500 ms", "--rate", "2")
+        by_time = crawl(tmp_path, "--max-time", "500 ms", "--rate", "2", code=15)
         assert by_time["stopped_by"] == "max_time"
         assert crawl(tmp_path, "--rate", "0")["stopped_by"] == "done"
         assert sorted(web.paths()) == sorted(["/", *(f"/{n}" for n in range(20))])
-        assert crawl(tmp_path)["run"]["pages"] == {}
+        assert crawl(tmp_path, "--max-time", "1 h", "--max-bytes", "1 GB")["run"]["pages"] == {}
 
 
 def test_depth_parks_and_gives_back(tmp_path: Path) -> None:
@@ -251,13 +253,45 @@ def test_include_exclude_and_seeds_from_standard_input(
     assert report["urls"]["filtered"] == {"exclude": 1, "include": 1}
 
 
+def _asked_again(ran: Ran) -> list[str]:
+    """The settings that a refusal asks for again, as words of a command line."""
+    assert ran.code == 2 and ran.err.count("\n") == 1, ran
+    found = re.search(r"give them again for this seed too \((.*?)\), or other values", ran.err)
+    assert found is not None, ran
+    return found[1].split()
+
+
+@pytest.mark.parametrize("processes", ["1", "2"])
+@pytest.mark.parametrize("way", ["argument", "file", "seed"])
+def test_looser_settings_are_not_taken_to_another_site(tmp_path: Path, processes: str, way: str) -> None:
+    """The default directory is ./crawl: a second site silently took the first one's `--delay 0`."""
+    with Web({"/": page("/a"), "/a": page()}) as web:
+        other, at = web.url("/", "b.localhost"), ("--dir", tmp_path / "crawl", "--progress", "none")
+        crawl(tmp_path / "crawl", web.url(), "--processes", processes)
+        assert run("crawl", web.url("/a"), *at).code == 0, "a seed of the same host asks for nothing"
+        (tmp_path / "list").write_text(f"{web.url('/a')}\n{other}\n")
+        words = {
+            "argument": ("crawl", other),
+            "file": ("crawl", "--seeds", tmp_path / "list"),
+            "seed": ("seed", other),
+        }[way]
+        at = at if way != "seed" else at[:2]
+        again = _asked_again(run(*words, *at))
+        assert "--set politeness.delay=0" in " ".join(again) and not web.paths("b.localhost")
+        stricter = ("--delay", "0.01", *again[2:]) if way == "argument" else again
+        assert run(*words, *stricter, *at).code == 0
+        assert run("crawl", *at).code == 0
+        assert sorted(web.paths("b.localhost")) == ["/", "/a"]
+        assert run(*words, *at).code == 0, "it is known now"
+
+
 def test_changing_a_crawl_at_rest(tmp_path: Path) -> None:
     """Seeds added, a host blocked and URLs retired between two runs bind in the next."""
     with Web({"/": page("/x", "/y")}) as web:
         crawl(tmp_path, web.url(), "--max-pages", "1")
-        assert run("seed", web.url("/", "b.localhost"), "no url", "--dir", tmp_path).text.startswith(
-            "1 queued\nrefused"
-        )
+        seeds = (web.url("/", "b.localhost"), "no url")
+        again = _asked_again(run("seed", *seeds, "--dir", tmp_path))
+        assert run("seed", *seeds, "--dir", tmp_path, *again).text.startswith("1 queued\nrefused")
         assert run("block", "b.localhost", "--dir", tmp_path).text == "b.localhost: blocked\n"
         assert run("retire", "/y$", "--dir", tmp_path).text == "1 URLs retired\n"
         crawl(tmp_path)
@@ -350,6 +384,9 @@ def test_words_that_are_no_text(crawled: tuple[Path, Web]) -> None:
 
 def test_a_file_that_is_no_list_of_seeds(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     (tmp_path / "seeds").write_bytes(bytes(range(256)) * 200)
+    ran = run("crawl", "--seeds", tmp_path / "seeds", "--dir", tmp_path / "crawl", "--progress", "none")
+    assert ran.code == 2 and len(ran.err.splitlines()) == 1, ran
+    (tmp_path / "seeds").write_text("\n".join(f"word{n}" for n in range(200)))
     ran = run("crawl", "--seeds", tmp_path / "seeds", "--dir", tmp_path / "crawl", "--progress", "none")
     assert ran.code == 4 and len(ran.err.splitlines()) <= 12, ran
     assert "seeds are no http(s) URLs" in ran.err.splitlines()[-1]

@@ -1,7 +1,11 @@
 """No server, and no bug that a page brings out, stops or slows the whole crawl."""
 
 import asyncio
+import contextlib
 import ssl
+import subprocess
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +15,14 @@ from crawler.admin.control import ControlServer
 from crawler.fetcher.client import Client
 from crawler.fetcher.resolver import Resolver
 from crawler.frontier.frontier import Frontier
+from crawler.frontier.hosts import place_shares
 from crawler.pages.page_cache import PageCache
 from crawler.process import commit_loop, portions
 from crawler.process.errands import Errands
 from crawler.process.reader import Reader
 from crawler.robots.cache import RobotsCache
 from crawler.urlfilter.link_filter import LinkFilter
+from tests.end_to_end.hostile_server import address, free_port
 from tests.end_to_end.web import Web, crawl, lines, page
 from tests.fetcher.test_unexpected import large_certificate
 
@@ -39,7 +45,7 @@ PLACES: list[tuple[Any, str]] = [
     (Client, "fetch"),
     (Errands, "_request"),
     (Reader, "read"),
-    (RobotsCache, "record"),
+    (RobotsCache, "recording"),
     (PageCache, "capture"),
     (Frontier, "settle"),
     (LinkFilter, "take"),
@@ -169,3 +175,43 @@ def test_bodies_are_accounted_for_until_they_are_committed(
     (account,) = accounts
     account._check()
     assert account.held == 0
+
+
+@contextlib.contextmanager
+def hostile(kind: str, hosts: int, port: int) -> Iterator[None]:
+    """So many hosts of `tests/end_to_end/hostile_server.py`, in a process of their own."""
+    command = [sys.executable, "-m", "tests.end_to_end.hostile_server", "--kind", kind]
+    with subprocess.Popen(
+        [*command, "--hosts", str(hosts), "--port", str(port)], stdout=subprocess.PIPE
+    ) as process:
+        try:
+            assert process.stdout is not None and process.stdout.readline() == b"ready\n"
+            yield
+        finally:
+            process.terminate()
+
+
+def test_hosts_that_hang_hold_no_place_that_is_needed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """20 of them come first, for 10 places, and no limit of time ends their requests: 20 others come whole."""
+    monkeypatch.setattr(place_shares, "PROMPT_MAX", 0.1)
+    port = free_port()
+    with hostile("hang", 20, port), hostile("healthy", 20, port):
+        urls = [f"http://{address(network, n)}:{port}/" for network in (90, 80) for n in range(20)]
+        limits = ("header_timeout", "silence_timeout", "total_timeout", "crowded_timeout")
+        patient = [word for name in limits for word in ("--set", f"fetch.{name}=1000")]
+        report = crawl(
+            tmp_path,
+            *urls,
+            *patient,
+            "--concurrency",
+            10,
+            "--depth",
+            "0",
+            "--max-pages",
+            20,
+            "--max-time",
+            20,
+        )
+    assert report["stopped_by"] == "max_pages" and report["pages"]["fetched"] == 20

@@ -2,9 +2,11 @@
 
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler
@@ -34,15 +36,19 @@ class Nodes:
     def __init__(self, folder: Path, names: str) -> None:
         self.folder = folder
         ports = free_ports(len(names))
-        peers = [f"{name}=127.0.0.1:{port}" for name, port in zip(names, ports, strict=True)]
+        self.addresses = {name: f"127.0.0.1:{port}" for name, port in zip(names, ports, strict=True)}
+        peers = [f"{name}={address}" for name, address in self.addresses.items()]
         self.secret = folder / "secret"
         self.secret.write_text("0123456789abcdef0123456789abcdef")
         self.secret.chmod(0o600)
         self._flags = [part for peer in peers for part in ("--peer", peer)]
 
-    def start(self, name: str, *arguments: str, secret: Path | None = None) -> "subprocess.Popen[str]":
+    def start(
+        self, name: str, *arguments: str, secret: Path | None = None, folder: str = ""
+    ) -> "subprocess.Popen[str]":
+        """The node `name`, in the folder of that name or another."""
         common = (*self._flags, "--secret-file", str(secret or self.secret), *settings(*QUICK))
-        line = ["node", "--dir", str(self.folder / name), "--name", name, *common, *arguments]
+        line = ["node", "--dir", str(self.folder / (folder or name)), "--name", name, *common, *arguments]
         return subprocess.Popen(
             [sys.executable, "-m", "crawler", *line],
             cwd=ROOT,
@@ -73,6 +79,55 @@ def test_nodes_share_a_crawl_and_a_late_one_is_waited_for(tmp_path: Path) -> Non
     assert sum(report["splitter"]["sent"] for report in reports) == sum(
         report["splitter"]["applied"] for report in reports
     )
+
+
+def _copied(nodes: Nodes, original: "subprocess.Popen[str]", *arguments: str) -> "subprocess.Popen[str]":
+    """A node that runs on a copy of the folder of `a`, taken while `a` writes there; a torn copy is taken again."""
+    elsewhere = f"127.0.0.1:{free_ports(1)[0]}"
+    while True:
+        shutil.rmtree(nodes.folder / "copy", ignore_errors=True)
+        subprocess.run(["cp", "-a", str(nodes.folder / "a"), str(nodes.folder / "copy")], check=True)
+        copy = nodes.start("a", *arguments, "--listen", elsewhere, folder="copy")
+        while copy.poll() is None:
+            if original.poll() is not None:
+                return copy
+            time.sleep(0.05)
+        assert copy.returncode == 3, end(copy)
+
+
+def test_a_copy_of_a_live_node_wins_and_the_original_stops(tmp_path: Path) -> None:
+    """Two nodes of one name went on side by side: pages twice, hosts with two owners, gaps of 0.1 ms.
+
+    Method: `cp -a` of a folder whose process runs, started as the same name at another port: the newer start. What the
+    peer had handed to the original meanwhile the copy never had; the peer says so, and `recover` brings it.
+    """
+    nodes = Nodes(tmp_path, "ab")
+    slow, pages = ("--rate", "8"), 150
+    with TreeWeb(tmp_path, pages, "--fanout", "3") as web:
+        original, other = nodes.start("a", web.seed, *slow), nodes.start("b", *slow)
+        while web.fetched().total() <= 20:
+            assert original.poll() is None and other.poll() is None
+            time.sleep(0.01)
+        copy = _copied(nodes, original, *slow)
+        fenced = end(original, timeout=60)
+        assert fenced.code == 3 and "newer start" in fenced.err.splitlines()[-1], fenced
+        assert "Traceback" not in fenced.err
+        assert copy.poll() is None and other.poll() is None
+        for each in (copy, other):
+            each.send_signal(signal.SIGTERM)
+        assert [end(each, timeout=60).code for each in (copy, other)] == [0, 0]
+        here = ("--listen", nodes.addresses["a"])
+        assert [end(each).code for each in (nodes.start("a", *here, folder="copy"), nodes.start("b"))] == [
+            0,
+            0,
+        ]
+        assert command(tmp_path / "b", "recover", "a").code == 0
+        assert [end(each).code for each in (nodes.start("a", *here, folder="copy"), nodes.start("b"))] == [
+            0,
+            0,
+        ]
+        stored = stored_by(tmp_path / "copy" / "a") | stored_by(tmp_path / "b" / "b")
+        assert len(stored) == len(web.fetched()) == pages
 
 
 def run(nodes: Nodes, name: str, *arguments: str, secret: Path | None = None) -> Ended:

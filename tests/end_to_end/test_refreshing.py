@@ -1,18 +1,18 @@
 """The refresh frontier over HTTP, on a web that changes; the judge is the server's log."""
 
 import asyncio
-import signal
-import sys
 from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from crawler.api import Crawl
 from crawler.clock import SystemClock
 from crawler.lab.changing.server import ChangingServer
 from crawler.lab.changing.web import ChangingWeb, HostSpec
+from tests.faults import refreshing as killed
 
 DAY = 86_400.0
 SPEED = 2 * 86_400  # two days a second
@@ -92,42 +92,44 @@ def test_discovery_ends_though_known_pages_are_asked_beside_it(tmp_path: Path) -
 
 
 def test_killed_again_and_again(tmp_path: Path) -> None:
-    """Nothing committed is lost, no host is asked too soon, no page forgotten."""
-    clock = SystemClock()
-    web = changing_web(clock.now())
-    folder = tmp_path / "crawl"
-    config = tmp_path / "config.toml"
-    config.write_text(
-        f"[network]\nallow_networks = ['127.0.0.0/8']\n[politeness]\ndelay = {DELAY}\ndelay_factor = 0.0\n"
-        "address_delay_share = 0.0\n[sitemaps]\nrobots = false\n[due]\nmax_wait = 0.2\n[admin]\naddress = 'off'\n"
-        f"[refresh]\nmin_age = 0.0\nspeed = {SPEED}\n"
+    """The state is what was committed; no host is asked too soon, no page forgotten (`faults/refreshing.py`)."""
+    web = killed.changing_web(SystemClock().now())
+    verdict = asyncio.run(
+        killed.run(web, tmp_path, ["committed:3", "25", "batch written:2", "fetch begun:9"], 5.0)
     )
+    assert verdict.problems == [] and verdict.kills == 4
+    assert verdict.open <= 12, "of three hosts, each with a request in flight and one or two uncommitted"
+    assert sum(row["refreshes"] for row in verdict.calibration) > 20
 
-    async def crawler(*arguments: str, kill_after: float = 0.0) -> tuple[int, str]:
-        command = [sys.executable, "-m", "crawler", *arguments, "--dir", str(folder), "--config", str(config)]
-        process = await asyncio.create_subprocess_exec(
-            *command, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
-        )
-        if kill_after:
-            await asyncio.sleep(kill_after)
-            process.send_signal(signal.SIGKILL)
-        out, _ = await process.communicate()
-        return process.returncode or 0, out.decode()
+
+@pytest.mark.parametrize("command", ["refresh", "crawl"])
+def test_processes_share_one_rate_for_known_pages(tmp_path: Path, command: str) -> None:
+    """With no new URL left, no process had any share of the rate; known pages have it, and all of them."""
+    rate, seconds = 30.0, 9.0
+    web = changing_web(SystemClock().now())
+    config = tmp_path / "config.toml"
+    config.write_text(killed.CONFIG + "[urls]\npartition = 'host'\n")
+    flags = ("--dir", str(tmp_path / "crawl"), "--config", str(config), "--processes", "2", "-q")
 
     async def run() -> float:
-        async with ChangingServer(web, clock) as server:
-            code, text = await crawler("crawl", *server.seeds(), "-q")
+        async with ChangingServer(web, SystemClock()) as server:
+            first = ("--refresh-share", "0.2", "--rate", str(rate)) if command == "crawl" else ()
+            code, text = await killed.crawler("crawl", *server.seeds(), *flags, *first)
             assert code == 0, text
-            begun = clock.now()
-            for n in range(3):
-                await crawler("refresh", "-q", kill_after=2.0 + 0.37 * n)
-            code, text = await crawler("refresh", "--max-time", "6")
-            assert code == 0 and "refreshed" in text, text
-            code, text = await crawler("check")
-            assert code == 0, text
+            begun = SystemClock().now()
+            if command == "refresh":
+                limits = ("--rate", str(rate), "--max-time", str(seconds))
+                code, text = await killed.crawler("refresh", *flags, *limits)
+                assert code == 0, text
             return begun
 
     begun = asyncio.run(run())
     assert gaps_hold(web)
-    refreshed = {asked.page for asked in web.log if asked.page >= 0 and asked.at > begun}
-    assert refreshed == set(range(len(web)))
+    report = msgspec.json.decode((tmp_path / "crawl" / "report.json").read_bytes())
+    assert report["conservation"] == "holds"
+    instants = sorted(each.at for each in web.log if command == "crawl" or each.at > begun)
+    for first, last in zip(instants, instants[int(2 * rate) :], strict=False):
+        assert last - first > 1.6, "more than the rate over two seconds"
+    if command == "refresh":
+        assert {each.page for each in web.log if each.at > begun and each.page >= 0} == set(range(len(web)))
+        assert report["refreshing"]["share"] == pytest.approx(1.0, abs=0.02)

@@ -16,7 +16,7 @@ from crawler.storage import commit
 
 def page_before_links() -> None:
     """Put the links of every change into a change of their own behind it: a crash between loses them."""
-    take = commit.CommitPoint.take
+    take = commit.CommitPoint.take_made
 
     def take_half(self: commit.CommitPoint) -> list[commit.Change]:
         group = take(self)
@@ -26,7 +26,7 @@ def page_before_links() -> None:
             change.after.append(partial(self.add, links))
         return group
 
-    commit.CommitPoint.take = take_half  # type: ignore[method-assign]
+    commit.CommitPoint.take_made = take_half  # type: ignore[method-assign]
 
 
 def no_truncation() -> None:

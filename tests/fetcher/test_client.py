@@ -8,6 +8,7 @@ import time
 import pytest
 
 from crawler.config import ByteCount, IdentityConfig, NetworkConfig, Seconds
+from crawler.fetcher.connection import READ_BYTES, REST_BYTES, SHORT_BYTES, Connection
 from crawler.fetcher.fetch_request import FetchRequest
 from crawler.records import Blame, Fetch, Outcome
 from tests.fetcher.scripted import HASTY, OK, PATIENT, Do, Server, fetch, make_client, run, small
@@ -632,6 +633,7 @@ def test_bodies_beyond_the_account_wait() -> None:
     async def play() -> None:
         limits = {"total_timeout": Seconds(0.8), "silence_timeout": Seconds(0.8)}
         client = make_client(small(held_bytes_max=ByteCount(300), **limits))
+        client.account._small = 0
         await client.start()
         start = head("Content-Length: 600") + b"x" * 200
         first, late = [start, 0.3, b"x" * 400], [start, 0.7, b"x" * 200, 0.25, b"x" * 200]
@@ -669,6 +671,63 @@ def test_the_guard_stands_at_the_socket_too() -> None:
         for family, address in ((socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1")):
             with pytest.raises(OSError, match="not allowed"):
                 factory((family, socket.SOCK_STREAM, 0, "", (address, 80)))
+        await client.close()
+
+    run(play())
+
+
+@pytest.mark.parametrize(
+    ("sent", "outcome", "truncated"),
+    [(b"", Outcome.HEADER_TIMEOUT, ""), (head("Content-Length: 9") + b"part", Outcome.TRUNCATED, "time")],
+)
+def test_a_request_ends_when_its_place_is_needed(sent: bytes, outcome: Outcome, truncated: str) -> None:
+    """As if its time were over: what came is kept."""
+
+    class Needed:
+        asked = 0
+
+        def is_needed(self) -> bool:
+            self.asked += 1
+            return self.asked == 2
+
+        def give(self) -> None:
+            raise AssertionError("nothing is waited for but the server")
+
+    got = fetch(sent, Do.HANG, place=Needed())
+    assert (got.outcome, got.truncated, got.content) == (outcome, truncated, sent[-4:])
+    assert got.error == "not over when its place was needed"
+
+
+def test_a_large_answer_rests_and_comes_whole() -> None:
+    """Behind each 128 KiB it lets others be read; a short one that comes meanwhile is not behind it in line."""
+
+    async def play() -> None:
+        client = make_client()
+        await client.start()
+        rests: list[int] = []
+        rest = client.rests
+        client.rests = lambda connection: (rests.append(1), rest(connection))[1]  # type: ignore[method-assign]
+        body = bytes(range(256)) * 4096
+        async with Server([head(f"Content-Length: {len(body)}") + body]) as server:
+            requests = [FetchRequest(server.url(host=f"{n}.test"), ("127.0.0.1",)) for n in range(12)]
+            fetches = await asyncio.gather(*map(client.fetch, requests))
+        assert [got.body == body for got in fetches] == [True] * 12
+        assert len(rests) >= 12 * (len(body) // (REST_BYTES + READ_BYTES)) and not client._resting
+        await client.close()
+
+    run(play())
+
+
+def test_a_turn_that_is_spent_is_followed_by_short_reads() -> None:
+    async def play() -> None:
+        client = make_client()
+        await client.start()
+        connection = Connection(("http", "a", 80, "verify"), client._view, client)
+        assert client.has_time() and len(connection.get_buffer(-1)) == READ_BYTES
+        client.spent(1.0)
+        assert not client.has_time() and len(connection.get_buffer(-1)) == SHORT_BYTES
+        await asyncio.sleep(0)
+        assert client.has_time(), "another turn"
         await client.close()
 
     run(play())

@@ -1,5 +1,7 @@
 """What fails at one scheme and port of a host holds up nothing else of it."""
 
+import itertools
+
 from crawler.frontier.hosts.authorities import ENTRIES_MAX, Authorities, names_port
 from crawler.records import Blame, Errand, Fetch, Outcome, Task
 from tests.frontier.model import Crawl, config, failed, fetched, link
@@ -80,9 +82,9 @@ def test_a_host_all_of_whose_schemes_are_silent_is_given_up() -> None:
 
 
 def test_authorities_are_bounded() -> None:
-    authorities = Authorities()
+    authorities, politeness = Authorities(), config().politeness
     for port in range(ENTRIES_MAX + 9):
-        authorities.failed(f"http://a.org:{port}", 0.0, config().politeness)
+        authorities.failed(f"http://a.org:{port}", 0.0, politeness, Outcome.CONNECT_ERROR)
     assert len(authorities) == ENTRIES_MAX
     assert authorities.ready_at("http://a.org:3") == 0.0
     assert authorities.ready_at("http://a.org:900") == 60.0
@@ -93,3 +95,17 @@ def test_authorities_are_bounded() -> None:
 def test_a_port_is_told_from_an_address() -> None:
     assert names_port("http://a.org:1") and names_port("https://[::1]:8443")
     assert not names_port("http://a.org") and not names_port("http://[::1]")
+
+
+def test_ports_of_which_nothing_is_known_cost_a_host_one_turn_in_nine() -> None:
+    """40 dead ports, met before 100 pages: between two first visits eight gaps pass, of 5 s (Crawl-delay) each."""
+    crawl = Crawl(robots=Robots(), answer=dead_ports)
+    crawl.add([link(f"http://a.org:{port}/") for port in range(1, 41)])
+    crawl.add([link(f"http://a.org/{n}") for n in range(100)])
+    crawl.run(2000.0)
+    began = [
+        request.began for request in crawl.requests if request.url.count(":") == 2 and "robots" in request.url
+    ]
+    assert len(began) == 40
+    assert all(later - earlier >= 40.0 for earlier, later in itertools.pairwise(began[1:]))
+    assert began[1] - began[0] >= 8.0, "nothing is known of its gap but the least one"

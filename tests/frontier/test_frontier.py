@@ -961,3 +961,48 @@ def test_a_queue_is_not_read_to_its_end_while_more_is_on_the_way() -> None:
     assert len(crawl.done) < 20
     assert crawl.run() == "done"
     assert len(crawl.done) == 25
+
+
+def test_new_hosts_wait_outside_while_known_ones_are_ready() -> None:
+    """One place, twenty hosts whose gaps are over sooner than their turn comes: connections to them live.
+
+    New hosts that are found meanwhile were asked first of all.
+    """
+    crawl = Crawl(
+        config(frontier={"front_factor": 50, "turn_max": 100}),
+        concurrency=1,
+        answer=lambda errand, now: fetched(errand.url, 1.0),
+    )
+    urls = urls_of(20, 6)
+    crawl.add([link(url) for url in urls])
+    crawl.run(40.0)
+    begun = len(crawl.requests)
+    new = [f"https://new{n}.org/" for n in range(30)]
+    crawl.add([link(url) for url in new])
+    crawl.run(20.0)
+    assert len(crawl.requests) >= begun + 15
+    assert not [request.host for request in crawl.requests[begun:] if request.host.startswith("new")]
+    assert crawl.run() == "done" and sorted(crawl.done) == sorted(urls + new)
+
+
+def test_new_hosts_enter_at_once_while_nothing_is_ready() -> None:
+    crawl = Crawl(config(frontier={"front_factor": 50}), concurrency=8)
+    crawl.add([link(f"https://a.org/{n}") for n in range(5)])
+    crawl.run(0.5)
+    crawl.add([link(f"https://new{n}.org/") for n in range(4)], commit_after=100.0)
+    crawl.run(5.0)
+    assert {request.host for request in crawl.requests} >= {f"new{n}.org" for n in range(4)}
+
+
+def test_hosts_that_have_answered_are_counted_once_and_for_good() -> None:
+    def answer(errand: Errand, now: float) -> Fetch:
+        if errand.hostname == "dead.org":
+            return failed(errand.url, Outcome.CONNECT_ERROR, Blame.HOST)
+        return fetched(errand.url)
+
+    crawl = Crawl(answer=answer)
+    crawl.add([link(f"https://{host}.org/{n}") for host in ("a", "b", "dead") for n in range(3)])
+    crawl.run(60.0)
+    assert crawl.frontier.hosts_reached == crawl.frontier.counters()["hosts_reached"] == 2
+    crawl.stop()
+    assert Crawl(store=crawl.store).frontier.hosts_reached == 2

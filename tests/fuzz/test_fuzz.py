@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -63,12 +64,14 @@ def test_a_notice_that_is_no_utf_8_or_endlessly_nested_is_refused(body: bytes) -
         assert caught.value.status == 400
 
 
-def test_a_configuration_nested_without_end_is_one_line(tmp_path) -> None:  # type: ignore[no-untyped-def]
+def test_a_configuration_beyond_the_readers_limits_is_one_line(tmp_path: Path) -> None:
     path = tmp_path / "crawl.toml"
-    path.write_text("a = " + "[" * 5000)
-    with pytest.raises(ConfigError, match="too deeply nested"):
-        read_file(path)
+    for text, words in (("[" * 5000, "too deeply nested"), ("9" * 5000, "4300 digits")):
+        path.write_text("a = " + text)
+        with pytest.raises(ConfigError, match=words):
+            read_file(path)
     layers = Layers()
+    layers.set("--set", "crawl.max_pages", "9" * 5000)
     layers.set("--set", "fetch.proxy", "http://h/" + "{a=" * 5000)
     layers.set("--set", "filter.include", "[" * 5000)
     with pytest.raises(ConfigError):

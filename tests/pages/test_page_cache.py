@@ -13,7 +13,7 @@ from crawler.config import PagesConfig
 from crawler.errors import ConfigError, DamageError
 from crawler.pages import warc
 from crawler.pages.captures import capture_key
-from crawler.pages.change_detection import compile_patterns
+from crawler.pages.change_detection import Comparison, compile_patterns
 from crawler.pages.formats import rows
 from crawler.pages.formats.selection import selection
 from crawler.pages.formats.warc_stream import cdxj_lines
@@ -257,8 +257,8 @@ def test_the_decoded_store_keeps_bodies_without_coding(tmp_path: Path) -> None:
 
 
 def test_content_digest_ignores_coding_and_patterns(tmp_path: Path) -> None:
-    patterns = compile_patterns([r"served at \d+"])
-    site = Site(tmp_path, ignored=lambda url: patterns)
+    comparison = Comparison(ignored=compile_patterns([r"served at \d+"]))
+    site = Site(tmp_path, comparison=lambda url: comparison)
     site.visit(fetch(body=b"text, served at 1"))
     same = site.visit(fetch(body=gzip.compress(b"text, served at 22"), content=b"text, served at 22"))
     assert same.unchanged

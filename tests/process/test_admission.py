@@ -337,7 +337,7 @@ def test_the_trace_holds_own_and_foreign_links_in_order(open_joint: OpenJoint, r
     page = Extracted(HOME, hrefs=mentions[:2], repeats=mentions if repeats else [])
     joint.seeds(urls[HERE][0])
     errand = joint.errand()
-    joint.admission.log(errand, page)
+    list(joint.admission.log(errand, page))
     assert crosses(joint) == ([False, True, True, False] if repeats else [False, True])
 
 
@@ -345,13 +345,22 @@ def test_the_trace_of_a_process_alone_has_no_cross_links(open_joint: OpenJoint) 
     joint = open_joint(crawl={"scope": "any", "trace": True})
     joint.seeds(HOME)
     errand = joint.errand()
-    joint.admission.log(errand, Extracted(HOME, hrefs=["/x", "/y"], encoding="windows-1252"))
+    list(joint.admission.log(errand, Extracted(HOME, hrefs=["/x", "/y"], encoding="windows-1252")))
     assert crosses(joint) == [False, False]
+
+
+def test_a_trace_pauses_between_portions(open_joint: OpenJoint) -> None:
+    """20,000 links of a page were judged and logged in one turn of the loop."""
+    joint = open_joint(crawl={"scope": "any", "trace": True})
+    joint.seeds(HOME)
+    links = [f"/{n}" for n in range(5 * PORTION_LINKS)]
+    assert len(list(joint.admission.log(joint.errand(), Extracted(HOME, hrefs=links)))) == 5
+    assert len(crosses(joint)) == len(links)
 
 
 def test_without_a_trace_nothing_is_logged(joint: Joint) -> None:
     joint.seeds(HOME)
-    joint.admission.log(joint.errand(), Extracted(HOME, hrefs=["/x"]))
+    list(joint.admission.log(joint.errand(), Extracted(HOME, hrefs=["/x"])))
     assert not (joint.stages.directory / "trace").exists()
 
 

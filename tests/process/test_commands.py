@@ -9,6 +9,8 @@ import pytest
 
 from crawler.admin.status import Status
 from crawler.errors import UsageError
+from crawler.frontier import views
+from crawler.frontier.discovery import intake as discovery_intake
 from crawler.process.commands import Commands
 from crawler.process.stages import Stages
 from tests.process.test_stages import URL, fetched, opened
@@ -119,3 +121,28 @@ def test_urls_are_retired_by_a_pattern(stages: Stages) -> None:
     ask(stages, "seed", urls=["http://b.org/1", "http://b.org/2", "http://c.org/1"])
     assert ask(stages, "retire", pattern=r"b\.org") == {"retired": 2}
     assert stages.frontier_counts().todo == 1
+
+
+def test_commands_pause_on_long_queues(stages: Stages, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`retire` and `why` read all entries of a queue in one turn of the loop: seconds, of a million."""
+    monkeypatch.setattr(discovery_intake, "RETIRED_AT_ONCE", 10)
+    monkeypatch.setattr(views, "EXPLAINED_AT_ONCE", 10)
+    urls = [f"http://b.org/{n}" for n in range(95)]
+    ask(stages, "seed", urls=urls)
+    commands = Commands(stages, stages.commit_now)
+
+    def pauses(**request: Any) -> tuple[int, Any]:
+        steps, count = commands.steps(request), 0
+        while True:
+            try:
+                next(steps)
+            except StopIteration as end:
+                return count, end.value
+            count += 1
+
+    count, why = pauses(command="why", url=urls[-1])
+    assert count == 9 and why["queue"] == "to do"
+    count, retired = pauses(command="retire", pattern=r"b\.org/.*[05]$")
+    assert count >= 10 and retired == {"retired": 19} and stages.frontier_counts().todo == 76
+    assert pauses(command="retire", pattern=r"b\.org")[1] == {"retired": 76}
+    assert stages.frontier_counts().todo == 0

@@ -124,7 +124,7 @@ class Load:
         self._watch()
 
     def _watch(self) -> None:
-        take, begin = self.stages.point.take, self.due.begin_flush
+        take, begin = self.stages.point.take_made, self.due.begin_flush
 
         def taken() -> list[Change]:
             group = take()
@@ -135,7 +135,7 @@ class Load:
             self.flushes.append(now)
             return begin(now)
 
-        self.stages.point.take = taken  # type: ignore[method-assign]
+        self.stages.point.take_made = taken  # type: ignore[method-assign]
         self.due.begin_flush = begun  # type: ignore[method-assign]
 
     def result(self, links: int) -> Callable[[], Change]:
@@ -333,3 +333,21 @@ def test_nothing_spins_while_look_ups_hang(tmp_path: Path, crawl: dict[str, Any]
     assert 4 <= len(begun) <= 6 and rounds < 20
     load.process.close()
     load.stages.close(clean=False)
+
+
+def test_a_dry_frontier_has_its_flush_at_once_but_not_after_each_group(tmp_path: Path) -> None:
+    """Hosts that wait their gaps leave the frontier dry between any two results: each group had a flush behind it.
+
+    A flush that took 0.1 s is followed by none for 0.9 s while fetches are in flight.
+    """
+    load = Load(tmp_path)
+    commits = load.process.commits
+    load.stages.commit(load.result(5)())
+    now = load.clock.now()
+    assert load.stages.frontier.dry(now) and commits._state(now).flush
+    commits._committer.flushed(now - 0.1, now)
+    for later, flush in ((0.0, False), (0.89, False), (0.91, True)):
+        assert commits._state(now + later).flush == flush
+    load.process.fetching = lambda: 0  # type: ignore[method-assign]
+    assert commits._state(now).flush, "nothing is in flight: what else should be done"
+    load.close()

@@ -10,7 +10,7 @@ from crawler.byte_account import ByteAccount
 from crawler.errors import StoreError
 from crawler.fetcher.dns_cache import Resolution
 from crawler.fetcher.fetch_request import FetchRequest, split
-from crawler.process.errands import HOP_WAIT_MAX, Errands
+from crawler.process.errands import HOP_WAIT_MAX, Errands, Network
 from crawler.process.reader import Reader
 from crawler.records import Blame, Errand, Extracted, Fetch, LinkFlag, Outcome, Task
 from crawler.storage.commit import Change, Maker, Making, steps
@@ -35,6 +35,9 @@ class Canned:
 
     def hold(self, owner: object, fetch: Fetch) -> None:
         self.account.charge(owner, len(fetch.body))
+
+    def hold_more(self, owner: object, nbytes: int) -> None:
+        pass
 
     def let_go(self, owner: object) -> None:
         self.account.release(owner)
@@ -75,13 +78,12 @@ class Run:
             joint.stages.config,
             clock=joint.clock,
             frontier=joint.frontier,
-            client=self.canned,  # type: ignore[arg-type]
-            resolver=self.canned,  # type: ignore[arg-type]
-            reader=Reader(joint.stages.config),
+            network=Network(self.canned, self.canned, Reader(joint.stages.config)),  # type: ignore[arg-type]
             harvest=joint.harvest,
             key=joint.stages.fingerprinter.key,
             trusts=joint.stages.learned.trusts,
             queue=self.makers.append,
+            queue_heavy=self.makers.append,
             wake=self._wake,
             unexpected=joint.harvest.unexpected,
             **options,

@@ -1,5 +1,6 @@
 """Which links of an answer are followed, and what travels with them; canned answers, real stages."""
 
+import html
 from collections.abc import Callable
 from typing import Any
 
@@ -115,6 +116,22 @@ def test_one_copy_too_many_on_a_host(open_joint: OpenJoint) -> None:
     assert taken == [True, True, True, False]
     other = joint.follow(HOME + "o", fetch(HOME + "o", b"other"), extracted("/x"))
     assert "urls.links" in other.counts
+
+
+def test_a_host_that_answers_200_for_what_is_missing(open_joint: OpenJoint) -> None:
+    """A soft 404 names the URL that was asked for, and links deeper: the tree of such pages ends."""
+    joint = open_joint(traps={"same_digest_pages_max": 2})
+    joint.seeds(HOME)
+    joint.page(joint.errand(), fetch(HOME, b"home"), extracted("/x"))
+    taken, copies = [], 0
+    for path in ("lost", "lost/one", "lost/one/two?a=1&b=2", "lost/one/two/three"):
+        body = f"<p>There is no /{html.escape(path)} here. <a href='/{html.escape(path)}/on'>on</a>".encode()
+        counts = joint.follow(HOME + path, fetch(HOME + path, body), extracted("on")).counts
+        taken.append("urls.links" in counts)
+        copies += counts.get("pages.copies", 0)
+    assert taken == [True, True, False, False] and copies == 2
+    page = joint.follow(HOME + "real", fetch(HOME + "real", b"<p>/real, with its own text"), extracted("/y"))
+    assert "urls.links" in page.counts
 
 
 def test_who_answers_with_a_page_is_no_alias(home: Joint) -> None:

@@ -243,7 +243,7 @@ def test_a_robots_txt_that_brings_out_a_bug_counts_as_out_of_reach(
 ) -> None:
     joint.add(HOME)
     errand = joint.errand(Task.ROBOTS)
-    once(monkeypatch, joint.stages.robots, "record", ValueError("odd rule"))
+    once(monkeypatch, joint.stages.robots, "recording", ValueError("odd rule"))
     answer = fetch(errand.url, b"Disallow: /x")
     change = joint.commit(joint.harvest.robots(errand, answer, joint.clock.now()))
     assert counted(change) == {"robots.internal_error": 1}
@@ -254,18 +254,18 @@ def test_a_robots_txt_that_brings_out_a_bug_counts_as_out_of_reach(
     )
 
 
-@pytest.mark.parametrize("where", ["settle", "capture", "take", "record"])
+@pytest.mark.parametrize("where", ["settle", "capture", "take", "recording"])
 def test_a_disk_that_fails_ends_the_process(
     joint: Joint, monkeypatch: pytest.MonkeyPatch, where: str
 ) -> None:
     joint.seeds(HOME)
     now = joint.clock.now()
     owners = {"settle": joint.frontier, "capture": joint.stages.pages, "take": joint.stages.intake}
-    errand = joint.errand(Task.ROBOTS if where == "record" else Task.PAGE)
+    errand = joint.errand(Task.ROBOTS if where == "recording" else Task.PAGE)
     monkeypatch.setattr(owners.get(where, joint.stages.robots), where, raises(StoreError("disk full")))
     making = (
         joint.harvest.robots(errand, fetch(errand.url), now)
-        if where == "record"
+        if where == "recording"
         else joint.harvest.page(errand, fetch(HOME), extracted("/x"), now)
     )
     with pytest.raises(StoreError):

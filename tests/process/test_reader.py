@@ -70,19 +70,37 @@ def test_feeds_are_read_by_setting() -> None:
     assert found is not None and (found.hrefs, found.base) == (["http://a.org/1", "http://a.org/blog"], HOME)
 
 
-@pytest.mark.parametrize("more", [0, 1])
-def test_large_xml_is_read_in_a_thread(monkeypatch: pytest.MonkeyPatch, more: int) -> None:
-    in_threads: list[Any] = []
-    whole = asyncio.to_thread
+@pytest.mark.parametrize(
+    ("flags", "kind", "body", "sought"),
+    [
+        (SITEMAP, "application/xml", MAP, ["http://a.org/1"]),
+        (0, "application/rss+xml", FEED, ["http://a.org/1", "http://a.org/blog"]),
+        (REQUISITE, "text/css", b"a { background: url(i.png) }", ["i.png"]),
+    ],
+)
+def test_large_documents_are_read_in_a_child(flags: int, kind: str, body: bytes, sought: list[str]) -> None:
+    """With the same result, dates included; pages have another child."""
+    starts: list[int] = []
 
-    async def to_thread(*arguments: Any) -> Any:
-        in_threads.append(arguments)
-        return await whole(*arguments)
+    async def once(answer: Fetch) -> Extracted | None:
+        reader = Reader(convert({"crawl": {"requisites": True}}))
+        try:
+            return await reader.read(Errand(Task.PAGE, 1, "a.org", HOME, flags=flags), answer)
+        finally:
+            starts.append(reader._documents.starts)
+            assert not reader._worker.starts
+            await reader.close()
 
-    monkeypatch.setattr(asyncio, "to_thread", to_thread)
-    body = MAP + b" " * (INLINE_BYTES_MAX - len(MAP) + more)
-    found = read(fetch(HOME, body), flags=SITEMAP)
-    assert found is not None and found.hrefs == ["http://a.org/1"] and len(in_threads) == more
+    long = body + b" " * (INLINE_BYTES_MAX - len(body))
+    small, large = (asyncio.run(once(fetch(HOME, each, content_type=kind))) for each in (long, long + b" "))
+    assert small is not None and small == large and (small.hrefs or small.requisites) == sought
+    assert starts == [0, 1]
+
+
+def test_a_map_that_is_too_much_for_the_child_names_nothing() -> None:
+    body = b"<urlset>" + b"<url><loc>http://a.org/1</loc></url>" * 50_000
+    found = read(fetch(HOME, body), flags=SITEMAP, sitemaps={"cpu_seconds_max": 0.001})
+    assert found is not None and (found.hrefs, found.parse_limit) == ([], True)
 
 
 def test_requisites_are_taken_by_setting_and_have_requisites_but_no_links() -> None:
@@ -145,3 +163,69 @@ def test_directives_bind_a_users_extractor_too(policy: str, hrefs: list[str]) ->
     answer = with_fields((b"X-Robots-Tag", b"nofollow"))
     found = read(answer, extractor=lambda *_: ["/1"], robots={"policy": policy})
     assert found is not None and found.hrefs == hrefs
+
+
+def news(kind: str, before: bytes, after: bytes, flags: int = 0) -> list[tuple[str, float]]:
+    """The dates that are signals when a document that said `before` says `after`."""
+    errand = Errand(Task.PAGE, 1, "a.org", HOME, flags=flags | int(LinkFlag.REFRESH))
+
+    async def once() -> list[tuple[str, float]]:
+        reader = Reader(convert({}))
+        answer = fetch(HOME, after, content_type=kind, began=1e12)
+        extracted = await reader.read(errand, answer)
+        assert extracted is not None
+        await reader.news(extracted, answer, lambda: before)
+        await reader.close()
+        return extracted.dated
+
+    return asyncio.run(once())
+
+
+def dated_map(**dates: str) -> bytes:
+    rows = (
+        f"<url><loc>http://a.org/{name}</loc><lastmod>{date}</lastmod></url>" for name, date in dates.items()
+    )
+    return f"<urlset>{''.join(rows)}</urlset>".encode()
+
+
+def test_a_changed_date_of_a_map_is_a_signal_and_its_first_sight_none() -> None:
+    before = dated_map(a="2024-01-01", b="2024-01-02", c="")
+    after = dated_map(a="2024-01-01", b="2024-02-02", c="2024-03-03", d="2024-04-04")
+    assert [loc for loc, _ in news("application/xml", before, after, SITEMAP)] == ["http://a.org/b"]
+    assert news("application/xml", b"", after, SITEMAP) == []
+    padded = b"<!--" + b" " * INLINE_BYTES_MAX + b"-->" + after
+    assert [loc for loc, _ in news("application/xml", before, padded, SITEMAP)] == ["http://a.org/b"]
+
+
+def test_a_date_that_all_entries_share_is_when_the_map_was_made() -> None:
+    assert (
+        news(
+            "application/xml",
+            dated_map(a="2024-01-01", b="2024-01-01"),
+            dated_map(a="2024-02-02", b="2024-02-02"),
+            SITEMAP,
+        )
+        == []
+    )
+
+
+def test_a_new_item_of_a_feed_is_its_news() -> None:
+    def feed(**dates: str) -> bytes:
+        items = (
+            f"<entry><link href='http://a.org/{n}'/><updated>{date}</updated></entry>"
+            for n, date in dates.items()
+        )
+        return f"<feed xmlns='http://www.w3.org/2005/Atom'>{''.join(items)}</feed>".encode()
+
+    before, after = feed(a="2024-01-01T00:00:00Z"), feed(a="2024-01-01T00:00:00Z", b="2024-02-02T00:00:00Z")
+    assert [loc for loc, _ in news("application/atom+xml", before, after)] == ["http://a.org/b"]
+    assert news("application/atom+xml", b"", after) == []
+
+
+def test_a_listing_of_a_directory_tells_of_its_files() -> None:
+    row = (
+        b'<a href="a.html">a.html</a>   %s 10:00  12K\n<a href="b.html">b.html</a>   02-Jan-2024 10:00  12K\n'
+    )
+    page = b"<title>Index of /</title><pre>" + row
+    found = news("text/html", page % b"01-Jan-2024", page % b"03-Jan-2024")
+    assert [loc for loc, _ in found] == ["a.html"]

@@ -1,10 +1,12 @@
 """Known pages through the real frontier: harvested, stored, reopened, polite over both sources."""
 
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
 import pytest
 
+from crawler.frontier.refresh.levels import LevelReport
 from crawler.frontier.refresh.refreshing import Refresh
 from crawler.process.stages import Stages
 from crawler.records import Blame, Errand, Extracted, Fetch, LinkFlag, Outcome, PageState, Task
@@ -104,6 +106,20 @@ def test_the_share_divides_what_both_want(open_joint: Callable[..., Joint]) -> N
         kinds.append(bool(errand.flags & _REFRESH))
         joint.page(errand, fetch(errand.url, errand.url.encode()))
     assert 10 <= sum(kinds) <= 30
+
+
+def test_a_host_that_waits_with_a_known_page_comes_before_other_pages(
+    open_joint: Callable[..., Joint],
+) -> None:
+    """Hosts whose robots.txt had to be asked first waited for ever, where others could use up the whole rate."""
+    ready = [{"match": f"{host}.org", "robots": "ignore"} for host in "ab"]
+    joint = open_joint(**ON, crawl={"rate": 1.5}, override=ready)
+    urls = [f"http://{host}.org/{n}" for host in "abcdef" for n in range(2)]
+    crawl(joint, *urls)
+    refresh_of(joint).share.refresh = 1.0
+    joint.clock.advance(2 * 86_400.0)  # the copies of robots.txt are too old
+    assert {refetch(joint).url for _ in range(60)} == set(urls)
+    joint.frontier._check()
 
 
 def test_state_outlasts_reopening(on: Joint) -> None:
@@ -267,6 +283,44 @@ def test_a_stamp_in_the_markup_is_a_change_only_where_any_byte_counts(
     assert said.counts["refresh.content_changed"] == 1
 
 
+def test_small_changes_of_a_long_text_add_up_to_one(open_joint: Callable[..., Joint]) -> None:
+    """By simhash: a word among hundreds is no change, but each is held against the last change, so they add up."""
+    joint = open_joint(**ON, pages={"change": "simhash", "simhash_distance": 6})
+    words = [f"word{n}" for n in range(400)]
+    joint.follow("http://a.org/", fetch("http://a.org/", f"<p>{' '.join(words)}".encode()))
+    said = []
+    for n in range(0, 400, 4):
+        words[n] = f"other{n}"
+        errand = joint.errand()
+        body = f"<p>{' '.join(words)}".encode()
+        said.append(joint.page(errand, fetch(errand.url, body, began=joint.clock.now())))
+    changed = [each.counts.get("refresh.content_changed", 0) for each in said]
+    assert changed[0] == 0 and 2 <= sum(changed) <= 40
+
+
+def test_an_override_bounds_the_ages_of_a_part_of_the_web(open_joint: Callable[..., Joint]) -> None:
+    """Feeds hourly, the archive at most daily: bounds of one host leave the others alone, and outlast reopening."""
+    hourly = {"match": "http://a.org/feed", "max_age": 3600.0, "min_age": 600.0}
+    joint = open_joint(**ON, crawl={"rate": 0.05}, override=[hourly, {"match": "b.org", "min_age": 86_400.0}])
+    crawl(joint, "http://a.org/feed", *[f"http://{host}.org/{n}" for host in "abc" for n in range(6)])
+    asked: dict[str, list[float]] = {}
+
+    def watch(times: int) -> None:
+        for _ in range(times):
+            asked.setdefault(refetch(joint).url, []).append(joint.clock.now())
+
+    watch(200)
+    joint.stages.close()
+    joint.stages = reopened(joint)
+    joint.frontier, joint.harvest = joint.stages.frontier, joint.stages.harvest
+    joint.frontier.allow(1 << 40)
+    watch(200)
+    gaps = [later - earlier for earlier, later in pairwise(asked["http://a.org/feed"])]
+    assert min(gaps) >= 600.0 and max(gaps) < 2 * 3600.0
+    assert not any(url.startswith("http://b.org") for url in asked), "too young all the while"
+    assert sum(url.startswith("http://c.org") for url in asked) == 6
+
+
 def test_patterns_are_left_out_where_an_override_says_so(open_joint: Callable[..., Joint]) -> None:
     joint = open_joint(**ON, override=[{"match": "a.org", "ignore": ["visits: [0-9]+"]}])
     crawl(joint, "http://a.org/", "http://b.org/")
@@ -283,12 +337,128 @@ def test_dates_of_a_sitemap_are_signals_from_its_second_reading_on(on: Joint) ->
     crawl(on, "http://a.org/", "http://a.org/1")
     url, now = "http://a.org/map.xml", on.clock.now()
     dates = [("http://a.org/1", now + 0.5), ("/no/url", now + 0.5), ("http://b.org/", now + 0.5)]
-    later = Extracted(url, dated=[("http://a.org/1", now + 500.0), ("http://a.org/", now - 500.0)])
+    later = Extracted(
+        url, dated=[("http://a.org/1", now + 500.0), ("http://a.org/", now - 500.0)], told_by="sitemap"
+    )
     on.add(url, flags=int(LinkFlag.SITEMAP))
-    for body, said in ((b"1", Extracted(url, dated=dates)), (b"2", later)):
-        assert explain(on, "http://a.org/1")["signals"] == (0,) * 8
-        while (errand := on.errand()).url != url:
-            on.page(errand, fetch(errand.url, errand.url.encode(), began=on.clock.now()))
-        on.page(errand, fetch(url, body, began=on.clock.now()), said)
-    assert explain(on, "http://a.org/1")["signals"][0] == 1
-    assert explain(on, "http://a.org/")["signals"][0] == 0
+    for body, said in ((b"1", Extracted(url, dated=dates, told_by="sitemap")), (b"2", later)):
+        assert explain(on, "http://a.org/1")["signals_by_source"] == {}
+        read(on, url, body, said)
+    assert explain(on, "http://a.org/1")["signals_by_source"] == {"sitemap": 1}
+    assert explain(on, "http://a.org/")["signals_by_source"] == {}
+    (row,) = refresh_of(on).heard()
+    assert row["source"] == "sitemap" and 0.0 < row["precision"] < 1.0
+
+
+def read(on: Joint, url: str, body: bytes, said: Extracted) -> None:
+    """Let the page `url` be asked, sooner or later, and hold `said`."""
+    while (errand := on.errand()).url != url:
+        on.page(errand, fetch(errand.url, errand.url.encode(), began=on.clock.now()))
+    on.page(errand, fetch(url, body, began=on.clock.now()), said)
+
+
+def test_a_date_without_a_time_may_mean_the_end_of_its_day(on: Joint) -> None:
+    crawl(on, "http://a.org/", "http://a.org/1")
+    url, midnight = "http://a.org/map.xml", on.clock.now() // 86_400.0 * 86_400.0
+    on.add(url, flags=int(LinkFlag.SITEMAP))
+    read(on, url, b"1", Extracted(url, told_by="sitemap"))
+    read(on, url, b"2", Extracted(url, dated=[("http://a.org/1", midnight)], told_by="sitemap"))
+    assert explain(on, "http://a.org/1")["signals_by_source"] == {"sitemap": 1}
+
+
+def test_a_map_is_worth_what_its_news_are_worth(on: Joint) -> None:
+    """One that tells of many pages, and is believed, weighs more than one that tells of one; never less than a page."""
+    few, many = ["http://a.org/1"], [f"http://b.org/{n}" for n in range(40)]
+    crawl(on, *few, *many)
+    weights = []
+    for urls in (few, many):
+        url = urls[0].rpartition("/")[0] + "/map.xml"
+        on.add(url, flags=int(LinkFlag.SITEMAP))
+        read(on, url, b"1", Extracted(url, told_by="sitemap"))
+        assert explain(on, url)["importance"] == 1.0
+        said = [(each, on.clock.now() + 1000.5) for each in urls]
+        read(on, url, b"2", Extracted(url, dated=said, told_by="sitemap"))
+        weights.append(explain(on, url)["importance"])
+    assert weights[0] == 1.0 and weights[1] > 5.0
+
+
+def test_served_requests_are_importance_that_outlasts_reopening(on: Joint) -> None:
+    crawl(on, "http://a.org/", "http://a.org/1", "http://b.org/")
+    refresh, asked = refresh_of(on), {on.fingerprint("http://a.org/1"): 2.0 / 86_400.0}
+    refresh.importance.asked = lambda fingerprint, now: asked.get(fingerprint, 0.0)
+    change = Change()
+    stranger = on.fingerprint("http://c.org/")
+    assert refresh.weigh([on.fingerprint("http://a.org/1"), stranger], on.clock.now(), change) == 1
+    on.stages.commit_now(change)
+    assert explain(on, "http://a.org/1")["importance"] == pytest.approx(3.0, rel=1e-3)
+    on.stages.close()
+    on.stages = reopened(on)
+    on.frontier, on.harvest = on.stages.frontier, on.stages.harvest
+    assert explain(on, "http://a.org/1")["importance"] == pytest.approx(3.0, rel=1e-3)
+    assert explain(on, "http://b.org/")["importance"] == 1.0
+    on.frontier.allow(1 << 40)
+    while refetch(on).url != "http://a.org/1":  # nobody asks any more: its next crawl says so
+        pass
+    assert explain(on, "http://a.org/1")["importance"] == 1.0
+
+
+def test_arms_divide_the_pages_and_say_how_fresh_each_is(open_joint: Callable[..., Joint]) -> None:
+    joint = open_joint(refresh={**ON["refresh"], "arms": ["ncis", "uniform"]})
+    crawl(joint, *[f"http://{host}.org/{n}" for host in "abcd" for n in range(8)])
+    for n in range(120):
+        refetch(joint, b"version %d" % n)
+    view = refresh_of(joint).view(joint.clock.now())
+    one, other = view["arms"]
+    assert (one["policy"], other["policy"]) == ("ncis", "uniform")
+    assert one["pages"] + other["pages"] == 32 and abs(one["refreshes"] - other["refreshes"]) <= 4
+    for arm in view["arms"]:
+        assert 0.2 < arm["seen"] < 0.7  # nearly all refreshes found a change
+        assert 0.0 <= arm["expected"] <= 1.0
+    assert sum(each["refreshes"] for each in view["calibration"]) >= 120
+    refresh_of(joint)._check()
+
+
+def test_a_process_that_its_rate_does_not_hold_back_is_idle(open_joint: Callable[..., Joint]) -> None:
+    """It tells so with its level, and its tilt sinks until others have what it cannot use."""
+    joint = open_joint(**ON, crawl={"rate": 2.0})
+    crawl(joint, *[f"http://a.org/{n}" for n in range(5)])
+    refresh, waited = refresh_of(joint), 0.0
+    level = refresh.level({}, 1.0, joint.clock.now()).level
+    others = {"p1": LevelReport(level, 50.0)}
+    for _ in range(60):
+        waited += 1.0
+        own = refresh.level(others, waited, joint.clock.advance(1.0))
+    assert own.busy and own.weight == pytest.approx(5.0 * refresh.balance.tilt, rel=0.1) and own.level > 0.0
+    before = refresh.balance.tilt
+    for _ in range(60):
+        own = refresh.level(others, waited, joint.clock.advance(1.0))
+    assert not own.busy and refresh.balance.tilt < before
+    refresh.set_portion(0.3, 0.1, 2.0)
+    assert refresh.share.refresh == 0.25 and refresh.schedule.rate == pytest.approx(0.2)
+    refresh.set_portion(0.0, 0.0, 2.0)
+    assert refresh.schedule.rate == pytest.approx(0.2), "a process without any share keeps what it knew"
+    refresh._check()
+
+
+def test_a_prediction_counts_the_signals_that_led_to_the_refresh(on: Joint) -> None:
+    crawl(on, "http://a.org/")
+    assert refresh_of(on).signal([on.fingerprint("http://a.org/")] * 3, 2, on.clock.now()) == 3
+    expected = 1.0 - explain(on, "http://a.org/")["fresh"]
+    refetch(on, b"another")
+    (row,) = refresh_of(on).view(on.clock.now())["calibration"]
+    assert row["found"] == 1.0 and row["predicted"] == pytest.approx(expected, abs=0.01) and expected > 0.8
+
+
+def test_a_view_says_ages_hosts_and_what_more_rate_would_bring(open_joint: Callable[..., Joint]) -> None:
+    joint = open_joint(**ON, crawl={"rate": 2.0})
+    crawl(joint, *[f"http://{host}.org/{n}" for host in "ab" for n in range(5)])
+    for n in range(50):
+        refetch(joint, b"version %d" % n)
+    now = joint.clock.now()
+    view = refresh_of(joint).view(now)
+    assert view["pages"] == 10 and 0.0 < view["expected_freshness"] <= 1.0
+    assert 0.0 <= view["ages"]["median"] <= view["ages"]["p90"] <= view["ages"]["oldest"]
+    assert view["more_rate"]["share"] == 0.1 and 0.0 <= view["more_rate"]["gain"] < 0.1
+    assert sorted(pages for pages, _ in refresh_of(joint).by_host(now).values()) == [5, 5]
+    why = explain(joint, "http://a.org/0")
+    assert why["waits_for"] and why["rate_error"] > 0.0 and 0.0 <= why["fresh"] <= 1.0

@@ -118,6 +118,16 @@ def test_unreachable_schedule() -> None:
     assert cache.verdict(HOST, "/", now + DAY) == Verdict(VerdictKind.WAIT, now + DAY + 60)
 
 
+def test_a_certificate_that_does_not_hold_is_looked_at_once_more_and_then_daily() -> None:
+    """As for pages (`frontier/hosts/politeness.py`): it was asked for hourly, 30 days long."""
+    cache, now = _cache(), NOW
+    for delay in (60.0, DAY, DAY):
+        cache.record(HOST, status=0, outcome=Outcome.TLS_ERROR, body=b"", complete=True, now=now)
+        assert cache.verdict(HOST, "/", now) == Verdict(VerdictKind.WAIT, now + delay)
+        now += delay
+        assert cache.verdict(HOST, "/", now) is FETCH
+
+
 def test_the_last_good_copy_binds_while_it_lasts() -> None:
     cache = _cache()
     _good(cache, NOW)

@@ -44,6 +44,9 @@ def test_targets(target: str, asked: Asked) -> None:
         ("/page?url=http://a.example/%ff%fe&at=x", 400),
         ("/page?url=http://a.example/&at=yesterday", 400),
         ("/page?url=http://a.example/&at=20261399", 400),
+        ("/page?url=http://a.example/&at=202613", 400),
+        ("/page?url=http://a.example/&at=20261", 400),
+        ("/page?url=http://a.example/&at=000000", 400),
         ("/page?url=http://a.example/&max-stale=-1", 400),
         ("/page?url=http://a.example/&max-stale=inf", 400),
         ("/page?url=http://a.example/&rewrite=yes", 400),
@@ -70,8 +73,10 @@ def test_targets_that_mean_nothing(target: str, status: int) -> None:
 @pytest.mark.parametrize(
     ("text", "seconds"),
     [
-        ("1970", 0.0),
-        ("19700102", 86400.0),
+        ("1970", 365 * 86400.0 - 1.0),
+        ("197002", (31 + 28) * 86400.0 - 1.0),
+        ("19700102", 2 * 86400.0 - 1.0),
+        ("1970010203", 86400.0 + 4 * 3600.0 - 1.0),
         ("19700101000001", 1.0),
         ("1970-01-01T00:00:02Z", 2.0),
         ("1970-01-01T01:00:00+01:00", 0.0),

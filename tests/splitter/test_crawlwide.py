@@ -53,12 +53,23 @@ def test_shares_follow_the_hosts_that_have_work() -> None:
         assert list(views.shares().values()) == pytest.approx(expected)
     views.progress["p1"].work = 4
     views.tell_all(3)
-    assert views.views["p1"].rate_share(views.now) == 30.0
+    assert views.views["p1"].share(views.now) == 1.0
 
 
-def test_one_process_alone_has_the_whole_rate_and_no_limit_is_infinite() -> None:
-    assert CrawlWide("p0", ["p0"], b"", Progress, rate=5.0).rate_share(0.0) == 5.0
-    assert CrawlWide("p0", ["p0", "p1"], b"", Progress).rate_share(0.0) == float("inf")
+def test_known_pages_are_shared_by_weight_from_the_first_words_on() -> None:
+    views = Views(3)
+    assert [view.refresh_share() for view in views.views.values()] == [0.0] * 3
+    for name, weight in zip(views.names, (0.0, 30.0, 10.0), strict=True):
+        views.progress[name].weight = weight
+    assert [view.refresh_share() for view in views.views.values()] == [0.0, 1 / 3, 1 / 3]
+    views.tell_all(3)
+    assert [view.refresh_share() for view in views.views.values()] == [0.0, 0.75, 0.25]
+    views.now += 1e6
+    assert views.views["p1"].refresh_share() == 0.75, "one that is silent keeps its weight: it may go on"
+
+
+def test_one_process_alone_has_the_whole_rate() -> None:
+    assert CrawlWide("p0", ["p0"], b"", Progress, rate=5.0).share(0.0) == 1.0
 
 
 @given(st.integers(0, 1 << 32))
@@ -73,6 +84,7 @@ def test_shares_never_add_up_to_more_than_the_rate(seed: int) -> None:
         views.now += rng.uniform(0, 0.05)
         name = rng.choice(views.names)
         views.progress[name].work = rng.choice([0, 1, 2, 10, 100])
+        views.progress[name].weight = rng.choice([0.0, 0.1, 3.0, 1e6])
         one, other = pair = rng.choice(views.pairs())
         on_the_way[pair].append(views.views[one].counters_for(other))
         one, other = pair = rng.choice(views.pairs())
@@ -82,6 +94,7 @@ def test_shares_never_add_up_to_more_than_the_rate(seed: int) -> None:
             if rng.random() < 0.8:
                 views.views[other].heard(one, message, views.now)
         assert sum(views.shares().values()) <= 1 + 1e-9
+        assert sum(view.refresh_share() for view in views.views.values()) <= 1 + 1e-9
 
 
 @given(st.integers(0, 1 << 32))
@@ -240,7 +253,7 @@ def test_an_echo_of_an_earlier_life_counts_for_nothing() -> None:
     for _ in range(3):
         views.views["p0"].heard("p1", views.views["p1"].counters_for("p0"), views.now)
     assert not views.views["p0"].ended
-    assert views.views["p0"]._peers["p1"].held_work is None
+    assert views.views["p0"]._peers["p1"].held is None
     views.tell_all(2)
     assert views.views["p0"].ended
 

@@ -67,19 +67,6 @@ def test_digest_is_the_same_on_every_machine() -> None:
     assert Partition.equal_ranges(["p0", "p1"]).digest.hex() == expected
 
 
-@given(st.integers(1, 5), st.integers(1, 5))
-def test_moves_lead_from_one_table_to_the_other(before: int, after: int) -> None:
-    old = Partition.equal_ranges([f"p{index}" for index in range(before)])
-    new = Partition.equal_ranges([f"p{index}" for index in range(after)], epoch=2)
-    owners = {bucket: old.owner(bucket << 48) for bucket in range(0, BUCKETS, 61)}
-    for source, target, first, end in old.moves(new):
-        for bucket in owners:
-            if first <= bucket < end:
-                assert owners[bucket] == source != target
-                owners[bucket] = target
-    assert all(owner == new.owner(bucket << 48) for bucket, owner in owners.items())
-
-
 @pytest.mark.parametrize(
     "text",
     [

@@ -183,3 +183,34 @@ def test_a_change_made_step_by_step_is_whole_and_in_its_turn() -> None:
     assert len(point.take()) == 2 and seen == ["a0", "a1", "a", "b0", "b"]
     assert len(point) == 1 and point.step() and not point.step()
     assert len(point.take()) == 1 and point.take() == []
+
+
+def test_what_takes_long_is_made_behind_all_else_and_one_at_a_time() -> None:
+    """What comes while it is made waits for no other of its kind; `make` and a stop leave out what was not begun."""
+    point, _, _ = make(group_entries_max=9)
+    seen: list[str] = []
+
+    def made_by(name: str, pauses: int = 0) -> Callable[[], Making]:
+        def making() -> Making:
+            for _ in range(pauses):
+                yield
+            seen.append(name)
+            return change(name, [])
+
+        return making
+
+    for name in ("long 1", "long 2", "long 3"):
+        point.add_heavy(made_by(name, 2))
+    point.add(made_by("short 1"))
+    assert (len(point), point.light, point.unmade, point.unmade_light) == (4, 1, 4, 1)
+    assert point.step() and point.step() and seen == ["short 1"]
+    point.add(made_by("short 2"))
+    while point.step(heavy=False):
+        pass
+    assert seen == ["short 1", "long 1", "short 2"]
+    point.make()
+    assert len(seen) == 3 and len(point) == 5
+    assert [len(made.captures) for made in point.take_made()] == [1, 1, 1]
+    assert point.step() and len(list(point.making())) == 2 and seen[3:] == ["long 2"]
+    point.drop_heavy()
+    assert (len(point), point.unmade) == (1, 0) and not point.step()

@@ -2,23 +2,25 @@
 
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
 from msgspec.structs import replace
 
 from crawler.clock import VirtualClock
-from crawler.config import Config, convert
+from crawler.config import Config, RefreshConfig, Seconds, convert
 from crawler.crawl.directory import CrawlDirectory
 from crawler.crawl.topology import JOURNAL, TABLE_FILE, process_names
 from crawler.errors import DirectoryError, UsageError
+from crawler.frontier.refresh import RefreshOutcome, state
 from crawler.process.stages import Stages, at_rest
-from crawler.records import Link
+from crawler.records import Link, Outcome, PageRecord, PageState
 from crawler.splitter.partition import Partition
 from crawler.storage.commit import Change
 from crawler.storage.files import Lock
-from crawler.storage.keys import HOST, OUTBOX, TODO, bucket
-from crawler.storage.kv import scan_prefix
+from crawler.storage.keys import ASKED, HANDOVER, HOST, OUTBOX, REFRESH, TODO, bucket
+from crawler.storage.kv import scan_prefix, seal
 from crawler.upkeep import switch
 from crawler.upkeep.settle import settle
 from crawler.upkeep.switch import BUILT, REPLACED, Journal, Resharding, finish
@@ -105,6 +107,67 @@ def test_every_url_is_with_its_owner_once_after_any_move(tmp_path: Path) -> None
         assert directory.process_names() == process_names(config_of(processes))
         assert convert(directory.saved_config()).crawl.processes == processes
         assert Partition.read(directory.path / TABLE_FILE).epoch == epoch
+
+
+def kept_fresh(processes: int) -> Config:
+    return replace(config_of(processes), refresh=RefreshConfig(endless=True, min_age=Seconds(0)))
+
+
+def refresh_state(directory: CrawlDirectory, processes: int) -> dict[int, Any]:
+    """Of every page: what is known of it, its site, its directory; its deadline at one level; the process's level."""
+    found = {}
+    for name in process_names(config_of(processes)):
+        with at_rest(kept_fresh(processes), directory, name, clock=VirtualClock()) as stages:
+            assert stages.refresh is not None
+            stages.refresh._check()
+            schedule, now = stages.refresh.schedule, stages.clock.now()
+            level, schedule.level = schedule.level, 5e5
+            for key, _ in scan_prefix(stages.store, REFRESH):
+                page = schedule.find(int.from_bytes(key[2:], "big"))
+                rest = [stages.store.get(prefix + key[2:]) for prefix in (ASKED, HANDOVER)]
+                site = schedule.site_state(schedule.host_of(page))
+                said = (schedule.page_state(page), site, schedule.directory_state(page), rest)
+                assert key[2:] not in found, "a page is with two processes"
+                found[key[2:]] = (said, schedule.due_at(page, now), level)
+    return found
+
+
+def test_what_is_known_of_pages_moves_with_them(tmp_path: Path) -> None:
+    """Last crawl, learned rates, signals, importance, requests: all as they were; so deadlines are."""
+    directory = CrawlDirectory(tmp_path / "crawl")
+    directory.create(SEED)
+    directory.save_config(kept_fresh(2))
+    for name in ("p0", "p1"):
+        with at_rest(kept_fresh(2), directory, name, clock=VirtualClock()) as stages:
+            refresh, now, change = stages.refresh, stages.clock.now(), Change()
+            assert refresh is not None
+            owns = stages.topology.partition.owner
+            for number, url in enumerate(URLS):
+                fingerprint = stages.fingerprinter.fingerprint(url)
+                if owns(fingerprint) != name:
+                    continue
+                record = PageRecord(url, PageState.STORED, Outcome.FETCHED, 200)
+                refresh.add(fingerprint, record, now - 1e6 * (number % 5), now, change)
+                page = refresh.schedule.find(fingerprint)
+                refresh.schedule.hold(page, now)
+                refresh.schedule.settle(page, now, RefreshOutcome(number % 2), now)
+                refresh.schedule.signal(page, now + 1.0, 2)
+                state.stage(refresh.schedule, page, change)
+                change.put(ASKED + fingerprint.to_bytes(8, "big"), seal(b"asked"))
+                change.put(HANDOVER + fingerprint.to_bytes(8, "big"), seal(b"handover"))
+            stages.commit_now(change)
+    before = refresh_state(directory, 2)
+    assert len(before) == len(URLS)
+    for epoch, processes in ((2, 3), (3, 1), (4, 2)):
+        move(directory, processes, epoch)
+        after = refresh_state(directory, processes)
+        assert {key: said for key, (said, *_) in after.items()} == {
+            key: said for key, (said, *_) in before.items()
+        }
+        for key, (_, due, level) in after.items():
+            assert level == pytest.approx(before[key][2], rel=0.2)
+            if processes == 2:  # beside the same pages, of which all learn
+                assert due == pytest.approx(before[key][1], rel=1e-6)
 
 
 def test_settled_processes_have_nothing_on_its_way(tmp_path: Path) -> None:

@@ -65,6 +65,14 @@ function fill(list, rows) {
 }
 
 // Rows are [cells...]; a cell is text, a number, or an element. Focus inside a table is kept.
+// A figure of a host as one reads it: instants end in _at, lengths of time are seconds.
+function fact(name, value) {
+  if (typeof value !== "number") return String(value);
+  if (name.endsWith("_at")) return value > 0 ? new Date(value * 1000).toLocaleTimeString() : "-";
+  if (["gap", "wait"].includes(name)) return value > 0 && value < 1 ? `${value.toFixed(2)} s` : seconds(value);
+  return Number.isInteger(value) ? count(value) : value.toFixed(2);
+}
+
 function table(id, heads, rows, empty) {
   const target = $(id);
   const kept = target.contains(document.activeElement) ? document.activeElement.dataset.key : null;
@@ -211,7 +219,7 @@ async function showHost(name) {
   $("host-name").textContent = name;
   $("host-ledger").href = `/bot/ledger?host=${encodeURIComponent(name)}`;
   const plain = Object.entries(facts).filter(([, value]) => typeof value !== "object" && value !== "");
-  fill($("host-facts"), [...plain, ...Object.entries(facts.robots || {}).map(([key, value]) => [`robots ${key}`, value])].map(([key, value]) => [words(key), value]));
+  fill($("host-facts"), [...plain, ...Object.entries(facts.robots || {}).map(([key, value]) => [`robots ${key}`, value])].map(([key, value]) => [words(key), fact(key, value)]));
   table("host-fetches", ["when", "URL", "status#", "outcome", "gap#"], (facts.fetches || []).map((f) => [new Date(f.ts).toLocaleTimeString(), make("span", {}, f.url), String(f.status), words(f.outcome || ""), f.gap === null ? "" : seconds(f.gap)]), "none in the log");
   $("host-close").focus();
 }

@@ -9,9 +9,9 @@ What is put into a batch is not in the store before the batch was written. Until
   hosts, with its new entries in memory; else it waits for its turn outside.
 """
 
+import itertools
 import re
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
 
 from crawler.config import FrontierConfig
 from crawler.frontier.discovery.entries import (
@@ -31,9 +31,10 @@ from crawler.frontier.hosts.table import NO_ORDER, NOWHERE, SILENCED, HostFlag, 
 from crawler.frontier.hosts.workbench import Workbench
 from crawler.records import Link
 from crawler.storage.keys import PARKED, TODO
-from crawler.storage.kv import Batch, KeyValue, scan_prefix
+from crawler.storage.kv import Batch, KeyValue, after_prefix
 
 _PRIORITY = 128  # of a link where no function gives one
+RETIRED_AT_ONCE = 2_000  # entries that are looked at in one turn of the loop: some 10 ms
 _UNPARK_CHUNK = 10_000  # entries moved by one batch
 
 
@@ -204,7 +205,7 @@ class Intake:
                 chunk = []
         return moved + self._unpark_chunk(chunk)
 
-    def _unpark_chunk(self, chunk: list[Any]) -> int:
+    def _unpark_chunk(self, chunk: list[tuple[int, str, bytes, int, Todo]]) -> int:
         registry, hosts = self._registry, self._registry.hosts
         batch = self._store.batch(sync=True)
         moved, touched = 0, {}
@@ -234,23 +235,34 @@ class Intake:
         Reads all entries, about 4 us each. URLs in flight and new ones whose
         batch is not written stay.
         """
+        count, begin = 0, TODO
+        while begin:
+            more, begin = self.retire_some(pattern, batch, begin)
+            count += more
+        return count
+
+    def retire_some(self, pattern: re.Pattern[str], batch: Batch, begin: bytes = TODO) -> tuple[int, bytes]:
+        """The same with `RETIRED_AT_ONCE` entries from the key `begin` on; how many, and the next key, b"" at the end."""
         gone: dict[int, set[int]] = {}
-        count = 0
-        for prefix in (TODO, PARKED):
-            for slot, name, key, order, entry in self._scan(prefix):
-                if self._in_flight(slot, order) or not pattern.search(join_url(name, entry.tail)):
-                    continue
-                count += 1
-                batch.delete(key)
-                self._uncount(prefix, slot, entry)
-                self._registry.note(slot, name)
-                gone.setdefault(slot, set()).add(order)
+        count, prefix = 0, begin[: len(TODO)]
+        found = self._scan(prefix, begin)
+        for slot, name, key, order, entry in itertools.islice(found, RETIRED_AT_ONCE):
+            begin = key
+            if self._in_flight(slot, order) or not pattern.search(join_url(name, entry.tail)):
+                continue
+            count += 1
+            batch.delete(key)
+            self._uncount(prefix, slot, entry)
+            self._registry.note(slot, name)
+            gone.setdefault(slot, set()).add(order)
         for slot, orders in gone.items():
             if (host := self._bench.front.get(slot)) is not None:
                 host.remove(orders)
         self._registry.put_notes(batch)
         self._registry.put_meta(batch)
-        return count
+        if next(found, None) is not None:
+            return count, begin + b"\0"
+        return count, PARKED if prefix == TODO else b""
 
     def _in_flight(self, slot: int, order: int) -> bool:
         host = self._bench.front.get(slot)
@@ -265,10 +277,16 @@ class Intake:
             registry.hosts.todo[slot] -= 1
             registry.todo -= 1
 
-    def _scan(self, prefix: bytes) -> Iterator[tuple[int, str, bytes, int, Todo]]:
-        """(slot, host name, store key, order, entry) of all stored entries."""
+    def waiting(self) -> Iterator[tuple[bool, str]]:
+        """(whether it is parked, URL) of all stored entries, host by host, in their order."""
+        for prefix in (TODO, PARKED):
+            for _, name, _, _, entry in self._scan(prefix):
+                yield prefix == PARKED, join_url(name, entry.tail)
+
+    def _scan(self, prefix: bytes, begin: bytes = b"") -> Iterator[tuple[int, str, bytes, int, Todo]]:
+        """(slot, host name, store key, order, entry) of all stored entries, from a key on."""
         last, slot, name = b"", NOWHERE, ""
-        for key, value in scan_prefix(self._store, prefix):
+        for key, value in self._store.scan(begin or prefix, after_prefix(prefix)):
             if key[2:10] != last:
                 last = key[2:10]
                 slot = self._registry.hosts.find(int.from_bytes(last, "big"))

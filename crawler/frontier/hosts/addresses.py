@@ -1,10 +1,10 @@
 """Addresses: hosts that share one share its places.
 
 Hosts on an address wait its gap (half the least host gap, times the number of
-processes), one request at a time; from `shared_address_domains` registrable
-domains on it is shared hosting: 16 places instead, each held for the gap after
-its answer too, and `shared_address_rate` requests a second. With a gap of 0
-addresses do not count. Durations are seconds, instants seconds by the process
+processes), one request at a time. An address with `shared_address_domains`
+registrable domains or more is shared hosting: it has 16 places instead, each
+held for the gap after its answer too, and `shared_address_rate` requests a
+second. With a gap of 0 addresses do not count. Durations are seconds, instants seconds by the process
 clock.
 """
 

@@ -2,7 +2,9 @@
 
 Anybody may link to `http://host:1/`. What fails there before there is an
 answer - the connection, TLS, robots.txt - is charged to that scheme and port,
-which waits as a failing host does; other authorities of the host go first.
+which waits as a failing host does; other authorities of the host go first. And
+between two ports of which nothing is known a host has `STRANGER_GAPS` gaps for
+others: a thousand dead ones cost it a ninth of its turns.
 Only where a host has nothing else, and the port is its scheme's own, is it the
 host that has failed.
 
@@ -17,6 +19,7 @@ from crawler.frontier.hosts.politeness import backoff
 from crawler.records import Blame, Fetch, Outcome, Task
 
 ENTRIES_MAX = 20_000
+STRANGER_GAPS = 8
 _UNCONNECTED = frozenset({Outcome.CONNECT_ERROR, Outcome.TLS_ERROR})
 
 
@@ -25,6 +28,7 @@ class Authorities:
 
     def __init__(self) -> None:
         self._waits: dict[str, tuple[int, float]] = {}  # the oldest failure first
+        self._strangers: dict[int, float] = {}  # host's slot -> when it may try the next; the oldest first
 
     def __len__(self) -> int:
         return len(self._waits)
@@ -33,10 +37,23 @@ class Authorities:
         """The instant from which it may be tried again; 0.0 if it never failed."""
         return self._waits[authority][1] if authority in self._waits else 0.0
 
-    def failed(self, authority: str, now: float, config: PolitenessConfig) -> float:
+    def stranger_at(self, slot: int, authority: str) -> float:
+        """The instant from which a host may ask an authority of which nothing is known."""
+        return self._strangers.get(slot, 0.0) if names_port(authority) else 0.0
+
+    def met(self, slot: int, authority: str, now: float, gap: float) -> None:
+        """A host asks an authority of which nothing is known; `gap` is that of its last answer."""
+        if not names_port(authority):
+            return
+        self._strangers.pop(slot, None)
+        self._strangers[slot] = now + STRANGER_GAPS * gap
+        if len(self._strangers) > ENTRIES_MAX:
+            del self._strangers[next(iter(self._strangers))]
+
+    def failed(self, authority: str, now: float, config: PolitenessConfig, outcome: Outcome) -> float:
         """Charge a failure; return the instant from which the authority may be tried again."""
         failures = self._waits.pop(authority, (0, 0.0))[0] + 1
-        until = now + backoff(failures, config)
+        until = now + backoff(failures, config, outcome)
         self._waits[authority] = failures, until
         if len(self._waits) > ENTRIES_MAX:
             del self._waits[next(iter(self._waits))]

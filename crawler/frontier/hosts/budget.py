@@ -12,7 +12,8 @@ and prefix nothing binds unless it is set.
     maps_per_host     sitemaps accepted to one host's queue: they use up no budget of pages
 """
 
-from typing import Any, ClassVar
+from array import array
+from typing import ClassVar
 
 import msgspec
 import numpy as np
@@ -56,8 +57,8 @@ class DomainTable(KeyedTable):
 
     columns: ClassVar[dict[str, str]] = {"pages": "u4", "hosts": "u4"}
 
-    pages: Any
-    hosts: Any
+    pages: "array[int]"
+    hosts: "array[int]"
 
     def fill(self, keys: np.ndarray, hosts: HostTable) -> None:
         """Build the table from the domain key of each host, shape (len(hosts),), and link the hosts to it."""
@@ -87,7 +88,10 @@ class Budget:
 
     def describe(self) -> str:
         """All that decides what is parked, as text: if it differs, parked URLs are looked at again."""
-        tables = [(table.match, table.pages, table.depth) for table in self._overrides.tables]
+        tables = [
+            (table.match, table.pages, table.depth, table.pages_per_domain)
+            for table in self._overrides.tables
+        ]
         return msgspec.json.encode([self.limits, tables, self._maps_max]).decode()
 
     def meet_host(self, slot: int) -> None:
@@ -109,11 +113,12 @@ class Budget:
         if flags & _AGAIN:
             return 0
         hosts, limit = self._hosts, self.limits
-        depth_max, pages_max = limit.depth, limit.pages_per_host
+        depth_max, pages_max, domain_max = limit.depth, limit.pages_per_host, limit.pages_per_domain
         if self._overrides:
             override = self._overrides.for_url(url, name)
             depth_max = depth_max if override.depth is None else override.depth
             pages_max = pages_max if override.pages is None else override.pages
+            domain_max = domain_max if override.pages_per_domain is None else override.pages_per_domain
         if depth > depth_max:
             return DEPTH
         if hosts.flags[slot] & HostFlag.EXCLUDED:
@@ -122,7 +127,7 @@ class Budget:
             return MAPS_PER_HOST if hosts.maps[slot] >= self._maps_max else 0
         if hosts.known[slot] >= pages_max:
             return PAGES_PER_HOST
-        if self._domains.pages[hosts.domain[slot]] >= limit.pages_per_domain:
+        if self._domains.pages[hosts.domain[slot]] >= domain_max:
             return PAGES_PER_DOMAIN
         return 0
 

@@ -1,4 +1,4 @@
-"""Hosts outside the front: the back queue and the calendar, both chained through the host table.
+"""Hosts outside the front, chained through the host table: queues (`Chain`) and the calendar.
 
     Chain     first in, first out; 12 bytes for the chain, nothing per host
     Calendar  hosts by the instant from which they are ready: 16 chains a

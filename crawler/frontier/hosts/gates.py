@@ -2,8 +2,8 @@
 
 host       its own instant: gap, back-off, a hop on it        table, politeness, visits
 names      its addresses are known                            look_ups
-place      one of the process's, of which others than prompt  places
-           hosts may hold a part
+place      one of the process's; hosts that are slow or new   place_shares
+           may hold a part of them
 address    one of the host's that may be asked now            addresses
 rate       of the whole process                               rate
 """
@@ -55,7 +55,9 @@ class Gates:
             stay=config.fetch.keep_alive_max,
         )
         self.look_ups = LookUps(self.bench, config.network.dns_concurrency)
-        self.shares = PlaceShares(registry.hosts, concurrency, config.frontier.untried_share)
+        self.shares = PlaceShares(
+            registry.hosts, concurrency, config.frontier.untried_share, config.fetch.crowded_timeout
+        )
         self.visits = Visits(registry, self.politeness, self.addresses, self.bench)
         self.resolving = not config.fetch.proxy  # a proxy looks names up itself
         self._waiters_max = config.frontier.address_waiters_max

@@ -18,6 +18,7 @@ from crawler.config import Override, PolitenessConfig
 from crawler.frontier.hosts.table import HostFlag, HostTable
 from crawler.records import Blame, Fetch, Outcome
 
+TLS_WAIT = 86_400.0  # s
 REFUSALS = frozenset({401, 403, 406, 451})
 # Why a host is given up or held; stored as the index, so only ever appended to.
 CAUSES = ("", "no_answer", "dns_not_found", "address_denied", "refusals")
@@ -57,6 +58,10 @@ class HostPoliteness:
         self._hosts.ready[slot] = now + wait
         return now + wait
 
+    def usual_gap(self, slot: int) -> float:
+        """Seconds of the gap behind the host's last answer, at least the least one."""
+        return max(self.config.delay, self._hosts.gap[slot])
+
     def hop(self, slot: int, took: float, retry_after: float, now: float) -> None:
         """The same for a request that is charged to no URL of the host's queue: it can only wait longer."""
         hosts = self._hosts
@@ -93,7 +98,7 @@ class HostPoliteness:
             hosts.silent_since[slot] = 0.0
         else:
             self.note_silence(slot, now)
-        return backoff(hosts.failures[slot], config)
+        return backoff(hosts.failures[slot], config, fetch.outcome)
 
     def note_silence(self, slot: int, now: float) -> None:
         """A request had no answer: after `give_up_after` of that alone the host is given up."""
@@ -125,6 +130,11 @@ def gap(took: float, config: PolitenessConfig, override: Override) -> float:
     return max(delay, min(factor * took, config.delay_max))
 
 
-def backoff(failures: int, config: PolitenessConfig) -> float:
-    """How long a host waits after so many failures in a row (at least 1)."""
+def backoff(failures: int, config: PolitenessConfig, outcome: Outcome) -> float:
+    """How long a host waits after so many failures in a row (at least 1), the last of which was `outcome`.
+
+    A certificate that did not hold twice is looked at once a day, for pages and robots.txt alike.
+    """
+    if outcome is Outcome.TLS_ERROR and failures > 1:
+        return TLS_WAIT
     return min(config.backoff_first * 2.0 ** min(failures - 1, 60), config.backoff_max)

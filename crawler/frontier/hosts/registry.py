@@ -196,7 +196,9 @@ class Registry:
         if self.notes:
             for key in keys:
                 self.notes.pop(key, None)
-        values = self.hosts.pack_many(list(names), names.values(), self.domains.array("key"))
+        slots = list(names)
+        domain_keys = self.domains.gather("key", self.hosts.gather("domain", np.array(slots, np.intp)))
+        values = self.hosts.pack_many(slots, names.values(), domain_keys)
         return list(zip(keys, values, strict=True))
 
     def note(self, slot: int, name: str) -> None:

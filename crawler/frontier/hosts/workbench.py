@@ -13,6 +13,8 @@ there are fetches in flight; all other hosts are numbers in the host table:
 * The heap holds (instant, tick, host) for front hosts that wait for their own
   instant. An entry counts only while its tick is the host's; the others are
   left over from an earlier plan and are skipped.
+* Hosts planned while they had a known page to ask stand in a heap of their own:
+  the share between new and known pages is divided in the frontier, not here.
 * A host that is ready but whose address is not joins the address's queue; the
   address itself then stands in the heap.
 * The front is filled on demand: a host comes in from the back only when no
@@ -30,6 +32,7 @@ there are fetches in flight; all other hosts are numbers in the host table:
 """
 
 import heapq
+import math
 from collections.abc import Callable
 
 import numpy as np
@@ -69,6 +72,7 @@ class Workbench:
         self.back = Back(hosts)
         self.calendar = Calendar(hosts)
         self._heap: list[tuple[float, int, FrontHost | Address]] = []
+        self._chosen: list[tuple[float, int, FrontHost | Address]] = []  # hosts that have a known page to ask
         self._tick = 0
         self.admitting = True  # whether hosts may come in from the back
         self.admitting_others = True  # whether those may that are not known to answer soon
@@ -124,8 +128,8 @@ class Workbench:
         assert not host.held, host
         self._tick += 1
         host.tick, host.wake = self._tick, instant
-        heapq.heappush(self._heap, (instant, self._tick, host))
-        if len(self._heap) > 4 * len(self.front) + 64:
+        heapq.heappush(self._heap if host.refetch is None else self._chosen, (instant, self._tick, host))
+        if len(self._heap) + len(self._chosen) > 4 * len(self.front) + 64:
             self._sweep()
 
     def sleep(self, host: FrontHost) -> None:
@@ -176,11 +180,26 @@ class Workbench:
             host = self._pop_heap(now)
         return host
 
+    def pop_chosen(self, now: float) -> FrontHost | None:
+        """The next host whose instant has come and that was to ask a known page when it was planned; None if none."""
+        while self._chosen and self._chosen[0][0] <= now:
+            _, tick, host = heapq.heappop(self._chosen)
+            if isinstance(host, FrontHost) and host.tick == tick:
+                host.tick = NO_PLAN
+                host.called_by = None
+                return host
+        return None
+
+    def next_chosen(self) -> float:
+        """The earliest instant at which `pop_chosen` may give a host; infinite if there is none."""
+        self._skip_stale(self._chosen)
+        return self._chosen[0][0] if self._chosen else math.inf
+
     def next_event(self, now: float) -> float | None:
         """The earliest instant at which `pop` may give a host."""
         if self._may_admit() and (self.has_room() or now >= self._look_at):
             return now
-        self._skip_stale()
+        self._skip_stale(self._heap)
         instants = [self._heap[0][0]] if self._heap else []
         if self._may_admit():
             instants.append(self._look_at)
@@ -191,7 +210,7 @@ class Workbench:
 
     def waits_for(self) -> str:
         """What the next event is: "address" if an address's gap comes first, else "host"."""
-        self._skip_stale()
+        self._skip_stale(self._heap)
         return "address" if self._heap and isinstance(self._heap[0][2], Address) else "host"
 
     def leave(self, host: FrontHost, now: float, *, idle: bool) -> None:
@@ -279,14 +298,15 @@ class Workbench:
             return self.hosts.todo[host.slot] == 0
         return host.wake > max(now, min(self.hosts.ready[host.slot], now + self._stay))
 
-    def _skip_stale(self) -> None:
-        heap = self._heap
+    def _skip_stale(self, heap: list[tuple[float, int, FrontHost | Address]]) -> None:
         while heap and not self._is_valid(heap[0]):
             heapq.heappop(heap)
 
     def _sweep(self) -> None:
         self._heap = [item for item in self._heap if self._is_valid(item)]
+        self._chosen = [item for item in self._chosen if self._is_valid(item)]
         heapq.heapify(self._heap)
+        heapq.heapify(self._chosen)
 
     @staticmethod
     def _is_valid(entry: tuple[float, int, FrontHost | Address]) -> bool:
@@ -310,7 +330,9 @@ class Workbench:
             assert {slot for slot in range(len(hosts)) if hosts.place[slot] == place} == set(slots), place
         assert len(self.front) <= self._front_max
         planned = {
-            id(item) for _, tick, item in self._heap if isinstance(item, FrontHost) and item.tick == tick
+            id(item)
+            for _, tick, item in (*self._heap, *self._chosen)
+            if isinstance(item, FrontHost) and item.tick == tick
         }
         for host in self.front.values():
             assert (id(host) in planned) == (host.tick != NO_PLAN), host

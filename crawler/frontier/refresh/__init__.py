@@ -3,7 +3,6 @@
 schedule.py   deadlines under two levels, hosts, signals, exploration: the page to ask now
 heaps.py      many meldable heaps over one array of nodes
 numbering.py  64-bit keys to small numbers, growing without a burst of work
-columns.py    arrays that grow in place
 settings.py   what can be set, outcomes, views
 refreshing.py the schedule joined to frontier, pages and store
 validators.py conditional requests, and whose validators can be believed

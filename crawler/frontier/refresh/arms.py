@@ -17,12 +17,12 @@ from typing import Any
 
 import numpy as np
 
+from crawler.config.schema import ARMS_MAX
 from crawler.errors import UsageError
 from crawler.freshness.params import PageParameters
 from crawler.frontier.refresh.schedule import Schedule
 from crawler.frontier.refresh.settings import HostView, PageView, Settings
 
-ARMS_MAX = 16
 CLAIM_MAX = 100.0  # fetches that an arm may be behind
 _GOLDEN = 0x9E3779B97F4A7C15
 _WORD = 0xFFFFFFFFFFFFFFFF

@@ -3,15 +3,15 @@
 The best schedule has one level (value of the marginal page) everywhere. Each
 process finds the level of its own pages for its own rate; where the level is
 high, more rate gains more. So processes tell each other a `LevelReport` of a few
-bytes now and then, and each computes from the same reports, by the same rule,
-what part of the whole is its own:
+bytes with each heartbeat. A process's part of the rate is its *weight* among all,
 
-    w_i' = w_i exp(step (ln L_i - mean ln L)),   share_i = w_i' / sum w'
+    w_i = pages_i tilt_i,    tilt_i' = tilt_i exp(step (ln L_i - mean ln L)),    share_i = w_i / sum w
 
-(multiplicative weights; the mean is weighted by w). Reports that differ for a
-moment make the shares' sum differ from 1 by as much, until they agree. A process that
+(multiplicative weights; the mean is weighted by w), and only the process itself
+changes its weight. So pages that are new, or were moved by `reshard`, count at
+once, and what was learned of how they differ from others' stays. A process that
 is idle (all it could ask must wait) is as one whose level is far lower. One from which
-nothing was heard keeps the share it last had: it may well go on.
+nothing was heard keeps the weight it last had: it may well go on.
 
 The step is small against the time in which levels follow a rate, the mean time
 between two crawls of a page.
@@ -22,69 +22,79 @@ from collections.abc import Mapping
 
 import msgspec
 
-from crawler.errors import UsageError
-
 STEP = 0.25  # of the difference, in a mean time between two crawls
 STEP_MAX = 0.05  # at one exchange
 IDLE = -1.0  # what an idle process's ln level counts against the mean
-SHARE_MIN = 1e-3  # from which a process can come back
+AHEAD_MAX = 4.0  # of ln level, against the mean
+TILT_MAX = 1e3  # either way: from there a process can come back
 SMOOTHING = 0.02  # of the mean time between two crawls, over which the told level is averaged
 
 
 class LevelReport(msgspec.Struct, frozen=True, array_like=True):
-    """What a process tells the others. `share` of the whole rate, `busy`: it has work that need not wait."""
+    """What a process tells the others; `busy`: it has work that need not wait."""
 
     level: float
-    share: float
+    weight: float
     busy: bool = True
 
 
-class LevelExchange:
-    """One process's part. `name` is its key among the reports; `share` starts where the caller says."""
+class Balance:
+    """One process's part: its level, averaged, and its tilt. `name` is its key among the reports."""
 
-    def __init__(self, name: str, share: float) -> None:
-        if not 0.0 < share <= 1.0:
-            raise UsageError(f"share {share} is not within 0 .. 1")
+    def __init__(self, name: str, tilt: float = 1.0) -> None:
         self.name = name
-        self.share = share
+        self.tilt = _bounded(tilt)
         self._told = 0.0  # smoothed ln level
         self._known = False
         self._at = -math.inf
 
-    def report(self, level: float, busy: bool, now: float, revisit: float) -> LevelReport:
+    def report(self, level: float, pages: int, busy: bool, now: float, revisit: float) -> LevelReport:
         """What to tell the others now; `revisit` is the mean time between two crawls of a page here."""
-        wanted = math.log(level)
+        if not (pages and 0.0 < level < math.inf):
+            return LevelReport(0.0, 0.0, False)
         weight = 1.0 if not self._known else -math.expm1(-max(now - self._at, 0.0) / (SMOOTHING * revisit))
-        self._told += weight * (wanted - self._told)
+        self._told += weight * (math.log(level) - self._told)
         self._known, self._at = True, now
-        return LevelReport(math.exp(self._told), self.share, busy)
+        return LevelReport(math.exp(self._told), pages * self.tilt, busy)
 
     def renew(self, reports: Mapping[str, LevelReport], elapsed: float, revisit: float) -> float:
-        """This process's share after an exchange of `reports` (its own among them), `elapsed` after the last.
-
-        `revisit` is the mean time between two crawls of a page over all processes.
-        """
+        """The tilt after an exchange of `reports` (this process's own among them), `elapsed` after the last."""
         usable = {name: report for name, report in reports.items() if _sane(report)}
         if self.name in usable and len(usable) > 1:
             step = min(STEP * max(elapsed, 0.0) / revisit, STEP_MAX)
-            weights = shares_of(usable, step)
-            self.share = weights[self.name]
-        return self.share
+            self.tilt = _bounded(self.tilt * math.exp(step * ahead(usable, self.name)))
+        return self.tilt
 
 
-def shares_of(reports: Mapping[str, LevelReport], step: float) -> dict[str, float]:
-    """The shares after one step, by name; they sum to 1."""
+def ahead(reports: Mapping[str, LevelReport], name: str) -> float:
+    """By how much the ln level of `name` is above the mean of those that are busy; IDLE if it is not."""
+    own = reports[name]
+    if not own.busy:
+        return IDLE
     busy = [report for report in reports.values() if report.busy]
-    whole = sum(report.share for report in busy)
-    mean = sum(report.share * math.log(report.level) for report in busy) / whole if busy else 0.0
-    weights = {}
-    for name, report in reports.items():
-        ahead = math.log(report.level) - mean if report.busy else IDLE
-        weights[name] = max(report.share * math.exp(step * max(-4.0, min(ahead, 4.0))), SHARE_MIN)
-    total = sum(weights.values())
-    return {name: weight / total for name, weight in weights.items()}
+    whole = sum(report.weight for report in busy)
+    mean = sum(report.weight * math.log(report.level) for report in busy) / whole
+    return max(-AHEAD_MAX, min(math.log(own.level) - mean, AHEAD_MAX))
+
+
+def portions(
+    discovery: float, refresh: float, share: float, *, work: bool, pages: bool
+) -> tuple[float, float]:
+    """The parts of the whole rate that a process has for new and for known pages.
+
+    Args:
+        discovery, refresh: its parts, 0 to 1, of what all processes spend on either.
+        share: of the rate for known pages, where some process has new ones too.
+        work, pages: whether any process has new pages to ask; known ones.
+    """
+    known = 0.0 if not pages else share if work else 1.0
+    return (1.0 - known) * discovery, known * refresh
+
+
+def _bounded(tilt: float) -> float:
+    return min(max(tilt, 1.0 / TILT_MAX), TILT_MAX) if tilt == tilt else 1.0
 
 
 def _sane(report: LevelReport) -> bool:
     """Whether a peer's numbers can be used."""
-    return 0.0 < report.level < math.inf and 0.0 < report.share <= 1.0
+    return 0.0 < report.level < math.inf and 0.0 < report.weight < math.inf

@@ -13,24 +13,28 @@ The schedule runs on the clock of the sites: that of the crawl times `refresh.sp
 """
 
 import math
-from collections import Counter, deque
-from collections.abc import Callable, Iterable, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
 import msgspec
 import numpy as np
 
-from crawler.config import RefreshConfig
+from crawler.config import Overrides, RefreshConfig
 from crawler.frontier.hosts.front_host import Refetch
 from crawler.frontier.refresh import state
+from crawler.frontier.refresh.arms import Arms
+from crawler.frontier.refresh.expectation import Expectation
+from crawler.frontier.refresh.importance import Importance
+from crawler.frontier.refresh.levels import Balance, LevelReport
 from crawler.frontier.refresh.schedule import Schedule
-from crawler.frontier.refresh.settings import RefreshOutcome, Settings
+from crawler.frontier.refresh.settings import DAY, HostView, PageView, RefreshOutcome, Settings
 from crawler.frontier.refresh.validators import Validators
 from crawler.frontier.share import Share
 from crawler.records import Errand, LinkFlag, Outcome, PageRecord, PageState
 from crawler.storage.kv import Batch, KeyValue
-from crawler.urls.canonical import authority, target
+from crawler.urls.canonical import authority, hostname, target
 
 # Numbers under which the schedule counts signals; any other source is the last one, 7.
 SIGNAL_SOURCES = {
@@ -45,12 +49,18 @@ SIGNAL_SOURCES = {
 _REFRESH = int(LinkFlag.REFRESH)
 _OWN_WAY = int(LinkFlag.OWN_WAY)
 _LOW_48 = (1 << 48) - 1
+_SOURCES = int(LinkFlag.SITEMAP | LinkFlag.FEED)
+FEED_TYPES = frozenset(
+    {"application/rss+xml", "application/atom+xml", "application/rdf+xml", "application/xml", "text/xml"}
+)
 _ADOPTED_AT_ONCE = 1024
-_SAMPLE = 1000  # pages looked at for the expected freshness
+_SOURCE_STEP = 0.5  # of a reading, in the importance of a page that tells of others
+HEARD_MAX = 100_000  # (host, source) pairs whose delays are kept
 ENDLESS_SHARE = 0.9  # of a crawl that is there for freshness, where none is set
 AHEAD_MAX = 1000  # pages asked for out of turn
 AHEAD_LOOKS = 8  # of them looked at by one call
-DECILES = 10
+BUSY_SHARE = 0.8  # of the time, in which a process whose rate keeps it from asking more is busy
+_BUSY_SMOOTHING = 20.0  # seconds over which that is averaged
 _SHOWN = (Outcome.FETCHED, Outcome.EMPTY, Outcome.UNCHANGED)
 _FAILURES = frozenset(
     {
@@ -61,13 +71,17 @@ _FAILURES = frozenset(
 )  # fmt: skip
 
 
-def settings_of(config: RefreshConfig) -> Settings:
-    """The schedule's part of the configuration."""
+def settings_of(config: RefreshConfig, policy: str = "") -> Settings:
+    """The schedule's part of the configuration; of an arm, with its `policy`."""
     same = (
-        "policy", "neighbourhood", "pooling", "explore", "min_age", "discard_window", "clock_min",
+        "neighbourhood", "pooling", "explore", "min_age", "discard_window", "clock_min",
         "clock_max", "first_interval", "retry_age", "gone_age",
     )  # fmt: skip
-    return Settings(max_age=config.max_age or math.inf, **{name: getattr(config, name) for name in same})
+    return Settings(
+        policy=policy or config.policy,
+        max_age=config.max_age or math.inf,
+        **{name: getattr(config, name) for name in same},
+    )
 
 
 def result_of(outcome: Outcome, *, unchanged: bool, stored: bool = True) -> RefreshOutcome:
@@ -92,7 +106,10 @@ class Refresh:
         hash: keyed hash of bytes, 64 bits.
         fingerprint: that of a URL in request form.
         host_key: (host name, fingerprint of one of its URLs) -> key of the host.
+        importance: of pages, in requests a day; what the configuration says where none is given.
+        overrides: least and greatest ages of a part of the web.
         rate: fetches a second of this process that are all for refresh; 0 = not known.
+        name: of this process among those that share the rate.
     """
 
     def __init__(
@@ -103,27 +120,48 @@ class Refresh:
         hash: Callable[[bytes], int],
         host_key: Callable[[str, int], int],
         fingerprint: Callable[[str], int],
+        importance: Importance | None = None,
+        overrides: Overrides | None = None,
         rate: float = 0.0,
+        name: str = "p0",
         seed: int = 1,
     ) -> None:
         self.config = config
-        self.schedule = Schedule(settings_of(config), seed=seed, track=True)
+        self.schedule: Schedule | Arms
+        if config.arms:
+            self.schedule = Arms(
+                [settings_of(config, policy) for policy in config.arms], seed=seed, track=True
+            )
+        else:
+            self.schedule = Schedule(settings_of(config), seed=seed, track=True)
         self._speed = config.speed
-        self.share = Share(config.share or ENDLESS_SHARE)
+        self.share_set = config.share or ENDLESS_SHARE  # of the rate, where new URLs want it, too
+        self.share = Share(self.share_set)
+        self.portion = 1.0  # of what all processes spend on known pages
         self.endless = config.endless
         self._record = record
         self._hash = hash
         self._host_key = host_key
         self._fingerprint = fingerprint
-        self._held: dict[int, int] = {}  # fingerprint -> page
+        self._overrides = overrides or Overrides(())
+        self._has_bounds = any(
+            table.min_age is not None or table.max_age is not None for table in self._overrides.tables
+        )
+        self._held: dict[int, PageView] = {}  # by fingerprint: a page under way, as it stood before
         self._shut: set[int] = set()  # keys of hosts that are blocked until the frontier says otherwise
         self._ahead: deque[int] = deque()  # fingerprints of pages asked for out of turn
         self._wanted: set[int] = set()
         self.validators = Validators(config)
-        self._predicted = np.zeros((DECILES, 3))  # by decile: refreshes, changes predicted, changes found
-        self.results: Counter[str] = Counter()
-        if config.endless and rate:
-            self.schedule.rate = rate / self._speed
+        self.importance = importance or Importance(config)
+        self.expectation = Expectation(self.schedule, self._speed)
+        self.balance = Balance(name)
+        self._busy, self._waited = 1.0, 0.0  # share of the time that the rate holds this process back
+        self._levelled_at = -math.inf
+        self._heard: set[int] = set()  # numbers of hosts from whose pages signals came
+        self._delays: dict[
+            tuple[int, str], list[float]
+        ] = {}  # (host, source) -> signals with a date, their delays
+        self.set_rate(rate)
 
     def __len__(self) -> int:
         return len(self.schedule)
@@ -131,7 +169,10 @@ class Refresh:
     # -- opening -----------------------------------------------------------------
 
     def open(
-        self, store: KeyValue, stored: Iterable[tuple[int, Callable[[], PageRecord]]], now: float
+        self,
+        store: KeyValue,
+        stored: Callable[[], Iterable[tuple[int, Callable[[], PageRecord]]]],
+        now: float,
     ) -> None:
         """Rebuild the schedule; take up pages of `stored` (fingerprint, its record) that it does not know.
 
@@ -139,9 +180,10 @@ class Refresh:
             DamageError: a record is not whole.
         """
         state.load(self.schedule, store, self._sites(now))
+        self.balance.tilt = state.stored_tilt(store)
         new = (
             (fingerprint, record)
-            for fingerprint, read in stored
+            for fingerprint, read in stored()
             if fingerprint not in self.schedule and _is_fit(record := read())
         )
         while chunk := list(islice(new, _ADOPTED_AT_ONCE)):
@@ -149,7 +191,24 @@ class Refresh:
             keys = [self._keys(fingerprint, record.url) for fingerprint, record in chunk]
             hosts, directories = np.array(keys, np.uint64).T
             crawled = self._speed * np.minimum([record.fetched_at for _, record in chunk], now)
-            self.schedule.add_many(fingerprints, hosts, directories, crawled, 1.0, self._sites(now))
+            weights = np.array(
+                [self.importance.of(fingerprint, record, now) for fingerprint, record in chunk]
+            )
+            self.schedule.add_many(fingerprints, hosts, directories, crawled, weights, self._sites(now))
+        if self._has_bounds:
+            for fingerprint, read in stored():
+                if (page := self.schedule.find(fingerprint)) >= 0:
+                    self._bound_ages(page, read().url, now)
+
+    def _bound_ages(self, page: int, url: str, now: float) -> None:
+        """Give a page the least and greatest age that an override has for it."""
+        own = self._overrides.for_url(url, hostname(url))
+        if own.min_age is None and own.max_age is None:
+            return
+        least = self.config.min_age if own.min_age is None else own.min_age
+        most = self.config.max_age if own.max_age is None else own.max_age
+        self.schedule.bound_ages(page, least, most or math.inf)
+        self.schedule.weigh(page, self.schedule.page_state(page)[7], self._sites(now))  # a new deadline
 
     def _sites(self, instant: float) -> float:
         """An instant on the clock of the sites, which is the schedule's."""
@@ -205,8 +264,8 @@ class Refresh:
 
     def hold(self, refetch: Refetch, now: float) -> None:
         """The page is under way, and its host busy, until `ended` or `give_back`."""
+        self._held[refetch.fingerprint] = self.schedule.page(refetch.page, self._sites(now))
         self.schedule.hold(refetch.page, self._sites(now))
-        self._held[refetch.fingerprint] = refetch.page
         if refetch.fingerprint in self._wanted:
             self._wanted.discard(refetch.fingerprint)
             self._ahead.remove(refetch.fingerprint)
@@ -248,7 +307,12 @@ class Refresh:
         if page < 0:
             host, directory = self._keys(fingerprint, record.url)
             then = self._sites(now)
-            page = self.schedule.add(fingerprint, host, directory, min(self._sites(crawled_at), then), then)
+            page = self.schedule.add(
+                fingerprint, host, directory, min(self._sites(crawled_at), then), then,
+                self.importance.of(fingerprint, record, now),
+            )  # fmt: skip
+            if self._has_bounds:
+                self._bound_ages(page, record.url, now)
             if host in self._shut:
                 self.schedule.block(self.schedule.host_of(page), math.inf)
         self._stage(page, batch)
@@ -263,28 +327,31 @@ class Refresh:
         now: float,
         batch: Batch,
     ) -> None:
-        """A page was asked again, its record was `before`; its host may be asked from `until` on."""
+        """A page was asked again at `now`, its record was `before`; its host may be asked from `until` on."""
         changed = result is RefreshOutcome.CHANGED
         if self.validators.answered(errand.fingerprint, errand.host, before, after, changed, now):
-            self.results["validator_lies"] += 1
-        page = self._held.pop(errand.fingerprint, None)
-        if page is None:
+            self.expectation.results["validator_lies"] += 1
+        known = self._held.pop(errand.fingerprint, None)
+        if known is None:
             return
-        if result <= RefreshOutcome.CHANGED:
-            self._note_prediction(page, result is RefreshOutcome.CHANGED, now)
-        self.results[result.name.lower()] += 1
+        page = self.schedule.find(errand.fingerprint)
+        self.expectation.ended(known, result, self._sites(now))
+        if not is_source(after):
+            self.schedule.weigh(page, self.importance.of(errand.fingerprint, after, now), self._sites(now))
         self.schedule.settle(page, self._sites(now), result, self._sites(until))
         self._stage(page, batch)
 
     def conditions(self, errand: Errand, now: float) -> tuple[str, str]:
         """(ETag, Last-Modified) to ask a page with, each "" if there is none to use."""
-        page = self._held.get(errand.fingerprint)
-        signalled = page is not None and any(self.schedule.page_state(page)[6:7])
+        known = self._held.get(errand.fingerprint)
+        signalled = known is not None and any(known.signals)
         record = self._record(errand.fingerprint)
         return self.validators.conditions(errand.fingerprint, errand.host, record, now, signalled=signalled)
 
     def _stage(self, page: int, batch: Batch) -> None:
         state.stage(self.schedule, page, batch)
+        if self.balance.tilt != 1.0:
+            state.stage_tilt(self.balance.tilt, batch)
         self.stage_signals(batch)
 
     def stage_signals(self, batch: Batch) -> None:
@@ -304,52 +371,123 @@ class Refresh:
         self._ahead.append(fingerprint)
         return True
 
-    def weigh(self, fingerprint: int, importance: float, now: float) -> bool:
-        """Set a page's importance, requests a time; False if it is not here."""
-        page = self.schedule.find(fingerprint)
-        if page >= 0:
-            self.schedule.weigh(page, importance, self._sites(now))
-        return page >= 0
+    def weigh(self, fingerprints: Iterable[int], now: float, batch: Batch) -> int:
+        """Give pages the importance that requests for them have now; how many are here. Stored with `batch`."""
+        weighed = 0
+        for fingerprint in fingerprints:
+            page = self.schedule.find(fingerprint)
+            record = self._record(fingerprint) if page >= 0 else None
+            if record is None or is_source(record):
+                continue
+            self.schedule.weigh(page, self.importance.of(fingerprint, record, now), self._sites(now))
+            state.stage_page(self.schedule, page, batch)
+            weighed += 1
+        return weighed
 
     def signal(self, fingerprints: Sequence[int], source: int, now: float) -> int:
         """Somebody says that pages have changed; how many of them are here."""
         known = [fingerprint for fingerprint in fingerprints if fingerprint in self.schedule]
         if known:
+            self._heard.update(
+                self.schedule.host_of(self.schedule.find(fingerprint)) for fingerprint in known
+            )
             self.schedule.signal_many(np.array(known, np.uint64), self._sites(now), source)
             while self.schedule.work(self._sites(now)) and len(known) <= _ADOPTED_AT_ONCE:
                 pass
         return len(known)
 
-    def hear(self, dated: Iterable[tuple[str, float]], source: str, now: float) -> int:
-        """A sitemap or feed says when pages (request forms) changed; how many it says anything new about.
+    def hear(
+        self, told_by: int, dated: Iterable[tuple[str, float]], source: str, now: float, batch: Batch
+    ) -> int:
+        """A page that tells of others says when these (request forms) changed; how many it says anything new about.
 
-        A change before the page's last crawl has been seen then.
+        A change before a page's last crawl has been seen then. `told_by` is the fingerprint of the
+        page that told: its importance is what its news are worth.
         """
-        changed = []
+        changed, worth = [], 0.0
         for url, changed_at in dated:
             fingerprint = self._fingerprint(url)
             page = self.schedule.find(fingerprint)
-            if page >= 0 and self._sites(changed_at) > self.schedule.page_state(page)[3]:
+            if page < 0:
+                continue
+            known = self.schedule.page_state(page)
+            if self._sites(_latest(changed_at)) > known[3]:
                 changed.append(fingerprint)
+                worth += known[7]
+                self._note_delay(page, source, now - changed_at)
+        self._weigh_source(told_by, worth, SIGNAL_SOURCES[source], now, batch)
         return self.signal(changed, SIGNAL_SOURCES[source], now)
+
+    def _weigh_source(self, fingerprint: int, worth: float, source: int, now: float, batch: Batch) -> None:
+        """Give a page that tells of others its importance: that of the pages it tells of, as far as it is right.
+
+        A signal that is true with probability p costs 1/p refreshes for each change
+        that it finds, of which p are: so its worth is p^2 of the pages'. Where it
+        is worth less than a page of its own, it is a page.
+        """
+        page = self.schedule.find(fingerprint)
+        record = self._record(fingerprint) if page >= 0 else None
+        if record is None or not is_source(record):
+            return
+        precision = self.schedule.quality(self.schedule.host_of(page))[1][source]
+        before = self.schedule.page_state(page)[7]
+        after = before + _SOURCE_STEP * (precision * precision * worth - before)
+        least = self.importance.of(fingerprint, record, now)
+        self.schedule.weigh(page, max(after, least), self._sites(now))
+        state.stage_page(self.schedule, page, batch)
+
+    def _note_delay(self, page: int, source: str, delay: float) -> None:
+        sums = self._delays.setdefault((self.schedule.host_of(page), source), [0.0, 0.0])
+        sums[0] += 1.0
+        sums[1] += max(delay, 0.0)
+        if len(self._delays) > HEARD_MAX:
+            del self._delays[next(iter(self._delays))]
+
+    # -- the rate, and the levels of other processes ---------------------------------------
+
+    def set_rate(self, rate: float) -> None:
+        """All of this process's rate, for a crawl that is there for known pages; 0 = none set."""
+        if self.endless and rate:
+            self.schedule.rate = rate / self._speed
+
+    def level(self, reports: Mapping[str, LevelReport], waited: float, now: float) -> LevelReport:
+        """Learn from what all processes said of their levels; what this one says now.
+
+        `waited`: seconds so far in which the rate alone kept this process from asking.
+        """
+        elapsed = now - self._levelled_at if self._levelled_at > -math.inf else 0.0
+        if elapsed > 0.0:
+            share = min((waited - self._waited) / elapsed, 1.0)
+            self._busy += (share - self._busy) * -math.expm1(-elapsed / _BUSY_SMOOTHING)
+        self._levelled_at, self._waited = now, waited
+        pages, rate = len(self.schedule), self.schedule.rate
+        revisit = pages / rate if pages and rate else self.config.clock_max
+        then = self._sites(now)
+        price = self.schedule.price(then) if pages else 0.0
+        own = self.balance.report(price, pages, self._busy >= BUSY_SHARE, then, revisit)
+        self.balance.renew({**reports, self.balance.name: own}, self._sites(elapsed), revisit)
+        return own
+
+    def set_portion(self, discovery: float, known: float, rate: float) -> None:
+        """The parts of the whole `rate` that this process has for new and for known pages."""
+        self.portion = known
+        if discovery + known > 0.0:
+            self.share.refresh = known / (discovery + known)
+        if known > 0.0:
+            self.set_rate(known * rate)
 
     # -- what is shown -------------------------------------------------------------------
 
     def probability(self, fingerprint: int, now: float) -> float | None:
         """The probability that a page's copy is current; None if it is not here."""
         page = self.schedule.find(fingerprint)
-        return None if page < 0 else self._fresh(page, now)
-
-    def _fresh(self, page: int, now: float) -> float:
-        known = self.schedule.page(page, self._sites(now))
-        return math.exp(-min(known.rate * max(known.clock, 0.0), 700.0))
-
-    def _note_prediction(self, page: int, changed: bool, now: float) -> None:
-        chance = 1.0 - self._fresh(page, now)
-        self._predicted[min(int(DECILES * chance), DECILES - 1)] += (1.0, chance, changed)
+        return None if page < 0 else self.schedule.page(page, self._sites(now)).fresh
 
     def explain(self, fingerprint: int, now: float) -> dict[str, Any]:
-        """Rate, clock, signals, value and deadline of a page; {} if it is not here."""
+        """Rate and its error, clock, signals, value and deadline of a page, what it waits for; {} if it is not here.
+
+        Instants are ours; rates, clock and watched time are those of the sites.
+        """
         page = self.schedule.find(fingerprint)
         if page < 0:
             return {}
@@ -358,49 +496,90 @@ class Refresh:
         for name in ("fingerprint", "host", "directory"):
             del plain[name]
         host = self.schedule.host_view(known.host)
+        told = dict(zip((*SIGNAL_SOURCES, "other"), known.signals, strict=False))
         return plain | {
-            "fresh": round(self._fresh(page, now), 4),
-            "host_ready": host.ready if host.ready < math.inf else None,
+            "fresh": round(known.fresh, 4),
+            "rate_error": known.rate / math.sqrt(1.0 + known.changes),
+            "signals_by_source": {source: n for source, n in told.items() if n},
+            "crawled_at": known.crawled_at / self._speed,
+            "deadline": _finite(known.deadline / self._speed),
+            "host_ready": _finite(host.ready / self._speed),
             "host_level": host.level,
+            "waits_for": self._waits_for(known, host, now),
         }
+
+    def _waits_for(self, known: PageView, host: HostView, now: float) -> str:
+        """In a few words."""
+        then = self._sites(now)
+        if known.state == "in flight":
+            return "its answer"
+        if known.state in ("away", "failed", "too young"):
+            return {"away": "its own rare schedule", "failed": "its retry", "too young": "refresh.min_age"}[
+                known.state
+            ]
+        if known.fingerprint in self._wanted:
+            return "its host: it was asked for"
+        if host.busy or host.ready > then:
+            return "its host"
+        return "its turn: it is due" if known.deadline <= then else "its value to reach the level"
 
     def view(self, now: float) -> dict[str, Any]:
         """What a status says of it."""
-        fresh = self._sampled(now)
-        return {
-            "pages": len(self.schedule),
+        seen = self.expectation.view(self._sites(now))
+        return seen | {
             "in_flight": len(self._held),
             "ahead": len(self._ahead),
-            "expected_freshness": round(float(np.mean(fresh)), 4) if fresh else None,
-            "level": self.schedule.level,
-            "rate": self.schedule.rate * self._speed,
-            "results": dict(self.results),
-            "calibration": [
-                {"refreshes": int(n), "predicted": round(predicted / n, 3), "found": round(found / n, 3)}
-                for n, predicted, found in self._predicted.tolist()
-                if n
-            ],
+            "share": round(self.portion, 4),
+            "busy": round(self._busy, 3),
         }
 
-    def _sampled(self, now: float) -> list[float]:
-        """The probability of being current, of pages spread evenly over the schedule."""
-        size = len(self.schedule)
-        fresh = []
-        for page in range(0, size, max(1, size // _SAMPLE)):
-            try:
-                fresh.append(self._fresh(page, now))
-            except RuntimeError:  # a page that left
-                continue
-        return fresh
+    def by_host(self, now: float) -> dict[int, tuple[int, float]]:
+        """Key of a host -> (pages, expected freshness), of hosts whose pages a sample meets."""
+        return self.expectation.by_host(self._sites(now))
+
+    def heard(self) -> list[dict[str, Any]]:
+        """By host and source: signals judged, measured precision, recall of all of the host's, delay (None: no dates)."""
+        rows = []
+        for host in sorted(self._heard):
+            signals, precisions, recall = self.schedule.quality(host)
+            for source, number in SIGNAL_SOURCES.items():
+                if signals[number] > 0.0:
+                    n, delays = self._delays.get((host, source), (0.0, 0.0))
+                    rows.append(
+                        {
+                            "host_key": self.schedule.host_view(host).key,
+                            "source": source,
+                            "signals": round(signals[number], 1),
+                            "precision": round(precisions[number], 3),
+                            "recall": round(recall, 3),
+                            "delay": round(delays / n, 1) if n else None,
+                        }
+                    )
+        return rows
 
     def _check(self) -> None:
         """Assert what holds between any two calls."""
         self.schedule._check()
         assert set(self._ahead) == self._wanted
         assert len(self._held) <= len(self.schedule)
+        assert 0.0 <= self._busy <= 1.0
 
     def __repr__(self) -> str:
         return f"Refresh({len(self.schedule)} pages, {len(self._held)} in flight, {self.share!r})"
+
+
+def is_source(record: PageRecord) -> bool:
+    """Whether a page's content is signals about others: a sitemap or a feed."""
+    return bool(record.flags & _SOURCES) or record.content_type in FEED_TYPES
+
+
+def _latest(changed_at: float) -> float:
+    """The last instant that a date may mean: midnight is a day without a time."""
+    return changed_at + DAY - 1.0 if changed_at % DAY == 0.0 else changed_at
+
+
+def _finite(value: float) -> float | None:
+    return value if abs(value) < math.inf else None
 
 
 def _is_fit(record: PageRecord) -> bool:

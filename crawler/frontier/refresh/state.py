@@ -4,6 +4,7 @@
     s/<host key>        the site's neighbourhood counts and credence, signal quality by source, level over the common one
     n/<directory key>   the directory's neighbourhood counts; its host
     m/refresh           the common level
+    m/tilt              how much more a page of this process weighs than those of others (`levels.py`)
 
 Keys are 8 bytes, big-endian; their first two are the bucket, which travels with them. All three are written
 with the group that ends a fetch; pages that only a signal touched with the next group. Deadlines
@@ -45,7 +46,29 @@ def stage(schedule: Schedule | Arms, page: int, batch: Batch) -> None:
     directory_key, counts = schedule.directory_state(page)
     record = _DIRECTORY.pack(host_key, *counts)
     batch.put(keys.REFRESH_DIRECTORY + _key.pack(directory_key), seal(record))
-    batch.put(keys.REFRESH_LEVEL, seal(_LEVEL.pack(schedule.level)))
+    batch.put(keys.REFRESH_LEVEL, level_record(schedule.level))
+
+
+def stage_tilt(tilt: float, batch: Batch) -> None:
+    """What this process's pages weigh against those of others."""
+    batch.put(keys.REFRESH_TILT, seal(_LEVEL.pack(tilt)))
+
+
+def stored_tilt(store: KeyValue) -> float:
+    """The same as it was stored; 1 if it never was."""
+    value = store.get(keys.REFRESH_TILT)
+    return 1.0 if value is None else float(_LEVEL.unpack(unseal(keys.REFRESH_TILT, value))[0])
+
+
+def stored_level(store: KeyValue) -> float:
+    """The common level as it was stored; 0 if it never was."""
+    value = store.get(keys.REFRESH_LEVEL)
+    return 0.0 if value is None else float(_LEVEL.unpack(unseal(keys.REFRESH_LEVEL, value))[0])
+
+
+def level_record(level: float) -> bytes:
+    """The value of the level's key."""
+    return seal(_LEVEL.pack(level))
 
 
 def stage_site(schedule: Schedule | Arms, host: int, batch: Batch) -> int:
@@ -72,9 +95,8 @@ def load(schedule: Schedule | Arms, store: KeyValue, now: float) -> int:
     Raises:
         DamageError: a record is not whole.
     """
-    level = store.get(keys.REFRESH_LEVEL)
-    if level is not None:
-        schedule.level = _LEVEL.unpack(unseal(keys.REFRESH_LEVEL, level))[0]
+    if (level := stored_level(store)) > 0.0:
+        schedule.level = level
     for key, payload in _records(store, keys.REFRESH_SITE, _SITE.size):
         schedule.restore_site(key, np.array(_SITE.unpack(payload)))
     for key, payload in _records(store, keys.REFRESH_DIRECTORY, _DIRECTORY.size):

@@ -1,4 +1,4 @@
-"""The changing web on loopback: one address a host, one port, answers by `changing_web.ChangingWeb`.
+"""The changing web on loopback: one address a host, one port, answers by `web.ChangingWeb`.
 
     web = ChangingWeb(hosts, horizon=1461 * DAY, start=clock.now())
     async with ChangingServer(web, clock) as server:

@@ -6,7 +6,7 @@ world       pages, budgets, signals by arm, the score; `play` lets a policy spen
 rivals      the rules of other crawlers, and anchors that know more than they could
 shipped     the crawler's own refresh frontier as a policy
 exact       its estimators without its schedule, all values anew every day
-policies    all policies by name
+contenders  all policies by name
 scores      standard errors by jackknife over sites; tables
 pictures    scores by budget; gains over the first policy
 

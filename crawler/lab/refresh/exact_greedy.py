@@ -41,11 +41,11 @@ from crawler.freshness.value_kernel import GREEDY as GREEDY_FORM
 from crawler.freshness.value_kernel import SIGNALS_ONLY as SIGNALS_ONLY_FORM
 
 if cython.compiled:
-    from cython.cimports.crawler.freshness.indexed_heap import IndexedHeap
     from cython.cimports.crawler.freshness.value_kernel import Parameters
+    from cython.cimports.crawler.lab.refresh.indexed_heap import IndexedHeap
 else:
-    from crawler.freshness.indexed_heap import IndexedHeap
     from crawler.freshness.value_kernel import Parameters
+    from crawler.lab.refresh.indexed_heap import IndexedHeap
 
 GREEDY = cython.declare(cython.Py_ssize_t, GREEDY_FORM)
 CERTAIN = cython.declare(cython.Py_ssize_t, CERTAIN_FORM)

@@ -79,6 +79,10 @@ def _numbers(row: dict[str, str]) -> tuple[float, float, float, float, float]:
     """importance, change_rate, recall, false_rate, labelled of one line; ValueError if impossible."""
     importance, change_rate = _number(row, "importance"), _number(row, "change_rate")
     recall = _number(row, "recall", 1.0) if row.get("recall") else 0.0
+    if row.get("precision") and row.get("false_rate"):
+        raise ValueError("precision and false_rate both say how often signals are false; give one of them")
+    if row.get("precision") and not row.get("recall"):
+        raise ValueError("precision says nothing without recall")
     if row.get("precision") and recall > 0.0:
         precision = _number(row, "precision", 1.0)
         if precision == 0.0:

@@ -10,7 +10,7 @@ the fresh start lifts it a little.
 
 Policies: the values of `freshness.crawl_value` by exact greedy choice (greedy,
 cis, cis-nu0, ncis, approx-J, cis+), `ncis-d` (signals within 5 ticks after a
-crawl dropped), `queue` (the deadline queue of the crawler) and `queue-d`, `lds`
+crawl dropped), `queue` (the same by deadlines) and `queue-d`, `lds`
 (Algorithm 3 on the optimal rates), `azar` (Algorithm 3 on the rates of
 Algorithm 2), `random` (drawn by the optimal rates); and without a schedule
 `baseline` and `optimum`, the continuous optima without and with signals.
@@ -28,11 +28,11 @@ import numpy as np
 
 from crawler.errors import UsageError
 from crawler.freshness.crawl_value import kind_of
-from crawler.freshness.deadline_queue import DeadlineQueue
 from crawler.freshness.estimate import KOLOBOV, Prior, RunningEstimate
 from crawler.freshness.params import Pages
 from crawler.lab.progress_line import Report, silent
 from crawler.lab.refresh import policies
+from crawler.lab.refresh.deadline_queue import DeadlineQueue
 from crawler.lab.refresh.exact_greedy import ExactGreedy
 from crawler.lab.refresh.replay import ARRIVED, CHANGED, EMITTED, Replay
 

@@ -14,5 +14,5 @@ All of it is plain objects over one or several archives (the processes of a
 crawl): iterables in, iterables out, memory bounded whatever the size of the
 crawl. Nothing here needs the crawl to stand still or its process to help. What
 another stage can do better (finding links, judging pages) comes as a callable;
-`crawler/exporting` puts the two together.
+`crawler/export` puts the two together.
 """

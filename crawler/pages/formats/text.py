@@ -4,7 +4,7 @@ resiliparse, if it is installed, else the page without its tags. The parser
 under resiliparse is quadratic in some inputs; a page that is not `tame` loses
 its tags by a plain scan instead, which is linear in any input. Telling tame
 pages by their tags costs more than parsing them does, so a caller who knows a
-cheaper way should try that first (`crawler/exporting` does).
+cheaper way should try that first (`crawler/export` does).
 """
 
 import html

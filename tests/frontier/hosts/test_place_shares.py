@@ -2,7 +2,12 @@
 
 import random
 
-from crawler.records import Errand, Fetch, Task
+import pytest
+
+from crawler.frontier.hosts.front_host import FrontHost
+from crawler.frontier.hosts.place_shares import PlaceShares
+from crawler.frontier.hosts.table import HostFlag, HostTable
+from crawler.records import Errand, Fetch, Outcome, Task
 from tests.frontier.model import Crawl, config, fetched, link
 
 
@@ -62,3 +67,44 @@ def test_shared_hosting_has_a_gap_and_a_rate() -> None:
         began[rate] = sorted(request.began for request in crawl.requests)
         late = [instant for instant in began[rate] if 20.0 <= instant - 1e6 < 40.0]
         assert 0.8 * most * 20 <= len(late) <= 1.01 * most * 20 + 16
+
+
+def test_a_place_is_asked_back_once_for_each_host_in_the_line() -> None:
+    """Of those that had it long enough: 5 s if they never answered, `crowded_timeout` if they did, but late."""
+    hosts = HostTable()
+    shares = PlaceShares(hosts, 4, 1.0, crowded_timeout=15.0)
+    front = [FrontHost(hosts.insert(n + 1), n + 1, f"h{n}.org", 0, 0) for n in range(7)]
+    hosts.flags[front[0].slot] = HostFlag.LATE
+    for host in front[:4]:
+        assert shares.take(host, 100.0)
+    assert not any(shares.yields(host.slot, 1000.0) for host in front), "nobody waits"
+    assert not shares.take(front[4], 103.0) and not shares.take(front[5], 103.0)
+    assert not any(shares.yields(host.slot, 104.9) for host in front)
+    asked = [host.name for host in front if shares.yields(host.slot, 105.0)]
+    assert asked == ["h1.org", "h2.org"], "two wait, and h0 answers late"
+    assert not any(shares.yields(host.slot, 105.0) for host in front), "each is asked once"
+    shares.give(front[1].slot)
+    assert shares.call() is front[4]
+    shares.came(front[4].slot)
+    assert shares.take(front[4], 105.5)
+    assert not any(shares.yields(host.slot, 106.0) for host in front), "one waits, and h2 was asked"
+    assert not shares.take(front[6], 106.0)
+    assert [host.name for host in front if shares.yields(host.slot, 110.0)] == ["h3.org"]
+    shares.give(front[2].slot)
+    shares.give(front[3].slot)
+    shares.give(front[4].slot)
+    assert not shares.yields(front[0].slot, 114.9) and shares.yields(front[0].slot, 115.0)
+    shares._check({host.slot for host in front})
+
+
+@pytest.mark.parametrize(
+    ("took", "truncated", "flags"),
+    [(5.0, "", HostFlag.PROMPT), (5.1, "", HostFlag.LATE), (3.0, "time", 0), (60.0, "time", 0)],
+)
+def test_what_an_answer_says_of_the_next(took: float, truncated: str, flags: int) -> None:
+    hosts = HostTable()
+    shares = PlaceShares(hosts, 4, 1.0)
+    slot = hosts.insert(1)
+    hosts.flags[slot] = HostFlag.PROMPT | HostFlag.LATE | HostFlag.EXCLUDED
+    shares.settle(slot, Fetch("http://a.org/", Outcome.FETCHED, status=200, took=took, truncated=truncated))
+    assert hosts.flags[slot] == flags | HostFlag.EXCLUDED

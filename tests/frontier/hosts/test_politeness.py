@@ -63,7 +63,8 @@ def test_back_off_doubles_from_a_minute_to_four_hours() -> None:
 
 
 def test_failures_are_counted_without_end() -> None:
-    assert backoff(10_000, DEFAULTS) == 14_400
+    assert backoff(10_000, DEFAULTS, Outcome.RESET) == 14_400
+    assert [backoff(n, DEFAULTS, Outcome.TLS_ERROR) for n in (1, 2, 3)] == [60, 86_400, 86_400]
     rules, hosts = politeness()
     for _ in range(300):
         rules.finish(0, silence(), 0.0)

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from crawler.freshness.crawl_value import crawl_value, threshold
-from crawler.freshness.deadline_queue import DeadlineQueue
 from crawler.freshness.params import PageParameters, Pages
+from crawler.lab.refresh.deadline_queue import DeadlineQueue
 
 KINDS = [
     PageParameters(1.0, 0.3),

@@ -1,6 +1,9 @@
 # mypy: disable-error-code=valid-type
 # cython: language_level=3, cdivision=True, boundscheck=False, wraparound=False
-"""Which page to crawl now: the greedy policy as a queue of deadlines.
+"""Which page to crawl now: the greedy policy as a queue of deadlines, pages alone.
+
+The crawler's own schedule (`crawler/frontier/refresh/schedule.py`) adds hosts,
+neighbourhoods and exploration; this is the policy of the paper, for comparison.
 
 The greedy policy crawls the page of the greatest value V. For a `level`
 (Lagrange multiplier, the value of the marginal page) each page has one
@@ -48,11 +51,11 @@ from crawler.freshness.params import PageParameters, Pages
 from crawler.freshness.value_kernel import ALL_TERMS, KINDS, SIGNALS_ONLY
 
 if cython.compiled:
-    from cython.cimports.crawler.freshness.indexed_heap import IndexedHeap
     from cython.cimports.crawler.freshness.value_kernel import Parameters
+    from cython.cimports.crawler.lab.refresh.indexed_heap import IndexedHeap
 else:
-    from crawler.freshness.indexed_heap import IndexedHeap
     from crawler.freshness.value_kernel import Parameters
+    from crawler.lab.refresh.indexed_heap import IndexedHeap
 
 NCIS = cython.declare(cython.Py_ssize_t, KINDS["ncis"])
 TERMS = cython.declare(cython.Py_ssize_t, ALL_TERMS)
@@ -62,9 +65,9 @@ INFINITY = cython.declare(cython.double, float("inf"))
 LAST = cython.declare(cython.Py_ssize_t, 0)  # instant of the last crawl
 SIGNALS = cython.declare(cython.Py_ssize_t, 1)  # counted since then
 THRESHOLD = cython.declare(cython.Py_ssize_t, 2)  # iota, or a number of signals if nothing changes silently
-BETA = cython.declare(cython.Py_ssize_t, 3)  # signal time: 0 worthless, inf certain, -1 numbers count
+BETA = cython.declare(cython.Py_ssize_t, 3)  # signal time: 0 worthless, infinite certain, or BY_NUMBER
 KEY_LEVEL = cython.declare(cython.Py_ssize_t, 4)  # level under which the deadline was made
-FLIGHT = cython.declare(cython.Py_ssize_t, 5)  # signals since `take`; -1 while not being crawled
+FLIGHT = cython.declare(cython.Py_ssize_t, 5)  # signals since `take`, or AT_REST
 CEILING = cython.declare(cython.Py_ssize_t, 6)
 PRESENT = cython.declare(cython.Py_ssize_t, 7)
 ANCHOR_LEVEL = cython.declare(cython.Py_ssize_t, 8)  # level, threshold and slope V' of the last solution
@@ -77,6 +80,20 @@ SIGNAL_RATE = cython.declare(cython.Py_ssize_t, 14)
 FALSE_RATE = cython.declare(cython.Py_ssize_t, 15)
 SIGNAL_WEIGHT = cython.declare(cython.Py_ssize_t, 16)
 COLUMNS = cython.declare(cython.Py_ssize_t, 24)  # three cache lines
+
+BY_NUMBER = cython.declare(
+    cython.double, -1.0
+)  # BETA: nothing changes silently; THRESHOLD is a number of signals
+AT_REST = cython.declare(cython.double, -1.0)  # FLIGHT: the page is not being crawled
+LEVEL_FELL = cython.declare(cython.double, 0.98)  # of a key's level: below it, a signal makes the key anew
+KEY_HOLDS = cython.declare(
+    cython.double, 0.97
+)  # of the level: a key made under less is made anew before a take
+UNDER_CEILING = cython.declare(cython.double, 0.99)  # of the highest ceiling: the level if no page reaches it
+SLOPE_HOLDS = cython.declare(cython.double, 0.02)  # of its level: so far a solution is moved along the slope
+TOLERANCE = cython.declare(cython.double, 1e-4)  # of a threshold, relative
+STREAK_MIN = cython.declare(cython.Py_ssize_t, 64)  # takes on one side after which the step doubles
+DOUBLINGS_MAX = cython.declare(cython.Py_ssize_t, 4)
 
 
 @cython.cclass
@@ -149,7 +166,7 @@ class DeadlineQueue:
         """Put in a page that is not in; one never crawled is no refresh decision and has no place here."""
         self._require(number, present=False)
         row = self._rows[number]
-        row[LAST], row[SIGNALS], row[FLIGHT], row[PRESENT] = crawled_at, signals, -1.0, 1.0
+        row[LAST], row[SIGNALS], row[FLIGHT], row[PRESENT] = crawled_at, signals, AT_REST, 1.0
         self._present += 1
         self._set_page(number, page)
         if self.level <= 0.0:
@@ -160,7 +177,7 @@ class DeadlineQueue:
         """Give a page new parameters; its last crawl and signals stay."""
         self._require(number, present=True)
         self._set_page(number, page)
-        if self._rows[number, FLIGHT] < 0.0:
+        if self._rows[number, FLIGHT] == AT_REST:
             self._schedule(number, now)
 
     def remove(self, number: int) -> None:
@@ -201,7 +218,7 @@ class DeadlineQueue:
         row: cython.double[::1] = self._rows[number]
         if row[PRESENT] == 0.0:
             return
-        if row[FLIGHT] >= 0.0:
+        if row[FLIGHT] != AT_REST:
             row[FLIGHT] += 1.0
             return
         if now - row[LAST] < self.discard_window:
@@ -209,8 +226,8 @@ class DeadlineQueue:
         row[SIGNALS] += 1.0
         if row[BETA] == 0.0 or row[THRESHOLD] == INFINITY:
             return
-        if row[BETA] == -1.0:
-            if row[SIGNALS] >= row[THRESHOLD] or self.level < 0.98 * row[KEY_LEVEL]:
+        if row[BETA] == BY_NUMBER:
+            if row[SIGNALS] >= row[THRESHOLD] or self.level < LEVEL_FELL * row[KEY_LEVEL]:
                 self._schedule(number, now)
             return
         key: cython.double = max(_deadline(row), now)
@@ -245,7 +262,7 @@ class DeadlineQueue:
             return
         row[LAST] = now
         row[SIGNALS] = row[FLIGHT]
-        row[FLIGHT] = -1.0
+        row[FLIGHT] = AT_REST
         self._schedule(number, now)
 
     @cython.ccall
@@ -256,7 +273,7 @@ class DeadlineQueue:
         if row[PRESENT] == 0.0:
             return
         row[SIGNALS] += row[FLIGHT]
-        row[FLIGHT] = -1.0
+        row[FLIGHT] = AT_REST
         self._schedule(number, now)
 
     def next_wakeup(self) -> float:
@@ -277,10 +294,10 @@ class DeadlineQueue:
             if self._due.size == 0:
                 if number < 0:
                     return -1
-                self.level = 0.99 * -self._idle.first_key()
+                self.level = UNDER_CEILING * -self._idle.first_key()
                 continue
             number = self._due.first()
-            if self._rows[number, KEY_LEVEL] >= 0.97 * self.level:
+            if self._rows[number, KEY_LEVEL] >= KEY_HOLDS * self.level:
                 return number
             self._schedule(number, now)
 
@@ -299,11 +316,11 @@ class DeadlineQueue:
     @cython.cfunc
     @cython.exceptval(check=False)
     def _step(self, run: cython.Py_ssize_t) -> cython.double:
-        """`gain`, doubled with every 64 takes (or a quarter of the pages) on one side, up to sixteenfold.
+        """`gain`, doubled with every STREAK_MIN takes (or a quarter of the pages) on one side, up to sixteenfold.
 
         Sooner would overshoot: most keys follow the level only at their next crawl.
         """
-        return self.gain * (1 << min(run // max(64, self._present >> 2), 4))
+        return self.gain * (1 << min(run // max(STREAK_MIN, self._present >> 2), DOUBLINGS_MAX))
 
     @cython.cfunc
     def _schedule(self, number: cython.Py_ssize_t, now: cython.double) -> cython.void:
@@ -333,7 +350,7 @@ class DeadlineQueue:
         if row[CEILING] <= self.level:
             return INFINITY
         away: cython.double = self.level - row[ANCHOR_LEVEL]
-        room: cython.double = min(0.02 * row[ANCHOR_LEVEL], 0.5 * (row[CEILING] - row[ANCHOR_LEVEL]))
+        room: cython.double = min(SLOPE_HOLDS * row[ANCHOR_LEVEL], 0.5 * (row[CEILING] - row[ANCHOR_LEVEL]))
         if row[SLOPE] > 0.0 and -room <= away <= room:
             return row[ANCHOR] + away / row[SLOPE]
         self._solve(row)
@@ -355,12 +372,12 @@ class DeadlineQueue:
             row[FALSE_RATE],
             row[SIGNAL_WEIGHT],
         )
-        at: cython.double = self._page.threshold(self.level, guess, 1e-4)
+        at: cython.double = self._page.threshold(self.level, guess, TOLERANCE)
         self.solutions += 1
         row[ANCHOR] = at
         row[ANCHOR_LEVEL] = self.level
         row[SLOPE] = 0.0
-        if row[BETA] >= 0.0 and at < INFINITY:
+        if row[BETA] != BY_NUMBER and at < INFINITY:
             row[SLOPE] = self._page.slope(at, 0.0)
 
     def __len__(self) -> int:
@@ -372,10 +389,10 @@ class DeadlineQueue:
         assert self._present == sum(1 for row in self._rows if row[PRESENT] > 0.0)
         for number, row in enumerate(self._rows):
             due, idle = self._due.holds(number), self._idle.holds(number)
-            if row[PRESENT] == 0.0 or row[FLIGHT] >= 0.0:
+            if row[PRESENT] == 0.0 or row[FLIGHT] != AT_REST:
                 assert not due and not idle, number
                 continue
-            waits = row[CEILING] == 0.0 or row[BETA] == -1.0
+            waits = row[CEILING] == 0.0 or row[BETA] == BY_NUMBER
             assert due or idle or waits, number
             assert idle == (row[THRESHOLD] == float("inf") and row[CEILING] > 0.0), number
             assert self._due.key_of(number) <= row[LAST] + self.max_age
@@ -390,7 +407,7 @@ class DeadlineQueue:
 def _signal_time(page: PageParameters) -> float:
     """The column BETA."""
     parameters = parameters_of(page)
-    return -1.0 if parameters.form == SIGNALS_ONLY else parameters.signal_time
+    return BY_NUMBER if parameters.form == SIGNALS_ONLY else parameters.signal_time
 
 
 @cython.cfunc
@@ -398,7 +415,7 @@ def _signal_time(page: PageParameters) -> float:
 def _deadline(row: cython.double[::1]) -> cython.double:
     """When the value reaches the level under which THRESHOLD was made, as things stand; it may be past."""
     beta: cython.double = row[BETA]
-    if beta == -1.0:
+    if beta == BY_NUMBER:
         return row[LAST] if row[SIGNALS] >= row[THRESHOLD] else INFINITY
     if beta == INFINITY:
         return row[LAST] if row[SIGNALS] > 0.0 else row[LAST] + row[THRESHOLD]

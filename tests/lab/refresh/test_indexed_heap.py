@@ -5,7 +5,7 @@ import math
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crawler.freshness.indexed_heap import IndexedHeap
+from crawler.lab.refresh.indexed_heap import IndexedHeap
 
 CAPACITY = 12
 operations = st.lists(

@@ -7,7 +7,7 @@ one cache line. Equal keys come out smallest number first, so runs repeat.
 Invariant: a node's (key, item) is not above that of its children, and
 place[items[k]] = k. An operation costs O(log n); memory 16 bytes an item.
 
-Cython pure-Python mode (see `value_kernel.py`); attributes in `indexed_heap.pxd`.
+Cython pure-Python mode (see `freshness/value_kernel.py`); attributes in `indexed_heap.pxd`.
 """
 
 import cython

@@ -92,13 +92,15 @@ class HostTurns:
         gates = self._gates
         if gates.resolving and not (host.addresses and now < host.expires):
             return self._outstanding.hold(host, Task.RESOLVE) if gates.look_ups.ask(host) else None
-        if not gates.shares.take(host):
+        if not gates.shares.take(host, now):
             self._bench.admitting_others = False
             return None
         if not gates.acquire_address(host, now):
             gates.shares.give(host.slot)
             return None
         gates.rate.spend(now)
+        if task is Task.ROBOTS:
+            self._authorities.met(host.slot, authority, now, gates.politeness.usual_gap(host.slot))
         return self._outstanding.hold(host, task, f"{authority}/robots.txt" if task is Task.ROBOTS else "")
 
     def _task(self, host: FrontHost, now: float) -> tuple[Task | None, str]:
@@ -120,6 +122,13 @@ class HostTurns:
             until = max(verdict.until, self._authorities.ready_at(authority))
             if verdict.kind is VerdictKind.WAIT or (until > now and verdict.kind is not VerdictKind.DENIED):
                 host.put_off_first(max(until, now + 1.0), self._lookahead.later_max)
+            elif (
+                verdict.kind is VerdictKind.FETCH
+                and self._authorities.stranger_at(host.slot, authority) > now
+            ):
+                host.put_off_first(
+                    self._authorities.stranger_at(host.slot, authority), self._lookahead.later_max
+                )
             elif verdict.kind is not VerdictKind.DENIED and self._starts_too_soon(host, url, now):
                 return None, authority
             else:

@@ -1,0 +1,97 @@
+"""`crawler crawl --dry-run`: what would be asked, before anything is kept.
+
+    new directory        the seeds are asked, with their robots.txt, in a folder that goes away;
+                         what they link to is what would be asked next
+    a crawl to go on     nothing is asked; the URLs that wait in its queues are what would be
+
+URLs go to standard output, one a line; the rest to standard error.
+"""
+
+import sys
+import tempfile
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from crawler.config import Config
+from crawler.crawl.directory import CrawlDirectory
+from crawler.errors import NoSeedError
+
+SHOWN_RULES = 8  # rules named, those that reject most
+
+Run = Callable[[Config, Path], dict[str, Any]]
+
+
+def dry_run(config: Config, directory: CrawlDirectory, run: Run, given: Iterable[str]) -> int:
+    """Print the URLs; `run` crawls with a configuration into a folder, `given` are the seeds."""
+    if directory.exists():
+        return _go_on(directory, given)
+    alone = replace(config.crawl, depth=0, processes=1)
+    pages = replace(config.pages, store="none")
+    admin = replace(config.admin, address="off")
+    once = replace(config, crawl=alone, pages=pages, admin=admin, serve=replace(config.serve, address=""))
+    with tempfile.TemporaryDirectory(prefix="crawler-dry-") as folder:
+        try:
+            report = run(once, Path(folder))
+        except NoSeedError as error:
+            _say(str(error))
+            return NoSeedError.exit_code
+        asked = [
+            msgspec.json.decode(line) for line in (Path(folder) / "pages.jsonl").read_bytes().splitlines()
+        ]
+        next_ones = sorted(_waiting(CrawlDirectory(Path(folder))), key=lambda each: each[1])
+    for line in asked:
+        print(line["url"])
+    for _, url in next_ones:
+        print(url)
+    rejected = sorted(report["urls"].get("filtered", {}).items(), key=lambda each: -each[1])[:SHOWN_RULES]
+    _say(
+        f"{len(asked):,} asked now, {len(next_ones):,} would be asked next{_limits(config)}; nothing is kept"
+    )
+    if rejected:
+        _say("links not followed: " + ", ".join(f"{name.replace('_', ' ')} {n:,}" for name, n in rejected))
+    if config.crawl.depth == 0:
+        _say("--depth 0: the pages behind the seeds would be parked, not asked")
+    return 0
+
+
+def _go_on(directory: CrawlDirectory, given: Iterable[str]) -> int:
+    new = list(given)
+    count = parked = 0
+    for is_parked, url in _waiting(directory):
+        parked += is_parked
+        if not is_parked:
+            count += 1
+            print(url)
+    for url in new:
+        print(url)
+    seeds = f", {len(new):,} seeds if they are new" if new else ""
+    _say(
+        f"{count:,} URLs would be asked next{seeds}, with what they lead to; {parked:,} are parked; nothing was asked"
+    )
+    return 0
+
+
+def _waiting(directory: CrawlDirectory) -> Iterator[tuple[bool, str]]:
+    """(whether it is parked, URL) of each URL in the queues, host by host, in their order."""
+    from crawler.cli.access import at_rest, names
+
+    for name in names(directory):
+        with at_rest(directory, name, restore=False) as stages:
+            yield from stages.frontier.waiting()
+
+
+def _limits(config: Config) -> str:
+    limits = [
+        f"{name.replace('_', '-')} {getattr(config.crawl, name):g}"
+        for name in ("max_pages", "max_time", "max_bytes")
+        if getattr(config.crawl, name)
+    ]
+    return f" (of this run at most: {', '.join(limits)})" if limits else ""
+
+
+def _say(text: str) -> None:
+    print(f"crawler: {text}", file=sys.stderr)

@@ -1,0 +1,211 @@
+"""What people see of a refresh schedule: how fresh the copies are, what more rate would bring, who is right.
+
+    expected freshness   mean probability that a copy is current, weighted by importance: in all, per host, per arm
+    price of the rate    the level is what one more fetch gains: dF/dR = level / sum of importance
+    calibration          changes predicted and found by refreshes, by decile of the prediction
+    arms                 per policy, besides, the share of page time that was fresh, as its refreshes saw it
+
+Pages are sampled evenly over the schedule, `SAMPLE` of them, and the sample is kept for
+`SAMPLE_AGE`. What a refresh saw: an unchanged copy was fresh since the last crawl; a changed one until the
+first of its changes, of which only the model knows when: `fresh_part`. Errors are standard errors.
+"""
+
+import math
+from collections import Counter
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from crawler.frontier.refresh.arms import Arms
+from crawler.frontier.refresh.schedule import Schedule
+from crawler.frontier.refresh.settings import PageView, RefreshOutcome
+
+SAMPLE = 1000  # pages looked at for the expected freshness
+SAMPLE_AGE = 2.0  # seconds for which a sample stands; one takes some 10 ms
+DECILES = 10
+MORE_RATE = 0.1  # of the rate, whose gain is told
+_BY_LEVEL = ("ncis", "greedy", "cis")  # policies whose level is a gain of freshness
+
+
+class _Arm(msgspec.Struct):
+    """Sums over the refreshes of an arm: importance times interval, its fresh part, and their products."""
+
+    refreshes: int = 0
+    changed: int = 0
+    spans: float = 0.0
+    fresh: float = 0.0
+    spans_spans: float = 0.0
+    fresh_fresh: float = 0.0
+    fresh_spans: float = 0.0
+
+    def note(self, span: float, part: float, changed: bool) -> None:
+        """A refresh after `span`, importance times time, of which the copy was current for `part`."""
+        fresh = span * part
+        self.refreshes += 1
+        self.changed += changed
+        self.spans += span
+        self.fresh += fresh
+        self.spans_spans += span * span
+        self.fresh_fresh += fresh * fresh
+        self.fresh_spans += fresh * span
+
+    def seen(self) -> tuple[float, float]:
+        """(share of page time that was fresh, its standard error): a ratio of sums (Cochran 1977, section 6.4)."""
+        ratio = self.fresh / self.spans
+        left = self.fresh_fresh - 2.0 * ratio * self.fresh_spans + ratio * ratio * self.spans_spans
+        return ratio, math.sqrt(max(left, 0.0)) / self.spans
+
+
+class Expectation:
+    """Collects what refreshes came to, and tells how a schedule stands. `speed`: as in `Refresh`."""
+
+    def __init__(self, schedule: Schedule | Arms, speed: float) -> None:
+        self._schedule = schedule
+        self._speed = speed
+        self._predicted = np.zeros((DECILES, 3))  # by decile: refreshes, changes predicted, changes found
+        self._arms = [_Arm() for _ in getattr(schedule, "schedules", ())]
+        self._sample: list[PageView] = []
+        self._sampled_at = -math.inf
+        self.results: Counter[str] = Counter()
+
+    def ended(self, known: PageView, result: RefreshOutcome, then: float) -> None:
+        """A page of which so much was `known` was asked again at `then`, an instant of the schedule's clock."""
+        self.results[result.name.lower()] += 1
+        if result > RefreshOutcome.CHANGED:
+            return
+        changed = result is RefreshOutcome.CHANGED
+        chance = 1.0 - known.fresh
+        self._predicted[min(int(DECILES * chance), DECILES - 1)] += (1.0, chance, changed)
+        if isinstance(self._schedule, Arms):
+            span = max(then - known.crawled_at, 0.0) * known.importance
+            part = fresh_part(-math.log(max(known.fresh, 1e-300))) if changed else 1.0
+            self._arms[self._schedule.arm_of(known.fingerprint)].note(span, part, changed)
+
+    def view(self, then: float) -> dict[str, Any]:
+        """The sections of a status, as `{name: value}`."""
+        sample = self._renewed(then)
+        weights = np.array([page.importance for page in sample])
+        fresh = np.array([page.fresh for page in sample])
+        return {
+            "pages": len(self._schedule),
+            "expected_freshness": _round(_mean(fresh, weights)),
+            "level": self._schedule.level,
+            "rate": self._schedule.rate * self._speed,
+            "more_rate": self._gain_of_more(weights),
+            "ages": self._ages(sample, then),
+            "results": dict(self.results),
+            "calibration": self._calibration(),
+            "arms": self._arms_view(sample),
+        }
+
+    def _renewed(self, then: float) -> list[PageView]:
+        """The sample, made anew if it is old or the schedule has grown from nothing."""
+        if then - self._sampled_at > SAMPLE_AGE * self._speed or not self._sample:
+            self._sample = self._sampled(then)
+            self._sampled_at = then
+        return self._sample
+
+    def _sampled(self, then: float) -> list[PageView]:
+        """Pages spread evenly over the schedule, and over its arms."""
+        found = []
+        schedules = getattr(self._schedule, "schedules", [self._schedule])
+        for schedule in schedules:
+            size = len(schedule)
+            for page in range(0, size, max(1, size * len(schedules) // SAMPLE)):
+                try:
+                    found.append(schedule.page(page, then))
+                except RuntimeError:  # the number of a page that left
+                    continue
+        return found
+
+    def _gain_of_more(self, weights: np.ndarray) -> dict[str, float]:
+        """What the freshness would gain by `MORE_RATE` more rate, as things stand; {} where the level is no gain."""
+        settings = self._schedule.settings
+        policies = [one.policy for one in (settings if isinstance(settings, tuple) else (settings,))]
+        whole = float(weights.mean()) * len(self._schedule) if len(weights) else 0.0
+        if not (whole and self._schedule.rate and all(policy in _BY_LEVEL for policy in policies)):
+            return {}
+        gain = MORE_RATE * self._schedule.rate * self._schedule.level / whole
+        return {"share": MORE_RATE, "gain": round(min(gain, 1.0), 5)}
+
+    def _ages(self, sample: list[PageView], then: float) -> dict[str, float]:
+        """Seconds since the last crawl, of ours: half of the copies are younger than the median."""
+        ages = np.array([max(then - page.crawled_at, 0.0) for page in sample]) / self._speed
+        if not len(ages):
+            return {}
+        values = np.quantile(ages, (0.5, 0.9, 1.0))
+        return {
+            name: round(float(age), 1) for name, age in zip(("median", "p90", "oldest"), values, strict=True)
+        }
+
+    def _calibration(self) -> list[dict[str, float]]:
+        return [
+            {
+                "decile": decile,
+                "refreshes": int(n),
+                "predicted": round(predicted / n, 3),
+                "found": round(found / n, 3),
+            }
+            for decile, (n, predicted, found) in enumerate(self._predicted.tolist())
+            if n
+        ]
+
+    def _arms_view(self, sample: list[PageView]) -> list[dict[str, Any]]:
+        if not isinstance(self._schedule, Arms):
+            return []
+        pages: list[list[PageView]] = [[] for _ in self._arms]
+        for page in sample:
+            pages[self._schedule.arm_of(page.fingerprint)].append(page)
+        return [
+            _arm_view(schedule.settings.policy, len(schedule), arm, own)
+            for schedule, arm, own in zip(self._schedule.schedules, self._arms, pages, strict=True)
+        ]
+
+    def by_host(self, then: float) -> dict[int, tuple[int, float]]:
+        """Key of a host -> (pages, expected freshness), of the hosts that the sample meets."""
+        pages: dict[int, list[PageView]] = {}
+        for page in self._renewed(then):
+            pages.setdefault(page.host, []).append(page)
+        found = {}
+        for host, own in pages.items():
+            known = self._schedule.host_view(host)
+            mean = _mean(np.array([page.fresh for page in own]), np.array([page.importance for page in own]))
+            found[known.key] = (known.pages, mean or 0.0)
+        return found
+
+
+def fresh_part(staleness: float) -> float:
+    """The expected share of an interval before its first change, given that it had one: x changes are expected in it.
+
+    1/x - 1/(e^x - 1): a half where changes are rare, 1/x where there are many (a Poisson process).
+    """
+    x = min(staleness, 700.0)
+    return 0.5 - x / 12.0 if x < 1e-3 else 1.0 / x - 1.0 / math.expm1(x)
+
+
+def _arm_view(policy: str, size: int, arm: _Arm, pages: list[PageView]) -> dict[str, Any]:
+    """One arm: what it expects of its pages now, and what its refreshes have seen."""
+    view: dict[str, Any] = {
+        "policy": policy,
+        "pages": size,
+        "refreshes": arm.refreshes,
+        "changed": arm.changed,
+    }
+    if pages:
+        fresh = np.array([page.fresh for page in pages])
+        view["expected"] = _round(_mean(fresh, np.array([page.importance for page in pages])))
+        view["expected_error"] = _round(float(fresh.std()) / math.sqrt(len(pages)))
+    if arm.spans:
+        view["seen"], view["seen_error"] = map(_round, arm.seen())
+    return view
+
+
+def _mean(values: np.ndarray, weights: np.ndarray) -> float | None:
+    """The weighted mean; None of nothing."""
+    whole = float(weights.sum()) if len(weights) else 0.0
+    return float((values * weights).sum()) / whole if whole else None
+
+
+def _round(value: float | None) -> float | None:
+    return None if value is None else round(value, 4)

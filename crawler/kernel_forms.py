@@ -1,0 +1,71 @@
+"""Which form of the compiled modules is used: all compiled, or all as source.
+
+Kernels that see one another's C structs (`cimport`) must be of one form: a
+compiled one finds no structs in the source of another, the source no C
+attributes in a compiled one. Each is compiled on its own at installation, and a build that
+fails is no error there. So before any is imported, `settle` looks whether all of
+them were compiled here; if one was not, or where `CRAWLER_INTERPRETED=1` says so,
+all of them are imported as source, whatever lies beside it.
+
+Kernels that know no other (`urls.clock_cache`, `extract.survey`, `due.*`) need none of this.
+"""
+
+import os
+import sys
+from collections.abc import Iterable, Sequence
+from importlib.abc import MetaPathFinder
+from importlib.machinery import EXTENSION_SUFFIXES, ModuleSpec
+from importlib.util import spec_from_file_location
+from types import ModuleType
+
+BOUND = (
+    "freshness.value_kernel",
+    "freshness.change_rates",
+    "freshness.neighbourhood",
+    "freshness.signal_quality",
+    "freshness.learning",
+    "lab.refresh.indexed_heap",
+    "lab.refresh.deadline_queue",
+    "frontier.refresh.heaps",
+    "frontier.refresh.numbering",
+    "frontier.refresh.tables",
+    "frontier.refresh.steering",
+    "frontier.refresh.deadlines",
+    "frontier.refresh.queues",
+    "frontier.refresh.exploration",
+    "frontier.refresh.overview",
+    "frontier.refresh.schedule",
+    "lab.refresh.exact_greedy",
+)  # in pyproject's ext-modules; `tests/test_kernel_forms.py` keeps it equal to who imports whom
+
+
+class AsSource(MetaPathFinder):
+    """Finds the source of the modules it is for, before anybody finds their compiled form."""
+
+    def __init__(self, folder: str, names: Iterable[str]) -> None:
+        self._paths = {f"crawler.{name}": _path(folder, name) + ".py" for name in names}
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        source = self._paths.get(fullname)
+        return None if source is None else spec_from_file_location(fullname, source)
+
+
+def _path(folder: str, name: str) -> str:
+    return os.path.join(folder, *name.split("."))
+
+
+def all_compiled(folder: str) -> bool:
+    """Whether each of BOUND has a compiled form in the package at `folder`."""
+    return all(
+        any(os.path.exists(_path(folder, name) + suffix) for suffix in EXTENSION_SUFFIXES) for name in BOUND
+    )
+
+
+def settle(folder: str) -> bool:
+    """Make sure that BOUND are of one form in the package at `folder`; whether that is the compiled one."""
+    if all_compiled(folder) and os.environ.get("CRAWLER_INTERPRETED", "") in ("", "0"):
+        return True
+    sys.meta_path.insert(0, AsSource(folder, BOUND))
+    return False

@@ -1,0 +1,124 @@
+"""Readers of a page cache: they ask by Zipf's law, and a changing web says whether what they got was still true.
+
+    readers = Readers(web, "http://127.0.0.1:8080", rate=50.0, clock=clock)
+    await readers.read(seconds)
+    readers.freshness(since)            share of answers that equalled the live page
+    readers.calibration(since)          answers by what `X-Fresh-Probability` said of them
+
+The page of rank k is asked with probability proportional to 1 / k^exponent;
+ranks are drawn once, so that popularity has nothing to do with change.
+Requests come at random, `rate` a second, each on a connection that stays.
+"""
+
+import asyncio
+import random
+from collections.abc import Callable, Sequence
+from itertools import accumulate
+from typing import NamedTuple
+from urllib.parse import quote
+
+import aiohttp
+
+from crawler.lab.changing.web import ChangingWeb
+
+CONNECTIONS = 8
+LATE = 10.0  # seconds after which an answer counts as none
+
+
+class ReaderAnswer(NamedTuple):
+    """One answer with a copy: `said` is its P[fresh], None if it said nothing."""
+
+    at: float
+    page: int
+    fresh: bool
+    said: float | None
+
+
+class CalibrationRow(NamedTuple):
+    """Answers that said `low` or more and less than the next row: how many, what they said on average, share fresh."""
+
+    low: float
+    answers: int
+    said: float
+    fresh: float
+
+
+class Readers:
+    """`agent` is what they call themselves; `clock` gives the web's time."""
+
+    def __init__(
+        self,
+        web: ChangingWeb,
+        cache: str,
+        *,
+        rate: float,
+        clock: Callable[[], float],
+        exponent: float = 1.0,
+        seed: int = 1,
+        agent: str = "reader",
+    ) -> None:
+        self._web = web
+        self._cache = cache
+        self._rate = rate
+        self._clock = clock
+        self._agent = agent
+        self._random = random.Random(seed)
+        self.ranked = self._random.sample(range(len(web)), len(web))
+        self._weights = list(accumulate((rank + 1) ** -exponent for rank in range(len(web))))
+        self.readings: list[ReaderAnswer] = []
+        self.missed = 0  # answers without a copy
+
+    async def read(self, seconds: float) -> None:
+        """Ask for so long."""
+        end = self._clock() + seconds
+        connector = aiohttp.TCPConnector(limit=CONNECTIONS)
+        headers = {"User-Agent": self._agent, "Accept-Encoding": "identity"}
+        asking: set[asyncio.Task[None]] = set()
+        async with aiohttp.ClientSession(connector=connector, headers=headers) as session:
+            while self._clock() < end:
+                page = self._random.choices(self.ranked, cum_weights=self._weights)[0]
+                task = asyncio.create_task(self._ask(session, page))
+                asking.add(task)
+                task.add_done_callback(asking.discard)
+                await asyncio.sleep(self._random.expovariate(self._rate))
+            await asyncio.gather(*asking)
+
+    async def _ask(self, session: aiohttp.ClientSession, page: int) -> None:
+        url = f"{self._cache}/page?url={quote(self._web.url(page), safe=':/')}"
+        try:
+            async with asyncio.timeout(LATE), session.get(url, allow_redirects=False) as answer:
+                body = await answer.read()
+        except (aiohttp.ClientError, TimeoutError):
+            self.missed += 1
+            return
+        self.note(page, answer.status, body, answer.headers.get("X-Fresh-Probability"))
+
+    def note(self, page: int, status: int, body: bytes, said: str | None) -> None:
+        """Judge an answer that came now."""
+        if status != 200:
+            self.missed += 1
+            return
+        now = self._clock()
+        token = self._web.token(page, self._web.version(page, now)).encode()
+        self.readings.append(ReaderAnswer(now, page, token in body, None if said is None else float(said)))
+
+    def freshness(self, since: float = 0.0) -> float:
+        """Share of the answers since then that equalled the live page; 0 without any."""
+        fresh = [reading.fresh for reading in self.readings if reading.at >= since]
+        return sum(fresh) / len(fresh) if fresh else 0.0
+
+    def calibration(
+        self, since: float = 0.0, bounds: Sequence[float] = (0.0, 0.15, 0.35, 0.55, 0.75, 0.85, 0.95)
+    ) -> list[CalibrationRow]:
+        """The answers since then, by what they said."""
+        rows = []
+        for low, high in zip(bounds, [*bounds[1:], 1.1], strict=True):
+            inside = [
+                (reading.said, reading.fresh)
+                for reading in self.readings
+                if reading.said is not None and reading.at >= since and low <= reading.said < high
+            ]
+            if inside:
+                said, fresh = sum(said for said, _ in inside), sum(fresh for _, fresh in inside)
+                rows.append(CalibrationRow(low, len(inside), said / len(inside), fresh / len(inside)))
+        return rows

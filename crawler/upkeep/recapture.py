@@ -1,0 +1,256 @@
+"""Captures and page records, made anew from the WARC files; those whose bytes are gone are removed."""
+
+from collections import Counter
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import NamedTuple
+
+from crawler.errors import DamageError
+from crawler.pages import reading, segments
+from crawler.pages.archive import Archive
+from crawler.pages.captures import (
+    capture_key,
+    end_of,
+    pack,
+    payload_key,
+    record_key,
+    segment_key,
+    unpack_capture,
+    unpack_record,
+)
+from crawler.pages.change_detection import next_record
+from crawler.records import Capture, Errand, Fetch, Outcome, PageRecord, PageState, Task
+from crawler.storage.files import cut, sync_directory
+from crawler.storage.keys import CAPTURE, PAGE, PAYLOAD, SEGMENT
+from crawler.storage.kv import scan_prefix, seal, unseal
+from crawler.upkeep.repair import Repair
+from crawler.upkeep.warc_members import mended
+
+
+class Found(NamedTuple):
+    """A capture met in a segment: its answer, what its metadata record says ({} for none), where it lies."""
+
+    answer: reading.Record
+    facts: dict[str, str]
+    offset: int
+    length: int
+    extent: int
+
+
+class Recapture:
+    """Mends what `pages/` keeps: `c/`, `u/`, `g/`, `w/` and the segments."""
+
+    def __init__(self, repair: Repair) -> None:
+        self._repair = repair
+        self._blank: dict[str, list[tuple[int, int]]] = {}  # by segment: from, to
+
+    def mend_segments(self) -> None:
+        """Blank what is broken in each file, and restore the keys of what is whole."""
+        folder = self._repair.folder / "warc"
+        folder.mkdir(parents=True, exist_ok=True)
+        if self._repair.store_damaged:
+            self._take_back(folder)
+        archive = Archive(folder, self._repair.store)
+        committed = dict(archive.committed_lengths())
+        by_segment: dict[str, set[int]] = {}
+        for _, capture in archive.all_captures():
+            by_segment.setdefault(capture.segment, set()).add(capture.offset)
+        restored: Counter[str] = Counter()
+        for path in sorted(folder.glob("*.warc.gz*")):
+            name = path.name.removesuffix(segments.OPEN_SUFFIX)
+            if name in committed or self._repair.store_damaged:
+                end = path.stat().st_size if self._repair.store_damaged else committed[name]
+                known = by_segment.get(name, set())
+                whole = self._mend_segment(path, name, end, known, restored)
+                if committed.get(name) != whole:
+                    self._repair.writer.put(segment_key(name), seal(whole.to_bytes(8, "big")))
+        self._repair.writer.flush()
+        self._repair.done += [f"{n} {what} restored from WARC records" for what, n in restored.items()]
+
+    def _take_back(self, folder: Path) -> None:
+        """Segments that an opening set aside, since the store had lost their names."""
+        for path in sorted((folder / segments.LOST_AND_FOUND).glob("*.warc.gz*")):
+            name = path.name
+            if name.endswith((".warc.gz", segments.OPEN_SUFFIX)) and not (folder / name).exists():
+                path.rename(folder / name)
+                self._repair.done.append(f"{name}: taken back from {segments.LOST_AND_FOUND}")
+        sync_directory(folder)
+
+    def _mend_segment(self, path: Path, name: str, end: int, known: set[int], restored: Counter[str]) -> int:
+        """Blank what is broken, restore what the store does not know; the length up to which it is whole."""
+        group: list[tuple[int, int, reading.Record]] = []
+        whole = 0
+        for offset, length, record in mended(path, name, min(end, path.stat().st_size)):
+            whole = offset + length
+            if record is None:
+                self._blank.setdefault(name, []).append((offset, whole))
+                self._repair.done.append(
+                    f"{name} at {offset}: a broken record of {length} bytes is blank now"
+                )
+            if record is None or record.kind in ("response", "revisit", "warcinfo"):
+                self._restore(name, group, known, restored)
+                group = []
+            if record is not None and (group or record.kind in ("response", "revisit")):
+                group.append((offset, length, record))
+        self._restore(name, group, known, restored)
+        if whole < path.stat().st_size:
+            self._repair.done.append(
+                f"{name}: {cut(path, whole)} bytes behind its last whole record are cut off"
+            )
+        return whole
+
+    def _restore(
+        self,
+        segment: str,
+        group: list[tuple[int, int, reading.Record]],
+        known: set[int],
+        restored: Counter[str],
+    ) -> None:
+        """Put the keys of one capture that the store does not have."""
+        if not group:
+            return
+        offset, length, answer = group[0]
+        url = answer.fields.get("warc-target-uri", "")
+        if not url:
+            return
+        facts = next((_facts(record) for _, _, record in group if record.kind == "metadata"), {})
+        try:
+            instant = datetime.strptime(answer.fields.get("warc-date", ""), "%Y-%m-%dT%H:%M:%SZ")
+        except ValueError:
+            return
+        found = Found(answer, facts, offset, length, sum(length for _, length, _ in group))
+        self._restore_found(segment, url, instant.replace(tzinfo=UTC).timestamp(), found, known, restored)
+
+    def _restore_found(
+        self, segment: str, url: str, at: float, found: Found, known: set[int], restored: Counter[str]
+    ) -> None:
+        fingerprint = self._repair.fingerprinter.fingerprint(url)
+        fetch, digest = _fetch(url, at, found)
+        if found.offset not in known:
+            refers_to = b""
+            if found.answer.kind == "revisit":
+                original = self._repair.store.get(payload_key(digest))
+                if original is None:
+                    self._repair.lost.add(fingerprint)
+                    return
+                refers_to = unseal(payload_key(digest), original)
+            key = capture_key(fingerprint, at)
+            while self._repair.store.get(key) is not None:  # another answer within that second
+                key = key[:10] + (int.from_bytes(key[10:], "big") + 1).to_bytes(8, "big")
+            capture = Capture(
+                segment=segment,
+                offset=found.offset,
+                length=found.length,
+                kind=found.answer.kind,
+                fetched_at=int.from_bytes(key[10:], "big") / 1000,
+                status=fetch.status,
+                content_type=fetch.content_type,
+                digest=digest,
+                url=url,
+                refers_to=refers_to,
+                extent=found.extent,
+            )
+            self._repair.writer.put(key, pack(capture))
+            if not refers_to and fetch.body and self._repair.store.get(payload_key(digest)) is None:
+                self._repair.writer.put(payload_key(digest), seal(key))
+            self._repair.writer.flush()  # what follows looks it up
+            restored["captures"] += 1
+        if found.facts and self._repair.store.get(record_key(fingerprint)) is None:
+            self._repair.writer.put(
+                record_key(fingerprint), pack(_record(fetch, fingerprint, digest, found, at))
+            )
+            self._repair.writer.flush()
+            self._repair.lost.discard(fingerprint)
+            restored["page records"] += 1
+
+    def remove_orphans(self) -> None:
+        """Captures whose bytes are gone, payload keys of such, and the records of pages without a copy."""
+        folder = self._repair.folder / "warc"
+        lengths = {}
+        for key, value in scan_prefix(self._repair.store, SEGMENT):
+            name = key[2:].decode("utf-8", "replace")
+            try:
+                size = segments.segment_path(folder, name).stat().st_size
+            except DamageError:
+                size = 0
+            lengths[name] = min(size, int.from_bytes(unseal(key, value), "big"))
+            if not lengths[name]:
+                self._repair.writer.delete(key)
+                self._repair.done.append(f"{name}: the segment is gone")
+        gone = self._orphans(folder, lengths)
+        for key in gone:
+            self._repair.writer.delete(key)
+            self._repair.lost.add(int.from_bytes(key[2:10], "big"))
+        for key, value in scan_prefix(self._repair.store, PAYLOAD):
+            original = unseal(key, value)
+            if original in gone or self._repair.store.get(original) is None:
+                self._repair.writer.delete(key)
+        self._repair.writer.flush()
+        self._find_pages_without_copy()
+
+    def _orphans(self, folder: Path, lengths: dict[str, int]) -> set[bytes]:
+        archive = Archive(folder, self._repair.store)
+        gone = set()
+        for key, value in scan_prefix(self._repair.store, CAPTURE):
+            capture = unpack_capture(key, value)
+            blank = self._blank.get(capture.segment, ())
+            if end_of(capture) > lengths.get(capture.segment, 0) or any(
+                first <= capture.offset < end for first, end in blank
+            ):
+                gone.add(key)
+        for key, value in scan_prefix(self._repair.store, CAPTURE):
+            capture = unpack_capture(key, value)
+            original = capture.refers_to
+            if original and (original in gone or archive.capture_at(original) is None):
+                gone.add(key)
+        return gone
+
+    def _find_pages_without_copy(self) -> None:
+        for key, value in scan_prefix(self._repair.store, PAGE):
+            record = unpack_record(key, value)
+            if record.state is PageState.STORED and not self._has_capture(key[2:]):
+                self._repair.lost.add(int.from_bytes(key[2:], "big"))
+
+    def _has_capture(self, fingerprint: bytes) -> bool:
+        return next(scan_prefix(self._repair.store, CAPTURE + fingerprint), None) is not None
+
+
+def _facts(record: reading.Record) -> dict[str, str]:
+    lines = record.block.decode("utf-8", "replace").splitlines()
+    return {name.strip(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
+
+
+def _fetch(url: str, at: float, found: Found) -> tuple[Fetch, bytes]:
+    """The answer as it was fetched, and the SHA-1 of its payload."""
+    message = reading.parse_http(found.answer.block)
+    kind = message.header(b"content-type").split(b";")[0].strip().lower().decode("latin-1")
+    outcome = found.facts.get("outcome", "")
+    digest = reading.payload_digest(found.answer)
+    content = reading.decode_payload(message.payload, message.header(b"content-encoding"))
+    fetch = Fetch(
+        url=url,
+        outcome=Outcome(outcome) if outcome in set(Outcome) else Outcome.FETCHED,
+        status=message.status,
+        headers=message.headers,
+        body=message.payload,
+        content=content,
+        content_type=kind,
+        location=message.header(b"location").decode("latin-1"),
+        began=at,
+    )
+    return fetch, digest
+
+
+def _record(fetch: Fetch, fingerprint: int, digest: bytes, found: Found, at: float) -> PageRecord:
+    """The record of a page whose only trace is this capture."""
+    number = {name: int(value) for name, value in found.facts.items() if value.isdigit()}
+    errand = Errand(
+        task=Task.PAGE,
+        host=0,
+        hostname="",
+        url=fetch.url,
+        fingerprint=fingerprint,
+        depth=number.get("depth", 0),
+        redirects=number.get("redirects", 0),
+    )
+    return next_record(None, fetch, errand, None, payload_digest=digest, digest=b"", now=at)

@@ -1,0 +1,107 @@
+"""URLs that nothing remembers, found again in what is stored, and queued through the DUE."""
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from crawler.errors import DamageError
+from crawler.export.page_work import links_of
+from crawler.frontier.discovery.entries import decode
+from crawler.pages.captures import record_key
+from crawler.process.stages import Stages
+from crawler.records import Link, LinkFlag
+from crawler.storage.commit import Change
+from crawler.storage.keys import PARKED, TODO
+from crawler.storage.kv import scan_prefix
+
+_LINKS_AT_ONCE = 10_000
+
+
+def refind(stages: Stages, lost: Iterable[int], links: Iterable[Link], *, reread: bool) -> list[str]:
+    """Queue again what is lost: pages without a copy, links that waited, and with `reread` all links of stored pages."""
+    lines = []
+    if again := _again(stages, lost):
+        lines.append(f"{again} pages whose copies are gone are to be fetched again")
+    before = stages.due.new
+    _queue(
+        stages, [link for link in links if stages.topology.partition.owner(link.fingerprint) == stages.name]
+    )
+    if reread:
+        _reread(stages)
+    if found := stages.due.new - before:
+        lines.append(
+            f"{found} URLs that nothing remembered are found again in stored pages and waiting links"
+        )
+    return lines
+
+
+def _again(stages: Stages, lost: Iterable[int]) -> int:
+    """Make the pages `lost` to-do entries instead of records; how many there were."""
+    change = Change(sync=True)
+    links = []
+    for fingerprint in lost:
+        record = stages.pages.record(fingerprint)
+        if record is not None:
+            links.append(
+                Link(fingerprint, record.url, record.depth, record.via, record.redirects, record.flags)
+            )
+            change.delete(record_key(fingerprint))
+    if links:
+        queued = _queued(stages)
+        fresh = [link for link in links if link.fingerprint not in queued]
+        stages.frontier.add(fresh, change, stages.clock.now())
+        change.count("urls.done", -len(fresh))
+        change.count("stored.records", -len(links))
+        change.after.append(lambda: stages.frontier.committed(change, stages.clock.now()))
+        stages.commit(change)
+    return len(links)
+
+
+def _queued(stages: Stages) -> set[int]:
+    return {
+        decode(key, value).fingerprint
+        for prefix in (TODO, PARKED)
+        for key, value in scan_prefix(stages.store, prefix)
+    }
+
+
+def _reread(stages: Stages) -> None:
+    """Let the links of every stored page, every redirect and the seeds pass the DUE once more."""
+    waiting: list[Link] = []
+
+    def take(base: str, urls: list[str], via: int, depth: int, flags: int) -> None:
+        accepted = stages.intake.take(base, urls, flags=flags)
+        for place in stages.topology.partition.split(accepted.fingerprints).get(stages.name, []):
+            fingerprint = int(accepted.fingerprints[place])
+            waiting.append(Link(fingerprint, accepted.urls[place], depth, via, 0, flags))
+        if len(waiting) >= _LINKS_AT_ONCE:
+            _queue(stages, waiting)
+            waiting.clear()
+
+    seeds = list(stages.config.seeds)
+    if seeds:
+        take(seeds[0], seeds, 0, 0, int(LinkFlag.SEED))
+    for fingerprint, capture in stages.pages.newest_captures():
+        record = stages.pages.record(fingerprint)
+        if record is not None:
+            try:
+                urls = links_of(stages.pages.read(capture), stages.config)
+            except DamageError:
+                continue  # `check` names it
+            take(record.url, urls, fingerprint, record.depth + 1, 0)
+    for fingerprint, record in stages.pages.all_records():
+        if record.location:
+            take(record.url, [record.location], fingerprint, record.depth, int(LinkFlag.REDIRECT))
+    _queue(stages, waiting)
+
+
+def _queue(stages: Stages, links: list[Link]) -> None:
+    """Append links to the DUE, and flush it."""
+    if not links:
+        return
+    fresh = stages.due.admit(np.array([link.fingerprint for link in links], np.uint64))
+    change = Change(sync=True)
+    change.links = [link for link, is_fresh in zip(links, fresh, strict=True) if is_fresh]
+    change.count("urls.resharded", len(change.links))
+    change.count("urls.to_due", len(change.links))
+    stages.commit_now(change)

@@ -1,0 +1,130 @@
+"""Queues, DUE and counters, made anew from the keys that are left."""
+
+import shutil
+from collections import Counter
+
+import msgspec
+import numpy as np
+
+from crawler.due.eliminator import Appended, Manifest
+from crawler.due.links_log import salvage
+from crawler.due.plans import Flushed
+from crawler.due.runs import DiskRuns
+from crawler.errors import DamageError
+from crawler.frontier.discovery.entries import SEQUENCE_MAX, decode
+from crawler.frontier.hosts.budget import RULES
+from crawler.frontier.hosts.registry import Meta
+from crawler.frontier.hosts.table import RECORD
+from crawler.pages.captures import unpack_record
+from crawler.process.stages import KEPT
+from crawler.records import Link
+from crawler.storage.commit import load_counters
+from crawler.storage.keys import (
+    COUNTERS,
+    DUE_FLUSHED,
+    DUE_LINKS,
+    DUE_RUNS,
+    FRONTIER,
+    HOST,
+    PAGE,
+    PARKED,
+    TODO,
+)
+from crawler.storage.kv import LevelStore, scan_prefix, seal, unseal
+from crawler.storage.moving import load, pack
+from crawler.upkeep.repair import Repair
+
+
+class Requeue:
+    """`mend_queues`, then `renew_due`, which counts what the queues hold."""
+
+    def __init__(self, repair: Repair) -> None:
+        self._repair = repair
+        self._queued: set[int] = set()  # fingerprints
+        self._todo = self._parked = 0
+
+    def mend_queues(self) -> None:
+        """Queue entries of known hosts, each URL once; host records and totals that say how many there are."""
+        hosts = {key[2:]: unseal(key, value) for key, value in scan_prefix(self._repair.store, HOST)}
+        todo: Counter[bytes] = Counter()
+        parked: Counter[bytes] = Counter()
+        cursor: dict[bytes, int] = {}
+        rules: Counter[str] = Counter()
+        meta = load(self._repair.store, FRONTIER, Meta, Meta())
+        dropped = 0
+        for prefix, counts in ((TODO, todo), (PARKED, parked)):
+            for key, value in scan_prefix(self._repair.store, prefix):
+                host, order, entry = key[2:10], int.from_bytes(key[10:], "big"), decode(key, value)
+                meta.sequence = max(meta.sequence, order & SEQUENCE_MAX)
+                if host not in hosts or entry.fingerprint in self._queued:
+                    self._repair.writer.delete(key)
+                    dropped += 1
+                    continue
+                self._queued.add(entry.fingerprint)
+                counts[host] += 1
+                if prefix == TODO:
+                    cursor[host] = min(cursor.get(host, order), order)
+                else:
+                    rules[RULES[entry.rule]] += 1
+        if dropped:
+            self._repair.done.append(
+                f"{dropped} queue entries of hosts whose record is lost, or twice, are removed"
+            )
+        for host, payload in hosts.items():
+            fields = list(RECORD.unpack_from(payload))
+            fields[5:8] = [min(fields[5], cursor.get(host, fields[5])), todo[host], parked[host]]
+            value = RECORD.pack(*fields) + payload[RECORD.size :]
+            if value != payload:
+                self._repair.writer.put(HOST + host, seal(value))
+        meta.parked = dict(rules)
+        self._repair.writer.put(FRONTIER, pack(meta))
+        self._todo, self._parked = todo.total(), parked.total()
+        self._repair.writer.flush()
+
+    def renew_due(self) -> list[Link]:
+        """One run of all that is known, an empty links log, and the books to match; what was left in that log."""
+        known = {
+            int.from_bytes(key[2:], "big") for key, _ in scan_prefix(self._repair.store, PAGE)
+        } | self._queued
+        config, store = self._repair.config, self._repair.store
+        manifest = Manifest(
+            config.urls.fingerprint, self._repair.fingerprinter.check_value, config.due.method == "memory"
+        )
+        links = list(salvage(self._repair.folder / "links"))
+        if known and not manifest.in_memory:
+            keys = np.sort(np.fromiter(known, np.uint64, len(known)))
+            run = DiskRuns(self._repair.folder / "due", []).write([keys], len(keys), step="repair")
+            assert run.entry is not None
+            manifest.runs.append(run.entry)
+            run.close()
+        shutil.rmtree(self._repair.folder / "links", ignore_errors=True)
+        repeats = _load_or(store, DUE_FLUSHED, Flushed()).known
+        self._repair.writer.put(DUE_RUNS, pack(manifest))
+        self._repair.writer.put(DUE_LINKS, pack(Appended(0, repeats + len(known))))
+        self._repair.writer.put(DUE_FLUSHED, pack(Flushed(0, repeats, len(known))))
+        self._repair.writer.put(COUNTERS, pack(self._counters(repeats, len(known))))
+        self._repair.done.append(f"due: one run of the {len(known)} URLs known is written anew")
+        return links
+
+    def _counters(self, repeats: int, known: int) -> dict[str, int]:
+        counters = load_counters(self._repair.store) or self._count_outcomes()
+        count = counters.get
+        counters["urls.to_due"] = repeats + known
+        counters["urls.done"] = known - self._todo - self._parked
+        gone_on = count("urls.cache_hits", 0) + count("urls.to_outbox", 0) + repeats + known
+        counters["urls.resharded"] = gone_on - count("urls.accepted", 0) - count("urls.received", 0)
+        for name, prefix in KEPT.items():
+            counters[name] = sum(1 for _ in scan_prefix(self._repair.store, prefix))
+        return counters
+
+    def _count_outcomes(self) -> dict[str, int]:
+        """What the records tell of the fetches, where the counters are lost: the last one of each page."""
+        records = (unpack_record(key, value) for key, value in scan_prefix(self._repair.store, PAGE))
+        return dict(Counter(f"pages.{record.outcome}" for record in records))
+
+
+def _load_or(store: LevelStore, key: bytes, default: Flushed) -> Flushed:
+    try:
+        return load(store, key, Flushed, default)
+    except (DamageError, msgspec.MsgspecError):
+        return default

@@ -1,0 +1,81 @@
+"""The gzip members of a WARC file that may be broken: those that are whole, and what takes the place of the others.
+
+A broken record gives way to an empty one of the same length, so that all others
+keep their places.
+"""
+
+import mmap
+import os
+import re
+import struct
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+
+from crawler.errors import DamageError
+from crawler.pages import reading
+
+_MEMBER = re.compile(rb"\x1f\x8b\x08")
+_FILLER = (
+    b"WARC/1.1\r\nWARC-Type: metadata\r\nWARC-Record-ID: <urn:uuid:00000000-0000-4000-8000-000000000000>\r\n\
+WARC-Date: 1970-01-01T00:00:00Z\r\nContent-Length: 0\r\n\r\n\r\n\r\n"
+)
+
+
+def mended(path: Path, name: str, end: int) -> Iterator[tuple[int, int, reading.Record | None]]:
+    """(offset, length, record) of each member up to `end`; None for what was broken and is blank now, synced.
+
+    Ends before `end` if nothing whole follows.
+    """
+    if not end:
+        return
+    with path.open("r+b") as file, mmap.mmap(file.fileno(), end, access=mmap.ACCESS_READ) as data:
+        at = 0
+        while at < end:
+            record, length = _member(data, at, name)
+            if record is None:
+                following = _next_member(data, at + 1, name)
+                blank = filler(following - at) if following is not None else None
+                if following is None or blank is None:
+                    return
+                length = following - at
+                file.seek(at)
+                file.write(blank)
+                file.flush()
+                os.fsync(file.fileno())
+            yield at, length, record
+            at += length
+
+
+def filler(length: int) -> bytes | None:
+    """A gzip member of exactly `length` bytes that holds an empty WARC record; None if that is too few."""
+    compressor = zlib.compressobj(9, zlib.DEFLATED, -zlib.MAX_WBITS)
+    deflated = compressor.compress(_FILLER) + compressor.flush()
+    padding = length - 10 - 1 - len(deflated) - 8
+    if padding < 0:
+        return None
+    head = b"\x1f\x8b\x08\x10" + bytes(4) + b"\x00\xff"  # FCOMMENT: text up to a zero byte
+    tail = struct.pack("<II", zlib.crc32(_FILLER), len(_FILLER))
+    return head + b" " * padding + b"\0" + deflated + tail
+
+
+def _member(data: mmap.mmap, at: int, name: str) -> tuple[reading.Record | None, int]:
+    """The whole and right record at `at`, and the length of its member; None if there is none."""
+    try:
+        length = reading.member_length(_chunks(data, at), name)
+        record = reading.parse_record(reading.expand(data[at : at + length], where=name), name)
+    except DamageError:
+        return None, 0
+    return (None, 0) if reading.check_digests(record) else (record, length)
+
+
+def _chunks(data: mmap.mmap, at: int, step: int = 1 << 16) -> Iterator[bytes]:
+    return (data[start : start + step] for start in range(at, len(data), step))
+
+
+def _next_member(data: mmap.mmap, at: int, name: str) -> int | None:
+    """Where the next whole record begins."""
+    for match in _MEMBER.finditer(data, at):
+        if _member(data, match.start(), name)[0] is not None:
+            return match.start()
+    return None

@@ -1,0 +1,53 @@
+"""SURT prefixes, as Heritrix has them: URLs turned round, so that a prefix is a part of the web.
+
+    http://(org,example,)/docs/     below /docs/ of example.org
+    http://(org,example,            example.org and all hosts below it
+    http://(org,                    all of .org
+
+The scheme says nothing: https is written as http. Names end in a comma; addresses
+stand as they are. What people paste of CDX files, `org,example)/docs`, is read as the same.
+"""
+
+import re
+
+from crawler.urls.canonical import hostname
+
+_LOOSE = re.compile(r"(?:(?:https?://)?\()?([^()/]*)(\)?)(.*)", re.IGNORECASE | re.DOTALL)
+
+
+def surt_of(url: str) -> str:
+    """The SURT of a canonical URL.
+
+    >>> surt_of("https://www.example.org:8080/a?b")
+    'http://(org,example,www,:8080)/a?b'
+    """
+    name = hostname(url)
+    rest = url.partition("://")[2]
+    authority, slash, path = rest.partition("/")
+    port = authority[len(name) :]
+    return f"http://({_turned(name)}{port}){slash}{path}"
+
+
+def _turned(name: str) -> str:
+    if name.endswith("]") or name.rpartition(".")[2].isdigit():
+        return name
+    return ",".join(reversed(name.split("."))) + ","
+
+
+def surt_prefix(text: str) -> str:
+    """A SURT prefix in the one form that `surt_of` begins with; "" if it is none.
+
+    >>> surt_prefix("org,example)/docs"), surt_prefix("https://(org,example,")
+    ('http://(org,example,)/docs', 'http://(org,example,')
+    """
+    found = _LOOSE.fullmatch(text.strip())
+    if found is None or not found[1] or " " in text.strip():
+        return ""
+    names, closed, path = found[1].lower(), found[2], found[3]
+    opened = text.lstrip().lower().startswith(("http://(", "https://(", "("))
+    if not (closed or opened) or (path and not (closed and path.startswith("/"))):
+        return ""
+    host, colon, port = names.partition(":")
+    if closed and not host.endswith(",") and "," in host:
+        host += ","
+    return f"http://({host}{colon}{port}{closed}{path}"

@@ -1,0 +1,180 @@
+"""What the page cache's readers see when their requests say which pages matter.
+
+    scripts/bench/closed_loop.py [--pages 300] [--rate 12] [--readers 60] [--learn 25] [--seconds 40] [--changes 1.0]
+
+A web of four hosts changes, `crawler refresh --serve` keeps its copies fresh at
+`--rate` fetches a second, readers ask `--readers` times a second by Zipf's law.
+Two crawls of equal webs run side by side, at equal rates: in one the requests
+count, in the other the readers call themselves robots, which are not counted,
+so that all pages weigh the same. After `--learn` seconds it is counted for
+`--seconds` how many answers equalled the live page, and how many of those that
+said P[fresh] = p did. `--changes` is changes a fetch, over all pages.
+
+The prior of a page (`refresh.prior_requests`) is 0.3 of what it is asked on
+average: the level at which pages are due follows a leap of all importances
+slowly, and until then all asked pages are due. Stores are not synced: while a
+disk does, an old copy would be served with what is known of the new one.
+
+One second here is a day of the sites (`refresh.speed`). Little CPU is used: the
+figures are shares, and both crawls have the same machine at the same time.
+"""
+
+import argparse
+import asyncio
+import json
+import math
+import socket
+import sys
+import tempfile
+from pathlib import Path
+from typing import NamedTuple
+
+from crawler.clock import SystemClock
+from crawler.lab.changing.readers import Readers
+from crawler.lab.changing.server import ChangingServer
+from crawler.lab.changing.web import ChangingWeb, HostSpec
+
+DAY = 86_400.0
+HOSTS = 4
+CONFIG = """
+[network]
+allow_networks = ["127.0.0.0/8"]
+[politeness]
+delay = 0.02
+delay_factor = 0.0
+address_delay_share = 0.0
+[sitemaps]
+robots = false
+[due]
+max_wait = 0.2
+[admin]
+address = "off"
+[store]
+durability = "process"
+[serve]
+request_half_life = {half_life}
+[refresh]
+min_age = 0.0
+speed = 86400
+prior_requests = {prior}
+"""
+
+
+class Run(NamedTuple):
+    """Readers and what they are called, from when on they count, pages fetched since, the crawl's own figures."""
+
+    agent: str
+    readers: Readers
+    since: float
+    fetched: int
+    popular: int  # of them the tenth of the pages that is asked for most
+    calibration: list[dict[str, float]]
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+async def crawler(*arguments: str) -> None:
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-m",
+        "crawler",
+        *arguments,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+    )
+    text, _ = await process.communicate()
+    if process.returncode:
+        raise SystemExit(f"crawler {arguments[0]}: exit {process.returncode}\n{text.decode()}")
+
+
+async def one(folder: Path, agent: str, options: argparse.Namespace) -> Run:
+    """A crawl whose readers are called `agent`."""
+    folder.mkdir()
+    clock, total = SystemClock(), options.learn + options.seconds
+    specs = [
+        HostSpec(
+            f"h{n}",
+            pages=options.pages // HOSTS,
+            directories=5,
+            rate=options.changes * options.rate / options.pages,
+            lastmod="none",
+        )
+        for n in range(HOSTS)
+    ]
+    web = ChangingWeb(specs, horizon=total + 120.0, start=clock.now(), seed=3)
+    config, port = folder / "config.toml", free_port()
+    config.write_text(
+        CONFIG.format(half_life=options.learn, prior=0.3 * DAY * options.readers / options.pages)
+    )
+    common = ("--dir", str(folder / "crawl"), "--config", str(config), "--quiet")
+    async with ChangingServer(web, clock) as server:
+        await crawler("crawl", *server.seeds(), *common)
+        more = ("--serve", f"127.0.0.1:{port}", "--rate", str(options.rate), "--max-time", str(total + 8))
+        refreshing = asyncio.create_task(crawler("refresh", *common, *more))
+        await listening(port, refreshing)
+        readers = Readers(web, f"http://127.0.0.1:{port}", rate=options.readers, clock=clock.now, agent=agent)
+        await readers.read(options.learn)
+        since = clock.now()
+        await readers.read(options.seconds)
+        fetched = [each.page for each in web.log if each.at >= since and each.page >= 0]
+        popular = set(readers.ranked[: len(web) // 10])
+        await refreshing
+    report = json.loads((folder / "crawl" / "report.json").read_bytes())
+    return Run(
+        agent,
+        readers,
+        since,
+        len(fetched),
+        sum(page in popular for page in fetched),
+        report["refreshing"]["calibration"],
+    )
+
+
+async def listening(port: int, refreshing: "asyncio.Task[None]") -> None:
+    while not refreshing.done():
+        try:
+            _, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.close()
+            return
+        except OSError:
+            await asyncio.sleep(0.1)
+    await refreshing
+    raise SystemExit("the crawl ended before it listened")
+
+
+async def both(options: argparse.Namespace) -> None:
+    with tempfile.TemporaryDirectory() as name:
+        found = await asyncio.gather(
+            one(Path(name) / "counted", "reader", options),
+            one(Path(name) / "uniform", "examplebot/1", options),
+        )
+    for agent, readers, since, fetched, popular, calibration in found:
+        share, count = readers.freshness(since), sum(1 for each in readers.readings if each.at >= since)
+        name = "requests count" if agent == "reader" else "all pages weigh the same"
+        print(
+            f"{name}: {share:.3f} of {count:,} answers fresh; {fetched:,} pages fetched, "
+            f"{popular / max(fetched, 1):.2f} of them the tenth asked for most; {readers.missed} answers missed"
+        )
+        for row in readers.calibration(since):
+            error = math.sqrt(max(row.fresh * (1.0 - row.fresh), 1e-4) / row.answers)
+            print(f"    said {row.said:.3f}: {row.fresh:.3f} +- {error:.3f} were, of {row.answers:,}")
+        print("    of the crawl's fetches, predicted and found changed: ", end="")
+        print(", ".join(" ".join(f"{value:g}" for value in row.values()) for row in calibration))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    for name, value in (("pages", 300), ("rate", 12), ("readers", 60), ("learn", 25), ("seconds", 40)):
+        parser.add_argument(f"--{name}", type=int, default=value)
+    parser.add_argument("--changes", type=float, default=1.0)
+    asyncio.run(both(parser.parse_args()))
+
+
+if __name__ == "__main__":
+    main()

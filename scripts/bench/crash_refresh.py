@@ -1,0 +1,61 @@
+"""Twenty kills of a crawl that keeps a changing web fresh: is the state what was committed, and is it still polite?
+
+    python scripts/bench/crash_refresh.py [--kills 20] [--pages 40] [--last 15] [--seed 1] [--kill-for 600]
+
+Kills by turns at named points of the write path and from outside, after some requests;
+`tests/faults/refreshing.py` says what is judged, by the web's own log. At the end
+`crawler refresh` runs undisturbed, and its predictions are held against what it found.
+"""
+
+import argparse
+import asyncio
+import random
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+sys.path.insert(0, str(ROOT))
+
+from crawler.clock import SystemClock  # noqa: E402
+from tests.faults.refreshing import changing_web, run  # noqa: E402
+
+POINTS = ("fetch begun", "record appended", "synced", "batch written", "committed")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--kills", type=int, default=20)
+    parser.add_argument("--pages", type=int, default=40, help="on each of 3 hosts")
+    parser.add_argument("--last", type=float, default=15.0, help="seconds of the last run")
+    parser.add_argument("--seed", type=int, default=1, help="of the kills")
+    parser.add_argument(
+        "--kill-for", type=float, default=600.0, help="seconds after which no more are killed"
+    )
+    args = parser.parse_args()
+    rng = random.Random(args.seed)
+    faults = [
+        f"{rng.choice(POINTS)}:{rng.randrange(1, 25)}" if n % 2 else f"{rng.randrange(1, 60)}"
+        for n in range(args.kills)
+    ]
+    begun = time.monotonic()
+    with tempfile.TemporaryDirectory() as folder:
+        web = changing_web(SystemClock().now(), pages=args.pages)
+        verdict = asyncio.run(run(web, Path(folder), faults, args.last, kill_for=args.kill_for))
+    print(
+        f"{len(web)} pages, {verdict.kills} kills, {verdict.requests:,} requests, {time.monotonic() - begun:.0f} s; "
+        f"at most {verdict.open} requests lost by a kill"
+    )
+    print(f"{'predicted':>10}{'found':>8}{'refreshes':>11}")
+    for row in verdict.calibration:
+        print(f"{row['predicted']:10.3f}{row['found']:8.3f}{row['refreshes']:11,}")
+    for problem in verdict.problems:
+        print(problem)
+    raise SystemExit("not as promised" if verdict.problems else 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,302 @@
+"""What healthy hosts get beside hostile ones: pages a minute, memory, longest turn of the loop, time to stop.
+
+    python scripts/bench/fair_share.py [--kind KIND ...] [--hosts 600] [--seconds 30] [--stacks]
+
+A crawl of 600 healthy hosts alone, then one beside 600 hosts of each kind
+(`tests/end_to_end/hostile_server.py` describes them); all are on addresses of
+their own in 127/8. A row a kind:
+
+    pages/min    what the healthy hosts were asked for, by their own count, and its ratio to the row "alone";
+                 `late` is the same of the second half of the run, when each host has been met
+    peak MiB     the crawl and its children: proportional memory, sampled; resident peak of the main process
+    turn ms      the longest turn of the loop: CPU time of its thread, and by the wall
+    exit s       SIGTERM to the end
+
+Targets: ratio .8, 1,024 MiB, 100 ms of CPU, 15 s. The turn is an iteration of
+the loop, with all that was ready in it, or 5 ms if that is longer. On a busy
+machine its wall time says nothing. `--stacks` prints where the loop's thread was
+in turns of more than 40 ms.
+"""
+
+import argparse
+import asyncio
+import collections
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import traceback
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+sys.path.insert(0, str(ROOT))
+
+from tests.end_to_end.hostile_server import address, free_port  # noqa: E402
+
+KINDS = (
+    "tar-pit",
+    "hang",
+    "robots-redirect",
+    "link-farm",
+    "big-map",
+    "packed-map",
+    "dead-ports",
+    "chunks",
+    "robots-rules",
+    "soft-404",
+    "bad-tls",
+)
+BEAT = 0.005  # s
+SHOWN = 0.04  # s of CPU from which --stacks tells of a turn
+START_MAX, EXIT_MAX = 60.0, 60.0
+
+
+# -- inside the crawl's process ---------------------------------------------------------------------
+
+
+class Turns:
+    """Measures the turns of the loop it is started in: a beat on the loop, a look at its thread beside it."""
+
+    def __init__(self, *, stacks: bool) -> None:
+        self.cpu = self.wall = 0.0
+        self.long = 0
+        self.seen: collections.Counter[str] = collections.Counter()
+        self._stacks = stacks
+        self._thread = threading.get_ident()
+        self._clock = time.pthread_getcpuclockid(self._thread)
+        self._marks = (time.thread_time(), time.monotonic())
+        self._loop = asyncio.get_running_loop()
+        self._began = time.monotonic()
+        self._beat()
+        if stacks:
+            threading.Thread(target=self._look, daemon=True).start()
+
+    def _beat(self) -> None:
+        cpu, wall = time.thread_time(), time.monotonic()
+        took = cpu - self._marks[0]
+        if took > self.cpu:
+            self.cpu, self.at = took, wall - self._began
+        self.long += took > SHOWN
+        self.wall = max(self.wall, wall - self._marks[1] - BEAT)
+        self._marks = cpu, wall
+        self._loop.call_later(BEAT, self._beat)
+
+    def _look(self) -> None:
+        while True:
+            time.sleep(BEAT)
+            marks = self._marks
+            if time.clock_gettime(self._clock) - marks[0] > SHOWN and self._marks == marks:
+                frames = traceback.extract_stack(sys._current_frames()[self._thread])
+                self.seen[
+                    " < ".join(f"{Path(f.filename).stem}.{f.name}:{f.lineno}" for f in frames[:-9:-1])
+                ] += 1
+
+
+def crawl_measured(out: Path, arguments: list[str], *, stacks: bool) -> int:
+    """Run the command with its loop's turns measured; write the figures to `out`."""
+    from crawler.cli import main as command
+    from crawler.process.ending import Watchdog
+
+    turns: list[Turns] = []
+    start = Watchdog.start
+
+    def measured(self: Any) -> None:
+        start(self)
+        turns.append(Turns(stacks=stacks))
+        out.with_suffix(".begun").touch()
+
+    Watchdog.start = measured  # type: ignore[method-assign]
+    try:
+        return command(arguments)
+    finally:
+        status = Path("/proc/self/status").read_text()
+        peak = int(status.split("VmHWM:")[1].split()[0]) / 1024
+        found = (
+            {
+                "cpu": turns[0].cpu,
+                "at": turns[0].at,
+                "long": turns[0].long,
+                "wall": turns[0].wall,
+                "peak": peak,
+            }
+            if turns
+            else {}
+        )
+        out.write_text(json.dumps(found | {"seen": turns[0].seen.most_common(12) if turns else []}))
+
+
+# -- outside ----------------------------------------------------------------------------------------
+
+
+@contextmanager
+def server(kind: str, hosts: int, port: int, counts: Path | str = "") -> Iterator[None]:
+    command = [sys.executable, "-m", "tests.end_to_end.hostile_server", "--kind", kind]
+    options = ["--hosts", str(hosts), "--port", str(port), "--counts", str(counts)]
+    process = subprocess.Popen([*command, *options], cwd=ROOT, stdout=subprocess.PIPE)
+    assert process.stdout is not None
+    try:
+        assert process.stdout.readline() == b"ready\n", kind
+        yield
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def memory(pid: int) -> float:
+    """MiB of a process and its children, shared pages shared out."""
+    total = 0
+    pids = [pid]
+    try:
+        for task in os.listdir(f"/proc/{pid}/task"):
+            pids += map(int, Path(f"/proc/{pid}/task/{task}/children").read_text().split())
+    except OSError:
+        pass
+    for each in pids:
+        try:
+            total += int(Path(f"/proc/{each}/smaps_rollup").read_text().split("\nPss:")[1].split()[0])
+        except (OSError, IndexError):
+            pass
+    return total / 1024
+
+
+def pages_between(counts: Path, begin: float, end: float) -> float:
+    """Pages that healthy hosts answered between two instants, a minute."""
+    rows = [tuple(map(float, line.split())) for line in counts.read_text().splitlines()]
+    within = [(at, pages) for at, pages in rows if begin <= at <= end]
+    first, last = within[0], within[-1]
+    return 60.0 * (last[1] - first[1]) / (last[0] - first[0])
+
+
+def await_start(process: subprocess.Popen[bytes], begun: Path) -> None:
+    """Until the crawl's loop runs: on a busy machine the imports take ten seconds."""
+    until = time.monotonic() + START_MAX
+    while not begun.exists() and process.poll() is None and time.monotonic() < until:
+        time.sleep(0.05)
+
+
+def run(kind: str, options: argparse.Namespace) -> dict[str, Any]:
+    """Crawl beside one kind, or alone; return the figures."""
+    with tempfile.TemporaryDirectory() as name, ExitStack() as stack:
+        folder, port = Path(name), free_port()
+        counts = folder / "counts"
+        stack.enter_context(server("healthy", options.hosts, port, counts))
+        hosts = [address(80, n) for n in range(options.hosts)]
+        if kind != "alone":
+            stack.enter_context(server(kind, options.hosts, port))
+            hosts += [address(90, n) for n in range(options.hosts)]
+        random.Random(1).shuffle(hosts)
+        seeds = folder / "seeds"
+        seeds.write_text("".join(f"http://{host}:{port}/\n" for host in hosts))
+        crawl = [
+            *(
+                "crawl",
+                "--seeds",
+                str(seeds),
+                "--dir",
+                str(folder / "crawl"),
+                "--contact",
+                "you@example.test",
+            ),
+            *("--progress", "none", "--scope", "any", "--delay", str(options.delay), "--admin", "off"),
+            *("--allow-network", "127.0.0.0/8", *options.crawl),
+        ]
+        inside = [sys.executable, str(Path(__file__).resolve()), "--inside", str(folder / "turns")]
+        if options.stacks:
+            inside.append("--stacks")
+        log = (folder / "log").open("w")
+        process = subprocess.Popen([*inside, "--", *crawl], stdout=log, stderr=log, cwd=folder)
+        await_start(process, folder / "turns.begun")
+        began, peak = time.monotonic(), 0.0
+        while time.monotonic() < began + options.seconds and process.poll() is None:
+            time.sleep(0.5)
+            peak = max(peak, memory(process.pid))
+        ended = time.monotonic()
+        process.send_signal(signal.SIGTERM)
+        try:
+            process.wait(EXIT_MAX)
+        except subprocess.TimeoutExpired:
+            process.kill()
+        exit_took = time.monotonic() - ended
+        turns = json.loads((folder / "turns").read_text()) if (folder / "turns").exists() else {}
+        half = began + options.seconds / 2
+        shown = (folder / "log").read_text().splitlines()[-3:]
+        lines = (
+            [json.loads(line) for line in (folder / "crawl/pages.jsonl").open()]
+            if (folder / "crawl/pages.jsonl").exists()
+            else []
+        )
+        ends = collections.Counter(
+            f"{line['outcome']}{line.get('truncated', '') and '/' + line['truncated']}"
+            for line in lines
+            if "//127.9" in line["url"]
+        )
+        return {
+            "pages": pages_between(counts, began, ended),
+            "late": pages_between(counts, half, ended),
+            "peak": peak,
+            "main": turns.get("peak", 0.0),
+            "cpu": 1e3 * turns.get("cpu", 0.0),
+            "at": turns.get("at", 0.0),
+            "long": turns.get("long", 0),
+            "wall": 1e3 * turns.get("wall", 0.0),
+            "seen": turns.get("seen", []),
+            "exit": exit_took,
+            "code": process.returncode,
+            "said": shown,
+            "ends": ends.most_common(5),
+        }
+
+
+def main() -> None:
+    """Print a row a kind."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--kind", nargs="*", default=list(KINDS), choices=[*KINDS, []])
+    parser.add_argument("--hosts", type=int, default=600)
+    parser.add_argument("--seconds", type=float, default=30.0)
+    parser.add_argument(
+        "--delay", type=float, default=5.0, help="of the crawl: hosts / delay is asked for a second"
+    )
+    parser.add_argument("--stacks", action="store_true")
+    parser.add_argument("--crawl", nargs=argparse.REMAINDER, default=[], help="further options of the crawl")
+    parser.add_argument("--inside", type=Path, help=argparse.SUPPRESS)
+    if "--inside" in sys.argv[1:2]:
+        own, crawl = sys.argv[1 : sys.argv.index("--")], sys.argv[sys.argv.index("--") + 1 :]
+        options = parser.parse_args(own)
+        sys.exit(crawl_measured(options.inside, crawl, stacks=options.stacks))
+    options = parser.parse_args()
+    print(
+        f"{'':16}{'pages/min':>10}{'ratio':>7}{'late':>7}{'peak MiB':>10}{'main':>7}"
+        f"{'turn ms':>9}{'wall':>7}{'exit s':>8}  code"
+    )
+    alone = None
+    for kind in ("alone", *options.kind):
+        row = run(kind, options)
+        if alone is None:
+            if not row["late"]:
+                sys.exit("the healthy hosts were not asked:\n" + "\n".join(row["said"]))
+            alone = row
+        print(
+            f"{kind:16}{row['pages']:10,.0f}{row['pages'] / alone['pages']:7.2f}{row['late'] / alone['late']:7.2f}"
+            f"{row['peak']:10,.0f}{row['main']:7,.0f}{row['cpu']:9.0f}{row['wall']:7.0f}{row['exit']:8.1f}  {row['code']}"
+            f"  {row['long']} turns over 40 ms, longest at {row['at']:.0f} s; {dict(row['ends'])}",
+            flush=True,
+        )
+        if row["code"]:
+            print("   ", *row["said"], sep="\n    ")
+        if options.stacks:
+            for where, times in row["seen"]:
+                print(f"      {times:5} {where}")
+
+
+if __name__ == "__main__":
+    main()

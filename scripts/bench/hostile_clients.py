@@ -1,0 +1,155 @@
+"""A crawl that serves, besieged: slow and half-open clients, then junk signals; its memory and its speed meanwhile.
+
+    scripts/bench/hostile_clients.py [--clients 10000] [--signals 1000000] [--rate 10]
+
+A crawl of a small tree runs at `--rate` pages a second and serves. First
+`--clients` connect and send nothing, half a request line, or half a header; a
+client in earnest asks now and then. Then `--signals` URLs of foreign hosts come
+by `POST /signal`, ten thousand at a time, each time from another source.
+"""
+
+import argparse
+import asyncio
+import collections
+import json
+import os
+import resource
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+CRAWLER = [sys.executable, "-m", "crawler"]
+HALVES = (b"", b"GET /page?ur", b"GET / HTTP/1.1\r\nHost: a\r\nX: ")
+AT_ONCE = 10_000  # URLs of one notification
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+class Besieged:
+    """The crawl: its memory, its pages, and what it answers."""
+
+    def __init__(self, pid: int, folder: Path, port: int, page: str) -> None:
+        self._pid, self._lines, self.port, self._page = pid, folder / "pages.jsonl", port, page
+
+    def memory(self) -> int:
+        """MiB resident."""
+        return int(Path(f"/proc/{self._pid}/statm").read_text().split()[1]) * 4096 >> 20
+
+    def pages(self) -> int:
+        return self._lines.read_bytes().count(b"\n") if self._lines.exists() else 0
+
+    async def exchange(self, head: str, body: bytes = b"") -> tuple[str, bytes, float]:
+        """(status, body, seconds) of a request."""
+        began = time.monotonic()
+        try:
+            async with asyncio.timeout(10):
+                reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
+                writer.write(f"{head}\r\nHost: 127.0.0.1\r\nConnection: close\r\n".encode())
+                writer.write(b"Content-Length: %d\r\n\r\n" % len(body) + body if body else b"\r\n")
+                data = await reader.read()
+                writer.close()
+        except (OSError, TimeoutError) as error:
+            return type(error).__name__, b"", time.monotonic() - began
+        return data[9:12].decode(), data.partition(b"\r\n\r\n")[2], time.monotonic() - began
+
+    async def ask(self) -> tuple[str, bytes, float]:
+        return await self.exchange(f"GET /page?url={self._page} HTTP/1.1")
+
+
+async def site(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Endless pages, each with two links."""
+    try:
+        while head := await reader.readuntil(b"\r\n\r\n"):
+            number = int("0" + "".join(char for char in head.split(b" ")[1].decode() if char.isdigit()))
+            body = f'<a href="/{2 * number + 1}">x</a><a href="/{2 * number + 2}">y</a>'.encode()
+            writer.write(
+                b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: %d\r\n\r\n" % len(body) + body
+            )
+    except (asyncio.IncompleteReadError, ConnectionError):
+        writer.close()
+
+
+async def besiege(crawl: Besieged, clients: int) -> None:
+    """Open half connections, and ask in earnest meanwhile."""
+    before, pages, began = crawl.memory(), crawl.pages(), time.monotonic()
+    writers, answers, most = [], [], before
+    for number in range(clients):
+        try:
+            _, writer = await asyncio.open_connection("127.0.0.1", crawl.port)
+        except OSError:
+            continue
+        writer.write(HALVES[number % len(HALVES)])
+        writers.append(writer)
+        if number % 500 == 499:
+            answers.append(await crawl.ask())
+            most = max(most, crawl.memory())
+    for _ in range(10):
+        answers.append(await crawl.ask())
+        await asyncio.sleep(0.2)
+    took = time.monotonic() - began
+    statuses = dict(collections.Counter(status for status, _, _ in answers))
+    print(
+        f"{len(writers):,} half clients in {took:.1f} s: {len(answers)} requests in earnest {statuses}, the slowest "
+        f"in {max(seconds for _, _, seconds in answers):.2f} s; memory {before} to {most} MiB; "
+        f"{(crawl.pages() - pages) / took:.1f} pages/s",
+        flush=True,
+    )
+    for writer in writers:
+        writer.close()
+
+
+async def junk(crawl: Besieged, signals: int) -> None:
+    """Send signals for hosts that nobody knows."""
+    before, pages, began = crawl.memory(), crawl.pages(), time.monotonic()
+    refused: collections.Counter[str] = collections.Counter()
+    for batch in range(signals // AT_ONCE):
+        urls = [f"http://x{batch}-{n}.example/{n}" for n in range(AT_ONCE)]
+        body = json.dumps({"urls": urls, "source": f"s{batch}"}).encode()
+        status, answer, _ = await crawl.exchange("POST /signal HTTP/1.1", body)
+        refused.update(json.loads(answer)["refused"] if status == "200" else {f"status {status}": AT_ONCE})
+    took = time.monotonic() - began
+    print(
+        f"{signals:,} junk signals in {took:.1f} s: refused {dict(refused)}; memory {before} to {crawl.memory()} MiB; "
+        f"{(crawl.pages() - pages) / took:.1f} pages/s",
+        flush=True,
+    )
+
+
+async def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    for name, value in (("clients", 10_000), ("signals", 1_000_000), ("rate", 10)):
+        parser.add_argument(f"--{name}", type=int, default=value)
+    options = parser.parse_args()
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, options.clients + 1000), hard))
+    server, port = await asyncio.start_server(site, "127.0.0.1", 0), free_port()
+    page = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/0"
+    with tempfile.TemporaryDirectory() as name:
+        command = [*CRAWLER, "crawl", page, "--dir", name, "--rate", str(options.rate), "--delay", "0"]
+        command += ["--delay-factor", "0", "--allow-network", "127.0.0.0/8", "--admin", "off", "--quiet"]
+        process = subprocess.Popen([*command, "--serve", f"127.0.0.1:{port}"], env=os.environ)
+        try:
+            crawl = Besieged(process.pid, Path(name), port, page)
+            while (await crawl.ask())[0] != "200":
+                await asyncio.sleep(0.2)
+            await asyncio.sleep(3)
+            print(f"before: memory {crawl.memory()} MiB, {crawl.pages() / 3:.0f} pages/s or so", flush=True)
+            await besiege(crawl, options.clients)
+            await junk(crawl, options.signals)
+        finally:
+            process.terminate()
+            process.wait()
+            server.close()
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

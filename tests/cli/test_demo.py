@@ -1,0 +1,21 @@
+"""`crawler demo` ends by itself, and its second half keeps copies fresh, as its own web says."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from crawler.cli import demo
+
+
+def test_the_demo_crawls_and_keeps_fresh(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(demo.REFRESH, "crawl", {"max_time": 4.0, "rate": 25.0})
+    assert demo.main("demo", ["--dir", str(tmp_path / "demo"), "--progress", "none"]) == 0
+    said = capsys.readouterr().out
+    assert "done after" in said and "crawler status" in said, said
+    asked = re.search(r"([\d,]+) pages asked again, ([\d,]+) of them had changed", said)
+    current = re.search(r"([\d,]+) pages changed ([\d,]+) times, of ([\d,]+) the copy is current", said)
+    assert asked is not None and current is not None, said
+    assert int(asked[1]) > 30 and int(current[3]) <= int(current[1])

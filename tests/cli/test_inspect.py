@@ -1,0 +1,57 @@
+"""What `crawler status` says of a crawl that keeps pages fresh."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from crawler.cli import access, inspect
+
+SECTION: dict[str, Any] = {
+    "pages": 1200,
+    "ages": {"median": 3600.0 * 5, "p90": 86_400.0 * 3, "oldest": 86_400.0 * 40},
+    "more_rate": {"share": 0.1, "gain": 0.0081},
+    "hosts": [{"host": "a.org", "pages": 1000, "fresh": 0.931}, {"host": "b.org", "pages": 1, "fresh": 0.5}],
+    "arms": [
+        {
+            "policy": "ncis", "pages": 600, "refreshes": 50, "changed": 9,
+            "expected": 0.9, "expected_error": 0.01, "seen": 0.8, "seen_error": 0.02,
+        },
+        {"policy": "uniform", "pages": 600, "refreshes": 0, "changed": 0},
+    ],
+}  # fmt: skip
+
+
+def test_ages_price_hosts_and_arms() -> None:
+    assert inspect._refreshing(SECTION, 1) == [
+        "age:      half of the copies are younger than 5.0 h, nine in ten than 3.0 d, the oldest 40.0 d",
+        "price:    10% more rate would add 0.81 points of freshness",
+        "  a.org: 1,000 pages, 93.1% expected to be current",
+        "  arm ncis: 600 pages, 50 refreshes, 9 of them found a change, 90.0% +- 2.0% expected to be current, "
+        "80.0% +- 3.9% of the time current, as refreshes saw it",
+        "  arm uniform: 600 pages, 0 refreshes, 0 of them found a change",
+    ]
+    assert inspect._refreshing({}, 5) == inspect._refreshing({"pages": 0}, 5) == []
+    assert inspect._refreshing({"pages": 3}, 5) == []
+
+
+def test_signals_by_host_and_source(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    row = {
+        "host": "a.org",
+        "source": "sitemap",
+        "signals": 12.0,
+        "precision": 0.012,
+        "recall": 0.5,
+        "delay": 90.0,
+    }
+    rows = [[row], [row | {"host": "b.org", "signals": 40.0, "precision": 0.99, "delay": None}], []]
+    monkeypatch.setattr(access, "ask", lambda path, request: rows)
+    assert inspect.main("status", ["--signals", "--dir", str(tmp_path)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[:2] for line in lines[1:]] == [["b.org", "sitemap"], ["a.org", "sitemap"]]
+    assert lines[2].split()[2:] == ["12", "1.2%", "50.0%", "90", "s"]
+    rows.clear()
+    assert inspect.main("status", ["--signals", "--dir", str(tmp_path)]) == 0
+    assert "no signals" in capsys.readouterr().out

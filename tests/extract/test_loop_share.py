@@ -1,0 +1,59 @@
+"""Pages are read in order, a share of a turn of the loop at a time, and none waits for ever."""
+
+import asyncio
+
+import pytest
+
+from crawler.extract.loop_share import LoopShare
+
+
+class Readers:
+    """Tasks that read a page each, of `cost` seconds on a clock of their own; `read` is who read, by turn of the loop."""
+
+    def __init__(self, seconds: float, cost: float) -> None:
+        self.now = 0.0
+        self.turn = 0
+        self.cost = cost
+        self.share = LoopShare(seconds, lambda: self.now)
+        self.read: list[tuple[int, int]] = []
+
+    async def one(self, number: int) -> None:
+        await self.share.mine()
+        with self.share.spending():
+            self.now += self.cost
+            self.read.append((self.turn, number))
+
+    async def turns(self) -> None:
+        while True:
+            self.turn += 1
+            await asyncio.sleep(0)
+
+    async def all(self, count: int, cancelled: frozenset[int] = frozenset()) -> None:
+        ticking = asyncio.create_task(self.turns())
+        tasks = [asyncio.create_task(self.one(number)) for number in range(count)]
+        await asyncio.sleep(0)
+        for number in cancelled:
+            tasks[number].cancel()
+        async with asyncio.timeout(20):
+            await asyncio.gather(*tasks, return_exceptions=True)
+        ticking.cancel()
+        assert len(self.share) == 0
+
+
+@pytest.mark.parametrize(("seconds", "cost"), [(0.003, 0.001), (0.003, 0.0004), (0.003, 0.02), (0.0, 0.001)])
+def test_a_turn_holds_its_share(seconds: float, cost: float) -> None:
+    """In order; a turn exceeds its share by no more than one page, however many wait."""
+    readers = Readers(seconds, cost)
+    asyncio.run(readers.all(100))
+    assert [number for _, number in readers.read] == list(range(100))
+    by_turn: dict[int, int] = {}
+    for turn, _ in readers.read:
+        by_turn[turn] = by_turn.get(turn, 0) + 1
+    assert max(by_turn.values()) * cost <= seconds + cost + 1e-9
+
+
+def test_who_is_cancelled_takes_nothing() -> None:
+    readers = Readers(0.0, 0.001)
+    gone = frozenset(range(1, 50, 2))
+    asyncio.run(readers.all(50, gone))
+    assert [number for _, number in readers.read] == [n for n in range(50) if n not in gone]

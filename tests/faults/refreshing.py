@@ -1,0 +1,213 @@
+"""Kill a crawl that keeps pages fresh, again and again; the changing web's log is the judge.
+
+After each kill the store, read from a copy, must say what the log says:
+
+    of every page kept       a record, and a refresh state once it was asked again
+    its last crawl           that of its record, and a request that the log has
+    against the kill before  never older, and nothing learned is forgotten
+
+and at the end: no host was asked within its gap, over all starts, and no page was forgotten.
+"""
+
+import asyncio
+import math
+import os
+import shutil
+import signal
+import sys
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+
+from crawler.clock import SystemClock
+from crawler.frontier.refresh import Schedule, state
+from crawler.lab.changing.server import ChangingServer
+from crawler.lab.changing.web import ChangingWeb, HostSpec
+from crawler.pages.captures import unpack_record
+from crawler.records import PageState
+from crawler.storage.faults import POINTS
+from crawler.storage.keys import PAGE
+from crawler.storage.kv import LevelStore, scan_prefix
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+DAY = 86_400.0
+SPEED = 2 * 86_400  # two days of the sites a second
+DELAY = 0.05
+LATE = 0.25  # seconds by which a request may enter the log after it began
+CONFIG = f"""
+[network]
+allow_networks = ["127.0.0.0/8"]
+[politeness]
+delay = {DELAY}
+delay_factor = 0.0
+address_delay_share = 0.0
+[sitemaps]
+robots = false
+[due]
+max_wait = 0.2
+[admin]
+address = "off"
+[refresh]
+min_age = 0.0
+speed = {SPEED}
+"""
+
+
+class Known(NamedTuple):
+    """What the store knows of a page: instants of the web's clock, changes and time watched."""
+
+    crawled_at: float
+    fetched_at: float
+    changes: float
+    watched: float
+
+
+class Verdict(msgspec.Struct):
+    """What came of it. `open`: the most requests that one kill left out of the state."""
+
+    kills: int = 0
+    problems: list[str] = []
+    open: int = 0
+    requests: int = 0
+    calibration: list[dict[str, float]] = []
+    output: str = ""
+
+
+def changing_web(start: float, hosts: int = 3, pages: int = 12) -> ChangingWeb:
+    spec: dict[str, Any] = {"pages": pages, "directories": 3, "rate": SPEED / (8 * DAY), "lastmod": "none"}
+    return ChangingWeb([HostSpec(f"h{n}", **spec) for n in range(hosts)], horizon=600.0, start=start, seed=5)
+
+
+async def run(
+    web: ChangingWeb, folder: Path, faults: Sequence[str], last_for: float, *, kill_for: float = math.inf
+) -> Verdict:
+    """Crawl `web`, refresh it with a kill a fault, then for `last_for` seconds without.
+
+    A fault is "point:n" (`storage/faults.py`), or a number: killed from outside after so many requests.
+    After `kill_for` seconds no more are killed.
+    """
+    verdict, clock = Verdict(problems=[]), SystemClock()
+    config = folder / "config.toml"
+    config.write_text(CONFIG)
+    crawl = folder / "crawl"
+    flags = ("--dir", str(crawl), "--config", str(config), "-q")
+    async with ChangingServer(web, clock) as server:
+        code, text = await crawler("crawl", *server.seeds(), *flags)
+        assert code == 0, text
+        before, begun = stored(crawl, folder), clock.now()
+        for fault in faults:
+            if clock.now() - begun > kill_for:
+                break
+            code, text = await crawler("refresh", *flags, fault=fault, web=web)
+            assert code == -signal.SIGKILL, f"{fault}: {code} {text}"
+            verdict.kills += 1
+            after = stored(crawl, folder)
+            verdict.problems += [f"{fault}: {problem}" for problem in differences(web, before, after)]
+            verdict.open = max(verdict.open, uncommitted(web, after))
+            before = after
+        begun = clock.now()
+        code, text = await crawler("refresh", *flags, "--max-time", str(last_for))
+        verdict.output = text
+        assert code == 0, text
+        code, text = await crawler("check", "--dir", str(crawl))
+        assert code == 0, text
+    verdict.requests = len(web.log)
+    verdict.problems += gaps(web)
+    asked = {each.page for each in web.log if each.page >= 0 and each.at > begun}
+    if forgotten := set(range(len(web))) - asked:
+        verdict.problems.append(f"pages {sorted(forgotten)} were not asked again in the last run")
+    report = msgspec.json.decode((crawl / "report.json").read_bytes())
+    if report["conservation"] != "holds":
+        verdict.problems.append(f"books: {report['conservation']}")
+    verdict.calibration = report["refreshing"]["calibration"]
+    return verdict
+
+
+async def crawler(*arguments: str, fault: str = "", web: ChangingWeb | None = None) -> tuple[int, str]:
+    """Exit code and output of a command; it ends by SIGKILL at the fault."""
+    point, _, _ = fault.partition(":")
+    assert not fault or point in POINTS or int(point), fault
+    environ = {**os.environ, "PYTHONPATH": str(ROOT), "CRAWLER_FAULT": fault if point in POINTS else ""}
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "crawler", *arguments,
+        cwd=ROOT, env=environ, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
+    )  # fmt: skip
+    if fault and point not in POINTS:
+        assert web is not None
+        enough = len(web.log) + int(point)
+        while len(web.log) < enough and process.returncode is None:
+            await asyncio.sleep(0.005)
+        process.send_signal(signal.SIGKILL)
+    out, _ = await asyncio.wait_for(process.communicate(), 120.0)
+    return process.returncode or 0, out.decode()
+
+
+def stored(crawl: Path, folder: Path) -> dict[str, Known]:
+    """By URL, what the store knows of pages kept; read from a copy, so that the crawl finds it as the kill left it."""
+    copy = folder / "copy"
+    shutil.rmtree(copy, ignore_errors=True)
+    shutil.copytree(crawl / "p0" / "store", copy)
+    (copy / "LOCK").unlink(missing_ok=True)
+    store, schedule, known = LevelStore(copy), Schedule(), {}
+    try:
+        state.load(schedule, store, SystemClock().now() * SPEED)
+        for key, value in scan_prefix(store, PAGE):
+            record = unpack_record(key, value)
+            page = schedule.find(int.from_bytes(key[2:], "big"))
+            if page >= 0:
+                _, _, _, crawled, changes, watched, *_ = schedule.page_state(page)
+                known[record.url] = Known(crawled / SPEED, record.fetched_at, changes, watched)
+            elif record.state is PageState.STORED:
+                known[record.url] = Known(0.0, record.fetched_at, 0.0, 0.0)
+    finally:
+        store.close()
+    return known
+
+
+def differences(web: ChangingWeb, before: dict[str, Known], after: dict[str, Known]) -> list[str]:
+    """What is wrong with a state, against the log and the state before."""
+    problems = [f"{url} is gone" for url in before.keys() - after.keys()]
+    asked = requests(web)
+    for url, known in after.items():
+        if known.crawled_at and abs(known.crawled_at - known.fetched_at) > 0.01:
+            problems.append(f"{url}: state of {known.crawled_at:.3f}, record of {known.fetched_at:.3f}")
+        instants = asked[url]
+        place = bisect_left(instants, known.fetched_at - 0.02)
+        if place == len(instants) or instants[place] > known.fetched_at + LATE:
+            problems.append(f"{url}: nobody asked it at {known.fetched_at:.3f}")
+        if (last := before.get(url)) and (
+            known.crawled_at < last.crawled_at or known.watched < last.watched or known.changes < last.changes
+        ):
+            problems.append(f"{url}: {last} was forgotten for {known}")
+    return problems
+
+
+def uncommitted(web: ChangingWeb, known: dict[str, Known]) -> int:
+    """Requests that the log has and the state has not."""
+    asked = requests(web)
+    return sum(sum(at > each.fetched_at + LATE for at in asked[url]) for url, each in known.items())
+
+
+def requests(web: ChangingWeb) -> dict[str, list[float]]:
+    """Instants at which each URL was asked."""
+    asked: dict[str, list[float]] = defaultdict(list)
+    for each in web.log:
+        asked[web.origins[each.host] + each.path].append(each.at)
+    return asked
+
+
+def gaps(web: ChangingWeb) -> list[str]:
+    """Requests to a host that came too soon; the server's clock may be a turn of the loop late."""
+    hosts: dict[int, list[float]] = defaultdict(list)
+    for asked in web.log:
+        hosts[asked.host].append(asked.at)
+    return [
+        f"host {host}: asked {later - earlier:.3f} s after another request"
+        for host, instants in hosts.items()
+        for earlier, later in zip(instants, instants[1:], strict=False)
+        if later - earlier < 0.6 * DELAY
+    ]

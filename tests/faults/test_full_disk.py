@@ -1,0 +1,58 @@
+"""A disk that is full for real: a small tmpfs. Needs the right to mount one; else these tests are skipped."""
+
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.faults.harness import TreeWeb, crawl, judge, settings
+
+PAGES = 60
+# No marks that stop the crawl before a write fails, no file to free.
+BARE = settings(
+    *("--set", "store.low_water_bytes=0", "--set", "store.stop_water_bytes=0"),
+    *("--set", "store.ballast_bytes=0"),
+)
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Path]:
+    path = tmp_path / "disk"
+    path.mkdir()
+    made = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=16m", "tmpfs", str(path)], capture_output=True, check=False
+    )
+    if made.returncode:
+        pytest.skip("no tmpfs can be mounted here")
+    yield path
+    subprocess.run(["umount", "-l", str(path)], check=True)
+
+
+def fill(disk: Path, left: int) -> None:
+    """Take all room but `left` KiB."""
+    state = os.statvfs(disk)
+    (disk / "filler").write_bytes(bytes(max(0, state.f_bavail * state.f_bsize - (left << 10))))
+
+
+@pytest.mark.parametrize(
+    ("begun", "left"),
+    [(False, 0), (False, 4), (False, 20), (False, 32), (False, 64), (True, 0), (True, 8)],
+)
+def test_a_full_disk_is_exit_75_and_nothing_is_lost(
+    tmp_path: Path, disk: Path, begun: bool, left: int
+) -> None:
+    """Goal: wherever the first write fails (seed, store, settings, archive): one line, and the next run is whole."""
+    with TreeWeb(tmp_path, PAGES) as web:
+        if begun:
+            assert crawl(disk / "crawl", web.seed, *BARE, "--max-pages", "20").code == 0
+        fill(disk, left)
+        full = crawl(disk / "crawl", web.seed, *BARE)
+        assert full.code == 75 and "Traceback" not in full.err, full
+        assert "No space left" in full.err.splitlines()[-1]
+        (disk / "filler").unlink()
+        ended = crawl(disk / "crawl", web.seed, *BARE)
+        assert ended.code == 0, ended
+        found = judge(web, disk / "crawl")
+    assert found.lost == found.unstored == found.stored_twice == found.torn == 0, found

@@ -1,0 +1,209 @@
+"""Requests answered without parsing get what parsing them would give, and nothing else is answered so."""
+
+import asyncio
+import random
+from pathlib import Path
+
+import pytest
+
+from crawler.serve import requester
+from crawler.serve.listening import json_reply
+from crawler.serve.reply import Reply
+from tests.serve.support import Response, Served
+
+PAGE = "http://site.example/"
+AT = "/page?url=" + PAGE
+
+
+def asks(target: str = AT, *lines: str, method: str = "GET") -> bytes:
+    """A request whose connection stays."""
+    return "\r\n".join([f"{method} {target} HTTP/1.1", "Host: 127.0.0.1", *lines, "", ""]).encode()
+
+
+async def answers(
+    reader: asyncio.StreamReader, count: int, bodiless: frozenset[int] = frozenset()
+) -> list[Response]:
+    """The next responses on a connection; those numbered `bodiless` answer HEAD."""
+    found = []
+    for number in range(count):
+        head = await reader.readuntil(b"\r\n\r\n")
+        response = Response(head)
+        length = 0 if number in bodiless else int(response.fields.get("content-length", 0))
+        found.append(Response(head + await reader.readexactly(length)))
+    return found
+
+
+@pytest.fixture
+def served(tmp_path: Path) -> Served:
+    made = Served(tmp_path, signals_per_second=1e6)
+    for name in ("", "a", "b"):
+        made.store(PAGE + name, body=b"page " + name.encode())
+    return made
+
+
+def test_the_second_answer_is_that_of_the_first(served: Served) -> None:
+    """Counted, and with age, P(fresh) and copy of its own instant."""
+    long_way = []
+    real = served.server._answer
+
+    async def noted(request):  # type: ignore[no-untyped-def]
+        long_way.append(request.raw_path)
+        return await real(request)
+
+    served.server.listener._handle = noted
+    served.crawl.probability = 0.5
+
+    async def talk(served: Served) -> None:
+        reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
+        said = []
+        for now in range(3):
+            served.now += now
+            writer.write(asks())
+            said += await answers(reader, 1)
+        assert len(long_way) == 1 and len(served.crawl.asked) == 3
+        assert [each.fields["age"] for each in said] == ["100", "101", "103"]
+        strip = [{**each.fields, "age": "", "date": ""} for each in said]
+        assert strip[0] == strip[1] == strip[2] and said[0].names == said[1].names
+        assert said[2].fields["date"] == "Tue, 14 Nov 2023 22:15:03 GMT"
+        served.store(body=b"new", at=50.0)
+        writer.write(asks())
+        assert (await answers(reader, 1))[0].body == b"new", "the stored record is what the answer rests on"
+        writer.write(asks())
+        assert (await answers(reader, 1))[0].body == b"new" and len(long_way) == 2
+        assert served.server.answers == {200: 5} and served.server.listener.requests == 5
+        writer.close()
+
+    served.run(talk)
+
+
+def test_streams_of_requests_cut_anywhere(served: Served) -> None:
+    """Whatever the reads hold, the answers are those of the requests one by one, in order."""
+    kinds = [
+        (asks(), 200, b"page "),
+        (asks(AT + "a"), 200, b"page a"),
+        (asks(AT + "b", "User-Agent: x"), 200, b"page b"),
+        (asks(AT + "b", "If-None-Match: *"), 304, b""),
+        (asks(AT + "a", "Range: bytes=0-3"), 206, b"page"),
+        (asks(AT + "none"), 404, None),
+        (asks(AT, method="HEAD"), 200, b""),
+        (asks("/signal", "Content-Length: 11", method="POST") + b'{"urls": []', 503, None),
+        (asks("/healthz"), 200, None),
+        (
+            asks(AT, "Content-Length: 37") + asks(AT + "a")[:37],
+            200,
+            b"page ",
+        ),  # a body that looks like a request
+    ]
+    rng = random.Random(7)
+
+    async def talk(served: Served) -> None:
+        for _ in range(60):
+            chosen = rng.choices(kinds, k=rng.randint(1, 12))
+            stream = b"".join(request for request, _, _ in chosen)
+            ends = {sum(len(one[0]) for one in chosen[:n]) for n in range(1, len(chosen))}
+            cuts = {cut for cut in ends if rng.random() < 0.7} | {
+                rng.randrange(1, len(stream)) for _ in range(rng.randint(0, 3))
+            }
+            reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
+            for begin, end in zip([0, *sorted(cuts)], [*sorted(cuts), len(stream)], strict=True):
+                writer.write(stream[begin:end])
+                for _ in range(rng.choice([1, 8])):
+                    await asyncio.sleep(0)
+            heads = frozenset(n for n, one in enumerate(chosen) if one[0].startswith(b"HEAD"))
+            said = await answers(reader, len(chosen), heads)
+            for response, (request, status, body) in zip(said, chosen, strict=True):
+                assert response.status == status, request
+                assert body is None or response.body == body, request
+            writer.close()
+
+    served.run(talk)
+
+
+def test_a_block_is_remembered_only_as_it_was_parsed(served: Served) -> None:
+    """A request with bare line ends, or with two Host fields, must not lend its good name to a foreign block."""
+    foreign = b"Host: evil.example\r\n\r\n"
+    tricks = [
+        f"GET {AT} HTTP/1.1\nHost: 127.0.0.1\n\nGET {AT} HTTP/1.1\r\n".encode() + foreign,
+        f"GET {AT} HTTP/1.1\nHost: 127.0.0.1\r\n".encode() + foreign,
+        f"GET {AT} HTTP/1.1\r\nHost: 127.0.0.1\n\n\r\n".encode() + foreign,
+        f"GET {AT} HTTP/1.1\r\nHost: 127.0.0.1\r\n".encode() + foreign,
+        f"\r\nGET {AT} HTTP/1.1\r\n".encode() + foreign,
+        f"GET {PAGE} HTTP/1.1\r\n".encode() + foreign,
+    ]
+
+    async def talk(served: Served) -> None:
+        for trick in tricks:
+            reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
+            writer.write(trick)
+            await reader.read(1)
+            writer.close()
+            reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
+            for _ in range(2):
+                writer.write(f"GET {AT} HTTP/1.1\r\n".encode() + foreign)
+                assert (await answers(reader, 1))[0].status == 421, trick
+            writer.close()
+        assert served.server._requesters.get(foreign) is None
+
+    served.run(talk)
+
+
+def test_an_answer_waits_for_those_before_it(served: Served) -> None:
+    gate = asyncio.Event()
+
+    async def slowly(*_: object) -> Reply:
+        await gate.wait()
+        return json_reply(200, b"slow")
+
+    served.server._receive = slowly
+
+    async def talk(served: Served) -> None:
+        reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
+        writer.write(asks())
+        await answers(reader, 1)
+        writer.write(asks("/indexnow?url=x&key=y"))
+        while served.server.listener.requests != 2:
+            await asyncio.sleep(0)
+        writer.write(asks())
+        for _ in range(20):
+            await asyncio.sleep(0)
+        gate.set()
+        assert [each.body for each in await answers(reader, 2)] == [b"slow", b"page "]
+        writer.close()
+
+    served.run(talk)
+
+
+def test_clients_are_remembered_within_a_bound() -> None:
+    known = requester.Requesters()
+    for n in range(3 * requester.BLOCKS_MAX):
+        known.put(b"Host: h%d\r\n\r\n" % n, requester.read({"Host": f"h{n}"}, f"http://h{n}"))
+        assert len(known) <= requester.BLOCKS_MAX
+    long = b"Host: h\r\nX: " + b"a" * requester.BLOCK_BYTES_MAX + b"\r\n\r\n"
+    known.put(long, requester.read({"Host": "h", "X": "a"}, "http://h"))
+    assert known.get(long) is None
+    for odd in (
+        b"Host: h\nX: a\r\n\r\n",
+        b"Host: h\r\nX: a\n\n",
+        b"Host: h\r\nX: a\r\r\n\r\n",
+        b"Host: h\r\n\r\n",
+    ):
+        known.put(odd, requester.read({"Host": "h", "X": "a"}, "http://h"))
+        assert known.get(odd) is None, odd
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "plain"),
+    [
+        ("Accept", "*/*", True),
+        ("Connection", "keep-alive", True),
+        ("Connection", "close", False),
+        ("Connection", "Upgrade", False),
+        ("upgrade", "h2c", False),
+        ("If-None-Match", "*", False),
+        ("RANGE", "bytes=0-1", False),
+        ("Content-Length", "0", False),
+        ("X-Crawler-Hop", "1", False),
+    ],
+)
+def test_fields_that_ask_for_more_than_a_copy(name: str, value: str, plain: bool) -> None:
+    assert requester.read({"Host": "h", name: value}, "http://h").plain is plain

@@ -1,0 +1,129 @@
+"""Memento as pywb 2.10.0 answers it over the same WARC (asked on 2026-11-22), and the places where we differ.
+
+The WARC holds six copies of /, a day apart, one each of a status 404, a redirect and a page with a query, and a page
+that was found unchanged once. pywb was asked at `/coll/URL` with Accept-Datetime (its timegate: pattern 200, the copy
+in a frame), at `/coll/TIMEmp_/URL` and at `/coll/timemap/link/URL`.
+"""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from crawler.serve.fields import http_date
+from tests.pages.support import HTML, START
+from tests.serve.support import Response, Served
+
+PAGE = "http://site.example/"
+DAY = 86_400.0
+LINK = re.compile(r'<([^>]*)>((?:; [a-z]+="[^"]*")+)')
+
+
+@pytest.fixture
+def served(tmp_path: Path) -> Served:
+    made = Served(tmp_path)
+    for day in range(6):
+        made.store(PAGE, b"<p>version %d</p>" % day, at=day * DAY)
+    made.store(PAGE + "a?x=1&y=2", b"one copy", at=10.0)
+    made.store(PAGE + "gone", b"nope", at=5.0, status=404, reason="Not Found")
+    moved = (*HTML, (b"Location", PAGE.encode()))
+    made.store(PAGE + "moved", b"", at=6.0, status=301, reason="Moved Permanently", headers=moved)
+    made.store(PAGE + "same", b"same", at=1.0)
+    made.store(PAGE + "same", b"same", at=90_000.0)
+    made.now = START + 10 * DAY
+    return made
+
+
+def links(text: str) -> list[tuple[str, dict[str, str]]]:
+    """(address, parameters) of each link of a Link field or of a link-format body."""
+    return [
+        (address, dict(re.findall(r'; ([a-z]+)="([^"]*)"', more))) for address, more in LINK.findall(text)
+    ]
+
+
+def relations(response: Response) -> set[str]:
+    return {more["rel"] for _, more in links(response.fields["link"])}
+
+
+# (Accept-Datetime, the day of the copy that pywb's timegate names)
+CHOSEN = [
+    ("Thu, 16 Nov 2023 22:13:20 GMT", 2),
+    ("Wed, 15 Nov 2023 11:00:00 GMT", 1),
+    ("Tue, 14 Nov 2000 22:13:20 GMT", 0),
+    ("Tue, 14 Nov 2030 22:13:20 GMT", 5),
+    ("", 5),
+]
+# (time in the address, day of pywb's copy)
+STAMPED = [
+    ("20231116221320", 2),
+    ("2023", 5),
+    ("202311", 5),
+    ("20231117", 3),
+    ("20231118", 4),
+    ("20231115120000", 1),
+]
+# (path, status, seconds of the newest copy since the first)
+OTHERS = [("gone", 404, 5.0), ("moved", 301, 6.0), ("same", 200, 90_000.0), ("a?x=1&y=2", 200, 10.0)]
+
+
+def test_timegate_and_copies(served: Served) -> None:
+    async def talk(served: Served) -> None:
+        for asked, day in CHOSEN:
+            response = await served.get(
+                "/timegate/" + PAGE, *([f"Accept-Datetime: {asked}"] if asked else [])
+            )
+            assert (response.status, response.body) == (200, b"<p>version %d</p>" % day), asked
+            assert response.fields["vary"] == "Accept-Datetime"
+            assert relations(response) == {"original", "timegate", "timemap", "memento"}
+            copy, more = links(response.fields["link"])[-1]
+            assert (
+                more["datetime"] == response.fields["memento-datetime"] == http_date(int(START + day * DAY))
+            )
+            at_copy = await served.get(copy.partition(f":{served.port}")[2])
+            assert at_copy.body == response.body and "vary" not in at_copy.fields, (
+                "a copy's address says which"
+            )
+        bad = await served.get("/timegate/" + PAGE, "Accept-Datetime: nonsense")
+        assert bad.status == 400
+        for stamp, day in STAMPED:
+            response = await served.get(f"/page?url={PAGE}&at={stamp}")
+            assert response.body == b"<p>version %d</p>" % day, stamp
+            assert relations(response) == {"original", "timegate", "timemap", "memento"}
+        for path, status, at in OTHERS:
+            response = await served.get(
+                f"/timegate/{PAGE}{path}", "Accept-Datetime: Thu, 16 Nov 2023 22:13:20 GMT"
+            )
+            assert response.status == status and response.fields["memento-datetime"] == http_date(
+                int(START + at)
+            )
+        assert (await served.get(f"/timegate/{PAGE}none")).status == 404
+
+    served.run(talk)
+
+
+def test_timemaps(served: Served) -> None:
+    """Copies in order of time, found unchanged or not. We add `until`, `first` and `last` (RFC 7089, 5)."""
+
+    async def talk(served: Served) -> None:
+        for path, instants in (
+            ("", [day * DAY for day in range(6)]),
+            ("same", [1.0, 90_000.0]),
+            ("a?x=1&y=2", [10.0]),
+        ):
+            response = await served.get(f"/timemap/link/{PAGE}{path}")
+            assert response.status == 200 and response.fields["content-type"] == "application/link-format"
+            assert relations(response) == {"original", "timegate", "timemap"}
+            found = links(response.body.decode())
+            about = {more["rel"]: (address, more) for address, more in found[:3]}
+            assert set(about) == {"self", "original", "timegate"} and about["original"][0] == PAGE + path
+            dates = [http_date(int(START + at)) for at in instants]
+            assert about["self"][1]["from"] == dates[0] and about["self"][1]["until"] == dates[-1]
+            assert about["self"][1]["type"] == "application/link-format"
+            assert [more["datetime"] for _, more in found[3:]] == dates
+            assert all(more["rel"].split()[-1] == "memento" for _, more in found[3:])
+            for address, more in found[3:]:
+                copy = await served.get(address.partition(f":{served.port}")[2])
+                assert copy.fields["memento-datetime"] == more["datetime"]
+        assert (await served.get(f"/timemap/link/{PAGE}none")).status == 404
+
+    served.run(talk)

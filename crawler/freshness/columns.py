@@ -61,3 +61,14 @@ def _new_map(size: int) -> mmap.mmap:
     if hasattr(mmap, "MAP_PRIVATE"):
         return mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     return mmap.mmap(-1, size)
+
+
+def plain(value: Any) -> Any:
+    """`value` with Python's numbers for numpy's, in dicts, lists and tuples too: interpreted kernels give these."""
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, dict):
+        return {plain(key): plain(one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return type(value)(plain(one) for one in value)
+    return value

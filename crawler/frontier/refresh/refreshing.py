@@ -294,9 +294,9 @@ class Refresh:
     def next_wakeup(self, now: float) -> float:
         """The next instant at which `look` may give a page; infinite if none ever may."""
         then = self._sites(now)
-        return (
-            now if self.schedule.look(then) >= 0 else max(self.schedule.next_wakeup(then) / self._speed, now)
-        )
+        if self.schedule.look(then) >= 0:
+            return now
+        return max(float(self.schedule.next_wakeup(then)) / self._speed, now)
 
     # -- what is learned -------------------------------------------------------------
 

@@ -26,7 +26,7 @@ import struct
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 from isal.isal_zlib import crc32  # a third of the time of zlib's on a short value
 
@@ -203,7 +203,12 @@ class LevelStore:
     A write that fails (disk full, I/O error) poisons the handle: LevelDB would
     go on acknowledging writes that are gone after a restart. From then on every
     write raises StoreError; the process must end and start afresh.
+
+    A process that has `opened` one must not fork another user of LevelDB: its
+    one background thread is missing in the child, whose `close` waits for ever.
     """
+
+    opened: ClassVar[bool] = False
 
     def __init__(
         self,
@@ -216,6 +221,7 @@ class LevelStore:
     ) -> None:
         import plyvel  # imported here: commands that open no store start faster
 
+        LevelStore.opened = True
         self._failed: str = ""
         self._io_error = (plyvel.IOError, plyvel.Error)
         self.mended = ""  # what had to be cut off to open it

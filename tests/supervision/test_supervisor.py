@@ -11,6 +11,7 @@ import pytest
 from crawler.config import convert
 from crawler.errors import CrawlerError, StoreError
 from crawler.records import SplitterCounts
+from crawler.storage.kv import LevelStore
 from crawler.supervision import supervisor as supervision
 from crawler.supervision.supervisor import Supervisor, merged_report
 from tests.admin.test_status import report
@@ -141,3 +142,12 @@ def test_a_process_that_does_not_stop_is_killed(tmp_path: Path, monkeypatch: pyt
     supervisor = asyncio.run(play())
     assert [child._process.returncode for child in supervisor._children if child._process] == [-9, -9]
     assert supervisor.report["stopped_by"] == "signal"
+
+
+def test_a_process_that_had_a_store_open_forks_no_child(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """LevelDB's background thread would be missing in the fork, which then never closes its store."""
+    LevelStore(tmp_path / "store").close()
+    monkeypatch.setattr(supervision, "fork_children", lambda *_: pytest.fail("forked"))
+    Supervisor(convert(TWO), tmp_path / "crawl", []).fork()

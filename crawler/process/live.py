@@ -133,7 +133,7 @@ class Live:
         self._tasks.append(asyncio.get_running_loop().create_task(self._keep_counts()))
 
     async def close(self) -> None:
-        """Stop listening. Counts of the last seconds have been queued by `last_counts`."""
+        """Stop listening. Requests of the last `COUNTS_INTERVAL` seconds stay uncounted."""
         logging.getLogger("crawler").removeHandler(self.errors)
         for task in self._tasks:
             task.cancel()

@@ -7,7 +7,6 @@ from hypothesis import strategies as st
 
 from crawler.frontier.hosts.rate import Rate
 
-
 SLACK = 0.1  # s, as the module says
 
 

@@ -262,11 +262,13 @@ class Schedule(Overview):
         return self._tables.host(host_key)
 
     def weigh(self, page: int, importance: float, now: float) -> None:
-        """Give a page a new importance."""
+        """Give a page a new importance; the level goes with the importance of all pages."""
         self._require(page)
         self._instant(now)
         _weight(importance)
+        roots: cython.double = self._tables.roots
         self._tables.set_importance(page, importance)
+        self._steering.follow(roots, self._tables.roots)
         if self._tables.owned:
             self._tables.own[page].importance = importance
         self._queues.reschedule(page, now)

@@ -91,7 +91,7 @@ class Live:
             signal=self.signal,
             probability=None
             if refresh is None
-            else lambda fingerprint, record, now: refresh.probability(fingerprint, now),
+            else lambda fingerprint, record, now: refresh.probability(fingerprint, record.fetched_at, now),
         )
         self.server: PageServer | None = None
 
@@ -131,9 +131,10 @@ class Live:
         if several:
             await server.listener.start_unix(folder)
         self._tasks.append(asyncio.get_running_loop().create_task(self._keep_counts()))
+        self._process.last_changes.append(self.put_counts)
 
     async def close(self) -> None:
-        """Stop listening. Requests of the last `COUNTS_INTERVAL` seconds stay uncounted."""
+        """Stop listening."""
         logging.getLogger("crawler").removeHandler(self.errors)
         for task in self._tasks:
             task.cancel()

@@ -17,7 +17,7 @@ stages, synchronously, in the loop thread.
 
 import asyncio
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import chain
 from pathlib import Path
 
@@ -105,6 +105,7 @@ class Process:
             time=stages.clock.now,
         )
         self.commands = Commands(stages, self.queue, self.exchange.status)
+        self.last_changes: list[Callable[[], None]] = []  # what queues something to be committed at the end
 
     def _errands(self, reader: Reader, sink: Sink | None) -> Errands:
         stages, config = self.stages, self.stages.config
@@ -326,6 +327,8 @@ class Process:
             self.exchange.close_doors()
         await self.places.tasks.wait(self._grace)
         self.places.tasks.cancel()
+        for put in self.last_changes:
+            put()
         limit = self.stages.config.crawl.drain_max
         drop = self._drop_heavy_later()
         in_hand = not await within(limit, "commit", self._commit_rest())

@@ -479,10 +479,18 @@ class Refresh:
 
     # -- what is shown -------------------------------------------------------------------
 
-    def probability(self, fingerprint: int, now: float) -> float | None:
-        """The probability that a page's copy is current; None if it is not here."""
+    def probability(self, fingerprint: int, fetched_at: float, now: float) -> float | None:
+        """The probability that a page's copy of `fetched_at` is current; None if the page is not here.
+
+        A later answer that is not committed yet says nothing of that copy: its age and the page's rate do.
+        """
         page = self.schedule.find(fingerprint)
-        return None if page < 0 else float(self.schedule.page(page, self._sites(now)).fresh)
+        if page < 0:
+            return None
+        known = self.schedule.page(page, self._sites(now))
+        if known.crawled_at > self._sites(fetched_at):
+            return math.exp(-known.rate * max(self._sites(now) - self._sites(fetched_at), 0.0))
+        return float(known.fresh)
 
     def explain(self, fingerprint: int, now: float) -> dict[str, Any]:
         """Rate and its error, clock, signals, value and deadline of a page, what it waits for; {} if it is not here.

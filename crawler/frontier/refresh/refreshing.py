@@ -182,6 +182,7 @@ class Refresh:
         """
         state.load(self.schedule, store, self._sites(now))
         self.balance.tilt = state.stored_tilt(store)
+        self.expectation.hazard = state.stored_hazard(store)
         new = (
             (fingerprint, record)
             for fingerprint, read in stored()
@@ -351,6 +352,7 @@ class Refresh:
 
     def _stage(self, page: int, batch: Batch) -> None:
         state.stage(self.schedule, page, batch)
+        state.stage_hazard(self.expectation.hazard, batch)
         if self.balance.tilt != 1.0:
             state.stage_tilt(self.balance.tilt, batch)
         self.stage_signals(batch)
@@ -490,7 +492,7 @@ class Refresh:
         known = self.schedule.page(page, self._sites(now))
         if known.crawled_at > self._sites(fetched_at):
             return math.exp(-known.rate * max(self._sites(now) - self._sites(fetched_at), 0.0))
-        return float(known.fresh)
+        return self.expectation.hazard.corrected(known.fresh)
 
     def explain(self, fingerprint: int, now: float) -> dict[str, Any]:
         """Rate and its error, clock, signals, value and deadline of a page, what it waits for; {} if it is not here.
@@ -507,7 +509,7 @@ class Refresh:
         host = self.schedule.host_view(known.host)
         told = dict(zip((*SIGNAL_SOURCES, "other"), known.signals, strict=False))
         return plain | {
-            "fresh": round(known.fresh, 4),
+            "fresh": round(self.expectation.hazard.corrected(known.fresh), 4),
             "rate_error": known.rate / math.sqrt(1.0 + known.changes),
             "signals_by_source": {source: n for source, n in told.items() if n},
             "crawled_at": known.crawled_at / self._speed,

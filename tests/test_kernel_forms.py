@@ -13,6 +13,7 @@ from crawler import kernel_forms
 
 ROOT = Path(__file__).resolve().parent.parent
 ASK = (
+    "import crawler.due.kernels, crawler.urls.clock_cache;"
     "from crawler.frontier.refresh.schedule import Schedule; from crawler.frontier.refresh import heaps;"
     "s = Schedule(); s.add(1, 1, 1, 0.0, 1.0); p = s.take(9.0); s.settle(p, 9.0, 1); s._check();"
     "print(heaps.__file__.endswith('.py'), len(s))"
@@ -50,13 +51,17 @@ def test_those_that_import_one_another_are_listed() -> None:
             used = {one or other for one, other in found} - {name}
             bound |= {name, *used} if used else set()
     assert bound == set(kernel_forms.BOUND)
+    assert named == {*kernel_forms.BOUND, *kernel_forms.ALONE, kernel_forms.SHARED}
 
 
 @pytest.mark.skipif(not kernel_forms.all_compiled(str(ROOT / "crawler")), reason="not all are compiled here")
-def test_one_that_was_not_compiled_makes_all_of_them_source(tmp_path: Path) -> None:
+@pytest.mark.parametrize("missing", ["schedule", "memoryviews"])
+def test_one_that_was_not_compiled_makes_all_of_them_source(tmp_path: Path, missing: str) -> None:
     """A build that failed for one module, as a build may, left a schedule that found no heap's nodes."""
     shutil.copytree(
-        ROOT / "crawler", tmp_path / "crawler", ignore=shutil.ignore_patterns("schedule.*.so", "__pycache__")
+        ROOT / "crawler",
+        tmp_path / "crawler",
+        ignore=shutil.ignore_patterns(f"{missing}.*.so", "__pycache__"),
     )
     assert list((tmp_path / "crawler" / "frontier" / "refresh").glob("heaps.*.so"))
     assert ask(tmp_path) == "True 1"

@@ -21,11 +21,13 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from msgspec import structs
 
 from crawler.config import Config, convert, read_file, to_toml
 from crawler.config.credentials import add_credentials, credentials_of, without_credentials
 from crawler.errors import DamageError, DirectoryError, StoreError
 from crawler.records import UNDECODABLE
+from crawler.storage.engines import AUTO, chosen, engine_of
 from crawler.storage.files import atomic_write, sync_directory
 
 SEED_BYTES = 16
@@ -135,12 +137,28 @@ class CrawlDirectory:
         return hashlib.blake2b(self.seed(), digest_size=8, person=b"crawl id").hexdigest()
 
     def save_config(self, config: Config) -> None:
-        """Keep `config` as the one in force, without the limits of this run."""
+        """Keep `config` as the one in force, without the limits of this run, with the engine of its stores.
+
+        Raises:
+            DirectoryError: the stores that are there are of another engine.
+        """
+        config = self._with_engine(config)
         if found := credentials_of(config):
             atomic_write(self.credentials_file, msgspec.json.encode(found) + b"\n", mode=0o600)
         else:
             self.credentials_file.unlink(missing_ok=True)
         self._write_config(config, self.seed_places())
+
+    def _with_engine(self, config: Config) -> Config:
+        engine = config.store.engine
+        found = {engine_of(self.process(name) / "store") for name in self.process_names()} - {None}
+        if found and engine not in (AUTO, *found):
+            raise DirectoryError(
+                f'{self.path}: was begun with store.engine = "{next(iter(found))}"; '
+                f"`crawler reshard --to {config.crawl.processes} --set store.engine={engine}` changes it"
+            )
+        engine = found.pop() or engine if found else chosen(engine)
+        return structs.replace(config, store=structs.replace(config.store, engine=engine))
 
     def _write_config(self, config: Config, places: Iterable[str]) -> None:
         lines = [

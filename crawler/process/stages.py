@@ -47,10 +47,11 @@ from crawler.splitter.inbox import Inbox
 from crawler.splitter.outbox import Outbox
 from crawler.splitter.partition import Partition
 from crawler.storage.commit import Change, CommitPoint, Maker, Making
+from crawler.storage.engines import open_store
 from crawler.storage.faults import reach
 from crawler.storage.files import Lock, reserve, sync_directory
 from crawler.storage.keys import CAPTURE, CLEAN, EQUIVALENCES, PAGE, PARKED, SCOPE_STATE, TODO
-from crawler.storage.kv import LevelStore, scan_prefix
+from crawler.storage.kv import DiskStore, scan_prefix
 from crawler.storage.moving import load_json
 from crawler.urlfilter.link_filter import LinkFilter
 from crawler.urlfilter.url_filter import Scope, UrlFilter
@@ -151,10 +152,11 @@ class Stages:
 
     # -- what all rest on -------------------------------------------------------
 
-    def _open_store(self) -> LevelStore:
+    def _open_store(self) -> DiskStore:
         config = self.config.store
-        store = LevelStore(
+        store = open_store(
             self.directory / "store",
+            config.engine,
             write_buffer_bytes=config.write_buffer_bytes,
             block_cache_bytes=config.block_cache_bytes,
             table_bytes=config.table_bytes,

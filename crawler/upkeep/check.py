@@ -8,10 +8,11 @@ from crawler.config import Config
 from crawler.crawl.directory import CrawlDirectory
 from crawler.errors import DamageError
 from crawler.process.stages import BALLAST, KEPT, Stages, at_rest
+from crawler.storage.engines import open_store
+from crawler.storage.engines import repair as repair_store
 from crawler.storage.files import Lock
 from crawler.storage.keys import BY_BUCKET, EQUIVALENCES, bucket_range, family
-from crawler.storage.kv import LevelStore, scan_prefix, unseal
-from crawler.storage.kv import repair as repair_store
+from crawler.storage.kv import scan_prefix, unseal
 from crawler.storage.moving import load_json
 from crawler.upkeep.rebuild import rebuild
 from crawler.upkeep.refind import refind
@@ -120,7 +121,7 @@ def _opened(
 
 
 def _equivalences(folder: Path) -> Equivalences:
-    with closing(LevelStore(folder / "store")) as store:
+    with closing(open_store(folder / "store")) as store:
         try:
             return Equivalences(load_json(store, EQUIVALENCES))
         except DamageError:

@@ -125,7 +125,13 @@ class Resharding:
                 folder = self._directory.process(name)
                 sources[name] = open_source(folder, name)
                 stack.enter_context(contextlib.closing(sources[name].store))
-            build = Build(self._old_config, sources, self._old_table, fingerprinter)
+            build = Build(
+                self._old_config,
+                sources,
+                self._old_table,
+                fingerprinter,
+                engine=self._config.store.engine,
+            )
             for name in self._target.names:
                 self._say(f"building {name}")
                 build.run(built / name, name, self._target)

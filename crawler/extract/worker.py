@@ -77,7 +77,7 @@ class Worker:
         self._child: _Child | None = None
         self._turn = asyncio.Lock()
         self._waiting = 0
-        self.share = share or LoopShare()  # of all that is read in the loop
+        self.share = LoopShare() if share is None else share  # of all that is read in the loop
         self.starts = 0
         self.deaths = 0
         self.refused = 0

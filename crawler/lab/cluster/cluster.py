@@ -49,7 +49,8 @@ START = 1_700_000_000.0  # the first instant, by a right clock
 SEED, SECRET, CRAWL = bytes(range(16)), b"s" * 16, "cluster"
 PORT = 7000
 RESTART = 3.0  # seconds until a process that failed is started again
-ENDING_MAX = 36_000.0  # virtual seconds behind the last fault in which a finite crawl has to end
+ENDING_MAX = 7_200.0  # virtual seconds behind the last fault in which a finite crawl has to end
+LIVES_MAX = 60  # of a run whose end nobody set; more starts than that are no progress
 MEMORY = Path("/dev/shm")
 
 
@@ -107,9 +108,7 @@ class VirtualSurroundings(Surroundings):
         return self.rng.randbytes(count)
 
     def open_store(self, path: Path, config: StoreConfig) -> tuple[KeyValue, str]:
-        path.mkdir(parents=True, exist_ok=True)
-        path.joinpath("CURRENT").touch()  # there is a store here
-        return self._life.machine.open_store(), ""
+        return self._life.machine.open_store(path), ""
 
     def network(self, stages: Stages, reader: Reader) -> Network:
         cluster, clock = self._cluster, self._clock
@@ -290,6 +289,8 @@ class Cluster:
         except Killed:
             raise
         except Exception as error:
+            if life.dead:  # it unwinds behind its end
+                raise Killed from error
             how = f"bug: {error!r}"
             self.observed.unexpected.append(f"{life}: {error!r}")
         if life.dead:
@@ -355,6 +356,9 @@ class Cluster:
             self._look_at_end()
         else:
             asyncio.get_running_loop().call_later(RESTART, self._start, machine, context=_nobody())
+            if not self.settings.length and self._numbers > LIVES_MAX:
+                self._over.set()
+                self._news.set()
 
     def _look_at_end(self) -> None:
         if all(machine.label in self._home for machine in self.machines):

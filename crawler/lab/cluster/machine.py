@@ -50,8 +50,12 @@ class Machine(Writable):
         """How long the disk takes for the next job."""
         return self.rng.uniform(*JOB) * self.slowness
 
-    def open_store(self) -> JournalStore:
-        """The store, as a process that starts finds it."""
+    def open_store(self, path: Path) -> JournalStore:
+        """The store, as a process that starts finds it; a file in `path` says that there is one."""
+        path.mkdir(parents=True, exist_ok=True)
+        mark = path / "CURRENT"
+        mark.touch()
+        self.files.file_synced(str(mark), mark.stat())
         return JournalStore(self.store, self)
 
     # -- what becomes of it ---------------------------------------------------------

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from contextvars import Context
 from typing import Any, TypeVarTuple
 
-from crawler.lab.cluster.lives import CURRENT, Killed
+from crawler.lab.cluster.lives import CURRENT, Killed, Life
 from crawler.lab.cluster.wire import Accepted, Listening, Wire
 
 Ts = TypeVarTuple("Ts")
@@ -81,15 +81,15 @@ class VirtualLoop(asyncio.BaseEventLoop):
                 if life.dead:
                     continue
                 if life.frozen_until > self._now:
-                    self.call_at(life.frozen_until, self._go_on, handle, context=handle._context)  # type: ignore[attr-defined]
+                    self.call_at(life.frozen_until, self._go_on, handle, life, context=Context())
                     continue
             self.steps += 1
             handle._run()
 
     @staticmethod
-    def _go_on(handle: asyncio.Handle) -> None:
+    def _go_on(handle: asyncio.Handle, life: Life) -> None:
         """What came while a life stood still."""
-        if not handle.cancelled():
+        if not handle.cancelled() and not life.dead:
             handle._run()
 
     def call_at(  # type: ignore[override]

@@ -35,6 +35,11 @@ AGAINST_LAYERS = {
 SHELL = {
     "process/process.py",
     "process/live.py",
+    "process/surroundings.py",
+    "lab/cluster/virtual_loop.py",
+    "lab/cluster/wire.py",
+    "lab/cluster/fetching.py",
+    "lab/cluster/cluster.py",
     "process/commit_loop.py",
     "process/tasks.py",
     "process/errands.py",

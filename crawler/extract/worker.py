@@ -69,13 +69,15 @@ def work(link: socket.socket) -> int:
 class Worker:
     """Extracts pages of any kind under the limits of `config`; `fork` is its first child, if there is one."""
 
-    def __init__(self, config: ExtractConfig, fork: Fork | None = None) -> None:
+    def __init__(
+        self, config: ExtractConfig, fork: Fork | None = None, share: LoopShare | None = None
+    ) -> None:
         self._config = config
         self._fork = fork
         self._child: _Child | None = None
         self._turn = asyncio.Lock()
         self._waiting = 0
-        self.share = LoopShare()  # of all that is read in the loop
+        self.share = LoopShare() if share is None else share  # of all that is read in the loop
         self.starts = 0
         self.deaths = 0
         self.refused = 0

@@ -20,6 +20,7 @@ from crawler.extract.collected import Context
 from crawler.extract.documents import Document, DocumentKind, dated, read_document
 from crawler.extract.feed import is_feed, read_feed
 from crawler.extract.listing import is_listing, read_listing
+from crawler.extract.loop_share import LoopShare
 from crawler.extract.repeats import links_with_repeats
 from crawler.extract.sitemap import Entry, read_sitemap
 from crawler.extract.types import is_css, is_html, is_usable, is_xhtml, sniff_html
@@ -58,11 +59,15 @@ class Reader:
     """Reads fetches; `extractor` stands in for the built-in one for HTML pages if it is given."""
 
     def __init__(
-        self, config: Config, extractor: Extractor | None = None, parser: Forked | None = None
+        self,
+        config: Config,
+        extractor: Extractor | None = None,
+        parser: Forked | None = None,
+        share: LoopShare | None = None,
     ) -> None:
         self._config = config
         self._extractor = extractor
-        self._worker = Worker(config.extract, parser)
+        self._worker = Worker(config.extract, parser, share)
         self._documents = Worker(
             msgspec.structs.replace(config.extract, cpu_seconds_max=config.sitemaps.cpu_seconds_max)
         )

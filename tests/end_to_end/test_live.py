@@ -15,8 +15,9 @@ from typing import Any
 
 import pytest
 
+from crawler.storage.engines import open_store
 from crawler.storage.keys import ASKED
-from crawler.storage.kv import LevelStore, scan_prefix
+from crawler.storage.kv import scan_prefix
 from tests.end_to_end import tree_server
 
 CRAWLER = [sys.executable, "-m", "crawler"]
@@ -146,7 +147,7 @@ def test_one_process(tmp_path: Path, tree: list[str]) -> None:
         assert running.process.wait(30) == 0
     finally:
         running.end()
-    with closing(LevelStore(running.folder / "p0" / "store")) as store:
+    with closing(open_store(running.folder / "p0" / "store")) as store:
         assert len(list(scan_prefix(store, ASKED))) == 3, (
             "the last requests count too, and those for pages not here"
         )

@@ -69,3 +69,8 @@ def settle(folder: str) -> bool:
         return True
     sys.meta_path.insert(0, AsSource(folder, BOUND))
     return False
+
+
+def are_source() -> bool:
+    """Whether `settle` made all of BOUND source."""
+    return any(isinstance(finder, AsSource) for finder in sys.meta_path)

@@ -84,3 +84,8 @@ def settle(folder: str) -> bool:
     names = BOUND if _is_compiled(folder, SHARED) else (*BOUND, *ALONE)
     sys.meta_path.insert(0, AsSource(folder, names))
     return False
+
+
+def are_source() -> bool:
+    """Whether `settle` made all of BOUND source."""
+    return any(isinstance(finder, AsSource) for finder in sys.meta_path)

@@ -1,5 +1,7 @@
-"""The compiled modules that see one another's structs are of one form, compiled or source."""
+"""The compiled modules that see one another's structs are of one form, compiled or source; both say the same."""
 
+import json
+import os
 import re
 import shutil
 import subprocess
@@ -10,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from crawler import kernel_forms
+from tests.canned_refresh import canned
 
 ROOT = Path(__file__).resolve().parent.parent
 ASK = (
@@ -69,3 +72,18 @@ def test_one_that_was_not_compiled_makes_all_of_them_source(tmp_path: Path, miss
 
 def test_source_is_used_where_it_is_asked_for() -> None:
     assert ask(ROOT, CRAWLER_INTERPRETED="1") == "True 1"
+
+
+def test_both_forms_say_the_same(tmp_path: Path) -> None:
+    """Numbers of numpy, which kernels as source met in their tables, warned, wrapped and were no JSON."""
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-m", "tests.canned_refresh", str(tmp_path / "source")],
+        cwd=ROOT,
+        env={**os.environ, "CRAWLER_INTERPRETED": "1"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0 and not done.stderr, done.stderr
+    assert json.loads(done.stdout) == canned(tmp_path / "here")

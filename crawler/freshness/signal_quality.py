@@ -45,7 +45,7 @@ import cython
 import numpy as np
 from cython.cimports.libc.math import exp, expm1, log1p, sqrt
 
-from crawler.freshness.columns import Column
+from crawler.freshness.columns import Column, rows_of
 
 if cython.compiled:
     from cython.cimports.crawler.freshness.change_rates import gain_of
@@ -79,9 +79,9 @@ class SignalQuality:
         self.size = 0
         self._columns = [Column("f8", SOURCES) for _ in range(6)] + [Column("f8") for _ in range(4)]
         self._grow()
-        self.told_by = np.zeros(SOURCES)
-        self.claimed_by = np.zeros(SOURCES)
-        self.untold_by = np.zeros(SOURCES)
+        self.told_by = rows_of(np.zeros(SOURCES))
+        self.claimed_by = rows_of(np.zeros(SOURCES))
+        self.untold_by = rows_of(np.zeros(SOURCES))
 
     @cython.ccall
     def add_site(self) -> cython.Py_ssize_t:

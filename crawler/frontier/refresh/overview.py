@@ -108,7 +108,7 @@ class Overview:
         importance = self._tables.importance(page)
         clock = self._learning.clock(host, directory, elapsed, now) if self._deadlines.clocked else elapsed
         if self._deadlines.plain:
-            fresh = exp(-self._deadlines.page.silent_rate * clock - n * self._deadlines.page.signal_weight)
+            fresh = self._fresh(clock, n)
         else:
             changes, watched = self._tables.rows[page].changes, self._tables.rows[page].watched
             fresh = 1.0 - self._learning.expected(host, changes, watched, clock, self._deadlines.counts)
@@ -132,6 +132,15 @@ class Overview:
             deadline=due,
             state=_word(self._tables.states[page]),
         )
+
+    @cython.cfunc
+    @cython.exceptval(check=False)
+    def _fresh(self, clock: cython.double, n: cython.double) -> cython.double:
+        """exp(-u) of the page assigned last; a signal may be certain (of infinite weight), or none have come."""
+        staleness: cython.double = self._deadlines.page.silent_rate * clock
+        if n > 0.0 and self._deadlines.page.signal_time > 0.0:
+            staleness += n * self._deadlines.page.signal_weight
+        return exp(-staleness)
 
     def host_view(self, host: int) -> HostView:
         """All that is known of a host."""

@@ -22,7 +22,6 @@ import msgspec
 import numpy as np
 
 from crawler.config import Overrides, RefreshConfig
-from crawler.freshness.columns import plain as plain_numbers
 from crawler.frontier.hosts.front_host import Refetch
 from crawler.frontier.refresh import state
 from crawler.frontier.refresh.arms import Arms
@@ -297,7 +296,7 @@ class Refresh:
         then = self._sites(now)
         if self.schedule.look(then) >= 0:
             return now
-        return max(float(self.schedule.next_wakeup(then)) / self._speed, now)
+        return max(self.schedule.next_wakeup(then) / self._speed, now)
 
     # -- what is learned -------------------------------------------------------------
 
@@ -503,7 +502,7 @@ class Refresh:
         if page < 0:
             return {}
         known = self.schedule.page(page, self._sites(now))
-        plain: dict[str, Any] = plain_numbers(msgspec.to_builtins(known, enc_hook=plain_numbers))
+        plain: dict[str, Any] = msgspec.to_builtins(known)
         for name in ("fingerprint", "host", "directory"):
             del plain[name]
         host = self.schedule.host_view(known.host)
@@ -536,7 +535,7 @@ class Refresh:
 
     def view(self, now: float) -> dict[str, Any]:
         """What a status says of it."""
-        seen = plain_numbers(self.expectation.view(self._sites(now)))
+        seen = self.expectation.view(self._sites(now))
         return seen | {
             "in_flight": len(self._held),
             "ahead": len(self._ahead),
@@ -546,8 +545,7 @@ class Refresh:
 
     def by_host(self, now: float) -> dict[int, tuple[int, float]]:
         """Key of a host -> (pages, expected freshness), of hosts whose pages a sample meets."""
-        found: dict[int, tuple[int, float]] = plain_numbers(self.expectation.by_host(self._sites(now)))
-        return found
+        return self.expectation.by_host(self._sites(now))
 
     def heard(self) -> list[dict[str, Any]]:
         """By host and source: signals judged, measured precision, recall of all of the host's, delay (None: no dates)."""
@@ -567,8 +565,7 @@ class Refresh:
                             "delay": round(delays / n, 1) if n else None,
                         }
                     )
-        plain: list[dict[str, Any]] = plain_numbers(rows)
-        return plain
+        return rows
 
     def _check(self) -> None:
         """Assert what holds between any two calls."""

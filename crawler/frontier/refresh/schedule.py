@@ -28,6 +28,7 @@ import cython
 import numpy as np
 from cython.cimports.libc.math import isfinite
 
+from crawler.freshness.columns import rows_of
 from crawler.freshness.params import PageParameters
 from crawler.frontier.refresh.settings import Settings
 
@@ -186,7 +187,7 @@ class Schedule(Overview):
             if (column < 0.0).any():
                 raise ValueError("add_many: numbers must not be negative")
         numbers = np.full(size, -1, np.int32)
-        self._add_all(columns, numbers, now)
+        self._add_all([rows_of(column) for column in columns], rows_of(numbers), now)
         return numbers
 
     @cython.cfunc
@@ -350,7 +351,7 @@ class Schedule(Overview):
         keys: cython.const[cython.ulonglong][::1]
         while most > 0 and self._backlog:
             fingerprints, source = self._backlog[0]
-            keys = fingerprints
+            keys = rows_of(fingerprints)
             share: cython.Py_ssize_t = min(most, len(keys))
             kind: cython.uint = source
             for i in range(share):

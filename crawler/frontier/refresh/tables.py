@@ -18,7 +18,7 @@ import cython
 import numpy as np
 from cython.cimports.libc.math import exp, log, sqrt
 
-from crawler.freshness.columns import Column
+from crawler.freshness.columns import Column, rows_of
 from crawler.freshness.params import PageParameters
 
 if cython.compiled:
@@ -100,7 +100,8 @@ class Tables:
         self.roots = 0.0  # sum of the square roots of the importances of all pages
         self.first_interval = first_interval
         self._ages = [(min_age, max_age)]
-        self._min_ages, self._max_ages = np.zeros(AGES_MAX), np.full(AGES_MAX, _INFINITY)
+        self._min_ages = rows_of(np.zeros(AGES_MAX))
+        self._max_ages = rows_of(np.full(AGES_MAX, _INFINITY))
         self._min_ages[0], self._max_ages[0] = min_age, max_age
 
     @cython.cfunc

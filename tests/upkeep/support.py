@@ -26,11 +26,14 @@ WEB: dict[str, Fetch] = {
     "http://a.org/": fetch("http://a.org/", LINKS),
     "http://a.org/same": fetch("http://a.org/same", LINKS),  # becomes a revisit record
     "http://a.org/x": fetch("http://a.org/x", DEEP),
-    "http://a.org/r": redirect("http://a.org/r", "/t", headers=((b"Location", b"/t"),)),
+    "http://a.org/r": redirect(
+        "http://a.org/r", "/\u00e9t", headers=((b"Location", "/\u00e9t".encode()),), content_type=""
+    ),
 }
 HREFS = {LINKS: ["/x", "/r"], DEEP: ["/deep"]}
-TO_DO = {"http://a.org/t": 1, "http://b.org/": 0}  # URL: depth
+TO_DO = {"http://a.org/%C3%A9t": 1, "http://b.org/": 0}  # URL: depth
 PARKED_URLS = {"http://a.org/deep": 2}
+LATE = {"http://a.org/late": 0}  # waits in the links log
 
 
 class Held(NamedTuple):

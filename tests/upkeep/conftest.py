@@ -1,5 +1,6 @@
-"""A small crawl at rest for the tests of what damages and mends it."""
+"""Crawls at rest for the tests of what damages, moves and mends them."""
 
+from tests.process.conftest import open_joint
 from tests.upkeep.support import directory, sound
 
-__all__ = ["directory", "sound"]
+__all__ = ["directory", "open_joint", "sound"]

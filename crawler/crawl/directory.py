@@ -160,14 +160,12 @@ class CrawlDirectory:
         engine = found.pop() or engine if found else chosen(engine)
         return structs.replace(config, store=structs.replace(config.store, engine=engine))
 
+    def config_text(self, config: Config) -> str:
+        """What the file says with `config` in force: without credentials and limits of a run, with the places of seeds."""
+        return _config_text(config, self.seed_places())
+
     def _write_config(self, config: Config, places: Iterable[str]) -> None:
-        lines = [
-            _HEAD,
-            to_toml(without_credentials(config), skip_run_keys=True),
-            _PLACES + msgspec.json.encode(list(places)).decode(),
-            _END,
-        ]
-        atomic_write(self.config_file, "\n".join(lines).encode() + b"\n")
+        atomic_write(self.config_file, _config_text(config, places).encode())
 
     def renew_config(self) -> str:
         """Let defaults stand in for a configuration that is lost; "" if it is not, else what was done."""
@@ -221,3 +219,8 @@ class CrawlDirectory:
         except (OSError, ValueError) as error:
             raise DirectoryError(f"{self.credentials_file}: cannot be read: {error}") from error
         return tree
+
+
+def _config_text(config: Config, places: Iterable[str]) -> str:
+    settings = to_toml(without_credentials(config), skip_run_keys=True)
+    return "\n".join([_HEAD, settings, _PLACES + msgspec.json.encode(list(places)).decode(), _END, ""])

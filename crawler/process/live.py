@@ -206,7 +206,7 @@ class Live:
             capture = next(iter(self._stages.pages.captures(fingerprint)), None)
             if capture is not None and self._now() - capture.fetched_at < KEY_AGE_MAX:
                 return self._stages.pages.read(capture).content[:1024] if capture.status == 200 else None
-            if not self.fetch_ahead(url, fingerprint) and capture is None:
+            if not self.fetch_ahead(url, fingerprint) and (capture is None or self.refresh_ahead is None):
                 return None
             await asyncio.sleep(1.0)
         return None

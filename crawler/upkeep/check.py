@@ -11,7 +11,7 @@ from crawler.process.stages import BALLAST, KEPT, Stages, at_rest
 from crawler.storage.engines import open_store
 from crawler.storage.engines import repair as repair_store
 from crawler.storage.files import Lock
-from crawler.storage.keys import BY_BUCKET, EQUIVALENCES, bucket_range, family
+from crawler.storage.keys import BY_BUCKET, EQUIVALENCES, PARKED, TODO, bucket_range, family
 from crawler.storage.kv import scan_prefix, unseal
 from crawler.storage.moving import load_json
 from crawler.upkeep.rebuild import rebuild
@@ -27,6 +27,7 @@ def check(stages: Stages) -> list[str]:
     problems = list(stages.problems())
     problems += _damaged_values(stages)
     problems += _missing_keys(stages)
+    problems += _queue_lengths(stages)
     problems += _foreign_keys(stages)
     problems += stages.due.check()
     problems += [f"{problem.where}: {problem.message}" for problem in stages.pages.check()]
@@ -55,6 +56,17 @@ def _missing_keys(stages: Stages) -> list[str]:
         found, counted = sum(1 for _ in scan_prefix(stages.store, prefix)), stages.point.counters[name]
         if found != counted:
             problems.append(f"store: {found} keys {prefix.decode()}, {counted} were written ({name})")
+    return problems
+
+
+def _queue_lengths(stages: Stages) -> list[str]:
+    """Queues that hold more or fewer URLs than the records of their hosts say."""
+    counts = stages.frontier_counts()
+    problems = []
+    for prefix, said in ((TODO, counts.todo), (PARKED, counts.parked)):
+        found = sum(1 for _ in scan_prefix(stages.store, prefix))
+        if found != said:
+            problems.append(f"store: {found} keys {prefix.decode()}, the records of their hosts say {said}")
     return problems
 
 

@@ -42,7 +42,7 @@ _TICK_MIN = 0.005
 _CLOSED_MAX = 32  # idle connections closed at one of those looks, some 10 ms with TLS
 _DESCRIPTORS = 1024  # files, sockets of peers and requests beside the idle connections
 _LARGE_BYTES = 1 << 20  # of an answer; joining its parts takes a millisecond
-_TURN_SHARE = 0.02  # seconds of reading in a turn of the loop, from which on reads are short
+_TURN_SHARE = 0.01  # seconds of reading in a turn of the loop, from which on reads are short
 _GO_ON_MAX = 8  # connections that go on behind a rest in one turn of the loop: 1 MiB, some 2 ms
 _BROKEN_MAX = 10_000  # hosts remembered whose certificates do not verify
 

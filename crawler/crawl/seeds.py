@@ -17,7 +17,7 @@ from crawler.urls.canonical import canonical, hostname
 
 log = logging.getLogger("crawler")
 
-SEEDS_AT_ONCE = 1000  # seeds queued for one commit
+SEEDS_AT_ONCE = 400  # seeds queued for one commit; read in one turn of the loop, some 8 ms
 REFUSED_SHOWN = 10  # a file that is no list of URLs must not fill screen and log
 
 

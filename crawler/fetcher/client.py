@@ -16,6 +16,7 @@ One timer watches the time limits of all connections.
 """
 
 import asyncio
+import math
 import resource
 import time
 from collections.abc import Hashable
@@ -102,7 +103,9 @@ class Client:
         self._closing = True
         for connection in list(self._active):
             connection.close()
-        self._idle.clear()
+        while len(self._idle):
+            self._idle.expire(math.inf, _CLOSED_MAX)
+            await asyncio.sleep(0)
         await self._connector.close()
 
     async def fetch(self, request: FetchRequest) -> Fetch:

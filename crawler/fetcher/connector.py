@@ -35,7 +35,7 @@ from crawler.fetcher.address_guard import BAD_PORTS, AddressGuard
 from crawler.fetcher.connection import READ_BYTES, Connection
 from crawler.fetcher.fetch_request import FetchLimits, Target
 from crawler.fetcher.throttle import WINDOW_BYTES
-from crawler.fetcher.tls_transport import TlsTransport
+from crawler.fetcher.tls_transport import Handshakes, TlsTransport
 from crawler.records import Outcome
 
 _NO_TIMEOUT = aiohttp.ClientTimeout(total=None)
@@ -117,6 +117,7 @@ class Connector:
         self._socks = re.sub(r"^(socks[45])[ah]:", r"\1:", proxy) if proxy.startswith("socks") else ""
         self._contexts: dict[bool, tls.ResumingContext] = {}
         self._view = memoryview(bytearray(READ_BYTES))
+        self.handshakes = Handshakes()
         self._tunnels: aiohttp.TCPConnector | None = None
         if self.forwards:
             self._tunnels = aiohttp.TCPConnector(
@@ -215,7 +216,8 @@ class Connector:
 
     def _stream(self, connection: Connection, target: Target, verify: bool) -> TlsTransport:
         try:
-            return TlsTransport(connection, self._context(verify), target.hostname, self._view)
+            context = self._context(verify)
+            return TlsTransport(connection, context, target.hostname, self._view, self.handshakes)
         except (ValueError, ssl.SSLError) as error:  # a name that no certificate can carry
             raise NotOpened(Outcome.TLS_ERROR, _one_line(error)) from error
 

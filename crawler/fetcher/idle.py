@@ -68,11 +68,6 @@ class IdlePool(Generic[_C]):
         for hostname in list(islice(over, closed_max)):
             self._close(hostname)
 
-    def clear(self) -> None:
-        """Close all."""
-        for hostname in list(self._by_hostname):
-            self._close(hostname)
-
     def _close(self, hostname: str) -> None:
         connection = self._by_hostname.pop(hostname, None)
         if connection is not None:

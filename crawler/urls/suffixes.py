@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any
 
+from ada_url import idna
+
 
 @lru_cache(maxsize=1)
 def suffix_list() -> Any:
@@ -28,7 +30,7 @@ def _both_forms(lines: Iterator[str]) -> Iterator[str]:
         yield rule
         if not rule.isascii():
             exception, name = ("!", rule[1:]) if rule[0] == "!" else ("", rule)
-            yield exception + name.encode("idna").decode("ascii")
+            yield exception + idna.encode(name).decode("ascii")
 
 
 def suffix_list_version() -> str:

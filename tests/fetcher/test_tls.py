@@ -3,6 +3,8 @@
 import asyncio
 import gc
 import ssl
+from collections import Counter
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -11,7 +13,7 @@ from crawler.config import ByteCount, Seconds
 from crawler.fetcher.connection import Connection
 from crawler.fetcher.fetch_request import FetchRequest
 from crawler.fetcher.tls import ResumingContext
-from crawler.fetcher.tls_transport import TlsTransport
+from crawler.fetcher.tls_transport import Handshakes, TlsTransport
 from crawler.records import Blame, Fetch, Outcome
 from tests.fetcher.scripted import OK, Do, Server, make_client, run, small
 
@@ -250,5 +252,72 @@ def test_handshake_has_its_own_time_limit() -> None:
             assert (got.outcome, got.error) == (Outcome.TLS_ERROR, "no TLS handshake in time")
             assert handshake <= loop.time() - before + 0.005 < 4.0
         raw.close()
+
+    run(play())
+
+
+def test_handshakes_have_a_share_of_each_turn() -> None:
+    """Steps are taken in the order they came in, no more in a turn than its share holds, and none is lost by an error."""
+    now, taken, turn = 0.0, [], 0
+
+    def step(number: int) -> None:
+        nonlocal now
+        now += 1.0
+        taken.append((turn, number))
+        if number == 4:
+            raise RuntimeError("a step that fails")
+
+    async def play() -> None:
+        nonlocal turn
+        asyncio.get_running_loop().set_exception_handler(lambda _loop, _context: None)
+        handshakes = Handshakes(2.5, clock=lambda: now)
+        for number in range(10):
+            handshakes.step(partial(step, number))
+        while handshakes:
+            turn += 1
+            await asyncio.sleep(0)
+        turn += 1
+        await asyncio.sleep(0)
+        handshakes.step(partial(step, 10))
+
+    run(play())
+    assert [number for _, number in taken] == list(range(11))
+    turns = Counter(turn for turn, _ in taken)
+    assert max(turns.values()) == 3, "the step that goes over the share is the last one of its turn"
+    assert len(turns) >= 4
+
+
+@pytest.mark.usefixtures("trusted")
+def test_a_handshake_that_waits_for_its_turn_ends_as_any_other() -> None:
+    """Its answer is read, and what the server said before it closed is the error: nothing is lost in waiting."""
+
+    async def ends(share: float) -> list[tuple[Outcome, bytes, str]]:
+        async def speak(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await reader.read(1)
+            writer.write(b"HTTP/1.1 400 this is no TLS\r\n\r\n")
+            writer.close()
+
+        raw = await asyncio.start_server(speak, "127.0.0.1", 0)
+        plain = f"https://host.test:{raw.sockets[0].getsockname()[1]}/"
+        client = make_client(small())
+        await client.start()
+        client._connector.handshakes = Handshakes(share)
+        async with Server([OK], context=server_context()) as server:
+            good, bad = server.url(scheme="https"), server.url(host="other.test", scheme="https")
+            asked = [client.fetch(FetchRequest(url, ("127.0.0.1",))) for url in [good, bad, plain] * 5]
+            fetches = await asyncio.gather(*asked)
+        await client.close()
+        raw.close()
+        return [(fetch.outcome, fetch.content, fetch.error) for fetch in fetches]
+
+    async def play() -> None:
+        long, short = await ends(60.0), await ends(1e-9)
+        assert short == long
+        assert [outcome for outcome, _, _ in short[:3]] == [
+            Outcome.FETCHED,
+            Outcome.TLS_ERROR,
+            Outcome.TLS_ERROR,
+        ]
+        assert "WRONG_VERSION_NUMBER" in short[2][2].upper().replace(" ", "_")
 
     run(play())

@@ -40,7 +40,7 @@ class _Timer(asyncio.TimerHandle):
         self.number = 0
 
     def __lt__(self, other: "_Timer") -> bool:  # type: ignore[override]
-        return (self._when, self.number) < (other._when, other.number)
+        return (self.when(), self.number) < (other.when(), other.number)
 
 
 class VirtualLoop(asyncio.BaseEventLoop):
@@ -67,8 +67,8 @@ class VirtualLoop(asyncio.BaseEventLoop):
         while timers and timers[0]._cancelled:  # type: ignore[attr-defined]
             heapq.heappop(timers)._scheduled = False  # type: ignore[attr-defined]
         if not ready and timers and not self._stopping:  # type: ignore[attr-defined]
-            self._now = max(self._now, timers[0]._when)
-        while timers and timers[0]._when <= self._now:
+            self._now = max(self._now, timers[0].when())
+        while timers and timers[0].when() <= self._now:
             handle = heapq.heappop(timers)
             handle._scheduled = False  # type: ignore[attr-defined]
             ready.append(handle)

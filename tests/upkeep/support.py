@@ -15,7 +15,8 @@ from crawler.process.stages import Stages, at_rest
 from crawler.records import Capture, Extracted, Fetch, Outcome, PageRecord
 from crawler.storage.commit import Change
 from crawler.storage.keys import PARKED, TODO
-from crawler.storage.kv import LevelStore, scan_prefix
+from crawler.storage.kv import scan_prefix
+from crawler.storage.level_store import LevelStore
 from tests.process.support import SEED, Joint, fetch, redirect
 
 SEEDS = ["http://a.org/", "http://a.org/same", "http://b.org/"]

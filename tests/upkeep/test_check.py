@@ -29,7 +29,8 @@ from crawler.storage.keys import (
     SEGMENT,
     TODO,
 )
-from crawler.storage.kv import LevelStore, scan_prefix, seal, unseal
+from crawler.storage.kv import scan_prefix, seal, unseal
+from crawler.storage.level_store import LevelStore
 from crawler.storage.moving import load
 from crawler.upkeep.check import PROBLEMS_MAX, check, repair, repair_before_opening
 from tests.upkeep import support

@@ -105,7 +105,7 @@ def joined(folder: Path, steps: int = 60) -> dict[str, Any]:
         "asked": asked,
         "view": refresh.view(now),
         "why": [refresh.explain(joint.fingerprint(url), now) for url in urls],
-        "fresh": [refresh.probability(joint.fingerprint(url), now) for url in urls],
+        "fresh": [refresh.probability(joint.fingerprint(url), now, now) for url in urls],
         "hosts": refresh.by_host(now),
         "heard": refresh.heard(),
         "wakeup": refresh.next_wakeup(now),

@@ -44,6 +44,7 @@ class Shown:
             started=12.0,
             commands=Commands(stages, self.queued.append, dict),
             commits=SimpleNamespace(observe=None),
+            last_changes=[],
             configure=self.configured.append,
         )
         self.live = Live(cast(Any, self.process))

@@ -82,7 +82,7 @@ def _class(engine: Engine, path: Path) -> Any:
     return getattr(module, _CLASSES[engine])
 
 
-def repair(path: Path) -> str:
+def repair(path: Path, engine: Choice = AUTO) -> str:
     """Rebuild a store that cannot be opened or read to its end from what can be read; what was done, "" if nothing.
 
     An engine's repair reads every table and makes a new manifest. What it cannot
@@ -92,14 +92,13 @@ def repair(path: Path) -> str:
         DamageError: nothing helps.
     """
     try:
-        with closing(open_store(path)) as store:
+        with closing(open_store(path, engine)) as store:
             for _ in store.scan(b""):
                 pass
         return ""
     except DamageError as error:
         found = str(error)
-    engine = engine_of(path) or chosen()
-    module = _module(engine)
+    module = _module(engine_of(path) or chosen(engine))
     assert module is not None, "it was opened above"
     module.rebuild(path)
     lost = sum(1 for _ in path.glob("lost/*"))

@@ -70,9 +70,15 @@ def open_store(path: Path, engine: Choice = AUTO, **sizes: int) -> DiskStore:
     """
     found = engine_of(path)
     if found and engine not in (AUTO, found):
-        raise DirectoryError(f'store {path}: was begun with store.engine = "{found}", which cannot change')
+        raise another_engine(path, found, engine)
     name = found or chosen(engine)
     return _class(name, path)(path, **sizes)
+
+
+def another_engine(where: Path, found: str, wanted: str) -> DirectoryError:
+    """The error of a crawl or store in `where` that is of the engine `found`."""
+    change = f"`crawler reshard --to N --set store.engine={wanted}`, N its number of processes, changes that"
+    return DirectoryError(f'{where}: was begun with store.engine = "{found}"; {change}')
 
 
 def _class(engine: Engine, path: Path) -> Any:

@@ -19,6 +19,7 @@ from crawler.storage.kv import DiskStore
 Engine = Literal["leveldb", "rocksdict"]
 Choice = Literal["auto", "leveldb", "rocksdict"]
 AUTO: Final = "auto"
+ENGINES: tuple[Engine, ...] = ("leveldb", "rocksdict")
 _MODULES: dict[Engine, str] = {
     "leveldb": "crawler.storage.level_store",
     "rocksdict": "crawler.storage.rocks_store",

@@ -27,7 +27,7 @@ from crawler.config import Config, convert, read_file, to_toml
 from crawler.config.credentials import add_credentials, credentials_of, without_credentials
 from crawler.errors import DamageError, DirectoryError, StoreError
 from crawler.records import UNDECODABLE
-from crawler.storage.engines import AUTO, chosen, engine_of
+from crawler.storage.engines import AUTO, another_engine, chosen, engine_of
 from crawler.storage.files import atomic_write, sync_directory
 
 SEED_BYTES = 16
@@ -153,10 +153,7 @@ class CrawlDirectory:
         engine = config.store.engine
         found = {engine_of(self.process(name) / "store") for name in self.process_names()} - {None}
         if found and engine not in (AUTO, *found):
-            raise DirectoryError(
-                f'{self.path}: was begun with store.engine = "{next(iter(found))}"; '
-                f"`crawler reshard --to {config.crawl.processes} --set store.engine={engine}` changes it"
-            )
+            raise another_engine(self.path, str(found.pop()), engine)
         engine = found.pop() or engine if found else chosen(engine)
         return structs.replace(config, store=structs.replace(config.store, engine=engine))
 

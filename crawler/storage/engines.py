@@ -19,6 +19,7 @@ from crawler.storage.kv import DiskStore
 Engine = Literal["leveldb", "rocksdict"]
 Choice = Literal["auto", "leveldb", "rocksdict"]
 AUTO: Final = "auto"
+ENGINES: tuple[Engine, ...] = ("leveldb", "rocksdict")
 _MODULES: dict[Engine, str] = {
     "leveldb": "crawler.storage.level_store",
     "rocksdict": "crawler.storage.rocks_store",
@@ -70,9 +71,15 @@ def open_store(path: Path, engine: Choice = AUTO, **sizes: int) -> DiskStore:
     """
     found = engine_of(path)
     if found and engine not in (AUTO, found):
-        raise DirectoryError(f'store {path}: was begun with store.engine = "{found}", which cannot change')
+        raise another_engine(path, found, engine)
     name = found or chosen(engine)
     return _class(name, path)(path, **sizes)
+
+
+def another_engine(where: Path, found: str, wanted: str) -> DirectoryError:
+    """The error of a crawl or store in `where` that is of the engine `found`."""
+    change = f"`crawler reshard --to N --set store.engine={wanted}`, N its number of processes, changes that"
+    return DirectoryError(f'{where}: was begun with store.engine = "{found}"; {change}')
 
 
 def _class(engine: Engine, path: Path) -> Any:
@@ -82,7 +89,7 @@ def _class(engine: Engine, path: Path) -> Any:
     return getattr(module, _CLASSES[engine])
 
 
-def repair(path: Path) -> str:
+def repair(path: Path, engine: Choice = AUTO) -> str:
     """Rebuild a store that cannot be opened or read to its end from what can be read; what was done, "" if nothing.
 
     An engine's repair reads every table and makes a new manifest. What it cannot
@@ -92,14 +99,13 @@ def repair(path: Path) -> str:
         DamageError: nothing helps.
     """
     try:
-        with closing(open_store(path)) as store:
+        with closing(open_store(path, engine)) as store:
             for _ in store.scan(b""):
                 pass
         return ""
     except DamageError as error:
         found = str(error)
-    engine = engine_of(path) or chosen()
-    module = _module(engine)
+    module = _module(engine_of(path) or chosen(engine))
     assert module is not None, "it was opened above"
     module.rebuild(path)
     lost = sum(1 for _ in path.glob("lost/*"))

@@ -41,6 +41,8 @@ def lost_bookkeeping(store: Path) -> str:
     if (store / f"{known.log:06d}.log").exists():
         return ""
     log, begins = _oldest_log(store, known.log)
+    if not begins and next(store.glob("*.sst"), None) is None:
+        return ""  # nothing that could be lost
     if begins == known.sequence + 1 or (not begins and log < known.next_file):
         return ""
     return f"{manifest.name} ends too early: it knows nothing of what came before {log:06d}.log"

@@ -8,7 +8,7 @@ from crawler.config import Config
 from crawler.crawl.directory import CrawlDirectory
 from crawler.errors import DamageError
 from crawler.process.stages import BALLAST, KEPT, Stages, at_rest
-from crawler.storage.engines import open_store
+from crawler.storage.engines import AUTO, Choice, open_store
 from crawler.storage.engines import repair as repair_store
 from crawler.storage.files import Lock
 from crawler.storage.keys import BY_BUCKET, EQUIVALENCES, PARKED, TODO, bucket_range, family
@@ -95,7 +95,7 @@ def repair(config: Config, directory: CrawlDirectory, name: str, clock: Clock) -
     """
     folder = directory.process(name)
     began = (folder / "store").exists()
-    done, rebuilt = repair_before_opening(folder)
+    done, rebuilt = repair_before_opening(folder, config.store.engine)
     store_damaged = rebuilt or not began
     found: list[str] = []
     if not store_damaged:
@@ -148,7 +148,7 @@ def repaired(stages: Stages) -> list[str]:
     return lines
 
 
-def repair_before_opening(folder: Path) -> tuple[list[str], bool]:
+def repair_before_opening(folder: Path, engine: Choice = AUTO) -> tuple[list[str], bool]:
     """Free the ballast, so that a full disk has room; rebuild a store that cannot be opened or read.
 
     What was done, a line each, and whether the store was rebuilt.
@@ -165,6 +165,6 @@ def repair_before_opening(folder: Path) -> tuple[list[str], bool]:
         if ballast.exists():
             lines.append(f"freed {ballast.stat().st_size >> 20} MiB of ballast")
             ballast.unlink()
-        if rebuilt := repair_store(folder / "store"):
+        if rebuilt := repair_store(folder / "store", engine):
             lines.append(rebuilt)
     return lines, bool(rebuilt)

@@ -42,7 +42,7 @@ def rebuild(
         DamageError: the store cannot be read even now.
         StoreError: the disk failed.
     """
-    store = open_store(folder / "store")
+    store = open_store(folder / "store", config.store.engine)
     try:
         repair = Repair(config, folder, fingerprinter, store, BoundedWriter(store), store_damaged)
         _remove_garbage(repair)

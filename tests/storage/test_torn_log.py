@@ -8,7 +8,7 @@ import pytest
 from crawler.errors import DamageError
 from crawler.storage.engines import open_store
 from crawler.storage.snapshot import snapshot
-from crawler.storage.torn_log import BLOCK_BYTES, crc32c, cut_torn_tail, whole_length
+from crawler.storage.torn_log import BLOCK_BYTES, crc32c, cut_torn_tail, headers_are_sound, whole_length
 from tests.engines import ENGINES
 
 RECORDS = 40
@@ -71,6 +71,17 @@ def test_garbage_behind_the_last_record_costs_nothing(path: Path) -> None:
     log.write_bytes(log.read_bytes() + random.Random(1).randbytes(50_000))
     found, mended = keys(path)
     assert found == RECORDS and "50000 bytes" in mended
+
+
+def test_a_header_that_can_be_none_is_not_left_to_the_engine(path: Path) -> None:
+    """RocksDB reads a last record of type 6 (a recycled log's) for ever."""
+    log = newest_log(path)
+    data = log.read_bytes()
+    assert headers_are_sound(data)
+    tails = {kind: data + bytes([0, 1, 2, 3, 4, 5, kind]) + bytes(range(7, 256)) for kind in range(256)}
+    assert [kind for kind, tail in tails.items() if headers_are_sound(tail)] == [1, 2, 3, 4]
+    log.write_bytes(tails[6])
+    assert keys(path)[0] == RECORDS
 
 
 @pytest.mark.parametrize("place", [10, 5_000, BLOCK_BYTES + 10_000, 2 * BLOCK_BYTES + 50])

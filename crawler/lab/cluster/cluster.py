@@ -48,6 +48,7 @@ from crawler.storage.kv import KeyValue
 START = 1_700_000_000.0  # the first instant, by a right clock
 SEED, SECRET, CRAWL = bytes(range(16)), b"s" * 16, "cluster"
 PORT = 7000
+POINT_WAIT = 60.0  # seconds for which a kill waits for its point; then it comes at any instant
 RESTART = 3.0  # seconds until a process that failed is started again
 ENDING_MAX = 7_200.0  # virtual seconds behind the last fault in which a finite crawl has to end
 LIVES_MAX = 60  # of a run whose end nobody set; more starts than that are no progress
@@ -232,6 +233,8 @@ class Cluster:
         """Let go of all that the dead have left."""
         self._graveyard.clear()
         self._running.clear()
+        self.wire.listening.clear()
+        self.wire.ends.clear()
         gc.unfreeze()
         gc.collect()
 
@@ -239,7 +242,11 @@ class Cluster:
         settings, loop = self.settings, asyncio.get_running_loop()
         self._over = asyncio.Event()
         plan = faults.draw(
-            settings.seed, settings.faults, settings.count, machines=settings.processes, within=settings.within
+            settings.seed,
+            settings.faults,
+            settings.count,
+            machines=settings.processes,
+            within=settings.within,
         )
         for fault in plan:
             loop.call_at(START + fault.at, self._strike, fault)
@@ -303,7 +310,9 @@ class Cluster:
         host, port = self.addresses[machine.label]
         config = msgspec.structs.replace(
             self.config,
-            splitter=msgspec.structs.replace(self.config.splitter, name=machine.name, listen=f"{host}:{port}"),
+            splitter=msgspec.structs.replace(
+                self.config.splitter, name=machine.name, listen=f"{host}:{port}"
+            ),
         )
         around = VirtualSurroundings(self, life, clock)
         stages = Stages(
@@ -423,6 +432,7 @@ class Cluster:
             assert life is not None
             if fault.point:
                 self._armed[machine.label] = fault, fault.visits
+                loop.call_later(POINT_WAIT, self._strike_anyway, life, fault)
             else:
                 self._fell(life, fault, "")
             return
@@ -449,6 +459,12 @@ class Cluster:
             life.frozen_until = loop.time() + fault.length
         elif fault.kind == "clone":
             self._clone(machine)
+
+    def _strike_anyway(self, life: Life, fault: Fault) -> None:
+        """The point of a kill was not reached."""
+        armed = self._armed.get(life.machine.label)
+        if not life.dead and armed is not None and armed[0] is fault:
+            self._fell(life, fault, "")
 
     def _heal(self, pairs: set[frozenset[str]]) -> None:
         self.wire.cut -= pairs

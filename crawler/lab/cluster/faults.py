@@ -1,14 +1,14 @@
 """What goes wrong in a simulated cluster, drawn from a seed.
 
-    kill        a process ends at a named point of its code (`storage/faults.py`), or at any instant
-    power       the same, and its machine loses what was not synced
-    partition   two machines cannot reach each other for a while; one may be parted from all
-    loss        a share of what is sent has to be sent again
-    slow-disk   a disk takes up to 200 times as long
-    clock       the wall clock of a machine jumps by up to a day, and its process starts again
-    full-disk   no write succeeds for a while
-    stop        a process stands still for a while and then goes on
-    clone       a copy of a machine is started beside it
+kill        a process ends at a named point of its code (`storage/faults.py`), or at any instant
+power       the same, and its machine loses what was not synced
+partition   two machines cannot reach each other for a while; one may be parted from all
+loss        a share of what is sent has to be sent again
+slow-disk   a disk takes up to 200 times as long
+clock       the wall clock of a machine jumps by up to a day, and its process starts again
+full-disk   no write succeeds for a while
+stop        a process stands still for a while and then goes on
+clone       a copy of a machine is started beside it
 """
 
 import random

@@ -55,7 +55,9 @@ class WebLog:
 class VirtualClient:
     """Asks the web; the part of `fetcher.client.Client` that a process uses."""
 
-    def __init__(self, web: SyntheticWeb, log: WebLog, clock: Callable[[], float], header_timeout: float) -> None:
+    def __init__(
+        self, web: SyntheticWeb, log: WebLog, clock: Callable[[], float], header_timeout: float
+    ) -> None:
         self._web, self._log, self._now, self._header_timeout = web, log, clock, header_timeout
 
     async def start(self) -> None:
@@ -108,7 +110,9 @@ class VirtualResolver:
         """The one address of a host; each has its own."""
         await asyncio.sleep(LOOK_UP)
         if not self._web.exists(hostname):
-            return Resolution((), self._now() + NAMES_LIVE, Outcome.DNS_NOT_FOUND, f"{hostname}: no such name")
+            return Resolution(
+                (), self._now() + NAMES_LIVE, Outcome.DNS_NOT_FOUND, f"{hostname}: no such name"
+            )
         number = self._web.number[hostname]
         address = f"11.{number >> 16 & 255}.{number >> 8 & 255}.{number & 255}"
         return Resolution((address,), self._now() + NAMES_LIVE)
@@ -121,9 +125,14 @@ def _fetch_of(request: FetchRequest, reply: Reply, began: float, took: float) ->
     """What the client would make of an answer."""
     if reply.failure is not None:
         outcome = reply.failure
-        return Fetch(request.url, outcome, blame_of(outcome), began=began, took=took, error="as the web is made")
+        return Fetch(
+            request.url, outcome, blame_of(outcome), began=began, took=took, error="as the web is made"
+        )
     outcome = of_status(
-        reply.status, conditional=request.conditional, has_body=bool(reply.body), has_location=bool(reply.location)
+        reply.status,
+        conditional=request.conditional,
+        has_body=bool(reply.body),
+        has_location=bool(reply.location),
     )
     headers = [(b"Content-Type", f"{reply.content_type}; charset=utf-8".encode())]
     headers += [(b"ETag", reply.etag.encode())] if reply.etag else []

@@ -1,18 +1,19 @@
 """What a run is judged by: the web's own log, and the WARC files that are left. The crawler is not asked.
 
-    lost              a page whose parent was answered was never answered, nor given up, nor beyond a budget
-    unstored          a page was answered and is in no WARC file
-    stored twice      one version of a page stands in the WARC files more than once
-    torn              a WARC file does not read to its end
-    fetched too often a kill made more fetches void than were in flight; without kills any
-    impolite          a host was asked again while an answer was under way, or before its gap
-    two owners        a host was asked by two machines
-    forbidden         a page was asked that robots.txt forbids
-    unfair rate       more was asked than the rate of the crawl allows
-    stale             a known page was not asked again for long though it changes
-    no end            a finite crawl did not end
-    miscounted        a law of counting did not hold at an end
-    bug               an exception that nobody expects
+lost              a page whose parent was answered was never answered, nor given up, nor beyond a budget
+unstored          a page was answered and is in no WARC file
+stored twice      one version of a page stands in the WARC files more than once
+torn              a WARC file does not read to its end
+fetched too often a kill made more fetches void than were in flight; without kills any
+impolite          a host was asked again while an answer was under way, or before its gap
+two owners        a host was asked by two machines
+forbidden         a page was asked that robots.txt forbids
+unfair rate       more was asked than the rate of the crawl allows
+stale             a known page was not asked again for long though it changes
+stalled           nobody asked for anything for long, and then went on
+no end            a finite crawl did not end
+miscounted        a law of counting did not hold at an end
+bug               an exception that nobody expects
 """
 
 import gzip
@@ -20,6 +21,7 @@ import re
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from pathlib import Path
 
 import msgspec
@@ -40,6 +42,7 @@ RULES = (
     "forbidden",
     "unfair rate",
     "stale",
+    "stalled",
     "no end",
     "miscounted",
     "bug",
@@ -49,6 +52,7 @@ SLACK = 1e-3  # seconds that clocks and floats may differ by
 RATE_WINDOW = 20.0  # seconds over which the rate is counted
 RATE_SLACK = 1.15  # times the rate: shares change while words are on their way
 CLONE_MAX = 120.0  # seconds within which one of two processes of one name has to stop
+STALL_MAX = 900.0  # seconds without a request; a host that is down is asked after 60, 120, 240
 STALE_AFTER = 4.0  # times the longest age that is set
 _RECORD = re.compile(rb"page (\d+) version (\d+)\.")
 
@@ -96,6 +100,9 @@ def judge(cluster: Cluster) -> Verdict:
     refetched = 0 if settings.refresh else _judge_refetches(notes, settings, asked, observed)
     _judge_hosts(notes, rows, cluster.config, cloned)
     _judge_rate(notes, rows, settings)
+    for before, after in pairwise(rows):
+        if after.at - before.at > STALL_MAX and not settings.refresh:
+            notes.add("stalled", f"{after.at - before.at:.0f} s before {after.host}{after.path}")
     for row in rows:
         if row.path.startswith("/private/"):
             notes.add("forbidden", f"{row.host}{row.path} at {row.at - START:.1f}")
@@ -173,9 +180,7 @@ def _records(path: Path) -> tuple[Iterator[tuple[int, int]], bool]:
     return ((int(found[1]), int(found[2])) for found in _RECORD.finditer(data)), whole
 
 
-def _judge_refetches(
-    notes: _Notes, settings: Settings, asked: list[list[Asked]], observed: Observed
-) -> int:
+def _judge_refetches(notes: _Notes, settings: Settings, asked: list[list[Asked]], observed: Observed) -> int:
     """Answers 200 beyond a page's first; how many. Each kill may make void what was in flight."""
     kills = sorted(START + life.at for life in observed.lives if life.how not in ("done", "patience"))
     again = Counter[int]()

@@ -179,4 +179,3 @@ def _alive() -> Life | None:
     if life is not None and life.dead:
         raise Killed
     return life
-

@@ -194,7 +194,7 @@ class SyntheticWeb:
         if not self.spec.change_rate:
             return []
         rng = random.Random(f"changes {self.seed} {page}")
-        rate = self.spec.change_rate * rng.lognormvariate(-RATE_SPREAD**2 / 2, RATE_SPREAD)
+        rate = self.spec.change_rate * rng.lognormvariate(-(RATE_SPREAD**2) / 2, RATE_SPREAD)
         times, at = [], rng.expovariate(rate)
         while at < self.horizon:
             times.append(at)

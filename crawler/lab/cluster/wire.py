@@ -57,7 +57,11 @@ class Wire:
         await asyncio.sleep(self.rng.uniform(*LATENCY))
         while True:
             listening = self.listening.get(address)
-            if listening is not None and not self.parted(life, listening.life) and listening.life.machine.has_power:
+            if (
+                listening is not None
+                and not self.parted(life, listening.life)
+                and listening.life.machine.has_power
+            ):
                 if listening.life.dead or listening.closed:
                     raise ConnectionRefusedError("connection refused")
                 break

@@ -156,9 +156,9 @@ class Stages:
     # -- what all rest on -------------------------------------------------------
 
     def _open_store(self) -> KeyValue:
-        store, mended = self.around.open_store(self.directory / "store", self.config.store)
-        if mended:
-            log.error("store: %s", mended)
+        store, self.mended = self.around.open_store(self.directory / "store", self.config.store)
+        if self.mended:
+            log.error("store: %s", self.mended)
         return store
 
     def _fingerprinter(self, seed: bytes) -> Fingerprinter:

@@ -129,7 +129,7 @@ def _equivalences(folder: Path) -> Equivalences:
 
 def repaired(stages: Stages) -> list[str]:
     """What opening these stages mended, a line each."""
-    lines = [stages.store.mended] if stages.store.mended else []
+    lines = [stages.mended] if stages.mended else []
     if stages.restored:
         lines.append(f"{stages.restored} pages whose copies are gone are to be fetched again")
     return lines

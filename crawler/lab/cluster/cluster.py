@@ -3,7 +3,7 @@
 `Process` and `Stages` run as they are; what is around them is virtual:
 
     time          virtual_loop.py
-    network       wire.py between them, fetching.py to the web
+    network       cables.py between them, fetching.py to the web
     disk, power   machine.py, disk.py
     chance        one generator a life, drawn from the seed
 """
@@ -27,14 +27,14 @@ from crawler.config import Config, StoreConfig, convert
 from crawler.crawl.topology import Topology
 from crawler.errors import CrawlerError, DirectoryError
 from crawler.extract.loop_share import LoopShare
-from crawler.lab.cluster import faults
-from crawler.lab.cluster.faults import Fault
+from crawler.lab.cluster import fault_plan
+from crawler.lab.cluster.cables import Listening, Wire
+from crawler.lab.cluster.fault_plan import Fault
 from crawler.lab.cluster.fetching import VirtualClient, VirtualResolver, WebLog
 from crawler.lab.cluster.lives import CURRENT, Killed, Life
 from crawler.lab.cluster.machine import Machine, MachineClock, SystemCalls
+from crawler.lab.cluster.synthetic_web import SyntheticWeb, WebSpec
 from crawler.lab.cluster.virtual_loop import VirtualLoop
-from crawler.lab.cluster.web import SyntheticWeb, WebSpec
-from crawler.lab.cluster.wire import Listening, Wire
 from crawler.process.errands import Network
 from crawler.process.exchange import Member
 from crawler.process.process import Process
@@ -55,7 +55,7 @@ LIVES_MAX = 60  # of a run whose end nobody set; more starts than that are no pr
 MEMORY = Path("/dev/shm")
 
 
-class Settings(msgspec.Struct, frozen=True):
+class ClusterSettings(msgspec.Struct, frozen=True):
     """One run. `rate` is pages a second over all processes; `length` in seconds, 0: until the crawl ends by itself.
 
     `slow` is how many times as slow as the others process 0 fetches.
@@ -64,7 +64,7 @@ class Settings(msgspec.Struct, frozen=True):
     seed: int = 1
     processes: int = 3
     web: WebSpec = WebSpec()
-    faults: tuple[str, ...] = faults.USUAL
+    faults: tuple[str, ...] = fault_plan.USUAL
     count: int = 6
     within: float = 120.0
     rate: float = 0.0
@@ -145,7 +145,7 @@ class _NoWatchdog:
 class Cluster:
     """The machines, the web, and what happens to them; `run` once."""
 
-    def __init__(self, settings: Settings, folder: Path) -> None:
+    def __init__(self, settings: ClusterSettings, folder: Path) -> None:
         self.settings = settings
         self.rng = random.Random(f"cluster {settings.seed}")
         length = settings.length or ENDING_MAX
@@ -241,7 +241,7 @@ class Cluster:
     async def _whole(self, progress: Callable[[float], None]) -> None:
         settings, loop = self.settings, asyncio.get_running_loop()
         self._over = asyncio.Event()
-        plan = faults.draw(
+        plan = fault_plan.draw(
             settings.seed,
             settings.faults,
             settings.count,

@@ -18,10 +18,10 @@ import msgspec
 
 from crawler.clock import SystemClock
 from crawler.errors import UsageError
-from crawler.lab.cluster import faults
-from crawler.lab.cluster.cluster import Cluster, Settings, memory_folder
-from crawler.lab.cluster.judge import Verdict, judge
-from crawler.lab.cluster.web import WebSpec
+from crawler.lab.cluster import fault_plan
+from crawler.lab.cluster.cluster import Cluster, ClusterSettings, memory_folder
+from crawler.lab.cluster.judge import RunVerdict, judge
+from crawler.lab.cluster.synthetic_web import WebSpec
 from crawler.lab.progress_line import ProgressLine
 from crawler.lab.refresh import pages_file
 
@@ -40,7 +40,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--processes", type=int, default=3, metavar="N", help="processes, one a machine (3)")
     add("--seed", type=int, default=1, metavar="N", help="draws web, faults and chance (1)")
     add("--seeds", type=int, default=1, metavar="N", help="so many runs, from --seed on (1)")
-    add("--faults", default="all", metavar="A,B", help=f"of {', '.join(faults.KINDS)}; all (but clone), none")
+    add(
+        "--faults",
+        default="all",
+        metavar="A,B",
+        help=f"of {', '.join(fault_plan.KINDS)}; all (but clone), none",
+    )
     add("--count", type=int, default=6, metavar="N", help="faults of a run (6)")
     add("--pages", type=int, default=400, metavar="N", help="pages of the web (400)")
     add("--hosts", type=int, default=20, metavar="N", help="hosts of the web (20)")
@@ -74,22 +79,22 @@ def run(args: argparse.Namespace) -> int:
         for rule, example in verdict.examples.items():
             print(f"        {rule} x {verdict.found[rule]}, as {example}")
     if args.out:
-        pages_file.write_rows(args.out, COLUMNS, rows, iter([f"command: {args.command_line}"]))
+        pages_file.write_rows(args.out, list(COLUMNS), rows, iter([f"command: {args.command_line}"]))
     return int(broken)
 
 
-def _settings(args: argparse.Namespace) -> Settings:
+def _settings(args: argparse.Namespace) -> ClusterSettings:
     if not 1 <= args.processes <= PROCESSES_MAX or not 1 <= args.seeds <= SEEDS_MAX:
         raise UsageError(f"need 1 to {PROCESSES_MAX} processes and 1 to {SEEDS_MAX:,} seeds")
     if not 1 <= args.hosts <= args.pages <= PAGES_MAX:
         raise UsageError(f"need at least a page a host, and at most {PAGES_MAX:,} pages")
     if args.rate < 0.0 or not 0.0 <= args.days <= 3650.0 or args.changes < 0.0 or not 0 <= args.count <= 1000:
         raise UsageError("need a rate and changes of 0 or more, up to 3650 days and 1000 faults")
-    kinds = {"all": faults.USUAL, "none": ()}.get(args.faults)
+    kinds = {"all": fault_plan.USUAL, "none": ()}.get(args.faults)
     kinds = tuple(part for part in args.faults.split(",") if part) if kinds is None else kinds
-    faults.draw(1, kinds, 0, machines=args.processes, within=1.0)
+    fault_plan.draw(1, kinds, 0, machines=args.processes, within=1.0)
     web = WebSpec(hosts=args.hosts, pages=args.pages)
-    settings = Settings(
+    settings = ClusterSettings(
         processes=args.processes, web=web, faults=kinds, count=args.count if kinds else 0, rate=args.rate
     )
     if not args.days:
@@ -110,7 +115,7 @@ def _settings(args: argparse.Namespace) -> Settings:
     )
 
 
-def _one(settings: Settings) -> tuple[tuple[object, ...], Verdict]:
+def _one(settings: ClusterSettings) -> tuple[tuple[object, ...], RunVerdict]:
     with memory_folder() as folder:
         cluster = Cluster(settings, Path(folder))
         observed = cluster.run(ProgressLine(f"seed {settings.seed}", SystemClock()))

@@ -22,14 +22,13 @@ from crawler.errors import StoreError
 from crawler.frontier.frontier import Frontier
 from crawler.frontier.hosts.front_host import FrontHost
 from crawler.lab.cluster import cluster
-from crawler.lab.cluster.cluster import Cluster, Settings, memory_folder
+from crawler.lab.cluster.cluster import Cluster, ClusterSettings, memory_folder
 from crawler.lab.cluster.disk import JournalStore
-from crawler.lab.cluster.judge import Verdict, judge
-from crawler.lab.cluster.web import WebSpec
+from crawler.lab.cluster.judge import RunVerdict, judge
+from crawler.lab.cluster.synthetic_web import WebSpec
 from crawler.pages import segments
 from crawler.process.admission import Owners, Seen
 from crawler.process.exchange import PeerExchange
-from crawler.process.stages import Stages
 from crawler.splitter.crawlwide import CrawlWide
 from crawler.splitter.inbox import Arrival, Inbox
 from crawler.splitter.outbox import Outbox
@@ -39,7 +38,7 @@ from crawler.storage import commit, files
 from crawler.storage.kv import MemoryStore
 
 SEEDS = 200
-SETTINGS = Settings(web=WebSpec(hosts=12, pages=150), count=8, within=60.0)
+SETTINGS = ClusterSettings(web=WebSpec(hosts=12, pages=150), count=8, within=60.0)
 
 
 class Plant(msgspec.Struct, frozen=True):
@@ -80,7 +79,9 @@ def _warc_not_synced() -> list[tuple[Any, str, Any]]:
 
 
 def _names_not_synced() -> list[tuple[Any, str, Any]]:
-    nothing: Callable[[Path], None] = lambda path: None
+    def nothing(path: Path) -> None:
+        pass
+
     return [(module, "sync_directory", nothing) for module in (files, runs, links_log, segments)]
 
 
@@ -321,7 +322,7 @@ def planted(name: str) -> Iterator[None]:
         yield
 
 
-def settings_of(plant: Plant | None, seed: int) -> Settings:
+def settings_of(plant: Plant | None, seed: int) -> ClusterSettings:
     """A run that may bring out a bug; of the shipped code with all faults if there is none."""
     own = (
         SETTINGS if plant is None else msgspec.structs.replace(SETTINGS, faults=plant.faults, rate=plant.rate)
@@ -329,7 +330,7 @@ def settings_of(plant: Plant | None, seed: int) -> Settings:
     return msgspec.structs.replace(own, seed=seed)
 
 
-def run(settings: Settings) -> Verdict:
+def run(settings: ClusterSettings) -> RunVerdict:
     """One run and its verdict."""
     with memory_folder() as folder:
         world = Cluster(settings, Path(folder))
@@ -337,7 +338,7 @@ def run(settings: Settings) -> Verdict:
         return judge(world)
 
 
-def first_seed(name: str, seeds: Sequence[int] = range(1, SEEDS + 1)) -> tuple[int, Verdict] | None:
+def first_seed(name: str, seeds: Sequence[int] = range(1, SEEDS + 1)) -> tuple[int, RunVerdict] | None:
     """The first seed that finds a bug; None if none does."""
     with planted(name):
         for seed in seeds:

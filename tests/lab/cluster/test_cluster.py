@@ -12,12 +12,12 @@ import msgspec
 import pytest
 
 from crawler.lab import __main__ as lab
-from crawler.lab.cluster.cluster import Cluster, Settings, memory_folder
+from crawler.lab.cluster.cluster import Cluster, ClusterSettings, memory_folder
 from crawler.lab.cluster.judge import judge
-from crawler.lab.cluster.web import WebSpec
+from crawler.lab.cluster.synthetic_web import WebSpec
 from tests.lab.cluster.planted import PLANTS, planted, run, settings_of
 
-TINY = Settings(web=WebSpec(hosts=8, pages=60), count=6, within=40.0)
+TINY = ClusterSettings(web=WebSpec(hosts=8, pages=60), count=6, within=40.0)
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])

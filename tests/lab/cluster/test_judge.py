@@ -5,21 +5,21 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from crawler.lab.cluster.cluster import START, Cluster, LifeEnd, Settings, memory_folder
-from crawler.lab.cluster.fetching import Asked
-from crawler.lab.cluster.judge import Verdict, judge
-from crawler.lab.cluster.web import WebSpec
+from crawler.lab.cluster.cluster import START, Cluster, ClusterSettings, LifeEnd, memory_folder
+from crawler.lab.cluster.fetching import WebAsk
+from crawler.lab.cluster.judge import RunVerdict, judge
+from crawler.lab.cluster.synthetic_web import WebSpec
 
-SMALL = Settings(web=WebSpec(hosts=2, pages=2, traps=0.0, down=0.0), faults=(), count=0)
+SMALL = ClusterSettings(web=WebSpec(hosts=2, pages=2, traps=0.0, down=0.0), faults=(), count=0)
 
 
-def asked(web, number: int, at: float, **values: object) -> Asked:  # type: ignore[no-untyped-def]
+def asked(web, number: int, at: float, **values: object) -> WebAsk:  # type: ignore[no-untyped-def]
     host, path = web.url(number).removeprefix("http://").split("/")
-    row = Asked(START + at, START + at + 0.1, host, f"/{path}", 200, number, 0, "p0", "p0", 1)
+    row = WebAsk(START + at, START + at + 0.1, host, f"/{path}", 200, number, 0, "p0", "p0", 1)
     return msgspec.structs.replace(row, **values)
 
 
-def verdict_on(tmp_path: Path, change=lambda cluster: None, settings: Settings = SMALL) -> Verdict:  # type: ignore[no-untyped-def]
+def verdict_on(tmp_path: Path, change=lambda cluster: None, settings: ClusterSettings = SMALL) -> RunVerdict:  # type: ignore[no-untyped-def]
     """The verdict on a run without a fault, after `change` was made to what is known of it."""
     import gzip
 

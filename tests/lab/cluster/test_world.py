@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from crawler.lab.cluster import faults
+from crawler.lab.cluster import fault_plan
+from crawler.lab.cluster.cables import Wire
 from crawler.lab.cluster.disk import JournalStore, StoreDisk, SyncedFiles, Writable
 from crawler.lab.cluster.lives import CURRENT, Killed, Life
 from crawler.lab.cluster.machine import Machine, SystemCalls
+from crawler.lab.cluster.synthetic_web import SyntheticWeb, WebSpec, token
 from crawler.lab.cluster.virtual_loop import VirtualLoop
-from crawler.lab.cluster.web import SyntheticWeb, WebSpec, token
-from crawler.lab.cluster.wire import Wire
 from crawler.storage.kv import MemoryStore
 
 
@@ -274,10 +274,10 @@ def test_answers_follow_from_seed_instant_and_count() -> None:
 
 
 def test_faults_are_drawn_in_order_and_by_seed() -> None:
-    drawn = faults.draw(3, faults.KINDS, 40, machines=3, within=100.0)
-    assert drawn == faults.draw(3, faults.KINDS, 40, machines=3, within=100.0)
-    assert drawn != faults.draw(4, faults.KINDS, 40, machines=3, within=100.0)
+    drawn = fault_plan.draw(3, fault_plan.KINDS, 40, machines=3, within=100.0)
+    assert drawn == fault_plan.draw(3, fault_plan.KINDS, 40, machines=3, within=100.0)
+    assert drawn != fault_plan.draw(4, fault_plan.KINDS, 40, machines=3, within=100.0)
     assert [fault.at for fault in drawn] == sorted(fault.at for fault in drawn)
-    assert {fault.kind for fault in drawn} == set(faults.KINDS)
-    alone = faults.draw(3, faults.KINDS, 40, machines=1, within=100.0)
+    assert {fault.kind for fault in drawn} == set(fault_plan.KINDS)
+    alone = fault_plan.draw(3, fault_plan.KINDS, 40, machines=1, within=100.0)
     assert not {"partition", "loss", "clone"} & {fault.kind for fault in alone}

@@ -35,6 +35,7 @@ RESET_EVERY, FLAKY_EVERY, REDIRECT_EVERY, PRIVATE_EVERY, MISSING_EVERY = 67, 23,
 DEAD_NAMES = 50
 RATE_SPREAD = 1.0  # sigma of the log-normal law of change rates
 LATENCY_SPREAD = 0.6  # of that of latencies
+WORDS = [f"{random.Random(n).getrandbits(24):06x}"[: 3 + n % 6] for n in range(3000)]
 PARENT_ON_HOST = 0.75  # share of pages whose parent is on their own host
 PARENT_WINDOW = 64  # pages back from which a parent is drawn, so that the tree is deep
 
@@ -186,7 +187,7 @@ class SyntheticWeb:
     def body(self, page: int, version: int) -> bytes:
         """The HTML of a version of a page."""
         links = "".join(f'<a href="{url}">x</a> ' for url in self.links(page))
-        padding = "lorem ipsum " * (self.spec.padding // 12)
+        padding = _text(self.seed, page, self.spec.padding) if self.spec.padding else ""
         return f"<!doctype html><title>{page}</title><p>{token(page, version)}<p>{padding}{links}".encode()
 
     # -- changes ------------------------------------------------------------------
@@ -259,6 +260,12 @@ class SyntheticWeb:
 
     def __repr__(self) -> str:
         return f"SyntheticWeb({len(self.hosts)} hosts, {len(self.host_of)} pages, seed {self.seed})"
+
+
+def _text(seed: int, page: int, size: int) -> str:
+    """So many characters of words, which a compressor makes a third of."""
+    words = random.Random(f"text {seed} {page}").choices(WORDS, k=size // 7 + 1)
+    return " ".join(words)[:size]
 
 
 def token(page: int, version: int) -> str:

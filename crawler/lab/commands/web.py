@@ -21,6 +21,7 @@ import msgspec
 
 from crawler.clock import SystemClock
 from crawler.errors import UsageError
+from crawler.lab.caches.link_locality import LinkLocality
 from crawler.lab.cluster.serving import HOSTS_MAX, Served, WebServer, free_port, names
 from crawler.lab.cluster.synthetic_web import SyntheticWeb, WebSpec
 from crawler.lab.refresh import pages_file
@@ -37,6 +38,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--seed", type=int, default=1, metavar="N", help="draws the web (1)")
     add("--latency", type=float, default=0.1, metavar="S", help="median seconds to an answer (0.1)")
     add("--padding", type=int, default=0, metavar="N", help="bytes of text on a page beside its links (0)")
+    add(
+        "--links", type=float, default=8.0, metavar="N", help="mean links a page beside those of the tree (8)"
+    )
     add("--changes", type=float, default=0.0, metavar="X", help="changes a day and page (0)")
     add("--plain", action="store_true", help="no failures, no slow hosts, no traps")
     add("--port", type=int, default=0, metavar="N", help="port (any that is free)")
@@ -47,7 +51,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     if not 1 <= args.hosts <= min(args.pages, HOSTS_MAX) or args.pages > PAGES_MAX:
         raise UsageError(f"need 1 to {HOSTS_MAX:,} hosts, a page each, and at most {PAGES_MAX:,} pages")
-    if min(args.latency, args.padding, args.changes, args.seconds) < 0.0 or not 0 <= args.port < 65_536:
+    if (
+        min(args.latency, args.padding, args.links, args.changes, args.seconds) < 0.0
+        or not 0 <= args.port < 65_536
+    ):
         raise UsageError("need numbers of 0 or more, and a port below 65,536")
     try:
         return asyncio.run(_serve(args))
@@ -63,6 +70,7 @@ def spec_of(args: argparse.Namespace) -> WebSpec:
         latency=args.latency,
         change_rate=args.changes / DAY,
         padding=args.padding,
+        links=LinkLocality(links_median=args.links / 2 + 1, links_mean=args.links + 1),
     )
     return msgspec.structs.replace(spec, slow=0.0, down=0.0, traps=0.0, flaws=False) if args.plain else spec
 

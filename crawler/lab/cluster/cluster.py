@@ -3,7 +3,7 @@
 `Process` and `Stages` run as they are; what is around them is virtual:
 
     time          virtual_loop.py
-    network       wire.py between them, fetching.py to the web
+    network       cables.py between them, fetching.py to the web
     disk, power   machine.py, disk.py
     chance        one generator a life, drawn from the seed
 """
@@ -27,14 +27,14 @@ from crawler.config import Config, StoreConfig, convert
 from crawler.crawl.topology import Topology
 from crawler.errors import CrawlerError, DirectoryError
 from crawler.extract.loop_share import LoopShare
-from crawler.lab.cluster import faults
-from crawler.lab.cluster.faults import Fault
+from crawler.lab.cluster import fault_plan
+from crawler.lab.cluster.cables import Listening, Wire
+from crawler.lab.cluster.fault_plan import Fault
 from crawler.lab.cluster.fetching import VirtualClient, VirtualResolver, WebLog
 from crawler.lab.cluster.lives import CURRENT, Killed, Life
 from crawler.lab.cluster.machine import Machine, MachineClock, SystemCalls
+from crawler.lab.cluster.synthetic_web import SyntheticWeb, WebSpec
 from crawler.lab.cluster.virtual_loop import VirtualLoop
-from crawler.lab.cluster.web import SyntheticWeb, WebSpec
-from crawler.lab.cluster.wire import Listening, Wire
 from crawler.process.errands import Network
 from crawler.process.exchange import Member
 from crawler.process.process import Process
@@ -48,13 +48,14 @@ from crawler.storage.kv import KeyValue
 START = 1_700_000_000.0  # the first instant, by a right clock
 SEED, SECRET, CRAWL = bytes(range(16)), b"s" * 16, "cluster"
 PORT = 7000
+POINT_WAIT = 60.0  # seconds for which a kill waits for its point; then it comes at any instant
 RESTART = 3.0  # seconds until a process that failed is started again
 ENDING_MAX = 7_200.0  # virtual seconds behind the last fault in which a finite crawl has to end
 LIVES_MAX = 60  # of a run whose end nobody set; more starts than that are no progress
 MEMORY = Path("/dev/shm")
 
 
-class Settings(msgspec.Struct, frozen=True):
+class ClusterSettings(msgspec.Struct, frozen=True):
     """One run. `rate` is pages a second over all processes; `length` in seconds, 0: until the crawl ends by itself.
 
     `slow` is how many times as slow as the others process 0 fetches.
@@ -63,7 +64,7 @@ class Settings(msgspec.Struct, frozen=True):
     seed: int = 1
     processes: int = 3
     web: WebSpec = WebSpec()
-    faults: tuple[str, ...] = faults.USUAL
+    faults: tuple[str, ...] = fault_plan.USUAL
     count: int = 6
     within: float = 120.0
     rate: float = 0.0
@@ -144,7 +145,7 @@ class _NoWatchdog:
 class Cluster:
     """The machines, the web, and what happens to them; `run` once."""
 
-    def __init__(self, settings: Settings, folder: Path) -> None:
+    def __init__(self, settings: ClusterSettings, folder: Path) -> None:
         self.settings = settings
         self.rng = random.Random(f"cluster {settings.seed}")
         length = settings.length or ENDING_MAX
@@ -232,13 +233,15 @@ class Cluster:
         """Let go of all that the dead have left."""
         self._graveyard.clear()
         self._running.clear()
+        self.wire.listening.clear()
+        self.wire.ends.clear()
         gc.unfreeze()
         gc.collect()
 
     async def _whole(self, progress: Callable[[float], None]) -> None:
         settings, loop = self.settings, asyncio.get_running_loop()
         self._over = asyncio.Event()
-        plan = faults.draw(
+        plan = fault_plan.draw(
             settings.seed,
             settings.faults,
             settings.count,
@@ -429,6 +432,7 @@ class Cluster:
             assert life is not None
             if fault.point:
                 self._armed[machine.label] = fault, fault.visits
+                loop.call_later(POINT_WAIT, self._strike_anyway, life, fault)
             else:
                 self._fell(life, fault, "")
             return
@@ -455,6 +459,12 @@ class Cluster:
             life.frozen_until = loop.time() + fault.length
         elif fault.kind == "clone":
             self._clone(machine)
+
+    def _strike_anyway(self, life: Life, fault: Fault) -> None:
+        """The point of a kill was not reached."""
+        armed = self._armed.get(life.machine.label)
+        if not life.dead and armed is not None and armed[0] is fault:
+            self._fell(life, fault, "")
 
     def _heal(self, pairs: set[frozenset[str]]) -> None:
         self.wire.cut -= pairs

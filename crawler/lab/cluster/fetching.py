@@ -17,7 +17,7 @@ from crawler.fetcher.dns_cache import Resolution
 from crawler.fetcher.fetch_request import FetchRequest, split
 from crawler.fetcher.outcome import blame_of, of_status
 from crawler.lab.cluster.lives import CURRENT
-from crawler.lab.cluster.web import Reply, SyntheticWeb
+from crawler.lab.cluster.synthetic_web import SyntheticWeb, WebReply
 from crawler.records import Fetch, Outcome
 
 LOOK_UP = 0.03  # seconds
@@ -25,7 +25,7 @@ NAMES_LIVE = 3600.0
 HEADER_BYTES = 200
 
 
-class Asked(msgspec.Struct, frozen=True, gc=False):
+class WebAsk(msgspec.Struct, frozen=True, gc=False):
     """One request: begin and end, where, what it was answered; by the life `life` of the process `name` on `machine`."""
 
     at: float
@@ -44,7 +44,7 @@ class WebLog:
     """All requests in their order, and how often each URL was asked."""
 
     def __init__(self) -> None:
-        self.rows: list[Asked] = []
+        self.rows: list[WebAsk] = []
         self.times: Counter[tuple[str, str]] = Counter()
 
     def digest(self) -> str:
@@ -87,14 +87,14 @@ class VirtualClient:
         self._note(at, at + took, key, reply)
         await asyncio.sleep(took)
         if reply.delay > took:
-            reply = Reply(took, failure=Outcome.HEADER_TIMEOUT)
+            reply = WebReply(took, failure=Outcome.HEADER_TIMEOUT)
         return _fetch_of(request, reply, began, took)
 
-    def _note(self, at: float, end: float, key: tuple[str, str], reply: Reply) -> None:
+    def _note(self, at: float, end: float, key: tuple[str, str], reply: WebReply) -> None:
         life = CURRENT.get()
         assert life is not None
         machine = life.machine
-        row = Asked(
+        row = WebAsk(
             at, end, *key, reply.status, reply.page, reply.version, machine.name, machine.label, life.number
         )
         self._log.rows.append(row)
@@ -121,7 +121,7 @@ class VirtualResolver:
         """Nothing is closed."""
 
 
-def _fetch_of(request: FetchRequest, reply: Reply, began: float, took: float) -> Fetch:
+def _fetch_of(request: FetchRequest, reply: WebReply, began: float, took: float) -> Fetch:
     """What the client would make of an answer."""
     if reply.failure is not None:
         outcome = reply.failure

@@ -10,6 +10,7 @@ two owners        a host was asked by two machines
 forbidden         a page was asked that robots.txt forbids
 unfair rate       more was asked than the rate of the crawl allows
 stale             a known page was not asked again for long though it changes
+stalled           nobody asked for anything for long, and then went on
 no end            a finite crawl did not end
 miscounted        a law of counting did not hold at an end
 bug               an exception that nobody expects
@@ -20,14 +21,15 @@ import re
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from pathlib import Path
 
 import msgspec
 
 from crawler.config import Config
-from crawler.lab.cluster.cluster import START, Cluster, Observed, Settings
-from crawler.lab.cluster.fetching import Asked
-from crawler.lab.cluster.web import MISSING_EVERY, SyntheticWeb
+from crawler.lab.cluster.cluster import START, Cluster, ClusterSettings, Observed
+from crawler.lab.cluster.fetching import WebAsk
+from crawler.lab.cluster.synthetic_web import MISSING_EVERY, SyntheticWeb
 
 RULES = (
     "lost",
@@ -40,6 +42,7 @@ RULES = (
     "forbidden",
     "unfair rate",
     "stale",
+    "stalled",
     "no end",
     "miscounted",
     "bug",
@@ -49,11 +52,12 @@ SLACK = 1e-3  # seconds that clocks and floats may differ by
 RATE_WINDOW = 20.0  # seconds over which the rate is counted
 RATE_SLACK = 1.15  # times the rate: shares change while words are on their way
 CLONE_MAX = 120.0  # seconds within which one of two processes of one name has to stop
+STALL_MAX = 900.0  # seconds without a request; a host that is down is asked after 60, 120, 240
 STALE_AFTER = 4.0  # times the longest age that is set
 _RECORD = re.compile(rb"page (\d+) version (\d+)\.")
 
 
-class Verdict(msgspec.Struct, frozen=True):
+class RunVerdict(msgspec.Struct, frozen=True):
     """Violations by rule, none of 0, each with an example; and what was measured."""
 
     found: dict[str, int]
@@ -82,7 +86,7 @@ class _Notes:
             self.examples.setdefault(rule, example)
 
 
-def judge(cluster: Cluster) -> Verdict:
+def judge(cluster: Cluster) -> RunVerdict:
     """The verdict on a cluster that has run."""
     settings, web, rows, observed = cluster.settings, cluster.web, cluster.log.rows, cluster.observed
     notes = _Notes()
@@ -96,6 +100,9 @@ def judge(cluster: Cluster) -> Verdict:
     refetched = 0 if settings.refresh else _judge_refetches(notes, settings, asked, observed)
     _judge_hosts(notes, rows, cluster.config, cloned)
     _judge_rate(notes, rows, settings)
+    for before, after in pairwise(rows):
+        if after.at - before.at > STALL_MAX and not settings.refresh:
+            notes.add("stalled", f"{after.at - before.at:.0f} s before {after.host}{after.path}")
     for row in rows:
         if row.path.startswith("/private/"):
             notes.add("forbidden", f"{row.host}{row.path} at {row.at - START:.1f}")
@@ -105,7 +112,7 @@ def judge(cluster: Cluster) -> Verdict:
         notes.add("miscounted", text)
     for text in observed.unexpected:
         notes.add("bug", text)
-    return Verdict(
+    return RunVerdict(
         dict(notes.found),
         notes.examples,
         pages=sum(bool(each) for each in asked),
@@ -117,9 +124,9 @@ def judge(cluster: Cluster) -> Verdict:
     )
 
 
-def _by_page(web: SyntheticWeb, rows: Sequence[Asked]) -> list[list[Asked]]:
+def _by_page(web: SyntheticWeb, rows: Sequence[WebAsk]) -> list[list[WebAsk]]:
     """The requests for each page, whatever came of them."""
-    found: list[list[Asked]] = [[] for _ in web.host_of]
+    found: list[list[WebAsk]] = [[] for _ in web.host_of]
     for row in rows:
         place = row.path[1:]
         if place.isdigit() and int(place) < len(pages := web.hosts[web.number[row.host]].pages):
@@ -127,12 +134,16 @@ def _by_page(web: SyntheticWeb, rows: Sequence[Asked]) -> list[list[Asked]]:
     return found
 
 
-def _has(answers: Sequence[Asked]) -> bool:
+def _has(answers: Sequence[WebAsk]) -> bool:
     return any(row.status in (200, 304) for row in answers)
 
 
 def _judge_pages(
-    notes: _Notes, web: SyntheticWeb, rows: Sequence[Asked], asked: list[list[Asked]], folders: Sequence[Path]
+    notes: _Notes,
+    web: SyntheticWeb,
+    rows: Sequence[WebAsk],
+    asked: list[list[WebAsk]],
+    folders: Sequence[Path],
 ) -> None:
     """What was lost on the way, and what of the rest is stored."""
     for page, answers in enumerate(asked):
@@ -173,7 +184,9 @@ def _records(path: Path) -> tuple[Iterator[tuple[int, int]], bool]:
     return ((int(found[1]), int(found[2])) for found in _RECORD.finditer(data)), whole
 
 
-def _judge_refetches(notes: _Notes, settings: Settings, asked: list[list[Asked]], observed: Observed) -> int:
+def _judge_refetches(
+    notes: _Notes, settings: ClusterSettings, asked: list[list[WebAsk]], observed: Observed
+) -> int:
     """Answers 200 beyond a page's first; how many. Each kill may make void what was in flight."""
     kills = sorted(START + life.at for life in observed.lives if life.how not in ("done", "patience"))
     again = Counter[int]()
@@ -189,14 +202,14 @@ def _judge_refetches(notes: _Notes, settings: Settings, asked: list[list[Asked]]
     return again.total()
 
 
-def _judge_hosts(notes: _Notes, rows: Sequence[Asked], config: Config, cloned: float) -> None:
+def _judge_hosts(notes: _Notes, rows: Sequence[WebAsk], config: Config, cloned: float) -> None:
     """Who asks a host, and how soon again."""
     delay, factor, most = (
         float(config.politeness.delay),
         config.politeness.delay_factor,
         float(config.politeness.delay_max),
     )
-    last: dict[str, Asked] = {}
+    last: dict[str, WebAsk] = {}
     for row in sorted(rows, key=lambda row: row.at):
         before = last.get(row.host)
         last[row.host] = row
@@ -216,7 +229,7 @@ def _judge_hosts(notes: _Notes, rows: Sequence[Asked], config: Config, cloned: f
             notes.add("impolite", f"{where}: {row.at - before.end:.2f} s after {before.path}, not {gap:.2f}")
 
 
-def _judge_rate(notes: _Notes, rows: Sequence[Asked], settings: Settings) -> None:
+def _judge_rate(notes: _Notes, rows: Sequence[WebAsk], settings: ClusterSettings) -> None:
     """Starts in any window, against the rate of the whole crawl."""
     if not settings.rate:
         return
@@ -230,7 +243,7 @@ def _judge_rate(notes: _Notes, rows: Sequence[Asked], settings: Settings) -> Non
             notes.add("unfair rate", f"{place - first + 1} in {RATE_WINDOW:g} s until {at - START:.1f}")
 
 
-def _judge_age(notes: _Notes, web: SyntheticWeb, asked: list[list[Asked]], cluster: Cluster) -> None:
+def _judge_age(notes: _Notes, web: SyntheticWeb, asked: list[list[WebAsk]], cluster: Cluster) -> None:
     """Known pages that nobody has looked at for much longer than they may wait."""
     most = STALE_AFTER * float(cluster.config.refresh.max_age)
     end = START + cluster.observed.elapsed
@@ -241,7 +254,7 @@ def _judge_age(notes: _Notes, web: SyntheticWeb, asked: list[list[Asked]], clust
             notes.add("stale", f"{web.url(page)}: not asked for {end - answers[-1].at:.0f} s")
 
 
-def freshness(web: SyntheticWeb, asked: list[list[Asked]], end: float) -> float:
+def freshness(web: SyntheticWeb, asked: list[list[WebAsk]], end: float) -> float:
     """Share of the time since its first answer in which the last version sent was current; over all pages."""
     current = whole = 0.0
     for page, answers in enumerate(asked):

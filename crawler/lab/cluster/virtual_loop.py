@@ -3,7 +3,7 @@
     time()            virtual seconds; stands still while callbacks run
     executors         jobs run in the loop, one after the other per executor, after the time that the
                       disk of the machine takes
-    connections       `wire.Wire`
+    connections       `cables.Wire`
     a dead life       its callbacks are dropped, its tasks stay where they are (`lives.py`)
 
 The order of callbacks depends on nothing but what was scheduled: ready ones in
@@ -17,8 +17,8 @@ from collections.abc import Callable
 from contextvars import Context
 from typing import Any, TypeVarTuple
 
+from crawler.lab.cluster.cables import AcceptedEnd, Listening, Wire
 from crawler.lab.cluster.lives import CURRENT, Killed, Life
-from crawler.lab.cluster.wire import Accepted, Listening, Wire
 
 Ts = TypeVarTuple("Ts")
 
@@ -27,6 +27,7 @@ class _Timer(asyncio.TimerHandle):
     """Equal instants go off in the order made: a heap alone would not keep it."""
 
     __slots__ = ("number",)
+    _when: float
 
     def __init__(
         self,
@@ -156,7 +157,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
     async def connect_accepted_socket(  # type: ignore[override]
         self, protocol_factory: Callable[[], asyncio.Protocol], sock: Any, **_: Any
     ) -> tuple[Any, Any]:
-        accepted: Accepted = sock
+        accepted: AcceptedEnd = sock
         return accepted.carry(protocol_factory())
 
     async def create_connection(  # type: ignore[override]

@@ -71,7 +71,7 @@ class Wire:
         near, far = VirtualTransport(self, life), VirtualTransport(self, listening.life)
         near.other, far.other = far, near
         protocol = factory()
-        listening.come(Accepted(far))
+        listening.come(AcceptedEnd(far))
         near.carry(protocol)
         return near, protocol
 
@@ -90,15 +90,15 @@ class Listening:
     def __init__(self, wire: Wire, address: Address, life: Life) -> None:
         self.wire, self.address, self.life = wire, address, life
         self.closed = False
-        self._come: deque[Accepted] = deque()
+        self._come: deque[AcceptedEnd] = deque()
         self._waiter: asyncio.Future[None] | None = None
 
-    def come(self, accepted: "Accepted") -> None:
+    def come(self, accepted: "AcceptedEnd") -> None:
         self._come.append(accepted)
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
 
-    async def accept(self) -> "Accepted":
+    async def accept(self) -> "AcceptedEnd":
         while not self._come:
             self._waiter = asyncio.get_running_loop().create_future()
             await self._waiter
@@ -111,7 +111,7 @@ class Listening:
         self.closed = True
 
 
-class Accepted:
+class AcceptedEnd:
     """What stands in for an accepted socket."""
 
     def __init__(self, end: "VirtualTransport") -> None:

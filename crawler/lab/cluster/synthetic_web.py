@@ -18,7 +18,7 @@ A host is quick or slow; some are down for a while (no connection). Pages change
 by Poisson processes of log-normal rates, or by histories of real sites; a page's
 body names its number and version. `answer` is a plain function of the request,
 the instant and how often the URL was asked before; bytes are carried by
-`fetching.py` (in the virtual world) or `server.py` (on loopback).
+`fetching.py` (in the virtual world) or `serving.py` (on loopback).
 """
 
 import random
@@ -35,6 +35,7 @@ RESET_EVERY, FLAKY_EVERY, REDIRECT_EVERY, PRIVATE_EVERY, MISSING_EVERY = 67, 23,
 DEAD_NAMES = 50
 RATE_SPREAD = 1.0  # sigma of the log-normal law of change rates
 LATENCY_SPREAD = 0.6  # of that of latencies
+WORDS = [f"{random.Random(n).getrandbits(24):06x}"[: 3 + n % 6] for n in range(3000)]
 PARENT_ON_HOST = 0.75  # share of pages whose parent is on their own host
 PARENT_WINDOW = 64  # pages back from which a parent is drawn, so that the tree is deep
 
@@ -55,6 +56,7 @@ class WebSpec(msgspec.Struct, frozen=True):
     change_rate: float = 0.0
     links: LinkLocality = LinkLocality(links_median=4.0, links_mean=8.0)
     padding: int = 0  # bytes of text a page has besides
+    flaws: bool = True  # pages that fail the first time
 
 
 class WebHost(msgspec.Struct, frozen=True):
@@ -67,7 +69,7 @@ class WebHost(msgspec.Struct, frozen=True):
     trap: bool
 
 
-class Reply(msgspec.Struct, frozen=True):
+class WebReply(msgspec.Struct, frozen=True):
     """An answer, `delay` seconds after the request; with `failure` there is none."""
 
     delay: float
@@ -92,7 +94,7 @@ class SyntheticWeb:
         start: float = 0.0,
         horizon: float = 86_400.0,
         changes_of: Callable[[int], Sequence[float]] | None = None,
-        name: str = "site{}.test",
+        name: Callable[[int], str] = "site{}.test".format,
     ) -> None:
         self.spec, self.seed, self.start, self.horizon = spec, seed, start, horizon
         self._changes_of = changes_of or self._poisson
@@ -106,7 +108,7 @@ class SyntheticWeb:
         for page, host in enumerate(owners):
             self.place.append(len(of_host[host]))
             of_host[host].append(page)
-        self.hosts = [self._host(rng, name.format(k), pages) for k, pages in enumerate(of_host)]
+        self.hosts = [self._host(rng, name(k), pages) for k, pages in enumerate(of_host)]
         self.number = {host.name: k for k, host in enumerate(self.hosts)}
         self.parent = [-1] + [self._draw_parent(rng, page) for page in range(1, len(owners))]
         self.children: list[list[int]] = [[] for _ in owners]
@@ -185,7 +187,7 @@ class SyntheticWeb:
     def body(self, page: int, version: int) -> bytes:
         """The HTML of a version of a page."""
         links = "".join(f'<a href="{url}">x</a> ' for url in self.links(page))
-        padding = "lorem ipsum " * (self.spec.padding // 12)
+        padding = _text(self.seed, page, self.spec.padding) if self.spec.padding else ""
         return f"<!doctype html><title>{page}</title><p>{token(page, version)}<p>{padding}{links}".encode()
 
     # -- changes ------------------------------------------------------------------
@@ -216,47 +218,54 @@ class SyntheticWeb:
         """Whether a host name resolves."""
         return name in self.number
 
-    def answer(self, name: str, path: str, now: float, *, asked: int = 0, etag: str = "") -> Reply:
+    def answer(self, name: str, path: str, now: float, *, asked: int = 0, etag: str = "") -> WebReply:
         """What a host answers to a request that came `asked` times before."""
         host = self.hosts[self.number[name]]
         if host.down[0] <= now < host.down[1]:
-            return Reply(0.0, failure=Outcome.CONNECT_ERROR)
+            return WebReply(0.0, failure=Outcome.CONNECT_ERROR)
         delay = host.latency
         if path == "/robots.txt":
-            return Reply(delay, 200, b"User-agent: *\nDisallow: /private/\n", "text/plain")
+            return WebReply(delay, 200, b"User-agent: *\nDisallow: /private/\n", "text/plain")
         if path.startswith("/days/") and host.trap:
             return self._calendar(host, path, delay)
         if path.startswith("/r"):
             return self._redirect(host, path, delay)
         place = path[1:]
         if not place.isdigit() or int(place) >= len(host.pages):
-            return Reply(delay, 404, b"<title>404</title>")
+            return WebReply(delay, 404, b"<title>404</title>")
         return self._page(host.pages[int(place)], delay, now, asked, etag)
 
-    def _page(self, page: int, delay: float, now: float, asked: int, etag: str) -> Reply:
-        if not asked and page % RESET_EVERY == 11:
-            return Reply(delay, failure=Outcome.RESET, page=page)
-        if not asked and page % FLAKY_EVERY == 9:
-            return Reply(delay, 500, b"<title>500</title>", page=page)
+    def _page(self, page: int, delay: float, now: float, asked: int, etag: str) -> WebReply:
+        flawed = self.spec.flaws and not asked
+        if flawed and page % RESET_EVERY == 11:
+            return WebReply(delay, failure=Outcome.RESET, page=page)
+        if flawed and page % FLAKY_EVERY == 9:
+            return WebReply(delay, 500, b"<title>500</title>", page=page)
         version = self.version(page, now)
         tag = f'"{page}-{version}"'
         if etag == tag:
-            return Reply(delay, 304, page=page, version=version, etag=tag)
-        return Reply(delay, 200, self.body(page, version), page=page, version=version, etag=tag)
+            return WebReply(delay, 304, page=page, version=version, etag=tag)
+        return WebReply(delay, 200, self.body(page, version), page=page, version=version, etag=tag)
 
-    def _redirect(self, host: WebHost, path: str, delay: float) -> Reply:
+    def _redirect(self, host: WebHost, path: str, delay: float) -> WebReply:
         place = path[2:]
         if place.isdigit() and int(place) < len(host.pages):
-            return Reply(delay, 301, location=f"http://{host.name}/{place}")
-        return Reply(delay, 404, b"<title>404</title>")
+            return WebReply(delay, 301, location=f"http://{host.name}/{place}")
+        return WebReply(delay, 404, b"<title>404</title>")
 
-    def _calendar(self, host: WebHost, path: str, delay: float) -> Reply:
+    def _calendar(self, host: WebHost, path: str, delay: float) -> WebReply:
         day = int(path[6:]) if path[6:].isdigit() else 0
         body = f'<title>day {day}</title><p>{host.name} {day}<a href="/days/{day + 1}">next</a>'
-        return Reply(delay, 200, body.encode())
+        return WebReply(delay, 200, body.encode())
 
     def __repr__(self) -> str:
         return f"SyntheticWeb({len(self.hosts)} hosts, {len(self.host_of)} pages, seed {self.seed})"
+
+
+def _text(seed: int, page: int, size: int) -> str:
+    """So many characters of words, which a compressor makes a third of."""
+    words = random.Random(f"text {seed} {page}").choices(WORDS, k=size // 7 + 1)
+    return " ".join(words)[:size]
 
 
 def token(page: int, version: int) -> str:

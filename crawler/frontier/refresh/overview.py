@@ -113,7 +113,7 @@ class Overview:
             changes, watched = self._tables.rows[page].changes, self._tables.rows[page].watched
             fresh = 1.0 - self._learning.expected(host, changes, watched, clock, self._deadlines.counts)
         return PageView(
-            fingerprint=int(self._tables.pages.keys[page]),
+            fingerprint=self._tables.pages.key_of(page),
             host=host,
             directory=directory,
             crawled_at=self._tables.crawled[page],
@@ -151,7 +151,7 @@ class Overview:
             else _INFINITY
         )
         return HostView(
-            key=int(self._tables.hosts.keys[host]),
+            key=self._tables.hosts.key_of(host),
             pages=self._tables.host_rows[host].pages,
             ready=self._tables.host_rows[host].ready,
             busy=bool(self._tables.host_rows[host].busy),
@@ -176,9 +176,9 @@ class Overview:
             signals = self._deadlines.summed(self._held[page][0], signals)
         state: cython.uint = self._tables.states[page] if self._tables.states[page] & (AWAY | FAILED) else 0
         return (
-            int(self._tables.pages.keys[page]),
-            int(self._tables.hosts.keys[self._tables.owner(page)]),
-            int(self._tables.directories.keys[directory]),
+            self._tables.pages.key_of(page),
+            self._tables.hosts.key_of(self._tables.owner(page)),
+            self._tables.directories.key_of(directory),
             self._tables.crawled[page],
             self._tables.rows[page].changes,
             self._tables.rows[page].watched,
@@ -195,7 +195,7 @@ class Overview:
         credence = self._learning.credence
         trials = [credence.agreements[host], credence.weights[host]]
         sums = self._learning.quality.sums_of(host).tolist()
-        return int(self._tables.hosts.keys[host]), [
+        return self._tables.hosts.key_of(host), [
             *counts,
             *sums,
             self._tables.host_rows[host].boost,
@@ -208,7 +208,7 @@ class Overview:
         number: cython.int = self._tables.page_heaps.nodes[page].owner
         groups = self._learning.directories
         counts = (groups.observed_counts[number], groups.expected_counts[number], groups.instants[number])
-        return int(self._tables.directories.keys[number]), counts
+        return self._tables.directories.key_of(number), counts
 
     @cython.ccall
     @cython.exceptval(-1, check=True)

@@ -434,7 +434,7 @@ class Frontier:
 
         If not too many do so, it goes on without its place instead.
         """
-        slot, full = self._outstanding.held[errand.host].slot, self._outstanding.is_full
+        slot, full = self._outstanding.held[errand.host].slot, self._outstanding.is_nearly_full
         shares = self._gates.shares
         if shares.is_wanted(slot, now, full=full) and self._outstanding.go_slow(errand.host):
             shares.give(slot, now)

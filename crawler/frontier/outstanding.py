@@ -48,6 +48,11 @@ class Outstanding:
         """Whether no place may be taken now."""
         return self.requests >= self.requests_max
 
+    @property
+    def is_nearly_full(self) -> bool:
+        """Whether nine in ten places are taken: those that are free go to whoever is ready next."""
+        return 10 * self.requests >= 9 * self.concurrency
+
     def hold(self, host: FrontHost, task: Task, url: str = "") -> Errand:
         """Give out an errand; a page or a denied URL takes the host's known page, or its first entry, with it."""
         assert not host.held and host.key not in self.held, host

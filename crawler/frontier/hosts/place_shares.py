@@ -12,7 +12,7 @@ Others that find theirs taken wait in line, and for each that waits one place is
 asked back: of a host that has had it for `PROMPT_MAX`, whose request goes on without
 (`outstanding.py`); where too many do so, of one that has had it so long and never answered,
 or for `crowded_timeout` if it once did, whose request ends. So is one for each that
-the others have beyond their share while all places are taken.
+the others have beyond their share while nearly all places are taken.
 """
 
 from collections import deque
@@ -92,10 +92,10 @@ class PlaceShares:
     def yields(self, slot: int, now: float, *, full: bool = False) -> bool:
         """Whether the host is to end its request now, since another needs the place; it counts as asked.
 
-        `full`: all places are taken.
+        `full`: nearly all places are taken.
         """
-        late = self._hosts.flags[slot] & HostFlag.LATE
-        if not self.is_wanted(slot, now, self._crowded_timeout if late else PROMPT_MAX, full=full):
+        answers = self._hosts.flags[slot] & (HostFlag.LATE | HostFlag.PROMPT)
+        if not self.is_wanted(slot, now, self._crowded_timeout if answers else PROMPT_MAX, full=full):
             return False
         self._yielding.add(slot)
         return True

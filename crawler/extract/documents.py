@@ -13,7 +13,7 @@ import msgspec
 from crawler.config import ByteCount, ExtractConfig, SitemapsConfig
 from crawler.extract.css import read_sheet
 from crawler.extract.feed import read_feed
-from crawler.extract.sitemap import Entry, read_sitemap, signals
+from crawler.extract.sitemap import Entry, Sitemap, read_sitemap, signals
 from crawler.records import Extracted, Fetch
 
 
@@ -58,6 +58,11 @@ def read_document(content: bytes, document: Document, config: ExtractConfig) -> 
 def _sitemap(content: bytes, document: Document) -> Extracted:
     limits = ByteCount(document.bytes_max), document.urls_max, document.maps_max
     found = read_sitemap(content, SitemapsConfig(bytes_max=limits[0], urls_max=limits[1], maps_max=limits[2]))
+    return found_in_map(found, document)
+
+
+def found_in_map(found: Sitemap, document: Document) -> Extracted:
+    """What a map that was read names."""
     return Extracted(
         document.url,
         hrefs=[entry.loc for entry in found.entries],

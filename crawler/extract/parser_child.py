@@ -3,7 +3,8 @@
 It is a program of its own or a fork of its parent, and is told its
 configuration in the first line. It answers frames with frames: 4 bytes of
 length, big-endian, and that many bytes of msgpack. A page is an array of its
-context and its bytes; the answer is what was found.
+context and its bytes; the answer is what was found. Pieces of a map
+(`map_stream.py`) are answered behind the last one.
 
 The kernel ends it when a page takes more CPU than allowed (a profiling timer
 whose signal nobody catches, so it works while the parser holds the
@@ -28,6 +29,7 @@ from crawler.config import ExtractConfig
 from crawler.extract.collected import Context
 from crawler.extract.documents import Document, read_document
 from crawler.extract.links import parse, prepare
+from crawler.extract.map_stream import MapReaders, Piece
 from crawler.extract.parser_guard import Judgement, judge, strip
 from crawler.extract.scan import scan_utf8
 from crawler.records import Extracted
@@ -37,7 +39,7 @@ LENGTH = struct.Struct(">I")
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # malloc.h
 
 
-class Job(msgspec.Struct, frozen=True, gc=False, array_like=True):
+class Job(msgspec.Struct, frozen=True, gc=False, array_like=True, tag=True):
     """One page to be parsed; or what is read as `document`, if that is given."""
 
     page: Context
@@ -85,14 +87,21 @@ def _data_bytes() -> int:
 
 def serve(requests: BinaryIO, answers: BinaryIO, config: ExtractConfig) -> None:
     """Answer each frame of `requests`."""
-    decoder = msgspec.msgpack.Decoder(Job)
+    decoder: msgspec.msgpack.Decoder[Job | Piece] = msgspec.msgpack.Decoder(Job | Piece)
+    maps = MapReaders(config.cpu_seconds_max)
     while len(head := requests.read(LENGTH.size)) == LENGTH.size:
         job = decoder.decode(requests.read(*LENGTH.unpack(head)))
-        signal.setitimer(signal.ITIMER_PROF, config.cpu_seconds_max)
-        found = msgspec.msgpack.encode(read(job, config))
-        signal.setitimer(signal.ITIMER_PROF, 0)
-        answers.write(LENGTH.pack(len(found)) + found)
-        answers.flush()
+        if isinstance(job, Piece):
+            found = maps.take(job)
+        else:
+            signal.setitimer(signal.ITIMER_PROF, config.cpu_seconds_max)
+            found = read(job, config)
+            signal.setitimer(signal.ITIMER_PROF, 0)
+        if found is not None:
+            packed = msgspec.msgpack.encode(found)
+            answers.write(LENGTH.pack(len(packed)) + packed)
+            answers.flush()
+            del packed
         del job, found  # not while the next page is awaited
 
 

@@ -13,7 +13,7 @@ import asyncio
 import os
 import socket
 import sys
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
@@ -25,6 +25,7 @@ from crawler.extract.collected import Context
 from crawler.extract.documents import Document
 from crawler.extract.links import parse, prepare
 from crawler.extract.loop_share import LoopShare
+from crawler.extract.map_stream import STREAMS_MAX, MapStream, Piece
 from crawler.extract.parser_child import LENGTH, Job, limits_of, run
 from crawler.extract.parser_guard import Judgement, judge, without_formatting_attributes
 from crawler.extract.scan import scan, scan_utf8
@@ -33,6 +34,9 @@ from crawler.records import Extracted
 # Wall time given to a page, as a multiple of its CPU time: the machine may be busy with other things.
 WALL_FACTOR = 10.0
 SCAN_INLINE_BYTES = 128 << 10  # scanned at once; in the worst case, tag after tag, at 0.2 us a byte
+_BEHIND_BYTES = (
+    1 << 20
+)  # that the child has not read yet; further ones wait on our side, where they are kept anyway
 START_SECONDS = 30.0  # wall time a child may take to start, on top
 
 
@@ -84,6 +88,8 @@ class Worker:
         self._child: _Child | None = None
         self._turn = asyncio.Lock()
         self._waiting = 0
+        self._streams: dict[int, _Child | None] = {}  # and the child that has what came first
+        self._stream_number = 0
         self.share = LoopShare() if share is None else share  # of all that is read in the loop
         self.starts = 0
         self.deaths = 0
@@ -114,8 +120,51 @@ class Worker:
     async def read(self, content: bytes, page: Context, document: Document) -> Extracted:
         """Read a document in the child, when its turn comes; nothing is found if that cannot be."""
         async with self._turn:
-            found = await self._ask(Job(page, content, document))
+            found = await self._ask_job(Job(page, content, document))
         return found if found is not None else Extracted(page.url, parse_limit=True)
+
+    def follow(self, document: Document, least: int) -> MapStream | None:
+        """A stream for a map that is about to arrive and may have more than `least` bytes; None: too many are open.
+
+        It ends with `read_stream` or `drop`.
+        """
+        if len(self._streams) >= STREAMS_MAX:
+            return None
+        self._stream_number += 1
+        stream = MapStream(self._stream_number, document, self._send, least)
+        self._streams[stream.number] = None
+        return stream
+
+    def _send(self, piece: Piece) -> bool:
+        """Write a piece to the child if that runs, is the one that has what came before, and is not behind."""
+        child, begun = self._child, self._streams[piece.stream]
+        if child is None or child.process.returncode is not None or child.writer.is_closing():
+            return False
+        if begun not in (None, child) or child.writer.transport.get_write_buffer_size() > _BEHIND_BYTES:
+            return False
+        self._streams[piece.stream] = child
+        _write(child, piece)
+        return True
+
+    async def read_stream(self, stream: MapStream, content: bytes, document: Document) -> Extracted:
+        """What the map of that content holds, all of which `stream` was fed or none; nothing if that cannot be."""
+        try:
+            async with self._turn:
+                found = await self._ask(lambda child: self._finish(child, stream, content, document))
+        finally:
+            self._streams.pop(stream.number, None)
+        return found if found is not None else Extracted(document.url, parse_limit=True)
+
+    async def _finish(self, child: _Child, stream: MapStream, content: bytes, document: Document) -> None:
+        for piece in stream.rest(content, again=self._streams[stream.number] is not child):
+            _write(child, msgspec.structs.replace(piece, document=document))
+            await child.writer.drain()
+
+    def drop(self, stream: MapStream) -> None:
+        """Nobody wants to know what the map holds; harmless if it has been read."""
+        child = self._streams.pop(stream.number, None)
+        if child is not None and child is self._child and not child.writer.is_closing():
+            _write(child, stream.dropped())
 
     async def extract_apart(self, content: bytes, page: Context) -> Extracted:
         """Parse in the child; a plain scan if that cannot be."""
@@ -126,7 +175,7 @@ class Worker:
             self._waiting += 1
             try:
                 async with self._turn:
-                    found = await self._ask(Job(page, content))
+                    found = await self._ask_job(Job(page, content))
             finally:
                 self._waiting -= 1
         if found is not None:
@@ -138,12 +187,19 @@ class Worker:
         async with self._turn:
             await self._end()
 
-    async def _ask(self, job: Job) -> Extracted | None:
-        """The child's answer, None if it died over the page."""
+    async def _ask_job(self, job: Job) -> Extracted | None:
+        async def send(child: _Child) -> None:
+            _write(child, job)
+            await child.writer.drain()
+
+        return await self._ask(send)
+
+    async def _ask(self, send: Callable[[_Child], Awaitable[None]]) -> Extracted | None:
+        """The child's answer to what `send` gives it, None if it died over that."""
         limit = START_SECONDS + WALL_FACTOR * self._config.cpu_seconds_max
         try:
             async with asyncio.timeout(limit):
-                return await self._exchange(job)
+                return await self._exchange(send)
         except (OSError, EOFError, TimeoutError, msgspec.MsgspecError):
             self.deaths += 1
             await self._end()
@@ -152,15 +208,12 @@ class Worker:
             await self._end()
             raise
 
-    async def _exchange(self, job: Job) -> Extracted:
+    async def _exchange(self, send: Callable[[_Child], Awaitable[None]]) -> Extracted:
         child = self._child
         if child is None or child.process.returncode is not None:
             child = self._child = await self._start()
             child.writer.write(limits_of(self._config))
-        request = msgspec.msgpack.encode(job)
-        child.writer.write(LENGTH.pack(len(request)))
-        child.writer.write(request)
-        await child.writer.drain()
+        await send(child)
         (length,) = LENGTH.unpack(await child.reader.readexactly(LENGTH.size))
         return msgspec.msgpack.decode(await child.reader.readexactly(length), type=Extracted)
 
@@ -197,6 +250,12 @@ class Worker:
     def __repr__(self) -> str:
         waiting, starts, deaths, refused = self._waiting, self.starts, self.deaths, self.refused
         return f"Worker({waiting=}, {starts=}, {deaths=}, {refused=})"
+
+
+def _write(child: _Child, frame: Job | Piece) -> None:
+    request = msgspec.msgpack.encode(frame)
+    child.writer.write(LENGTH.pack(len(request)))
+    child.writer.write(request)
 
 
 async def _beside(content: bytes, call: Callable[..., Extracted], *arguments: Any) -> Extracted:

@@ -8,6 +8,7 @@ size is kept here: the header block, the body on the wire and decoded. Bytes
 after the end are dropped and the connection is not used again.
 """
 
+from collections.abc import Callable
 from enum import Enum
 
 from crawler.fetcher import coding, framing
@@ -35,7 +36,7 @@ class Answer:
     `failure` is the outcome that ends it early ("" if none) and `error` its
     reason. `truncated` is "", "length", "time" or "disconnect". `reusable`
     tells that the connection can carry another request. `held_bytes` counts
-    body and content in memory.
+    body and content in memory; `listener` gets the content, piece by piece.
     """
 
     __slots__ = (
@@ -45,6 +46,7 @@ class Answer:
         "_kind",
         "_left",
         "_limits",
+        "_listener",
         "_parts",
         "_pending",
         "body_bytes",
@@ -60,7 +62,8 @@ class Answer:
         "wire_bytes",
     )
 
-    def __init__(self, limits: FetchLimits) -> None:
+    def __init__(self, limits: FetchLimits, listener: Callable[[bytes], None] | None = None) -> None:
+        self._listener = listener
         self._limits = limits
         self._pending = bytearray()
         self._interim = 0
@@ -261,10 +264,14 @@ class Answer:
         self._parts.append(piece)
         self.body_bytes += len(piece)
         self.held_bytes += len(piece)
+        if self._decoder is None and self._listener is not None and not self.undecoded:
+            self._listener(piece)
         if self._decoder is not None:
             for content in self._decoder.feed(piece):
                 self.content_parts.append(content)
                 self.held_bytes += len(content)
+                if self._listener is not None:
+                    self._listener(content)
             over = over or self._decoder.full
         if over:
             self._cut("length", "")
@@ -272,7 +279,10 @@ class Answer:
     def _finish(self) -> None:
         self.state = AnswerState.DONE
         if self._decoder is not None:
-            self.content_parts += self._decoder.finish()
+            for content in self._decoder.finish():
+                self.content_parts.append(content)
+                if self._listener is not None:
+                    self._listener(content)
 
     def _cut(self, why: str, error: str) -> None:
         self.truncated = why

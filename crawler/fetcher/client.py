@@ -32,7 +32,7 @@ from crawler.fetcher.answer import Answer
 from crawler.fetcher.connection import RATE, READ_BYTES, Connection
 from crawler.fetcher.connector import Connector, NotOpened, check_proxy
 from crawler.fetcher.cookies import CookieJar, load_cookies, without_cookies
-from crawler.fetcher.fetch_request import Asking, FetchLimits, FetchRequest, PlaceHeld, Target, split
+from crawler.fetcher.fetch_request import Asking, FetchLimits, FetchRequest, Target, split
 from crawler.fetcher.idle import IdlePool
 from crawler.fetcher.read_turns import SHARE, ReadTurns
 from crawler.fetcher.throttle import Throttle
@@ -179,12 +179,12 @@ class Client:
         deadline = started + limits.total_timeout
         connection = self._kept(key, request, started) if request.method == "GET" else None
         if connection is not None:
-            answer = await self._ask(connection, sent, limits, deadline, request.place)
+            answer = await self._ask(connection, sent, limits, deadline, request)
             if answer.failure is not Outcome.RESET or answer.wire_bytes:
                 return connection, answer, "reused"
             connection.close()
         connection = await self._open(target, request, limits, mode, deadline)
-        answer = await self._ask(connection, sent, limits, deadline, request.place)
+        answer = await self._ask(connection, sent, limits, deadline, request)
         return connection, answer, connection.opened
 
     def _kept(self, key: tuple[str, str, int, str], request: FetchRequest, now: float) -> Connection | None:
@@ -202,14 +202,14 @@ class Client:
         sent: bytes,
         limits: FetchLimits,
         deadline: float,
-        place: PlaceHeld | None,
+        request: FetchRequest,
     ) -> Answer:
         self._active.add(connection)
         try:
             if self._timer is None:
                 self._watch()
-            answer = Answer(limits)
-            await connection.exchange(sent, answer, limits, deadline, place)
+            answer = Answer(limits, request.listener)
+            await connection.exchange(sent, answer, limits, deadline, request.place)
             return answer
         except BaseException:
             connection.close()
@@ -262,7 +262,7 @@ class Client:
             asyncio.get_running_loop().call_soon(self._go_on)
 
     def _go_on(self) -> None:
-        for connection in self._resting.next():
+        for connection in self._resting.next(time.thread_time()):
             try:
                 connection.go_on()
             except Exception as error:

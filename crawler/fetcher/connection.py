@@ -192,7 +192,7 @@ class Connection(asyncio.BufferedProtocol):
                 answer.reusable = False
             self.close()
             return
-        began = self._heard_at = time.monotonic()
+        self._heard_at, began = time.monotonic(), time.thread_time()
         try:
             self._client.received(self, nbytes)
             if answer.receive(self._view[:nbytes]):
@@ -200,7 +200,7 @@ class Connection(asyncio.BufferedProtocol):
             elif answer.held_bytes > self._told_bytes:
                 more, self._told_bytes = answer.held_bytes - self._told_bytes, answer.held_bytes
                 self._client.grew(self, more)
-            spent = time.monotonic() - began
+            spent = time.thread_time() - began
             self.read_time += spent
             self._client.spent(spent)
             if answer.state is not AnswerState.DONE:

@@ -7,6 +7,7 @@ none else; they stand in no record.
 """
 
 import re
+from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
 import msgspec
@@ -76,7 +77,7 @@ class FetchRequest(msgspec.Struct, gc=False):
     configuration were given. `tls` is "verify", "record" or "" for the client's setting. `place` is
     what it holds and may have to give up.
     configuration were given. `tls` is "verify", "record" or "" for the client's setting.
-    `body` is sent behind the head, and stands in no record.
+    `body` is sent behind the head, and stands in no record. `listener` gets the content, piece by piece as it comes.
     """
 
     url: str
@@ -96,6 +97,7 @@ class FetchRequest(msgspec.Struct, gc=False):
     place: PlaceHeld | None = None
     method: str = "GET"
     body: bytes = b""
+    listener: Callable[[bytes], None] | None = None
 
     @property
     def conditional(self) -> bool:

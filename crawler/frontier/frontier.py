@@ -430,9 +430,16 @@ class Frontier:
     # ---- what it says of itself ----
 
     def yields(self, errand: Errand, now: float) -> bool:
-        """Whether the errand's request is to end now, since another host needs its place; True once."""
-        slot, full = self._outstanding.held[errand.host].slot, self._outstanding.is_full
-        return self._gates.shares.yields(slot, now, full=full)
+        """Whether the errand's request is to end now, since another host needs its place; True once.
+
+        If not too many do so, it goes on without its place instead.
+        """
+        slot, full = self._outstanding.held[errand.host].slot, self._outstanding.is_nearly_full
+        shares = self._gates.shares
+        if shares.is_wanted(slot, now, full=full) and self._outstanding.go_slow(errand.host):
+            shares.give(slot, now)
+            return False
+        return shares.yields(slot, now, full=full)
 
     @property
     def look_ups(self) -> int:

@@ -6,7 +6,9 @@
 
 An errand leaves its place and address while it waits for a redirect hop: it is
 *aside*. Its host stays its own, but is open for the hops of others: two errands
-that redirect to one another's hosts would wait for one another.
+that redirect to one another's hosts would wait for one another. A request that has
+had its place for long while others need one goes on without, too, host and address
+its own: it is *slow*. Only beyond `SLOW_SHARE` of the places do such requests end.
 """
 
 from crawler.frontier.discovery import entries
@@ -14,6 +16,7 @@ from crawler.frontier.hosts.front_host import FrontHost, Refetch
 from crawler.frontier.hosts.table import HostTable
 from crawler.records import Errand, Task
 
+SLOW_SHARE = 0.5  # of the places; each is a connection more
 _WITH_PLACE = (Task.PAGE, Task.ROBOTS)
 
 
@@ -33,6 +36,8 @@ class Outstanding:
         self._errands = 0
         self._refetches = 0  # given out so far
         self._aside: set[int] = set()  # keys of hosts
+        self._slow: set[int] = set()  # of others, until their errands are released
+        self._slow_max = int(concurrency * SLOW_SHARE)
 
     def __len__(self) -> int:
         """Errands that are not released."""
@@ -42,6 +47,11 @@ class Outstanding:
     def is_full(self) -> bool:
         """Whether no place may be taken now."""
         return self.requests >= self.requests_max
+
+    @property
+    def is_nearly_full(self) -> bool:
+        """Whether nine in ten places are taken: those that are free go to whoever is ready next."""
+        return 10 * self.requests >= 9 * self.concurrency
 
     def hold(self, host: FrontHost, task: Task, url: str = "") -> Errand:
         """Give out an errand; a page or a denied URL takes the host's known page, or its first entry, with it."""
@@ -103,8 +113,9 @@ class Outstanding:
         """The errand is over; its place is free."""
         host.given_out.discard(errand.order)
         self._errands -= 1
-        if errand.host in self._aside:
+        if errand.host in self._aside or errand.host in self._slow:
             self._aside.discard(errand.host)
+            self._slow.discard(errand.host)
         elif errand.task in _WITH_PLACE:
             self.requests -= 1
 
@@ -116,6 +127,15 @@ class Outstanding:
         if host_key in self._aside or len(self._aside) >= self.concurrency:
             return False
         self._aside.add(host_key)
+        self.requests -= host_key not in self._slow
+        self._slow.discard(host_key)
+        return True
+
+    def go_slow(self, host_key: int) -> bool:
+        """Free the place of a request that goes on; False if it is free already, or too many go on so."""
+        if host_key in self._aside or host_key in self._slow or len(self._slow) >= self._slow_max:
+            return False
+        self._slow.add(host_key)
         self.requests -= 1
         return True
 
@@ -126,5 +146,6 @@ class Outstanding:
 
     def _check(self) -> None:
         assert len(self.held) <= self._errands and self.requests <= self.concurrency
-        assert self._aside <= set(self.held)
+        assert self._aside <= set(self.held) and not self._aside & self._slow
+        assert len(self._slow) <= self._slow_max
         assert all(host.held for host in self.held.values())

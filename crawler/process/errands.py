@@ -27,6 +27,7 @@ from crawler.clock import Clock
 from crawler.config import Config, Overrides
 from crawler.config.credentials import is_credential
 from crawler.errors import StoreError, Unexpected
+from crawler.extract.map_stream import MapStream
 from crawler.fetcher.client import Client
 from crawler.fetcher.cookies import CookieJar
 from crawler.fetcher.dns_cache import Resolution
@@ -73,13 +74,17 @@ class Network(NamedTuple):
 class ErrandPlace:
     """The place of an errand, as the fetcher sees it."""
 
-    __slots__ = ("_clock", "_errand", "_frontier")
+    __slots__ = ("_clock", "_errand", "_frontier", "_wake")
 
-    def __init__(self, frontier: Frontier, clock: Clock, errand: Errand) -> None:
-        self._frontier, self._clock, self._errand = frontier, clock, errand
+    def __init__(self, frontier: Frontier, clock: Clock, errand: Errand, wake: Callable[[], None]) -> None:
+        self._frontier, self._clock, self._errand, self._wake = frontier, clock, errand, wake
 
     def is_needed(self) -> bool:
-        return self._frontier.yields(self._errand, self._clock.now())
+        before = self._frontier.requests
+        needed = self._frontier.yields(self._errand, self._clock.now())
+        if self._frontier.requests < before:
+            self._wake()
+        return needed
 
     def give(self) -> None:
         self._frontier.step_aside(self._errand, self._clock.now())
@@ -249,13 +254,20 @@ class Errands:
         return change
 
     async def _fetch_page(self, errand: Errand, owner: object) -> tuple[Fetch, Extracted | None]:
+        stream: MapStream | None = None
         if errand.flags & _OWN_WAY and self.way_of is not None:
             way = self.way_of(errand)
             fetch = await self._follow(errand, _going(self._request(errand), way), self._any_hop, way)
         else:
-            fetch = await self._follow(errand, self._request(errand), self._own_key_hop)
+            request, stream = self._request(errand), self._reader.follow(errand)
+            request.listener = None if stream is None else stream.feed
+            try:
+                fetch = await self._follow(errand, request, self._own_key_hop)
+            except BaseException:
+                self._reader.drop(stream)
+                raise
         self._client.hold(owner, fetch)  # while it is read, waits, and is written
-        extracted = await self._read(errand, fetch)
+        extracted = await self._read(errand, fetch, stream)
         if extracted is not None:
             self._client.hold_more(owner, size_of(extracted))
         return fetch, extracted
@@ -277,17 +289,19 @@ class Errands:
         queue(made)
         await committed
 
-    async def _read(self, errand: Errand, fetch: Fetch) -> Extracted | None:
+    async def _read(self, errand: Errand, fetch: Fetch, stream: MapStream | None) -> Extracted | None:
         """What the answer holds; None if nothing new, or if it brings out a bug: its links are lost, not the page."""
         try:
             if not self._harvest.shows_news(errand, fetch):
+                self._reader.drop(stream)
                 return None
-            extracted = await self._reader.read(errand, fetch, lambda: self._step_aside(errand))
+            extracted = await self._reader.read(errand, fetch, lambda: self._step_aside(errand), stream)
             if extracted is not None and extracted.told_by and errand.flags & _REFRESH:
                 await self._reader.news(extracted, fetch, lambda: self._harvest.known_content(errand))
             return extracted
         except Exception as error:
             self._unexpected.note(error, f"reading {errand.url}, whose links are lost")
+            self._reader.drop(stream)
             return None
 
     # -- hops -----------------------------------------------------------------
@@ -362,7 +376,9 @@ class Errands:
             return Fetch(url=url, outcome=Outcome.CONNECT_ERROR, error=f"no turn at {name} in time")
         took = 0.0
         try:
-            hop = msgspec.structs.replace(request, url=url, addresses=addresses, etag="", last_modified="")
+            hop = msgspec.structs.replace(
+                request, url=url, addresses=addresses, etag="", last_modified="", listener=None
+            )
             self._allow_secrets(hop, name)
             fetch = await self._client.fetch(_going(hop, way))
             took = fetch.took
@@ -397,7 +413,7 @@ class Errands:
         if self._overrides:
             self._override(request, errand)
         self._allow_secrets(request, errand.hostname)
-        request.place = ErrandPlace(self._frontier, self._clock, errand)
+        request.place = ErrandPlace(self._frontier, self._clock, errand, self._wake)
         if robots:
             request.body_bytes_max = config.robots.bytes_max
         elif errand.flags & _SITEMAP:

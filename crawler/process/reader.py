@@ -21,6 +21,7 @@ from crawler.extract.documents import Document, DocumentKind, dated, read_docume
 from crawler.extract.feed import is_feed, read_feed
 from crawler.extract.listing import is_listing, read_listing
 from crawler.extract.loop_share import LoopShare
+from crawler.extract.map_stream import MapStream
 from crawler.extract.repeats import links_with_repeats
 from crawler.extract.sitemap import Entry, read_sitemap
 from crawler.extract.types import is_css, is_html, is_usable, is_xhtml, sniff_html
@@ -73,11 +74,32 @@ class Reader:
         )
         self._overrides = Overrides(config.override)
 
-    async def read(self, errand: Errand, fetch: Fetch, apart: Apart = nothing) -> Extracted | None:
+    def follow(self, errand: Errand) -> MapStream | None:
+        """What a map is to be fed to while it arrives (and `read`, or `drop`, is told of then); None for a page."""
+        if not errand.flags & _SITEMAP:
+            return None
+        document = Document.of(
+            DocumentKind.SITEMAP, Fetch(errand.url, Outcome.FETCHED), self._config.sitemaps
+        )
+        return self._documents.follow(document, INLINE_BYTES_MAX)
+
+    def drop(self, stream: MapStream | None) -> None:
+        """Nobody wants to know what the map holds."""
+        if stream is not None:
+            self._documents.drop(stream)
+
+    async def read(
+        self, errand: Errand, fetch: Fetch, apart: Apart = nothing, stream: MapStream | None = None
+    ) -> Extracted | None:
         """What the answer holds; None if links are not taken from such an answer.
 
-        `apart` is called before a child is waited for.
+        `apart` is called before a child is waited for; `stream` was fed the content while it came.
         """
+        if stream is not None and self._is_streamed(fetch, stream):
+            apart()
+            document = Document.of(DocumentKind.SITEMAP, fetch, self._config.sitemaps)
+            return await self._documents.read_stream(stream, fetch.content, document)
+        self.drop(stream)
         if fetch.outcome not in _READABLE:
             return None
         if errand.flags & _SITEMAP:
@@ -90,6 +112,11 @@ class Reader:
         if self._config.crawl.requisites and is_css(kind):
             return await self._document(DocumentKind.SHEET, errand, fetch, apart)
         return None
+
+    @staticmethod
+    def _is_streamed(fetch: Fetch, stream: MapStream) -> bool:
+        """Whether `stream` is the content, and worth a child."""
+        return fetch.outcome in _READABLE and stream.nbytes == len(fetch.content) > INLINE_BYTES_MAX
 
     async def _document(self, kind: DocumentKind, errand: Errand, fetch: Fetch, apart: Apart) -> Extracted:
         """Read small documents at once, large ones in the child; of one that is too much for it, nothing."""

@@ -13,7 +13,7 @@ def test_a_short_answer_waits_for_no_long_ones() -> None:
     turns.read(0.003)
     for spent in (0.0, 0.001):
         turns.rest("page", spent)
-        assert turns.next()[0] == "page"
+        assert turns.next(0.0)[0] == "page"
 
 
 def test_model() -> None:
@@ -28,10 +28,11 @@ def test_model() -> None:
     for n in costs:
         turns.rest(n, 0.0)
         fresh.append(n)
+    cpu = 0.0
     for _ in range(100_000):
         if not len(turns):
             break
-        chosen = turns.next()
+        chosen = turns.next(cpu)
         first = min(GO_ON_MAX, len(fresh))
         assert chosen == fresh[:first] + old[: len(chosen) - first]
         if old:
@@ -42,6 +43,7 @@ def test_model() -> None:
             spent[n] += costs[n]
             left[n] -= 1
             turns.read(costs[n])
+            cpu += costs[n]
             if left[n]:
                 turns.rest(n, spent[n])
                 (fresh if spent[n] < FRESH else old).append(n)
@@ -52,8 +54,25 @@ def test_as_many_go_on_as_fit_into_a_turn() -> None:
     turns: ReadTurns[int] = ReadTurns()
     for n in range(100):
         turns.rest(n, 1.0)
-    assert len(turns.next()) == GO_ON_MAX
+    assert len(turns.next(0.0)) == GO_ON_MAX
     turns.read(SHARE / 2.5)
-    assert len(turns.next()) == 2
+    assert len(turns.next(0.0)) == 2
     turns.read(10 * SHARE)
-    assert len(turns.next()) == 1
+    assert len(turns.next(0.0)) == 1
+
+
+def test_long_answers_get_a_quarter_of_a_busy_loop_and_all_of_an_idle_one() -> None:
+    """Others use 2 ms of each turn, then nothing: pieces of 3 ms go every fifth or sixth turn, then each."""
+    for others, least, most in ((0.002, 0.15, 0.25), (0.0, 0.99, 1.0)):
+        turns: ReadTurns[str] = ReadTurns()
+        turns.rest("long", 1.0)
+        cpu = went = 0.0
+        for _ in range(1000):
+            chosen = turns.next(cpu)
+            went += len(chosen)
+            for each in chosen:
+                turns.read(0.003)
+                cpu += 0.003
+                turns.rest(each, 1.0)
+            cpu += others
+        assert least <= went / 1000 <= most

@@ -9,9 +9,10 @@ what comes behind it may be endless. And a prompt host that has its place longer
 the network or with us, counts among the others from then on.
 
 Others that find theirs taken wait in line, and for each that waits one place is
-asked back: of a host that has had it for `PROMPT_MAX` and never answered, or for
-`crowded_timeout` if it once did. So is one for each that the others have beyond
-their share while all places are taken.
+asked back: of a host that has had it for `PROMPT_MAX`, whose request goes on without
+(`outstanding.py`); where too many do so, of one that has had it so long and never answered,
+or for `crowded_timeout` if it once did, whose request ends. So is one for each that
+the others have beyond their share while nearly all places are taken.
 """
 
 from collections import deque
@@ -91,21 +92,26 @@ class PlaceShares:
     def yields(self, slot: int, now: float, *, full: bool = False) -> bool:
         """Whether the host is to end its request now, since another needs the place; it counts as asked.
 
-        `full`: all places are taken.
+        `full`: nearly all places are taken.
         """
-        self.look(now)
-        since = self._others.get(slot)
-        if since is None or slot in self._yielding or len(self._yielding) >= self._needed(full):
-            return False
-        late = self._hosts.flags[slot] & HostFlag.LATE
-        if now < since + (self._crowded_timeout if late else PROMPT_MAX):
+        answers = self._hosts.flags[slot] & (HostFlag.LATE | HostFlag.PROMPT)
+        if not self.is_wanted(slot, now, self._crowded_timeout if answers else PROMPT_MAX, full=full):
             return False
         self._yielding.add(slot)
         return True
 
+    def is_wanted(self, slot: int, now: float, limit: float = PROMPT_MAX, *, full: bool = False) -> bool:
+        """Whether another needs the place of a host that has had it for `limit` seconds."""
+        self.look(now)
+        since = self._others.get(slot)
+        if since is None or slot in self._yielding or len(self._yielding) >= self._needed(full):
+            return False
+        return now >= since + limit
+
     def _needed(self, full: bool) -> int:
         """How many of the others' places are asked back."""
-        return len(self._line) + (max(0, len(self._others) - self._others_max) if full else 0)
+        room = self._others_max - len(self._others) - len(self._called)
+        return max(0, len(self._line) - max(0, room)) + (max(0, -room) if full else 0)
 
     def call(self) -> FrontHost | None:
         """The first host in the line if there is room for it; it waits no more."""

@@ -93,6 +93,12 @@ def test_a_place_is_asked_back_once_for_each_host_in_the_line() -> None:
     shares.give(front[2].slot, 110.0)
     shares.give(front[3].slot, 110.0)
     shares.give(front[4].slot, 110.0)
+    assert not shares.yields(front[0].slot, 200.0), "there is room for the one that waits"
+    for _ in range(2):
+        host = shares.call()
+        assert host is not None and shares.take(host, 110.0)
+        shares.came(host.slot)
+    assert shares.take(front[1], 110.0) and not shares.take(front[2], 110.0)
     assert not shares.yields(front[0].slot, 114.9) and shares.yields(front[0].slot, 115.0)
     shares._check({host.slot for host in front})
 
@@ -159,3 +165,29 @@ def test_what_an_answer_says_of_the_next(took: float, truncated: str, flags: int
         slot, Fetch("http://a.org/", Outcome.FETCHED, status=200, took=took, truncated=truncated), 60.0
     )
     assert hosts.flags[slot] == flags | HostFlag.EXCLUDED
+
+
+def test_a_request_goes_on_without_its_place_before_any_has_to_end() -> None:
+    """Ten places, twenty hosts whose pages take long: half as many as there are places go on, then one ends."""
+    crawl = Crawl(
+        config(frontier={"front_factor": 12}),
+        answer=lambda errand, now: fetched(errand.url, took=60.0),
+        concurrency=10,
+    )
+    crawl.add([link(f"https://h{n}.d{n}.org/") for n in range(20)])
+    crawl.run(0.1)
+    frontier, ended, most = crawl.frontier, 0, 0
+    for _ in range(300):
+        held = [errand for errand, _ in crawl._fetching.values() if errand.task is Task.PAGE]
+        end = sum(frontier.yields(errand, crawl.now) for errand in held)
+        ended += end
+        assert not end or len(frontier._outstanding._slow) == 5, (
+            "none ends while one may go on without its place"
+        )
+        most = max(most, len(held))
+        assert len(held) <= 10 + 5 and frontier.requests <= 10
+        frontier._check()
+        crawl.run(0.0)
+        crawl.clock.advance(1.0)
+    assert ended and most == 8 + 5, (ended, most, len(crawl.done), crawl.now, frontier)
+    assert len(crawl.done) == 20 and frontier.requests == 0

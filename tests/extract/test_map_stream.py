@@ -1,0 +1,117 @@
+"""A map read while it arrives holds what the same map holds read whole, however it comes."""
+
+import asyncio
+import gzip
+import random
+
+import msgspec
+import pytest
+
+from crawler.config import ExtractConfig, SitemapsConfig
+from crawler.extract.collected import Context
+from crawler.extract.documents import Document, DocumentKind, read_document
+from crawler.extract.map_stream import STREAMS_MAX, MapReaders, MapStream, Piece
+from crawler.extract.worker import Worker
+from crawler.records import Extracted, Fetch, Outcome
+
+CONFIG = ExtractConfig()
+DOCUMENT = Document.of(DocumentKind.SITEMAP, Fetch("http://a.test/m.xml", Outcome.FETCHED), SitemapsConfig())
+MAP = (
+    b"<urlset>"
+    + b"".join(
+        b"<url><loc>http://a.test/%d</loc><lastmod>2026-01-%02d</lastmod></url>" % (n, n % 28 + 1)
+        for n in range(4000)
+    )
+    + b"</urlset>"
+)
+BODIES = {"plain": MAP, "gzip": gzip.compress(MAP), "broken": MAP[:-5000] + b"<<" + MAP[-5000:]}
+LEAST = 1000
+
+
+def pieces(body: bytes, seed: int) -> list[bytes]:
+    """The body as a server might send it."""
+    rng, cuts, at = random.Random(seed), [], 0
+    while at < len(body):
+        cuts.append(at)
+        at += rng.choice([1, 10, 1000, 64 << 10])
+    return [body[begin:end] for begin, end in zip(cuts, [*cuts[1:], len(body)], strict=True)]
+
+
+@pytest.mark.parametrize("name", BODIES)
+@pytest.mark.parametrize("seed", range(4))
+def test_streamed_as_whole(name: str, seed: int) -> None:
+    """Whatever the child has room for meanwhile, and though it died and another has nothing of it."""
+    body, rng = BODIES[name], random.Random(seed)
+    readers: MapReaders = MapReaders(10.0)
+
+    def send(piece: Piece) -> bool:
+        if rng.random() < 0.5:
+            return False
+        assert readers.take(piece) is None
+        return True
+
+    stream = MapStream(7, DOCUMENT, send, LEAST)
+    for piece in pieces(body, seed):
+        stream.feed(piece)
+    again = seed % 2 == 1
+    readers = MapReaders(10.0) if again else readers
+    *others, last = (readers.take(piece) for piece in stream.rest(body, again=again))
+    assert not any(others) and not len(readers)
+    assert last == read_document(body, DOCUMENT, CONFIG)
+
+
+def test_a_small_map_is_no_matter_for_a_child_and_a_dropped_one_is_forgotten() -> None:
+    readers = MapReaders(10.0)
+    sent: list[Piece] = []
+    stream = MapStream(1, DOCUMENT, lambda piece: bool(sent.append(piece) or True), LEAST)
+    stream.feed(MAP[:LEAST])
+    assert not sent
+    stream.feed(MAP[LEAST : LEAST + 1])
+    assert b"".join(piece.content for piece in sent) == MAP[: LEAST + 1]
+    for piece in sent:
+        readers.take(piece)
+    assert len(readers) == 1
+    readers.take(stream.dropped())
+    assert not len(readers)
+
+
+def test_maps_that_arrive_together_are_read_by_one_child() -> None:
+    """Interleaved, with a page between their pieces and a death of the child amid them; none beyond the bound."""
+
+    async def test() -> None:
+        worker = Worker(CONFIG)
+        try:
+            await worker.extract_apart(b"<a href=x>x</a>", Context("http://a.test/", token="me"))
+            streams = [worker.follow(DOCUMENT, LEAST) for _ in range(STREAMS_MAX)]
+            assert worker.follow(DOCUMENT, LEAST) is None
+            bodies = [BODIES["plain" if n % 2 else "gzip"] for n in range(STREAMS_MAX)]
+            parts = [pieces(body, n) for n, body in enumerate(bodies)]
+            for step in range(max(map(len, parts))):
+                for stream, some in zip(streams, parts, strict=True):
+                    assert stream is not None
+                    if step < len(some):
+                        stream.feed(some[step])
+                if step == 20:
+                    assert worker._child is not None and any(stream.sent for stream in streams if stream)
+                    worker._child.process.kill()
+                    await worker._child.process.wait()
+            found = await asyncio.gather(
+                *(
+                    worker.read_stream(stream, body, DOCUMENT)
+                    for stream, body in zip(streams, bodies, strict=True)
+                    if stream is not None
+                )
+            )
+            whole: Extracted = read_document(MAP, DOCUMENT, CONFIG)
+            assert sum(each == whole for each in found) >= STREAMS_MAX - 1, "but for the one it died over"
+            assert not worker._streams
+            dropped = worker.follow(msgspec.structs.replace(DOCUMENT), LEAST)
+            assert dropped is not None
+            dropped.feed(MAP)
+            worker.drop(dropped)
+            worker.drop(dropped)
+            assert not worker._streams
+        finally:
+            await worker.close()
+
+    asyncio.run(asyncio.wait_for(test(), 60))

@@ -143,7 +143,7 @@ class CrawlDirectory:
         self._write_config(config, self.seed_places())
 
     def config_text(self, config: Config) -> str:
-        """What the file says with `config` in force: without credentials and limits of a run, with the places of seeds."""
+        """What the file says with `config` in force: no credentials, no limits of a run; the places of seeds."""
         return _config_text(config, self.seed_places())
 
     def _write_config(self, config: Config, places: Iterable[str]) -> None:

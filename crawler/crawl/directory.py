@@ -158,7 +158,7 @@ class CrawlDirectory:
         return structs.replace(config, store=structs.replace(config.store, engine=engine))
 
     def config_text(self, config: Config) -> str:
-        """What the file says of `config`: without credentials and limits of a run, with the places of seeds."""
+        """What the file says with `config` in force: no credentials, no limits of a run; the places of seeds."""
         return _config_text(config, self.seed_places())
 
     def _write_config(self, config: Config, places: Iterable[str]) -> None:

@@ -105,6 +105,7 @@ async def _work(link: socket.socket, parser: Forked | None) -> int:
     with contextlib.suppress(ConnectionError):
         line = await reader.readline()
     if not line:  # the supervisor has ended before it had anything to do
+        writer.close()
         return 0
     start = msgspec.json.decode(line, type=Start)
     await _Child(start, reader, writer).run(parser)

@@ -1,19 +1,27 @@
 """Limits and end of a crawl as one process sees them: alone by the same rules as among many."""
 
-from collections.abc import Iterator
+import asyncio
+import math
+from collections.abc import Callable, Iterator
 from concurrent.futures import Executor
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
+import msgspec
 import pytest
 
 from crawler.clock import VirtualClock
 from crawler.config import convert
 from crawler.crawl.topology import Topology
+from crawler.process import exchange as module
 from crawler.process.exchange import Exchange, Loops, Member, PeerExchange, exchange_of
 from crawler.process.stages import Stages
+from crawler.records import Link
 from crawler.splitter.partition import Partition
 from crawler.storage.commit import Change
+
+REAL_SLEEP = asyncio.sleep
 
 
 class Here:
@@ -141,3 +149,261 @@ def test_a_full_outbox_and_no_share_of_the_rate_leave_no_room(
 
 def test_who_is_told_of_the_end_knows_it_from_the_start(folder: Path) -> None:
     assert Here(folder, ("p0", "p1")).exchange(ended=True).ended
+
+
+# -- with peers: what is sent, taken and confirmed
+
+
+class Peered:
+    """The exchange of p0 with p1, which is not reached: what it does with its own queues."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch, **member: Any) -> None:
+        self.here = Here(folder, ("p0", "p1"))
+        exchange = self.here.exchange(**member)
+        assert isinstance(exchange, PeerExchange)
+        self.exchange = exchange
+        self.flushes = 0
+        monkeypatch.setattr(exchange.peers, "flush", self._flush)
+        self.naps: list[float] = []
+        monkeypatch.setattr(module.asyncio, "sleep", self._sleep)
+
+    def _flush(self) -> None:
+        self.flushes += 1
+
+    async def _sleep(self, seconds: float) -> None:
+        self.naps.append(seconds)
+        self.here.stages.clock.advance(seconds)  # type: ignore[attr-defined]
+
+    def foreign(self, count: int) -> None:
+        """Links for p1 are committed."""
+        change = Change()
+        change.foreign.append(("p1", [Link(n, f"http://x{n}.org/") for n in range(count)]))
+        self.here.stages.commit(change)
+
+
+@pytest.fixture
+def peered(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Peered]]:
+    made: list[Peered] = []
+
+    def make(**member: Any) -> Peered:
+        made.append(Peered(folder / str(len(made)), monkeypatch, **member))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.here.stages.close()
+
+
+def test_what_was_accepted_is_queued_while_there_is_room(
+    peered: Callable[..., Peered], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = peered()
+    inbox = one.here.stages.inbox
+    monkeypatch.setattr(inbox, "take", lambda: iter(["first", "second"]))
+    with monkeypatch.context() as patch:
+        patch.setattr(type(one.here.stages.due), "full", property(lambda self: True))
+        one.exchange._take()
+        assert one.here.queued == [], "it waits in the inbox"
+    one.exchange._take()
+    assert [maker.args for maker in one.here.queued] == [("first",), ("second",)]
+    one.exchange.close_doors()
+    one.exchange._take()
+    assert len(one.here.queued) == 2, "what peers still send stays theirs"
+
+
+def test_a_fresh_epoch_is_committed_once(
+    peered: Callable[..., Peered], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = peered()
+    monkeypatch.setattr(type(one.here.stages.outbox), "urgent", property(lambda self: True))
+    one.exchange._take()
+    one.exchange._take()
+    (change,) = one.here.queued
+    assert change.sync
+    (after,) = change.after
+    after()
+    one.exchange._take()
+    assert len(one.here.queued) == 2, "the next one"
+
+
+def test_what_was_sent_to_a_peer_that_lost_its_folder_is_forgotten(
+    peered: Callable[..., Peered], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, forgotten = peered(), []
+    lost = [["p1"], []]
+    monkeypatch.setattr(one.here.stages.outbox, "take_lost_peers", lambda: lost.pop(0))
+    monkeypatch.setattr(one.here.stages.admission, "forget_sent", lambda: forgotten.append(1))
+    one.exchange._take()
+    one.exchange._take()
+    assert forgotten == [1]
+
+
+@pytest.mark.parametrize(
+    ("outbox", "inbox", "flushes"), [(True, False, 1), (False, True, 1), (False, False, 0)]
+)
+def test_a_commit_sends_and_confirms_what_rests_on_it(
+    peered: Callable[..., Peered], outbox: bool, inbox: bool, flushes: int
+) -> None:
+    one = peered()
+    one.here.stages.outbox.has_news, one.here.stages.inbox.has_news = outbox, inbox
+    one.exchange.committed()
+    assert one.flushes == flushes
+    one.exchange.committed()
+    assert one.flushes == flushes, "once"
+
+
+def test_a_commit_takes_what_waited_for_room(
+    peered: Callable[..., Peered], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, taken = peered(), []
+    monkeypatch.setattr(one.exchange, "_take", lambda: taken.append(1))
+    one.exchange.committed()
+    assert taken == []
+    monkeypatch.setattr(type(one.here.stages.inbox), "waiting", property(lambda self: 3))
+    one.exchange.committed()
+    assert taken == [1]
+
+
+@pytest.mark.parametrize("adopted", [True, False])
+def test_the_queue_of_a_peer_that_is_away_is_rewritten(
+    peered: Callable[..., Peered], monkeypatch: pytest.MonkeyPatch, adopted: bool
+) -> None:
+    """The new one is durable before the old one is swept away."""
+    one, order, begun = peered(), [], []
+    outbox = one.here.stages.outbox
+    plan: Any = SimpleNamespace(run=lambda: order.append("run"), sweep=lambda: order.append("sweep"))
+    monkeypatch.setattr(outbox, "compaction", lambda: plan)
+    monkeypatch.setattr(outbox, "adopt", lambda given: given is plan and adopted)
+    loops = msgspec.structs.replace(one.exchange._loops, in_background=begun.append)
+    one.exchange._loops = loops
+    outbox.has_news = True
+    one.exchange.committed()
+
+    async def play() -> None:
+        loop = asyncio.get_running_loop()
+
+        async def at_once(executor: Any, function: Callable[[], None]) -> None:
+            function()
+
+        monkeypatch.setattr(loop, "run_in_executor", at_once, raising=False)
+        work = asyncio.ensure_future(begun[0])
+        for _ in range(3):
+            await REAL_SLEEP(0)
+        if adopted:
+            (change,) = one.here.queued
+            assert order == ["run"] and change.sync and not work.done()
+            change.after[0]()
+        await work
+
+    asyncio.run(play())
+    assert order == ["run", "sweep"] and len(one.here.queued) == adopted
+
+
+@pytest.mark.parametrize(
+    ("supervised", "ended", "stopped_by", "naps"),
+    [
+        (True, True, "done", []),
+        (True, False, "max_pages", []),
+        (False, False, "signal", []),
+        (False, False, "done", []),
+        (False, False, "max_pages", [module.LAST_WORDS * 1.0]),
+    ],
+)
+def test_who_stays_until_others_have_heard(
+    peered: Callable[..., Peered], supervised: bool, ended: bool, stopped_by: str, naps: list[float]
+) -> None:
+    one = peered(supervised=supervised, ended=ended)
+    beat = one.here.stages.config.splitter.heartbeat
+    asyncio.run(one.exchange.part(stopped_by))
+    assert one.naps == [beat * nap for nap in naps]
+
+
+@pytest.mark.parametrize("all_know", [0, 3, None])
+def test_the_end_is_told_until_all_know_it_or_are_silent_for_too_long(
+    peered: Callable[..., Peered], monkeypatch: pytest.MonkeyPatch, all_know: int | None
+) -> None:
+    one = peered(ended=True)
+    config = one.here.stages.config.splitter
+    know = property(lambda self: all_know is not None and len(one.naps) >= all_know)
+    monkeypatch.setattr(type(one.exchange.crawlwide), "all_know", know)
+    asyncio.run(one.exchange.part("done"))
+    *looks, last = one.naps
+    assert last == module.LAST_WORDS * config.heartbeat and set(looks) <= {config.heartbeat / 4}
+    assert len(looks) == (
+        all_know if all_know is not None else math.ceil(config.silence_max / config.heartbeat * 4)
+    )
+
+
+def test_each_beat_shares_the_rate_and_looks_for_the_end(
+    peered: Callable[..., Peered], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, rates, looks = peered(), [], []
+    exchange, frontier = one.exchange, one.here.stages.frontier
+    monkeypatch.setattr(frontier, "set_rate", rates.append)
+    monkeypatch.setattr(exchange.crawlwide, "advance", lambda: looks.append(1))
+    shares = [0.25, 0.0, 0.0]
+    monkeypatch.setattr(exchange.crawlwide, "share", lambda now: shares.pop(0))
+    exchange.set_rate(8.0)
+    assert rates == [], "a heartbeat shares it out"
+    beats = exchange._beat()
+    with pytest.raises(IndexError):
+        beats.send(None)
+    assert rates == [2.0, 0.0, 0.0] and len(looks) == 3 and one.here.woken == 3
+    assert one.naps == [one.here.stages.config.splitter.heartbeat] * 3
+    assert exchange.room(5) == 0, "no part of the rate"
+    exchange.crawlwide.rate = 0.0
+    shares.append(0.0)
+    exchange._share_rate()
+    assert exchange.room(5) == 5, "there is no rate to be shared"
+
+
+def test_an_outcast_begins_nothing(peered: Callable[..., Peered], monkeypatch: pytest.MonkeyPatch) -> None:
+    one = peered()
+    monkeypatch.setattr(type(one.exchange.peers), "is_outcast", property(lambda self: True))
+    assert one.exchange.room(5) == 0
+
+
+def test_alone_the_rate_is_all_mine(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    here, rates = Here(folder), []
+    exchange = here.exchange()
+    monkeypatch.setattr(here.stages.frontier, "set_rate", rates.append)
+    exchange.set_rate(8.0)
+    assert rates == [8.0] and exchange.crawlwide.rate == 8.0
+
+
+def test_what_heartbeats_say_of_this_process(
+    peered: Callable[..., Peered], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The number of hosts with work is counted now and then only."""
+    one, counts = peered(), [7, 9]
+    monkeypatch.setattr(one.here.stages.frontier, "hosts_with_work", lambda: counts.pop(0))
+    one.here.fetch(3, 500)
+    one.foreign(2)
+    one.here.idle, one.here.in_flight = True, 4
+    said = one.exchange._progress()
+    assert (said.idle, said.outbox, said.appended, said.applied) == (True, 2, 2, 0)
+    assert (said.pages, said.bytes, said.in_flight, said.work) == (3, 500, 4, 7)
+    monkeypatch.setattr(type(one.here.stages.inbox), "waiting", property(lambda self: 1))
+    assert not one.exchange._progress().idle and one.exchange._progress().work == 7
+    one.here.stages.clock.advance(module._WORK_AGE_MAX + 0.1)  # type: ignore[attr-defined]
+    assert one.exchange._progress().work == 9
+
+
+def test_each_start_has_a_number_above_all_before(folder: Path) -> None:
+    """Those of a new folder go by the clock, so they are above those of the folder that is lost."""
+    here = Here(folder, ("p0", "p1"))
+    first = module._next_incarnation(here.stages)
+    assert first == int(here.stages.clock.now() * 1000)
+    assert [module._next_incarnation(here.stages) for _ in range(2)] == [first + 1, first + 2]
+    here.stages.close()
+
+
+def test_pages_are_fetches_of_any_outcome() -> None:
+    counters = {
+        "pages.fetched": 3,
+        "pages.gone": 2,
+        "refresh.unchanged": 4,
+        "refresh.gone": 1,
+        "robots.gone": 9,
+    }
+    assert module.pages_of(counters) == 10

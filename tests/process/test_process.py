@@ -201,6 +201,43 @@ def test_results_that_take_long_are_left_to_the_next_run_at_the_end_of_the_grace
     assert asyncio.run(play()) == pytest.approx(1.5, abs=0.2) and len(drops) == dropped
 
 
+def test_all_that_is_begun_is_ended(alone: Callable[..., Alone], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where the run fails."""
+    done: list[str] = []
+
+    class Dog:
+        def __init__(self, stall_max: float) -> None:
+            done.append(f"watchdog of {stall_max:g} s")
+
+        def start(self) -> None:
+            done.append("watches")
+
+        def stop(self) -> None:
+            done.append("watched")
+
+    def noting(name: str) -> Callable[[], Any]:
+        async def note() -> None:
+            done.append(name)
+
+        return note
+
+    monkeypatch.setattr(module, "Watchdog", Dog)
+    monkeypatch.setattr(module.collector, "freeze", lambda: done.append("frozen"))
+    for fails in (False, True):
+        one = alone(crawl={"stall_max": 9})
+        monkeypatch.setattr(one.process.errands, "start", noting("errands start"))
+        monkeypatch.setattr(one.process.errands, "close", noting("errands end"))
+        if fails:
+            one.process.fail(StoreError("disk"))
+            with pytest.raises(StoreError):
+                one.run()
+        else:
+            one.stop_at_once()
+        assert done == ["watchdog of 9 s", "watches", "errands start", "frozen", "errands end", "watched"]
+        assert len(one.process._background) == len(one.process.places) == 0
+        done.clear()
+
+
 # -- stopping
 
 

@@ -4,12 +4,15 @@ import asyncio
 import os
 import signal
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import msgspec
 import pytest
 
+from crawler.admin.status import Status
 from crawler.config import convert
-from crawler.errors import CrawlerError, StoreError
+from crawler.errors import CrawlerError, NoSeedError, StoreError
 from crawler.records import SplitterCounts
 from crawler.storage.engines import open_store
 from crawler.supervision import supervisor as supervision
@@ -151,3 +154,184 @@ def test_a_process_that_had_a_store_open_forks_no_child(
     open_store(tmp_path / "store").close()
     monkeypatch.setattr(supervision, "fork_children", lambda *_: pytest.fail("forked"))
     Supervisor(convert(TWO), tmp_path / "crawl", []).fork()
+
+
+# -- one child, without a process
+
+
+def runs(two: Two, monkeypatch: pytest.MonkeyPatch, ends: list[tuple[int, float]]) -> list[float]:
+    """Let p0 end with these codes, each after some seconds; the naps between."""
+    clock, naps = [0.0], []
+
+    async def run_once() -> int:
+        code, lasted = ends.pop(0)
+        clock[0] += lasted
+        return code
+
+    async def nap(seconds: float) -> None:
+        naps.append(seconds)
+
+    monkeypatch.setattr(two.p0, "_run_once", run_once)
+    monkeypatch.setattr(supervision, "time", SimpleNamespace(monotonic=lambda: clock[0]))
+    monkeypatch.setattr(supervision.asyncio, "sleep", nap)
+    return naps
+
+
+def test_a_child_that_dies_is_started_again_later_each_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def play() -> None:
+        with Two(tmp_path) as two:
+            naps = runs(two, monkeypatch, [(-9, 1.0), (1, 1.0), (0, 1.0)])
+            await two.p0.run()
+            assert sum(naps) == pytest.approx(0.2 + 0.4) and max(naps) <= 0.2
+            assert two.supervisor.failure is None and two.told == []
+
+    asyncio.run(play())
+    assert "p0: ended with signal 9; starting it again in 0.2 s" in caplog.text
+    assert "p0: ended with exit code 1; starting it again in 0.4 s" in caplog.text
+
+
+def test_a_start_that_lasted_begins_a_new_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def play() -> None:
+        with Two(tmp_path) as two:
+            naps = runs(two, monkeypatch, [(-9, 1.0), (-9, 1.0), (-9, 60.0), (0, 0.0)])
+            await two.p0.run()
+            assert sum(naps) == pytest.approx(0.2 + 0.4 + 0.2)
+
+    asyncio.run(play())
+
+
+def test_a_child_that_cannot_go_on_fails_the_crawl(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def play() -> None:
+        with Two(tmp_path) as two:
+            naps = runs(two, monkeypatch, [(3, 1.0)])
+            await two.p0.run()
+            failure = two.supervisor.failure
+            assert failure is not None and failure.exit_code == 3 and naps == []
+            assert "p0: ended with exit code 3" in str(failure)
+            two.supervisor.fail(CrawlerError("later"))
+            assert two.supervisor.failure is failure, "the first one counts"
+
+    asyncio.run(play())
+
+
+def test_nobody_waits_for_another_start_once_all_are_to_stop(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def play() -> None:
+        with Two(tmp_path) as two:
+            naps = runs(two, monkeypatch, [])
+            await two.p0._wait(0.5)
+            assert naps == pytest.approx([0.2, 0.2, 0.1])
+            two.supervisor.stopped_by = "signal"
+            await two.p0._wait(0.5)
+            assert len(naps) == 3
+
+    asyncio.run(play())
+
+
+def listen(two: Two, *lines: object) -> Any:
+    reader = asyncio.StreamReader()
+    for line in lines:
+        reader.feed_data(msgspec.json.encode(line) + b"\n")
+    reader.feed_eof()
+    return two.p0._listen(reader)
+
+
+def test_what_a_child_says_is_told_to_all_or_kept(tmp_path: Path) -> None:
+    async def play() -> None:
+        with Two(tmp_path) as two:
+            status = Status(processes=[])
+            await listen(two, {"port": 7}, {"status": status}, {"report": report(stopped_by="max_pages")})
+            assert two.told == [{"addresses": {"p0": 7}}] and two.p0.status == status
+            assert two.p0.report is not None and two.p0.report.stopped_by == "max_pages"
+            assert not two.supervisor.ended
+
+    asyncio.run(play())
+
+
+@pytest.mark.parametrize("reason", ["done", "patience"])
+def test_one_that_knows_of_the_end_lets_all_know(tmp_path: Path, reason: str) -> None:
+    async def play() -> None:
+        with Two(tmp_path) as two:
+            await listen(two, {"report": report(stopped_by=reason)})
+            assert two.told == [{"ended": True}]
+
+    asyncio.run(play())
+
+
+def test_what_a_child_is_to_do(tmp_path: Path) -> None:
+    """Loopback, a port of its own, the seeds in a file; live settings as they are now."""
+    settings = TWO | {"splitter": {"backoff_max": 60}, "seeds": ["http://a.org/"]}
+    supervisor = Supervisor(
+        convert(settings), tmp_path, ["http://a.org/"], status_interval=2.0, json_log=True
+    )
+    supervisor.directory.create()
+    supervisor.directory.save_config(convert(TWO | {"politeness": {"delay": 9}}))
+    supervisor.listening("p1", 5)
+    start = supervisor.start_of("p0")
+    config = convert(start.config)
+    assert (config.splitter.listen, config.splitter.backoff_max, config.seeds) == ("127.0.0.1:0", 1.0, ())
+    assert config.politeness.delay == 9 and config.crawl.processes == 2
+    assert (start.name, start.ports, start.supervisor) == ("p0", {"p1": 5}, os.getpid())
+    assert (start.crawl, start.directory) == (supervisor.directory.crawl_id(), str(tmp_path))
+    assert (start.seeds_file, start.ended) == (str(tmp_path / "seeds.run"), False)
+    assert (start.status_interval, start.json_log, start.level) == (2.0, True, 30)
+    assert start.run == supervisor.start_of("p1").run != ""
+    assert supervisor.folders() == {"p0": tmp_path / "p0", "p1": tmp_path / "p1"}
+    assert supervisor.process_count == 2
+
+
+def test_all_are_asked_to_stop_and_have_their_time(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    crawl = convert(TWO).crawl
+    limit = 5.0 + crawl.drain_max + 10 * crawl.shutdown_step_max
+
+    async def play() -> None:
+        with Two(tmp_path) as two:
+            supervisor, loop = two.supervisor, asyncio.get_running_loop()
+            supervisor.stop("signal")
+            first = supervisor._stopping
+            supervisor.stop("again")
+            assert two.told == [{"stop": "signal"}, {"stop": "again"}] and supervisor.stopped_by == "signal"
+            assert first is not None and supervisor._stopping is first
+            assert first.when() - loop.time() == pytest.approx(limit, abs=1.0)
+            killed: list[str] = []
+            supervisor._given_up = asyncio.Event()
+            for child in (two.p0, two.p1):
+                child.kill = lambda name=child.name: killed.append(name)  # type: ignore[method-assign,misc]
+            supervisor._kill_stubborn()
+            assert killed == ["p0", "p1"] and supervisor._stopping is not first
+            first.cancel()
+
+    asyncio.run(play())
+    assert f"not stopped within {limit:g} s; killed" in caplog.text
+
+
+def test_a_crawl_without_one_page_says_why(tmp_path: Path) -> None:
+    supervisor = Supervisor(convert(TWO), tmp_path, [])
+    supervisor.directory.create()
+    (tmp_path / "seeds.run").touch()
+    with pytest.raises(NoSeedError, match="not one page could be fetched"):
+        supervisor._finish()
+    assert not (tmp_path / "seeds.run").exists() and supervisor.directory.report_file.exists()
+    supervisor.stopped_by = "signal"
+    assert supervisor._finish()["stopped_by"] == "signal", "nobody has seen its end"
+    supervisor.failure = CrawlerError("p0: ended")
+    with pytest.raises(CrawlerError, match="p0: ended"):
+        supervisor._finish()
+
+
+def test_a_child_that_does_not_run_is_told_nothing(tmp_path: Path) -> None:
+    supervisor = Supervisor(convert(TWO), tmp_path, [])
+    child = supervisor._children[0]
+    child.tell({"stop": "x"})
+    child.kill()
+    assert not child.runs
+    lines: list[bytes] = []
+    closing = [False]
+    child._writer = SimpleNamespace(is_closing=lambda: closing[0], write=lines.append)  # type: ignore[assignment]
+    child.tell({"stop": "x"})
+    closing[0] = True
+    child.tell({"stop": "y"})
+    assert lines == [b'{"stop":"x"}\n']

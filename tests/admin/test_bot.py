@@ -1,0 +1,29 @@
+"""The page about the bot says what is in force."""
+
+from typing import Any
+
+import pytest
+
+from crawler.admin.bot import page
+from crawler.config import convert
+
+
+@pytest.mark.parametrize(
+    ("tree", "says"),
+    [
+        ({}, "nobody: no contact is configured"),
+        ({"identity": {"contact": "x@example.org"}}, '<a href="mailto:x@example.org">x@example.org</a>'),
+        ({"identity": {"contact": "https://a.org/bot?a&b"}}, '<a href="https://a.org/bot?a&amp;b">'),
+        ({"identity": {"token": "my-bot"}}, "<code>my-bot/</code>"),
+        ({"identity": {"token": "my-bot"}}, "User-agent: my-bot\nDisallow: /"),
+        ({}, "obeyed, as RFC 9309 has it"),
+        ({"robots": {"policy": "ignore"}}, "not obeyed (this is a test"),
+        ({"robots": {"copy_max_age": "12 h"}}, "at most 12 hours"),
+        ({"robots": {"copy_max_age": "12 h"}}, "within 12 hours"),
+        ({"politeness": {"delay": 3, "delay_factor": 7}}, "3 s, or 7 times what your last answer took"),
+        ({"politeness": {"backoff_first": 60, "backoff_max": "6 h"}}, "a pause of 60 s that doubles up to 6 hours"),
+        ({"politeness": {"crawl_delay_max": "2 h"}}, "obeyed, up to 2 hours"),
+    ],
+)  # fmt: skip
+def test_what_it_says(tree: dict[str, Any], says: str) -> None:
+    assert says in page(convert(tree)).decode()

@@ -93,7 +93,7 @@ def test_starts_give_the_loop_back_in_time() -> None:
             time=lambda: clock[0],
         )
         assert places.start(0.0), "there may be more"
-        assert frontier.requests == 4
+        assert frontier.requests == 2
         await places.tasks.wait()
 
     asyncio.run(play())

@@ -60,6 +60,7 @@ SHELL = {
     "fetcher/client.py",
     "fetcher/connection.py",
     "fetcher/connector.py",
+    "fetcher/tunnels.py",
     "fetcher/resolver.py",
     "fetcher/tls_transport.py",
     "extract/worker.py",
@@ -70,6 +71,8 @@ SHELL = {
     "serve/subscriber.py",
     "lab/changing/readers.py",
     "admin/server.py",
+    "admin/door.py",
+    "admin/looking.py",
     "admin/source.py",
     "admin/control.py",
 }

@@ -13,8 +13,8 @@ it shows comes from a `Source`; nothing here knows a stage.
 
 import asyncio
 import logging
+import socket
 from collections.abc import Callable
-from contextlib import suppress
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -23,13 +23,13 @@ from urllib.parse import parse_qs, unquote
 import msgspec
 from aiohttp import web
 
-from crawler.admin import actions, bot, ledger, status
-from crawler.admin.history import History, Pulse
+from crawler.admin import actions, bot, ledger
+from crawler.admin.looking import Looking
 from crawler.admin.source import Source
 from crawler.config import Config
 from crawler.crawl import safe_settings
 from crawler.crawl.directory import CrawlDirectory
-from crawler.errors import ConfigError, CrawlerError, UsageError
+from crawler.errors import CrawlerError, UsageError
 from crawler.serve import listener
 from crawler.serve.fields import head
 from crawler.serve.listening import HttpListener, Sending, json_reply, read_body, refusal_reply
@@ -38,9 +38,7 @@ from crawler.serve.reply import Reply
 
 log = logging.getLogger("crawler")
 
-INTERVAL = 1.0  # seconds between events
 WATCHERS_MAX = 16  # event streams at once
-HOSTS_SHOWN = 100
 BODY_BYTES_MAX = 1 << 20
 TIMEOUT = 15.0  # seconds; for a whole header, a body, and for what is buffered to be taken
 
@@ -68,22 +66,21 @@ def _json(value: Any) -> Reply:
 class AdminServer:
     """Shows and steers a crawl; `directory` holds the token and the log of fetches."""
 
-    def __init__(self, source: Source, config: Config, directory: Path, now: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        source: Source,
+        config: Config,
+        directory: Path,
+        now: Callable[[], float],
+        looking: Looking | None = None,
+    ) -> None:
         self._source = source
+        self._looking = looking or Looking(source, config.admin, now)
         self._config = config
         self._directory = directory
         self._now = now
         self._names = frozenset(name.lower() for name in config.admin.names)
         self.token = actions.token(directory)
-        self.history = History(config.admin.history, config.admin.history_interval)
-        self._pulse = Pulse()
-        self._parts: list[Any] = []
-        self._point: dict[str, float] = {}
-        self._looked = asyncio.Event()  # set, and replaced, at each look
-        self._wanted = asyncio.Event()  # somebody has begun to watch
-        self._watchers = 0
-        self._closed = False
-        self._feeder: asyncio.Task[None] | None = None
         self._files = _static_files()
         self.listener = HttpListener(
             self._answer,
@@ -101,8 +98,13 @@ class AdminServer:
             ConfigError: nobody can listen there, or somebody does.
         """
         await self.listener.start(listener.parse_address(text, "admin.address"), "admin.address")
-        self._feeder = asyncio.get_running_loop().create_task(self._feed())
+        self._looking.start()
         return self.listener.address
+
+    async def start_on(self, sock: socket.socket) -> None:
+        """Answer what comes to a socket that listens already."""
+        await self.listener.start_on(sock)
+        self._looking.start()
 
     def link(self) -> str:
         """The dashboard's address with the token, which its script takes out of it and sends as a header field."""
@@ -111,45 +113,8 @@ class AdminServer:
 
     async def close(self) -> None:
         """End the watchers and listen no more."""
-        if self._feeder is not None:
-            self._feeder.cancel()
-            await asyncio.gather(self._feeder, return_exceptions=True)
-        self._closed = True
-        self._looked.set()
+        await self._looking.close()
         await self.listener.close()
-
-    # -- looking
-
-    async def _feed(self) -> None:
-        """Look at the crawl: each second while somebody watches, else once a point of the history."""
-        while True:
-            try:
-                await self._look()
-            except (CrawlerError, OSError, TimeoutError) as error:
-                log.debug("admin: %s", error)
-            interval = INTERVAL if self._watchers else min(self._config.admin.history_interval, 5 * INTERVAL)
-            with suppress(TimeoutError):
-                await asyncio.wait_for(self._wanted.wait(), interval)
-            self._wanted.clear()
-
-    async def _look(self) -> None:
-        self._parts = await self._source.ask({"command": "status", "hosts": HOSTS_SHOWN})
-        now = self._now()
-        knows_rates = self._pulse.begun
-        self._point = self._pulse.take(status.merge(self._parts), now)
-        if knows_rates:
-            self.history.add(self._point, now)
-        looked, self._looked = self._looked, asyncio.Event()
-        looked.set()
-
-    async def _status(self) -> dict[str, Any]:
-        return status.merge(await self._source.ask({"command": "status", "hosts": HOSTS_SHOWN}))
-
-    def _event(self) -> bytes:
-        data = msgspec.json.encode(
-            {"now": self._now(), "point": self._point, "status": status.merge(self._parts)}
-        )
-        return b"data: " + data + b"\n\n"
 
     # -- answering
 
@@ -190,7 +155,7 @@ class AdminServer:
         return _reply(metrics.text(parts), metrics.CONTENT_TYPE)
 
     async def _show_status(self, fields: dict[str, str]) -> Reply:
-        return _json(await self._status())
+        return _json(await self._looking.status())
 
     async def _why(self, fields: dict[str, str]) -> Reply:
         if not fields.get("url"):
@@ -200,7 +165,7 @@ class AdminServer:
         return _json((owned or answers)[0])
 
     async def _show_history(self, fields: dict[str, str]) -> Reply:
-        return _json(self.history.plain())
+        return _json(self._looking.history.plain())
 
     async def _healthz(self, fields: dict[str, str]) -> Reply:
         return _json({"ok": True})
@@ -245,13 +210,13 @@ class AdminServer:
         answers = await self._source.ask(command, first=command["command"] in actions.TO_ONE)
         if command["command"] == "set":
             safe_settings.record(CrawlDirectory(self._directory), command["settings"])
-        await self._look()
+        await self._looking.look()
         return _json({"done": command["command"], "answers": answers})
 
     def _events(self) -> "EventStream":
-        if self._watchers >= WATCHERS_MAX:
+        if self._looking.watchers >= WATCHERS_MAX:
             raise Refusal(503, "full", f"{WATCHERS_MAX} watch already")
-        return EventStream(self)
+        return EventStream(self._looking)
 
 
 _READS = {
@@ -269,25 +234,24 @@ _READS = {
 class EventStream(Sending):
     """A stream of server-sent events (HTML standard, section 9.2), until the client goes."""
 
-    def __init__(self, server: AdminServer) -> None:
+    def __init__(self, looking: Looking) -> None:
         fields = ((b"Content-Type", b"text/event-stream"), *_PAGE_FIELDS)
         super().__init__(Reply(200, head(200, "OK", fields), -1), close=True)
-        self._server = server
+        self._looking = looking
 
     async def write_eof(self) -> None:
         connection = self._connection
         assert connection is not None
-        server = self._server
-        server._watchers += 1
-        server._wanted.set()
+        looking = self._looking
+        looking.begin_watching()
         try:
-            while not (server._closed or connection.transport is None or connection.transport.is_closing()):
-                looked, event = server._looked, server._event()
+            while not (looking.closed or connection.transport is None or connection.transport.is_closing()):
+                looked, event = looking.looked, b"data: " + looking.event() + b"\n\n"
                 connection.transport.write(b"%x\r\n%b\r\n" % (len(event), event))  # type: ignore[attr-defined]
                 await connection.room()
                 await looked.wait()
         finally:
-            server._watchers -= 1
+            looking.watchers -= 1
 
 
 def _fields(query: str) -> dict[str, str]:
@@ -308,19 +272,3 @@ def _static_files() -> dict[str, tuple[bytes, str]]:
             files[f"/static/{entry.name}"] = (entry.read_bytes(), _TYPES[suffix])
     files["/"] = files["/static/dashboard.html"]
     return files
-
-
-async def start_or_say(server: AdminServer, address: str, default: str) -> bool:
-    """Start at `address`; where the default one is taken only say so, since the crawl matters more.
-
-    Raises:
-        ConfigError: another address than the default cannot be listened on.
-    """
-    try:
-        await server.start(address)
-    except ConfigError as error:
-        if address != default:
-            raise
-        log.warning("no dashboard: %s (--admin ADDRESS:PORT names another, --admin off none)", error)
-        return False
-    return True

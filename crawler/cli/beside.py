@@ -18,7 +18,7 @@ OFF = "off"
 @asynccontextmanager
 async def beside(source: Any, config: Config, directory: Path, *, quiet: bool) -> AsyncIterator[None]:
     """Admin server and systemd's notifications while the crawl runs; `source` answers the server's questions."""
-    server = await _admin(source, config, directory, quiet=quiet)
+    server = _admin(source, config, directory, quiet=quiet)
     notify("READY=1")
     beating = asyncio.create_task(_beat())
     try:
@@ -31,17 +31,17 @@ async def beside(source: Any, config: Config, directory: Path, *, quiet: bool) -
             await server.close()
 
 
-async def _admin(source: Any, config: Config, directory: Path, *, quiet: bool) -> Any:
+def _admin(source: Any, config: Config, directory: Path, *, quiet: bool) -> Any:
     if config.admin.address == OFF:
         return None
-    from crawler.admin.server import AdminServer, start_or_say
+    from crawler.admin.door import AdminDoor, start_or_say
 
-    server = AdminServer(source, config, directory, SystemClock().now)
-    if not await start_or_say(server, config.admin.address, AdminConfig().address):
+    door = AdminDoor(source, config, directory, SystemClock().now)
+    if not start_or_say(door, config.admin.address, AdminConfig().address):
         return None
     if not quiet:
-        print(f"dashboard: {server.link()}", file=sys.stderr, flush=True)
-    return server
+        print(f"dashboard: {door.link()}", file=sys.stderr, flush=True)
+    return door
 
 
 def notify(state: str) -> None:

@@ -30,10 +30,11 @@ from crawler.fetcher import outcome
 from crawler.fetcher.address_guard import AddressGuard
 from crawler.fetcher.answer import Answer
 from crawler.fetcher.connection import RATE, READ_BYTES, Connection
-from crawler.fetcher.connector import Connector, NotOpened, check_proxy
+from crawler.fetcher.connector import Connector, check_proxy
 from crawler.fetcher.cookies import CookieJar, load_cookies, without_cookies
 from crawler.fetcher.fetch_request import Asking, FetchLimits, FetchRequest, Target, split
 from crawler.fetcher.idle import IdlePool
+from crawler.fetcher.not_opened import NotOpened
 from crawler.fetcher.read_turns import SHARE, ReadTurns
 from crawler.fetcher.throttle import Throttle
 from crawler.records import Fetch, Outcome

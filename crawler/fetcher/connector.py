@@ -19,88 +19,31 @@ import re
 import socket
 import ssl
 import time
-from contextvars import ContextVar
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import aiohappyeyeballs
-import aiohttp
-from aiohttp.abc import AbstractResolver, ResolveResult
-from multidict import CIMultiDict
 from yarl import URL
 
 from crawler.config.checks import PROXY
-from crawler.errors import ConfigError, CrawlerError
+from crawler.errors import ConfigError
 from crawler.fetcher import tls
 from crawler.fetcher.address_guard import BAD_PORTS, AddressGuard
 from crawler.fetcher.connection import READ_BYTES, Connection
 from crawler.fetcher.fetch_request import FetchLimits, Target
+from crawler.fetcher.not_opened import NotOpened, one_line
 from crawler.fetcher.throttle import WINDOW_BYTES
 from crawler.fetcher.tls_transport import Handshakes, TlsTransport
 from crawler.records import Outcome
 
-_NO_TIMEOUT = aiohttp.ClientTimeout(total=None)
+if TYPE_CHECKING:
+    from crawler.fetcher.tunnels import Tunnels
+
 _SOCKS_TARGET = (3, 4, 5, 6)  # RFC 1928, 6: network or host unreachable, connection refused, TTL expired
 _HAPPY_EYEBALLS_DELAY = 0.25  # seconds until the next address is tried beside the first (RFC 8305)
 
 
-class NotOpened(CrawlerError):
-    """No connection; `outcome` says why."""
-
-    def __init__(self, outcome: Outcome, message: str) -> None:
-        super().__init__(message)
-        self.outcome = outcome
-
-
 class _Denied(OSError):
     """The guard does not allow this address."""
-
-
-class _Tunnel:
-    """One attempt to get through a proxy: its address, and where it stands."""
-
-    __slots__ = ("deadline", "handshaking", "scope", "tls_timeout")
-
-    def __init__(self, tls_timeout: float, deadline: float) -> None:
-        self.deadline = deadline
-        self.tls_timeout = tls_timeout
-        self.handshaking = False
-        self.scope: asyncio.Timeout | None = None
-
-    def handshake_began(self) -> None:
-        if not self.handshaking and self.scope is not None:
-            self.handshaking = True
-            left = min(self.tls_timeout, self.deadline - time.monotonic())
-            self.scope.reschedule(asyncio.get_running_loop().time() + left)
-
-
-_tunnel: ContextVar[_Tunnel] = ContextVar("tunnel")
-
-
-def _on_handshake() -> None:
-    tunnel = _tunnel.get(None)
-    if tunnel is not None:
-        tunnel.handshake_began()
-
-
-class _ProxyName(AbstractResolver):
-    """Looks the proxy's name up."""
-
-    async def resolve(self, host: str, port: int = 0, family: Any = socket.AF_INET) -> list[ResolveResult]:
-        found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
-        return [
-            ResolveResult(
-                hostname=host,
-                host=str(entry[4][0]),
-                port=port,
-                family=entry[0],
-                proto=0,
-                flags=socket.AI_NUMERICHOST,
-            )
-            for entry in found
-        ]
-
-    async def close(self) -> None:
-        pass
 
 
 class Connector:
@@ -118,11 +61,11 @@ class Connector:
         self._contexts: dict[bool, tls.ResumingContext] = {}
         self._view = memoryview(bytearray(READ_BYTES))
         self.handshakes = Handshakes()
-        self._tunnels: aiohttp.TCPConnector | None = None
-        if self.forwards:
-            self._tunnels = aiohttp.TCPConnector(
-                limit=0, force_close=True, use_dns_cache=False, resolver=_ProxyName()
-            )
+        self._tunnels: Tunnels | None = None
+        if self._proxy is not None and not self._socks:
+            from crawler.fetcher import tunnels  # imported here: aiohttp takes a third of a start
+
+            self._tunnels = tunnels.Tunnels(self._proxy, self.authorization, self._context)
 
     @property
     def proxied(self) -> bool:
@@ -138,7 +81,6 @@ class Connector:
         context = self._contexts.get(verify)
         if context is None:  # reading the system's roots takes some milliseconds
             context = self._contexts[verify] = tls.verifying() if verify else tls.recording()
-            context.on_handshake = _on_handshake
         return context
 
     def keep_session(self, hostname: str, transport: asyncio.BaseTransport, *, verify: bool) -> None:
@@ -165,7 +107,7 @@ class Connector:
             NotOpened: denied, refused, out of time, or no handshake.
         """
         if self._tunnels is not None:
-            return await self._open_tunnel(connection, target, limits, deadline, verify)
+            return await self._tunnels.open(connection, target, limits, deadline, verify)
         allowed = () if self._socks else self._allowed(target, addresses)
         stream = self._stream(connection, target, verify) if target.scheme == "https" else None
         try:
@@ -176,7 +118,7 @@ class Connector:
             failed = Outcome.PROXY_ERROR if self._socks else Outcome.CONNECT_ERROR
             raise NotOpened(failed, "no connection in time") from error
         except (OSError, RuntimeError) as error:
-            raise NotOpened(_denied_or(Outcome.CONNECT_ERROR, error), _one_line(error)) from error
+            raise NotOpened(_denied_or(Outcome.CONNECT_ERROR, error), one_line(error)) from error
         if stream is not None:
             await self._handshake(stream, limits, deadline)
             connection.opened = "resumed" if stream.ssl_object.session_reused else "full"
@@ -193,9 +135,9 @@ class Connector:
         except socks.ProxyError as error:  # its answer; some say that the target, not the proxy, is at fault
             of_target = getattr(error, "error_code", None) in _SOCKS_TARGET
             failed = Outcome.CONNECT_ERROR if of_target else Outcome.PROXY_ERROR
-            raise NotOpened(failed, _one_line(error)) from error
+            raise NotOpened(failed, one_line(error)) from error
         except (OSError, socks.ProxyConnectionError) as error:
-            raise NotOpened(Outcome.PROXY_ERROR, _one_line(error)) from error
+            raise NotOpened(Outcome.PROXY_ERROR, one_line(error)) from error
         assert isinstance(made, socket.socket)
         return made
 
@@ -219,7 +161,7 @@ class Connector:
             context = self._context(verify)
             return TlsTransport(connection, context, target.hostname, self._view, self.handshakes)
         except (ValueError, ssl.SSLError) as error:  # a name that no certificate can carry
-            raise NotOpened(Outcome.TLS_ERROR, _one_line(error)) from error
+            raise NotOpened(Outcome.TLS_ERROR, one_line(error)) from error
 
     async def _handshake(self, stream: TlsTransport, limits: FetchLimits, deadline: float) -> None:
         try:
@@ -228,34 +170,7 @@ class Connector:
         except TimeoutError as error:
             raise NotOpened(Outcome.TLS_ERROR, "no TLS handshake in time") from error
         except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
-            raise NotOpened(Outcome.TLS_ERROR, _one_line(error)) from error
-
-    async def _open_tunnel(
-        self, connection: Connection, target: Target, limits: FetchLimits, deadline: float, verify: bool
-    ) -> None:
-        assert self._tunnels is not None
-        tunnel = _Tunnel(limits.tls_timeout, deadline)
-        token = _tunnel.set(tunnel)
-        try:
-            async with asyncio.timeout(min(limits.connect_timeout, deadline - time.monotonic())) as scope:
-                tunnel.scope = scope
-                opened = await self._tunnels.connect(self._request(target, verify), [], _NO_TIMEOUT)
-        except TimeoutError as error:
-            if tunnel.handshaking:
-                raise NotOpened(Outcome.TLS_ERROR, "no TLS handshake in time") from error
-            raise NotOpened(Outcome.PROXY_ERROR, "no connection in time") from error
-        except (aiohttp.ClientError, OSError, ValueError) as error:
-            raise self._no_tunnel(tunnel, error) from error
-        finally:
-            tunnel.scope = None  # else the connection's context would hold the task that opened it
-            _tunnel.reset(token)
-        assert opened.transport is not None
-        connection.on_close = opened.close
-        opened.transport.set_protocol(connection)
-        ssl_object = opened.transport.get_extra_info("ssl_object")
-        if ssl_object is not None:
-            connection.opened = "resumed" if ssl_object.session_reused else "full"
-        connection.connection_made(opened.transport)
+            raise NotOpened(Outcome.TLS_ERROR, one_line(error)) from error
 
     def _allowed(self, target: Target, addresses: tuple[str, ...]) -> tuple[str, ...]:
         if target.port in BAD_PORTS:
@@ -269,19 +184,6 @@ class Connector:
             raise NotOpened(Outcome.ADDRESS_DENIED, f"address not allowed: {', '.join(addresses)}")
         return allowed
 
-    def _request(self, target: Target, verify: bool) -> aiohttp.ClientRequest:
-        headers = CIMultiDict[str]()
-        if self.authorization:
-            headers["Proxy-Authorization"] = self.authorization
-        return aiohttp.ClientRequest(
-            "GET",
-            URL(f"{target.scheme}://{target.host}/", encoded=True),
-            loop=asyncio.get_running_loop(),
-            ssl=self._context(verify) if target.scheme == "https" else True,
-            proxy=self._proxy,
-            proxy_headers=headers,
-        )
-
     def _socket(self, info: Any) -> socket.socket:
         family, kind, protocol, _, address = info
         if not self._guard.allows(address[0]):
@@ -290,14 +192,6 @@ class Connector:
         if self._limited:
             made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, WINDOW_BYTES)
         return made
-
-    @staticmethod
-    def _no_tunnel(tunnel: _Tunnel, error: Exception) -> NotOpened:
-        message = _one_line(error)
-        if isinstance(error, aiohttp.ClientHttpProxyError | aiohttp.ClientProxyConnectionError):
-            return NotOpened(Outcome.PROXY_ERROR, message)
-        failed = isinstance(error, ssl.SSLError | ssl.CertificateError | aiohttp.ClientSSLError)
-        return NotOpened(Outcome.TLS_ERROR if failed or tunnel.handshaking else Outcome.PROXY_ERROR, message)
 
     async def close(self) -> None:
         if self._tunnels is not None:
@@ -341,10 +235,3 @@ def _socks_library() -> Any:
             "configuration: fetch.proxy: SOCKS needs python-socks: pip install 'crawler[socks]'"
         ) from None
     return python_socks
-
-
-def _one_line(error: BaseException) -> str:
-    if isinstance(error, aiohttp.ClientConnectorError):
-        error = error.os_error
-    text = " ".join((getattr(error, "strerror", None) or str(error)).split())
-    return f"{type(error).__name__}: {text}"[:300] if text else type(error).__name__

@@ -31,14 +31,7 @@ from crawler.process.waits import HOSTS_MAX, Waits
 from crawler.serve.behind import StoredCrawl
 from crawler.serve.demand import Demand
 from crawler.serve.indexnow import KEY_AGE_MAX
-from crawler.serve.listening import more_descriptors
-from crawler.serve.neighbours import Neighbours
-from crawler.serve.pages import PageDesk
-from crawler.serve.receiving import Receivers
-from crawler.serve.rewriting import rewriter
 from crawler.serve.seam import Signalled
-from crawler.serve.server import PageServer
-from crawler.serve.subscriber import Subscriber, read_topics
 from crawler.storage.commit import Change
 from crawler.storage.keys import ASKED
 from crawler.storage.kv import scan_prefix, seal, unseal
@@ -46,6 +39,8 @@ from crawler.urls.canonical import authority, canonical
 
 if TYPE_CHECKING:
     from crawler.process.process import Process
+    from crawler.serve.receiving import Receivers
+    from crawler.serve.server import PageServer
 
 log = logging.getLogger("crawler")
 
@@ -105,8 +100,19 @@ class Live:
         self._process.commits.observe = lambda name, seconds: self.timings[name].observe(seconds)
         self._tasks.append(asyncio.get_running_loop().create_task(self._watch_lag()))
         config = self._config.serve
-        if not config.address:
-            return
+        if config.address:
+            await self._serve()
+
+    async def _serve(self) -> None:
+        # Imported here: most crawls serve nobody, and aiohttp takes a third of their start.
+        from crawler.serve.listening import more_descriptors
+        from crawler.serve.neighbours import Neighbours
+        from crawler.serve.pages import PageDesk
+        from crawler.serve.rewriting import rewriter
+        from crawler.serve.server import PageServer
+        from crawler.serve.subscriber import Subscriber, read_topics
+
+        config = self._config.serve
         more_descriptors()
         self._load_counts()
         if self._stages.refresh is not None:
@@ -179,7 +185,9 @@ class Live:
 
     # -- receivers
 
-    def _receivers(self) -> Receivers:
+    def _receivers(self) -> "Receivers":
+        from crawler.serve.receiving import Receivers
+
         return Receivers(
             self.crawl,
             self._config.serve,

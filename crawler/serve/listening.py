@@ -375,6 +375,13 @@ class HttpListener:
         self.address = server.sockets[0].getsockname()[:2]
         self._sweep_from_now_on()
 
+    async def start_on(self, sock: socket.socket) -> None:
+        """Answer what comes to a socket that listens already, clients in its queue first."""
+        server = await asyncio.get_running_loop().create_server(self._server, sock=sock, backlog=BACKLOG)
+        self._sockets.append(server)
+        self.address = sock.getsockname()[:2]
+        self._sweep_from_now_on()
+
     async def start_unix(self, folder: Path, name: str = "serve.sock") -> None:
         """Listen on a Unix socket too, for siblings; a dead one's is taken over."""
         loop = asyncio.get_running_loop()

@@ -1,7 +1,7 @@
 """The admin server over real sockets, before a source that answers as processes do."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,7 @@ class Processes:
         self.asked: list[dict[str, Any]] = []
         self.why = ""
 
-    async def ask(self, request: dict[str, Any], *, first: bool = False) -> list[Any]:
+    async def ask(self, request: Mapping[str, Any], *, first: bool = False) -> list[Any]:
         self.asked.append(dict(request))
         if request["command"] == "status":
             return [status("p0"), status("p1")]

@@ -1,0 +1,18 @@
+"""How opening a connection fails."""
+
+from crawler.errors import CrawlerError
+from crawler.records import Outcome
+
+
+class NotOpened(CrawlerError):
+    """No connection; `outcome` says why."""
+
+    def __init__(self, outcome: Outcome, message: str) -> None:
+        super().__init__(message)
+        self.outcome = outcome
+
+
+def one_line(error: BaseException) -> str:
+    """What an exception says, with its name."""
+    text = " ".join((getattr(error, "strerror", None) or str(error)).split())
+    return f"{type(error).__name__}: {text}"[:300] if text else type(error).__name__

@@ -1,0 +1,146 @@
+"""Connections through an HTTP proxy, opened by aiohttp: CONNECT for https, straight requests for http.
+
+Connecting and the TLS handshake behind the proxy have a time limit each: the
+second begins when aiohttp makes the TLS object, which the context tells.
+"""
+
+import asyncio
+import socket
+import ssl
+import time
+from collections.abc import Callable
+from contextvars import ContextVar
+from typing import Any
+
+import aiohttp
+from aiohttp.abc import AbstractResolver, ResolveResult
+from multidict import CIMultiDict
+from yarl import URL
+
+from crawler.fetcher.connection import Connection
+from crawler.fetcher.fetch_request import FetchLimits, Target
+from crawler.fetcher.not_opened import NotOpened, one_line
+from crawler.fetcher.tls import ResumingContext
+from crawler.records import Outcome
+
+_NO_TIMEOUT = aiohttp.ClientTimeout(total=None)
+
+
+class _Tunnel:
+    """One attempt to get through a proxy: its address, and where it stands."""
+
+    __slots__ = ("deadline", "handshaking", "scope", "tls_timeout")
+
+    def __init__(self, tls_timeout: float, deadline: float) -> None:
+        self.deadline = deadline
+        self.tls_timeout = tls_timeout
+        self.handshaking = False
+        self.scope: asyncio.Timeout | None = None
+
+    def handshake_began(self) -> None:
+        if not self.handshaking and self.scope is not None:
+            self.handshaking = True
+            left = min(self.tls_timeout, self.deadline - time.monotonic())
+            self.scope.reschedule(asyncio.get_running_loop().time() + left)
+
+
+_tunnel: ContextVar[_Tunnel] = ContextVar("tunnel")
+
+
+def _on_handshake() -> None:
+    tunnel = _tunnel.get(None)
+    if tunnel is not None:
+        tunnel.handshake_began()
+
+
+class _ProxyName(AbstractResolver):
+    """Looks the proxy's name up."""
+
+    async def resolve(self, host: str, port: int = 0, family: Any = socket.AF_INET) -> list[ResolveResult]:
+        found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        return [
+            ResolveResult(
+                hostname=host,
+                host=str(entry[4][0]),
+                port=port,
+                family=entry[0],
+                proto=0,
+                flags=socket.AI_NUMERICHOST,
+            )
+            for entry in found
+        ]
+
+    async def close(self) -> None:
+        pass
+
+
+class Tunnels:
+    """Opens connections through `proxy`; `context(verify)` gives the TLS context to use."""
+
+    def __init__(self, proxy: URL, authorization: str, context: Callable[[bool], ResumingContext]) -> None:
+        self._proxy = proxy
+        self._authorization = authorization
+        self._context = context
+        self._connector = aiohttp.TCPConnector(
+            limit=0, force_close=True, use_dns_cache=False, resolver=_ProxyName()
+        )
+
+    async def open(
+        self, connection: Connection, target: Target, limits: FetchLimits, deadline: float, verify: bool
+    ) -> None:
+        """Open `connection`; the arguments are those of `Connector.open`.
+
+        Raises:
+            NotOpened: the proxy refused, or failed; no handshake.
+        """
+        tunnel = _Tunnel(limits.tls_timeout, deadline)
+        token = _tunnel.set(tunnel)
+        try:
+            async with asyncio.timeout(min(limits.connect_timeout, deadline - time.monotonic())) as scope:
+                tunnel.scope = scope
+                opened = await self._connector.connect(self._request(target, verify), [], _NO_TIMEOUT)
+        except TimeoutError as error:
+            if tunnel.handshaking:
+                raise NotOpened(Outcome.TLS_ERROR, "no TLS handshake in time") from error
+            raise NotOpened(Outcome.PROXY_ERROR, "no connection in time") from error
+        except (aiohttp.ClientError, OSError, ValueError) as error:
+            raise _no_tunnel(tunnel, error) from error
+        finally:
+            tunnel.scope = None  # else the connection's context would hold the task that opened it
+            _tunnel.reset(token)
+        assert opened.transport is not None
+        connection.on_close = opened.close
+        opened.transport.set_protocol(connection)
+        ssl_object = opened.transport.get_extra_info("ssl_object")
+        if ssl_object is not None:
+            connection.opened = "resumed" if ssl_object.session_reused else "full"
+        connection.connection_made(opened.transport)
+
+    def _request(self, target: Target, verify: bool) -> aiohttp.ClientRequest:
+        headers = CIMultiDict[str]()
+        if self._authorization:
+            headers["Proxy-Authorization"] = self._authorization
+        return aiohttp.ClientRequest(
+            "GET",
+            URL(f"{target.scheme}://{target.host}/", encoded=True),
+            loop=asyncio.get_running_loop(),
+            ssl=self._tls(verify) if target.scheme == "https" else True,
+            proxy=self._proxy,
+            proxy_headers=headers,
+        )
+
+    def _tls(self, verify: bool) -> ResumingContext:
+        context = self._context(verify)
+        context.on_handshake = _on_handshake
+        return context
+
+    async def close(self) -> None:
+        await self._connector.close()
+
+
+def _no_tunnel(tunnel: _Tunnel, error: Exception) -> NotOpened:
+    message = one_line(error.os_error if isinstance(error, aiohttp.ClientConnectorError) else error)
+    if isinstance(error, aiohttp.ClientHttpProxyError | aiohttp.ClientProxyConnectionError):
+        return NotOpened(Outcome.PROXY_ERROR, message)
+    failed = isinstance(error, ssl.SSLError | ssl.CertificateError | aiohttp.ClientSSLError)
+    return NotOpened(Outcome.TLS_ERROR if failed or tunnel.handshaking else Outcome.PROXY_ERROR, message)

@@ -1,0 +1,49 @@
+"""The garbage collector as crawls have it set."""
+
+import gc
+import weakref
+from collections.abc import Iterator
+
+import pytest
+
+from crawler.process import collector
+
+
+class Cycle:
+    def __init__(self) -> None:
+        self.me = self
+
+
+@pytest.fixture(autouse=True)
+def as_before() -> Iterator[None]:
+    thresholds, callbacks = gc.get_threshold(), list(gc.callbacks)
+    yield
+    gc.set_threshold(*thresholds)
+    gc.callbacks[:] = callbacks
+    gc.unfreeze()
+
+
+def test_each_collection_looks_at_what_came_since_the_last_full_one() -> None:
+    """However much a crawl holds: objects that outlived a full collection are not looked at again."""
+    collector.collect_rarely()
+    collector.freeze()
+    collector.freeze()
+    looked_at: list[int] = []
+
+    def note(phase: str, collection: dict[str, int]) -> None:
+        if phase == "start" and collection["generation"] == 2:
+            looked_at.append(len(gc.get_objects()))
+
+    gc.callbacks.append(note)
+    kept = [[number] for number in range(600_000)]
+    assert len(looked_at) >= 4 and max(looked_at) < 150_000, looked_at
+    assert gc.get_freeze_count() > len(kept) // 2
+
+
+def test_cycles_that_die_young_are_freed() -> None:
+    """Also behind the start of a crawl, without being asked for."""
+    collector.collect_rarely()
+    collector.freeze()
+    dead = weakref.ref(Cycle())
+    kept = [[number] for number in range(100_000)]
+    assert dead() is None and kept

@@ -182,6 +182,8 @@ class ChangeRates:
         self, site: cython.Py_ssize_t, k: cython.double, t: cython.double, sign: cython.double
     ) -> cython.void:
         """Add a page's part to the sums of its site and of all, or take it away (sign -1)."""
+        if not cython.compiled:
+            k, t = float(k), float(t)  # a caller's numpy numbers would be squared in single precision
         _add(self.sums[site], k, t, sign)
         _add(self.totals, k, t, sign)
 

@@ -3,6 +3,8 @@ cdef class ChangeRates:
     cdef readonly double unit
     cdef readonly double crawl_mean
     cdef readonly double crawl_variation
+    cdef readonly double gain
+    cdef readonly double watched
     cdef double[:, ::1] sums
     cdef double[::1] totals
     cdef double[::1] means
@@ -12,6 +14,7 @@ cdef class ChangeRates:
     cdef void _grow(self) except *
     cpdef double rate(self, Py_ssize_t site, double k, double t) noexcept
     cpdef double expected(self, Py_ssize_t site, double k, double t, double clock) noexcept
+    cpdef void match(self, Py_ssize_t site, double k, double t, double clock) noexcept
     cpdef double observe(self, Py_ssize_t site, float k, float t, double clock, double gain) noexcept
     cpdef void forget(self, Py_ssize_t site, double k, double t) noexcept
     cpdef void renew(self, Py_ssize_t site) noexcept

@@ -2,16 +2,25 @@
 # cython: language_level=3, cdivision=True, boundscheck=False, wraparound=False
 """Change rates by empirical Bayes: what a page's own history says, weighed against its site's.
 
-Of a page two numbers are kept: k, the changes its crawls found (an interval in
-which the page changed counts by the expected number of changes in it), and T,
-the time it was watched. The rates of a site's pages are taken as Gamma
+Of a page two numbers are kept: k, the changes its crawls found, and T, the time
+it was watched. The rates of a site's pages are taken as Gamma
 distributed about the site's mean m_s with the squared coefficient of variation
 c_s, so the rate of a page given its history is
 
     K / B,   K = 1/c_s + k,   B = 1/(c_s m_s) + T
 
 and it does not change in the time A with probability (1 + A/B)^-K (a Gamma mixture of
-exponentials). Site and crawl follow by moments, each leaning on the larger whole:
+exponentials). A crawl that finds no change adds A to T. One that finds some tells that there was at least
+one, and the less the longer A is: k and T become those of the Gamma distribution with the mean and variance of the
+rate given that (assumed density filtering; Opper and Winther 1999), by j = 1 and 2 of
+
+    E[rate^j | changed] = K .. (K+j-1) / B^j  (1 - (1 + A/B)^-(K+j)) / (1 - (1 + A/B)^-K)
+
+To count x / (1 - exp(-x)) changes, x = rate A, and A in T is surest where least is known: after a first interval of 60
+days on pages that change every 8, refreshes found twice the changes predicted, and 1.6 times those still after
+16 crawls (now 1.1).
+
+Site and crawl follow by moments, each leaning on the larger whole:
 
     m   = (sum k + .5) / (sum T + 25 d)                        all pages
     m_s = (sum k + 60 d m) / (sum T + 60 d)                    pages of the site
@@ -78,6 +87,7 @@ class ChangeRates:
     def __init__(self, unit: float = 86_400.0) -> None:
         self.size = 0
         self.unit = unit
+        self.gain = self.watched = 0.0
         self._columns = [Column("f8", 5), Column("f8"), Column("f8")]
         self._grow()
         self.totals = rows_of(np.zeros(5))
@@ -120,6 +130,28 @@ class ChangeRates:
 
     @cython.ccall
     @cython.exceptval(check=False)
+    def match(
+        self, site: cython.Py_ssize_t, k: cython.double, t: cython.double, clock: cython.double
+    ) -> cython.void:
+        """Put into `gain` and `watched` what k and t grow by if all that is known is a change in the time `clock`."""
+        prior: cython.double = 1.0 / self.variations[site]
+        shape: cython.double = prior + k
+        span: cython.double = prior / self.means[site] + t
+        x: cython.double = log1p(clock / span)
+        once: cython.double = -expm1(-shape * x)
+        self.gain = 1.0
+        self.watched = 0.0
+        if once > 0.0:
+            mean: cython.double = shape / span * (-expm1(-(shape + 1.0) * x) / once)
+            square: cython.double = (
+                shape * (shape + 1.0) / (span * span) * (-expm1(-(shape + 2.0) * x) / once)
+            )
+            matched: cython.double = mean / (square - mean * mean)
+            self.gain = max(mean * matched - shape, 0.0)
+            self.watched = max(matched - span, 0.0)
+
+    @cython.ccall
+    @cython.exceptval(check=False)
     def observe(
         self,
         site: cython.Py_ssize_t,
@@ -150,6 +182,8 @@ class ChangeRates:
         self, site: cython.Py_ssize_t, k: cython.double, t: cython.double, sign: cython.double
     ) -> cython.void:
         """Add a page's part to the sums of its site and of all, or take it away (sign -1)."""
+        if not cython.compiled:
+            k, t = float(k), float(t)  # a caller's numpy numbers would be squared in single precision
         _add(self.sums[site], k, t, sign)
         _add(self.totals, k, t, sign)
 
@@ -187,11 +221,6 @@ class ChangeRates:
         self.renew_crawl()
         for number in range(self.size):
             self.renew(number)
-
-    def fill_rates(self, site: np.ndarray, k: np.ndarray, t: np.ndarray, out: np.ndarray) -> None:
-        """`rate` of pages (m,) into `out`."""
-        shape = 1.0 / np.asarray(self.variations)[site]
-        np.divide(shape + k, shape / np.asarray(self.means)[site] + t, out=out)
 
     @property
     def mean(self) -> np.ndarray:

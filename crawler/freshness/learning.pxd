@@ -23,11 +23,7 @@ cdef class Learning:
     cpdef double site_lead(self, Py_ssize_t site, double now) noexcept
     cpdef double clock(self, Py_ssize_t site, Py_ssize_t directory, double elapsed, double now) noexcept
     cpdef void assign(self, Parameters page, Py_ssize_t site, double k, double t, double importance) noexcept
-    cpdef void assign_told(
-        self, Parameters page, Py_ssize_t site, double k, double t, double importance, double clock,
-        double[::1] counts) noexcept
     cdef double _own_precision(self, Py_ssize_t site, double rate) noexcept
-    cdef void _assign(self, Parameters page, Py_ssize_t site, double rate, double importance) noexcept
     cpdef double signals(self, Py_ssize_t site, double[::1] counts) noexcept
     cpdef double expected(
         self, Py_ssize_t site, double k, double t, double clock, double[::1] counts) noexcept

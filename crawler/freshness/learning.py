@@ -32,8 +32,6 @@ else:
     from crawler.freshness.value_kernel import Parameters
 
 _SOURCES = cython.declare(cython.Py_ssize_t, 8)
-_TRUSTED = cython.declare(cython.double, 0.5)  # precision above which signals that wait count in the rate
-_TOLD_MAX = cython.declare(cython.double, 255.0)
 
 
 @cython.cclass
@@ -142,40 +140,7 @@ class Learning:
         importance: cython.double,
     ) -> cython.void:
         """Put what is known of a page into `page`."""
-        self._assign(page, site, self.rates.rate(site, k, t), importance)
-
-    @cython.ccall
-    @cython.exceptval(check=False)
-    def assign_told(
-        self,
-        page: Parameters,
-        site: cython.Py_ssize_t,
-        k: cython.double,
-        t: cython.double,
-        importance: cython.double,
-        clock: cython.double,
-        counts: cython.double[::1],
-    ) -> cython.void:
-        """As `assign`, of a page that signals wait for: `counts` of them after the time `clock`.
-
-        Signals more often true than false tell of the page's rate before a crawl does: K + sum n_s p_s and B + r A in
-        place of K and B. So where bandwidth is small, pages that are told of daily are known to be fast and give way.
-        """
-        told: cython.double = 0.0
-        source: cython.Py_ssize_t
-        for source in range(_SOURCES):
-            if counts[source] > 0.0 and self.quality.precision(site, source) > _TRUSTED:
-                told += min(counts[source], _TOLD_MAX) * self.quality.precision(site, source)
-        if told > 0.0:
-            k += told
-            t += self.quality.recall(site) * clock
-        self._assign(page, site, self.rates.rate(site, k, t), importance)
-
-    @cython.cfunc
-    @cython.exceptval(check=False)
-    def _assign(
-        self, page: Parameters, site: cython.Py_ssize_t, rate: cython.double, importance: cython.double
-    ) -> cython.void:
+        rate: cython.double = self.rates.rate(site, k, t)
         weight: cython.double = self.quality.pooled_weight(site)
         if weight <= 0.0:
             page.assign(self.kind, self.terms, importance, rate, rate, 0.0, 0.0, 0.0)
@@ -228,13 +193,15 @@ class Learning:
     ) -> cython.double:
         """Learn from a crawl at `now`, `elapsed` after the last; return the page's new k.
 
-        The new t is float32(t + `observed_clock`).
+        The new t is float32(t + `observed_clock`): the clock, or less of it if it had a change that nobody told.
         """
         clock: cython.double = self.clock(site, directory, elapsed, now)
         self.observed_clock = clock
+        untold: cython.bint = self._is_untold(counts)
+        recall: cython.double = self.quality.recall(site)
         expected: cython.double = self.rates.expected(site, k, t, clock)
-        if self.neighbourhood and self._is_untold(counts):
-            silent: cython.double = 1.0 - self.quality.recall(site)
+        if self.neighbourhood and untold:
+            silent: cython.double = 1.0 - recall
             full: cython.double = clock_of(elapsed, self._said(site, directory, now), self.scale)
             alone: cython.double = self.rates.expected(site, k, t, silent * elapsed)
             self.credence.observe(site, alone, self.rates.expected(site, k, t, silent * full), changed)
@@ -242,7 +209,11 @@ class Learning:
         if self.neighbourhood:
             self.directories.observe(directory, now, self.scale, 1.0 if changed else 0.0, expected)
             self.sites.observe(site, now, self.scale, 1.0 if changed else 0.0, expected)
-        return self.rates.observe(site, k, t, clock, gain)
+        if changed and untold:
+            self.rates.match(site, k, t + recall * clock, (1.0 - recall) * clock)
+            gain = self.rates.gain
+            self.observed_clock = recall * clock + self.rates.watched
+        return self.rates.observe(site, k, t, self.observed_clock, gain)
 
     @cython.cfunc
     @cython.inline

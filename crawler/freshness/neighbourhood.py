@@ -119,11 +119,6 @@ def scale_of(
     return max(low, min(high, 0.25 * pages / fetch_rate))
 
 
-def fill_clocks(elapsed: np.ndarray, excess: np.ndarray, scale: float, out: np.ndarray) -> None:
-    """`clock_of` of pages (m,) into `out`."""
-    np.maximum(elapsed - _BONUS * scale * np.expm1(-elapsed / scale) * excess, _SLOWEST * elapsed, out=out)
-
-
 @cython.cclass
 class Credence:
     """How far to believe what the neighbourhood says: kappa by site, numbered as they are added."""
@@ -254,11 +249,6 @@ class Counts:
             * g
             / (self.prior + self.expected_counts[number] * g)
         )
-
-    def fill_excesses(self, now: float, scale: float, out: np.ndarray) -> None:
-        """`excess` of all groups into `out`, (groups,)."""
-        g = np.exp(-np.maximum(now - self.at, 0.0) / scale)
-        np.divide((self.observed - self.expected) * g, self.prior + self.expected * g, out=out)
 
     def restore(self, number: int, observed: float, expected: float, at: float) -> None:
         """Put stored counts back."""

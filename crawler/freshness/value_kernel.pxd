@@ -1,6 +1,5 @@
 # What other compiled modules may call without going through Python.
 cpdef double residual(Py_ssize_t i, double x) noexcept
-cpdef double greedy_of(double mu, double delta, double elapsed) noexcept
 
 cdef class Parameters:
     cdef readonly Py_ssize_t form

@@ -399,15 +399,6 @@ def _gained_by_signals(
     return total / gamma
 
 
-@cython.ccall
-@cython.exceptval(check=False)
-def greedy_of(mu: cython.double, delta: cython.double, elapsed: cython.double) -> cython.double:
-    """V_GREEDY = (mu/Delta) R^1(Delta tau)."""
-    if delta <= 0.0 or elapsed <= 0.0:
-        return 0.0
-    return mu / delta * residual(1, delta * elapsed)
-
-
 # ---------------------------------------------------------------------------
 # One page
 

@@ -6,7 +6,8 @@ PAGES (default 1,000,000; try 1e7) in directories of 33 and hosts of 1,000, put 
 thousand at a time as on opening. PICKS (200,000) are timed, each with two signals
 (found by fingerprint), the crawl's own learning on; a heapq of (deadline, page)
 that only pops and pushes, with the same look-ups, is the reference of the same run. Then the
-longest calls, also while a signal to all pages is worked off (CPU time of the call).
+longest calls, also while a signal to all pages is worked off (CPU time of the call), and the time to reopen it
+from LevelDB.
 Then 10,000 hosts with a gap of 5 s on a virtual clock, the schedule alone and through frontier, gates and
 addresses: picks in the worst second against the mean.
 """
@@ -14,6 +15,7 @@ addresses: picks in the worst second against the mean.
 import heapq
 import random
 import sys
+import tempfile
 import time
 from functools import partial
 from pathlib import Path
@@ -22,11 +24,11 @@ import numpy as np
 
 from crawler.config import convert
 from crawler.frontier.frontier import Frontier
-from crawler.frontier.refresh import RefreshOutcome, Schedule, Settings
+from crawler.frontier.refresh import RefreshOutcome, Schedule, Settings, state
 from crawler.frontier.refresh.refreshing import Refresh
 from crawler.records import Fetch, Outcome, PageRecord, PageState, Task
 from crawler.storage.commit import Change
-from crawler.storage.kv import MemoryStore
+from crawler.storage.kv import LevelStore, MemoryStore
 from crawler.urls.fingerprint import Fingerprinter, registrable_domain
 
 DAY = 86_400.0
@@ -117,6 +119,37 @@ def longest_calls(schedule: Schedule, keys: np.ndarray, now: float, bulk: bool) 
     return now
 
 
+def reopening(schedule: Schedule, now: float) -> None:
+    """Store the schedule in LevelDB, page by page, and rebuild it from there."""
+    with tempfile.TemporaryDirectory() as folder:
+        store, begun, pages = LevelStore(Path(folder)), time.process_time(), len(schedule)
+        sites: set[int] = set()
+        for begin in range(0, pages, 1000):
+            batch = store.batch()
+            for page in range(begin, min(begin + 1000, pages)):
+                state.stage_page(schedule, page, batch)
+                if (host := schedule.host_of(page)) not in sites:
+                    sites.add(host)
+                    state.stage_site(schedule, host, batch)
+            store.write(batch)
+        batch = store.batch()
+        for page in range(0, pages, 33):
+            state.stage(schedule, page, batch)
+        store.write(batch)
+        stored = time.process_time() - begun
+        store.close()
+        size = sum(each.stat().st_size for each in Path(folder).iterdir())
+        store, again = LevelStore(Path(folder)), Schedule(Settings())
+        before, began, cpu = resident(), time.monotonic(), time.process_time()
+        assert state.load(again, store, now) == pages
+        print(
+            f"stored in {stored:.0f} CPU s, {size / pages:.0f} bytes a page on disk; reopened in "
+            f"{time.process_time() - cpu:.1f} CPU s, {time.monotonic() - began:.1f} s of the clock; "
+            f"{(resident() - before) / pages:.0f} bytes a page more in memory, {again.bytes_held / pages:.1f} in tables"
+        )
+        store.close()
+
+
 def politeness(hosts: int, size: int, rng: np.random.Generator) -> None:
     """Picks through hosts of very unequal size: the worst second against the mean."""
     rate, seconds, gap = 200.0, 300, 5.0
@@ -170,7 +203,7 @@ def machine(hosts: int, size: int, rng: np.random.Generator) -> None:
         concurrency=1000, rng=random.Random(1), refresh=refresh,
     )  # type: ignore[arg-type]  # fmt: skip
     frontier.open(start, True)
-    refresh.open(MemoryStore(), ((key, partial(records.__getitem__, key)) for key in records), start)
+    refresh.open(MemoryStore(), lambda: ((key, partial(records.__getitem__, key)) for key in records), start)
     counts, flying = np.zeros(seconds, int), []
     now, began, number = start, time.process_time(), 0
     while now < start + seconds:
@@ -210,6 +243,7 @@ def main(size: int, count: int) -> None:
     now = longest_calls(schedule, keys, now, bulk=False)
     now = longest_calls(schedule, keys, now, bulk=True)
     print(schedule)
+    reopening(schedule, now)
     politeness(10_000, min(size, 200_000), rng)
     machine(10_000, min(size, 100_000), rng)
 

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from crawler.freshness.change_rates import ChangeRates, gain_of
+from crawler.freshness.learning import Learning
 
 DAY = 86_400.0
 
@@ -72,9 +73,7 @@ def test_true_rates_are_found() -> None:
         rates.renew(s)
         assert rates.mean[s] == pytest.approx(true[site == s].mean(), rel=0.25)
         assert 0.3 < rates.variation[s] < 1.5  # the Gamma's is 1
-    out = np.empty(1_000)
-    rates.fill_rates(site, k, t, out)
-    assert out[3] == pytest.approx(rates.rate(int(site[3]), k[3], t[3]), rel=1e-12)
+    out = [rates.rate(int(site[page]), k[page], t[page]) for page in range(1_000)]
     assert np.corrcoef(out, true)[0, 1] > 0.9
 
 
@@ -149,3 +148,50 @@ def test_extreme_histories_stay_within_bounds() -> None:
         assert 0.0 < rates.rate(site, k, t) < math.inf
         assert 0.0 <= rates.expected(site, k, t, 1e9) <= 1.0
     rates._check()
+
+
+@pytest.mark.parametrize("k,t", [(0.0, 0.0), (0.0, 300.0), (3.0, 40.0), (200.0, 4_000.0)])
+@pytest.mark.parametrize("clock", [0.01, 1.0, 30.0, 2_000.0])
+def test_a_change_leaves_the_mean_and_variance_of_what_is_known(k: float, t: float, clock: float) -> None:
+    """Against the integral over the Gamma distribution, thinned by the chance of a change."""
+    rates = ChangeRates(unit=1.0)
+    site = rates.add_site()
+    prior = 1.0 / rates.variation[site]
+    shape, span = prior + k, prior / rates.mean[site] + t
+    rate = np.linspace(0.0, (shape + 30.0 * math.sqrt(shape) + 30.0) / span, 400_001)[1:]
+    weight = np.exp(
+        (shape - 1.0) * np.log(rate) - span * rate - np.max((shape - 1.0) * np.log(rate) - span * rate)
+    )
+    weight *= -np.expm1(-rate * clock)
+    mean = float((weight * rate).sum() / weight.sum())
+    variance = float((weight * (rate - mean) ** 2).sum() / weight.sum())
+    rates.match(site, k, t, clock)
+    found, seen = shape + rates.gain, span + rates.watched
+    assert found / seen == pytest.approx(mean, rel=1e-3)
+    assert found / seen**2 == pytest.approx(variance, rel=1e-3)
+    assert 0.0 <= rates.watched <= clock and rates.gain >= 0.0
+
+
+def test_long_intervals_before_anything_is_known_do_no_lasting_harm() -> None:
+    """Pages that change every 8 days, first asked after 60: a crawl that was down for a while."""
+    rng = np.random.default_rng(4)
+    learning = Learning(unit=1.0, neighbourhood=False)
+    site, directory = learning.add_site(), learning.add_directory()
+    true = rng.lognormal(-0.5, 1.0, 100) / 8.0
+    k, t, counts = np.zeros(100, np.float32), np.zeros(100, np.float32), np.zeros(8)
+    predicted = found = 0.0
+    for visit in range(8):
+        for page in range(100):
+            elapsed = 60.0 if visit == 0 else rng.uniform(3.0, 9.0)
+            changed = rng.random() < -math.expm1(-true[page] * elapsed)
+            if visit:
+                predicted += learning.rates.expected(site, float(k[page]), float(t[page]), elapsed)
+                found += changed
+            k[page] = learning.observe(
+                site, directory, float(k[page]), float(t[page]), elapsed, 0.0, counts, changed
+            )
+            t[page] += np.float32(learning.observed_clock)
+            if page % 10 == 0:
+                learning.renew(site)
+                learning.renew_crawl()
+    assert 0.9 < found / predicted < 1.25  # 1.8 where each change counts with all of its interval

@@ -12,7 +12,6 @@ from crawler.freshness.neighbourhood import (
     Credence,
     clock_of,
     elapsed_of,
-    fill_clocks,
     offset_of,
     scale_of,
 )
@@ -32,9 +31,6 @@ def test_rises_within_its_bounds_and_is_inverted(
     assert clock <= elapsed + max(offset_of(excess, scale), 0.0) + 1e-9
     assert clock_of(elapsed + more, excess, scale) > clock
     assert clock_of(elapsed_of(clock, excess, scale), excess, scale) == pytest.approx(clock, rel=1e-7)
-    out = np.empty(1)
-    fill_clocks(np.array([elapsed]), np.array([excess]), scale, out)
-    assert out[0] == pytest.approx(clock, rel=1e-12)
 
 
 def test_the_clock_of_the_page() -> None:
@@ -73,14 +69,11 @@ def test_as_many_changes_as_expected_leave_time_alone() -> None:
     assert clock_of(5.0, 0.0, 10.0) == 5.0 and elapsed_of(5.0, 0.0, 10.0) == 5.0
 
 
-def test_counts_grow_fill_and_come_back() -> None:
+def test_counts_grow_and_come_back() -> None:
     counts = Counts(1.0)
     for number in range(40):
         assert counts.add() == number
         counts.observe(number, float(number), 10.0, number % 2, 0.3)
-    out = np.empty(40)
-    counts.fill_excesses(50.0, 10.0, out)
-    assert out[[3, 38]] == pytest.approx([counts.excess(3, 50.0, 10.0), counts.excess(38, 50.0, 10.0)])
     again = Counts(1.0)
     for number in range(40):
         again.add()

@@ -185,20 +185,6 @@ def test_parameters_follow_what_was_learned() -> None:
     assert page.wait(0.5 * page.ceiling, learning.signals(site, counts), 0.0, 1e-9) < alone
 
 
-def test_signals_that_wait_tell_of_the_rate() -> None:
-    """Trusted ones raise it; those of a source that is mostly wrong do not."""
-    for false_rate, raises in ((0.0, True), (0.1, False)):
-        learning, page = Learning(unit=1.0, scale=30.0), Parameters()
-        site, k, t, _ = _crawl_of(learning, np.random.default_rng(9), 3_000, false_rate)
-        rate = learning.rates.rate(site, k[0], t[0])
-        counts = np.zeros(SOURCES)
-        counts[0] = 20.0
-        learning.assign_told(page, site, float(k[0]), float(t[0]), 1.0, 5.0, counts)
-        assert page.change_rate > 1.3 * rate if raises else page.change_rate == rate
-        learning.assign_told(page, site, float(k[0]), float(t[0]), 1.0, 5.0, np.zeros(SOURCES))
-        assert page.change_rate == rate
-
-
 def test_a_burst_does_not_make_a_site_fast() -> None:
     """A hundred signals for each page at each crawl, true or not: all rates of the site once grew sixfold."""
     learning = Learning(unit=1.0, scale=30.0)
@@ -233,7 +219,7 @@ def test_the_honesty_of_a_source_is_learned_over_sites() -> None:
 def test_without_a_neighbourhood_the_clock_is_the_time() -> None:
     learning = Learning(neighbourhood=False, unit=1.0)
     site, directory = learning.add_site(), learning.add_directory()
-    learning.observe(site, directory, 0.0, 0.0, 5.0, 5.0, np.zeros(SOURCES), True)
+    learning.observe(site, directory, 0.0, 0.0, 5.0, 5.0, np.zeros(SOURCES), False)
     assert learning.clock(site, directory, 7.0, 6.0) == 7.0 and learning.observed_clock == 5.0
     assert learning.excess(site, directory, 6.0) == 0.0
     changing = Learning(unit=1.0, scale=10.0)

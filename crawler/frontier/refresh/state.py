@@ -100,11 +100,6 @@ def stage_page(schedule: Schedule | Arms, page: int, batch: Batch) -> None:
     batch.put(keys.REFRESH + _key.pack(fingerprint), seal(_PAGE.pack(*row)))
 
 
-def stage_removal(fingerprint: int, batch: Batch) -> None:
-    """Forget a page's record; those of its site and directory stay, they are few."""
-    batch.delete(keys.REFRESH + _key.pack(fingerprint))
-
-
 def load(schedule: Schedule | Arms, store: KeyValue, now: float) -> int:
     """Put all that is stored into an empty schedule; return the number of pages.
 

@@ -78,18 +78,6 @@ def test_what_was_in_flight_is_as_before() -> None:
     assert schedule.page_state(page)[6] == before[6] * 2
 
 
-def test_removed_pages_are_forgotten() -> None:
-    store = MemoryStore()
-    schedule = Schedule(level=1.0)
-    page = schedule.add(7, 1, 2, 0.0, 0.0)
-    batch = store.batch()
-    state.stage(schedule, page, batch)
-    schedule.remove(page)
-    state.stage_removal(7, batch)
-    store.write(batch)
-    assert state.load(Schedule(), store, 1.0) == 0
-
-
 @pytest.mark.parametrize("prefix", [keys.REFRESH, keys.REFRESH_SITE, keys.REFRESH_DIRECTORY])
 def test_damaged_records_are_reported(prefix: bytes) -> None:
     for key, value in ((b"12345678", seal(b"short")), (b"12345678", b"no seal")):

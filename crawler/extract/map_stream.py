@@ -23,7 +23,7 @@ STREAMS_MAX = 8  # maps that a child reads at once, at up to 10 MB each; others 
 PIECE_BYTES = 64 << 10
 
 
-class Piece(msgspec.Struct, frozen=True, gc=False, array_like=True, tag=True):
+class MapPiece(msgspec.Struct, frozen=True, gc=False, array_like=True, tag=True):
     """A part of map number `stream`; of the `last` one `content` may be empty. `document` says how to read it."""
 
     stream: int
@@ -43,7 +43,7 @@ class MapReaders:
     def __len__(self) -> int:
         return len(self._open)
 
-    def take(self, piece: Piece) -> Extracted | None:
+    def take(self, piece: MapPiece) -> Extracted | None:
         """Read a piece; what the map holds behind its last one."""
         if piece.dropped:
             self._open.pop(piece.stream, None)
@@ -71,7 +71,7 @@ class MapStream:
     `send(piece)` hands a piece to the child if that has room, and says whether it did.
     """
 
-    def __init__(self, number: int, document: Document, send: Callable[[Piece], bool], least: int) -> None:
+    def __init__(self, number: int, document: Document, send: Callable[[MapPiece], bool], least: int) -> None:
         self.number = number
         self.nbytes = 0
         self.sent = 0  # bytes
@@ -86,16 +86,16 @@ class MapStream:
         self._waiting.append(content)
         if self.nbytes <= self._least:
             return
-        while self._waiting and self._send(Piece(self.number, self._waiting[0], self._document)):
+        while self._waiting and self._send(MapPiece(self.number, self._waiting[0], self._document)):
             self.sent += len(self._waiting.popleft())
 
-    def rest(self, content: bytes, *, again: bool) -> Iterator[Piece]:
+    def rest(self, content: bytes, *, again: bool) -> Iterator[MapPiece]:
         """Pieces of the whole `content` that the child has not got, or all (`again`), with the last one."""
         begin = 0 if again else self.sent
         for at in range(begin, len(content), PIECE_BYTES):
-            yield Piece(self.number, content[at : at + PIECE_BYTES], self._document)
-        yield Piece(self.number, b"", self._document, last=True)
+            yield MapPiece(self.number, content[at : at + PIECE_BYTES], self._document)
+        yield MapPiece(self.number, b"", self._document, last=True)
 
-    def dropped(self) -> Piece:
+    def dropped(self) -> MapPiece:
         """What lets the child forget the map."""
-        return Piece(self.number, b"", self._document, dropped=True)
+        return MapPiece(self.number, b"", self._document, dropped=True)

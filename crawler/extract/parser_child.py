@@ -29,7 +29,7 @@ from crawler.config import ExtractConfig
 from crawler.extract.collected import Context
 from crawler.extract.documents import Document, read_document
 from crawler.extract.links import parse, prepare
-from crawler.extract.map_stream import MapReaders, Piece
+from crawler.extract.map_stream import MapPiece, MapReaders
 from crawler.extract.parser_guard import Judgement, judge, strip
 from crawler.extract.scan import scan_utf8
 from crawler.records import Extracted
@@ -87,11 +87,11 @@ def _data_bytes() -> int:
 
 def serve(requests: BinaryIO, answers: BinaryIO, config: ExtractConfig) -> None:
     """Answer each frame of `requests`."""
-    decoder: msgspec.msgpack.Decoder[Job | Piece] = msgspec.msgpack.Decoder(Job | Piece)
+    decoder: msgspec.msgpack.Decoder[Job | MapPiece] = msgspec.msgpack.Decoder(Job | MapPiece)
     maps = MapReaders(config.cpu_seconds_max)
     while len(head := requests.read(LENGTH.size)) == LENGTH.size:
         job = decoder.decode(requests.read(*LENGTH.unpack(head)))
-        if isinstance(job, Piece):
+        if isinstance(job, MapPiece):
             found = maps.take(job)
         else:
             signal.setitimer(signal.ITIMER_PROF, config.cpu_seconds_max)

@@ -25,7 +25,7 @@ from crawler.extract.collected import Context
 from crawler.extract.documents import Document
 from crawler.extract.links import parse, prepare
 from crawler.extract.loop_share import LoopShare
-from crawler.extract.map_stream import STREAMS_MAX, MapStream, Piece
+from crawler.extract.map_stream import STREAMS_MAX, MapPiece, MapStream
 from crawler.extract.parser_child import LENGTH, Job, limits_of, run
 from crawler.extract.parser_guard import Judgement, judge, without_formatting_attributes
 from crawler.extract.scan import scan, scan_utf8
@@ -135,7 +135,7 @@ class Worker:
         self._streams[stream.number] = None
         return stream
 
-    def _send(self, piece: Piece) -> bool:
+    def _send(self, piece: MapPiece) -> bool:
         """Write a piece to the child if that runs, is the one that has what came before, and is not behind."""
         child, begun = self._child, self._streams[piece.stream]
         if child is None or child.process.returncode is not None or child.writer.is_closing():
@@ -252,7 +252,7 @@ class Worker:
         return f"Worker({waiting=}, {starts=}, {deaths=}, {refused=})"
 
 
-def _write(child: _Child, frame: Job | Piece) -> None:
+def _write(child: _Child, frame: Job | MapPiece) -> None:
     request = msgspec.msgpack.encode(frame)
     child.writer.write(LENGTH.pack(len(request)))
     child.writer.write(request)

@@ -10,7 +10,7 @@ import pytest
 from crawler.config import ExtractConfig, SitemapsConfig
 from crawler.extract.collected import Context
 from crawler.extract.documents import Document, DocumentKind, read_document
-from crawler.extract.map_stream import STREAMS_MAX, MapReaders, MapStream, Piece
+from crawler.extract.map_stream import STREAMS_MAX, MapPiece, MapReaders, MapStream
 from crawler.extract.worker import Worker
 from crawler.records import Extracted, Fetch, Outcome
 
@@ -44,7 +44,7 @@ def test_streamed_as_whole(name: str, seed: int) -> None:
     body, rng = BODIES[name], random.Random(seed)
     readers: MapReaders = MapReaders(10.0)
 
-    def send(piece: Piece) -> bool:
+    def send(piece: MapPiece) -> bool:
         if rng.random() < 0.5:
             return False
         assert readers.take(piece) is None
@@ -62,7 +62,7 @@ def test_streamed_as_whole(name: str, seed: int) -> None:
 
 def test_a_small_map_is_no_matter_for_a_child_and_a_dropped_one_is_forgotten() -> None:
     readers = MapReaders(10.0)
-    sent: list[Piece] = []
+    sent: list[MapPiece] = []
     stream = MapStream(1, DOCUMENT, lambda piece: bool(sent.append(piece) or True), LEAST)
     stream.feed(MAP[:LEAST])
     assert not sent

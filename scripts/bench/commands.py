@@ -1,0 +1,100 @@
+"""The longest turn of the loop under each command, in a crawl with a million URLs to do.
+
+    python scripts/bench/commands.py [--urls 1e6] [--hosts 1e5] [--folder DIR]
+
+The stages are filled as in `scale.py` and driven as the process drives them: a step of a
+command is a turn. CPU of the thread, the worst of all steps; target 50 ms. `export` reads the files
+of a live crawl in a process of its own, and `check` is for crawls at rest: no turn of a loop is theirs.
+"""
+
+import argparse
+import shutil
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+import scale
+
+from crawler.process.commands import Commands
+from crawler.process.stages import Stages
+from crawler.storage.commit import Change
+
+
+def longest(
+    stages: Stages, commands: Commands, queue: list[Change], request: dict[str, object]
+) -> tuple[float, int, float]:
+    """(seconds of the longest step, steps, seconds of the longest adoption of what was written)."""
+    steps, worst, adopting, count = commands.steps(request), 0.0, 0.0, 0
+    while True:
+        begun = time.thread_time()
+        try:
+            next(steps)
+            ended = False
+        except StopIteration:
+            ended = True
+        worst, count = max(worst, time.thread_time() - begun), count + 1
+        while queue:
+            stages.point.add(queue.pop(0))
+            group = stages.point.take()
+            stages.point.write(group)  # the writer thread's work
+            begun = time.thread_time()
+            stages.point.committed(group)
+            adopting = max(adopting, time.thread_time() - begun)
+        if ended:
+            return worst, count, adopting
+
+
+def main() -> None:
+    """Fill, then print a line a command."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--urls", type=lambda text: int(float(text)), default=1_000_000)
+    parser.add_argument("--hosts", type=lambda text: int(float(text)), default=100_000)
+    parser.add_argument("--folder", type=Path, default=None)
+    parser.add_argument("--set", action="append", default=[], metavar="SECTION.KEY=VALUE")
+    args = parser.parse_args()
+    folder = args.folder = Path(tempfile.mkdtemp(prefix="commands-", dir=args.folder))
+    try:
+        stages = scale.opened(args)
+        loader = scale.Loader(stages)
+        for group in scale.numbers(args.urls):
+            loader.take_in([scale.url(number, args.hosts) for number in group])
+        loader.flush(dry=True)
+        print(f"{stages.frontier!r}", flush=True)
+        queue: list[Change] = []
+        commands = Commands(stages, queue.append)
+        busiest, last = scale.hostname(0), scale.url(args.urls - 1, args.hosts)
+        for name, request in {
+            "status": {"command": "status"},
+            "status, 10,000 hosts": {"command": "status", "hosts": 10_000},
+            "why, to do": {"command": "why", "url": last},
+            "why, far behind in a queue": {"command": "why", "url": f"https://{busiest}/never"},
+            "why, unknown host": {"command": "why", "url": "https://nowhere.test/"},
+            "get": {"command": "get", "url": last},
+            "signals": {"command": "signals"},
+            "signal, 1,000 URLs": {
+                "command": "signal",
+                "urls": [scale.url(n, args.hosts) for n in range(1000)],
+            },
+            "seed, 1,000 URLs": {"command": "seed", "urls": [f"https://{busiest}/s{n}" for n in range(1000)]},
+            "block": {"command": "block", "host": busiest},
+            "unblock": {"command": "unblock", "host": busiest},
+            "retire, one in 16": {"command": "retire", "pattern": "^https://[^/]*/[0-9a-f]*7/"},
+            "retire, all": {"command": "retire", "pattern": "."},
+        }.items():
+            step, steps, adopting = longest(stages, commands, queue, request)
+            print(
+                f"{name:28} {1e3 * step:7.1f} ms, {steps:6,} steps; committed {1e3 * adopting:5.1f} ms",
+                flush=True,
+            )
+        stages.close()
+    finally:
+        shutil.rmtree(folder)
+
+
+if __name__ == "__main__":
+    main()

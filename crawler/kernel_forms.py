@@ -7,7 +7,8 @@ fails is no error there. So before any is imported, `settle` looks whether all o
 them were compiled here; if one was not, or where `CRAWLER_INTERPRETED=1` says so,
 all of them are imported as source, whatever lies beside it.
 
-Kernels that know no other (`urls.clock_cache`, `extract.survey`, `due.*`) need none of this.
+Kernels that know no other (ALONE) may be of either form. But all compiled ones import SHARED, where
+Cython has put its memory views: if that one was not compiled, every kernel is imported as source.
 """
 
 import os
@@ -39,6 +40,17 @@ BOUND = (
 )  # in pyproject's ext-modules; `tests/test_kernel_forms.py` keeps it equal to who imports whom
 
 
+ALONE = (
+    "urls.clock_cache",
+    "extract.survey",
+    "due.kernels",
+    "due.pending_set",
+    "due.split_run",
+    "lab.refresh.replay",
+)
+SHARED = "memoryviews"
+
+
 class AsSource(MetaPathFinder):
     """Finds the source of the modules it is for, before anybody finds their compiled form."""
 
@@ -57,15 +69,23 @@ def _path(folder: str, name: str) -> str:
 
 
 def all_compiled(folder: str) -> bool:
-    """Whether each of BOUND has a compiled form in the package at `folder`."""
-    return all(
-        any(os.path.exists(_path(folder, name) + suffix) for suffix in EXTENSION_SUFFIXES) for name in BOUND
-    )
+    """Whether BOUND, and what compiled kernels need, have compiled forms in the package at `folder`."""
+    return all(_is_compiled(folder, name) for name in (SHARED, *BOUND))
+
+
+def _is_compiled(folder: str, name: str) -> bool:
+    return any(os.path.exists(_path(folder, name) + suffix) for suffix in EXTENSION_SUFFIXES)
 
 
 def settle(folder: str) -> bool:
     """Make sure that BOUND are of one form in the package at `folder`; whether that is the compiled one."""
     if all_compiled(folder) and os.environ.get("CRAWLER_INTERPRETED", "") in ("", "0"):
         return True
-    sys.meta_path.insert(0, AsSource(folder, BOUND))
+    names = BOUND if _is_compiled(folder, SHARED) else (*BOUND, *ALONE)
+    sys.meta_path.insert(0, AsSource(folder, names))
     return False
+
+
+def are_source() -> bool:
+    """Whether `settle` made all of BOUND source."""
+    return any(isinstance(finder, AsSource) for finder in sys.meta_path)

@@ -35,6 +35,13 @@ AGAINST_LAYERS = {
 SHELL = {
     "process/process.py",
     "process/live.py",
+    "process/surroundings.py",
+    "lab/cluster/virtual_loop.py",
+    "lab/cluster/cables.py",
+    "lab/cluster/fetching.py",
+    "lab/cluster/cluster.py",
+    "lab/cluster/serving.py",
+    "lab/commands/web.py",
     "process/commit_loop.py",
     "process/tasks.py",
     "process/errands.py",

@@ -12,6 +12,7 @@ import contextlib
 import logging
 import os
 import socket
+import sys
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,9 @@ TIMEOUT = 30.0  # seconds; every answer is made from memory or a few reads
 log = logging.getLogger("crawler")
 
 NOBODY = object()  # the answer where no process runs
+
+# From Python 3.13 on a server deletes its socket by the path it was bound to, which is short-lived here.
+_KEEP_NAME: dict[str, Any] = {"cleanup_socket": False} if sys.version_info >= (3, 13) else {}
 
 Handler = Callable[[dict[str, Any]], Awaitable[Any]]
 
@@ -55,7 +59,9 @@ class ControlServer:
         before = os.umask(0o177)
         try:
             with _short_path(self._folder) as path:
-                self._server = await asyncio.start_unix_server(self._serve, path, limit=REQUEST_BYTES_MAX)
+                self._server = await asyncio.start_unix_server(
+                    self._serve, path, limit=REQUEST_BYTES_MAX, **_KEEP_NAME
+                )
         finally:
             os.umask(before)
 

@@ -1,8 +1,8 @@
-"""`python -m crawler.bench cache|due|splitter`."""
+"""`python -m crawler.bench cache|due|splitter|units`."""
 
 import sys
 
-from crawler.bench import cache, due, splitter
+from crawler.bench import cache, due, splitter, units
 from crawler.cli.parsing import Parser
 from crawler.errors import CrawlerError
 
@@ -11,7 +11,7 @@ def main(_command: str, argv: list[str]) -> int:
     """Run the benchmark that `argv` names and return its exit code."""
     parser = Parser(prog="crawler bench", description="measure a part against its references")
     commands = parser.add_subparsers(dest="command", required=True)
-    for name, module in (("cache", cache), ("due", due), ("splitter", splitter)):
+    for name, module in (("cache", cache), ("due", due), ("splitter", splitter), ("units", units)):
         command = commands.add_parser(name, help=(module.__doc__ or "").split("\n")[0])
         module.add_arguments(command)
         command.set_defaults(run=module.run)

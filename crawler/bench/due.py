@@ -16,6 +16,7 @@ set       a Python set, a look-up a URL, nothing durable
 
 import argparse
 import ctypes
+import importlib.util
 import os
 import sqlite3
 import tempfile
@@ -27,7 +28,6 @@ from typing import Any, Protocol
 
 import msgspec
 import numpy as np
-import plyvel
 
 from crawler.bench import tables
 from crawler.bench.streams import Fingerprints, mixed
@@ -40,8 +40,9 @@ from crawler.due.plans import Flushed
 from crawler.due.runs import CodedRun, DiskRuns, Run
 from crawler.due.split_run import SplitRun
 from crawler.records import Link
+from crawler.storage.engines import open_store
 from crawler.storage.keys import DUE_FLUSHED, DUE_LINKS, DUE_RUNS
-from crawler.storage.kv import LevelStore, seal
+from crawler.storage.kv import seal
 
 CHUNK_BYTES = 4 << 20
 _LOAD = 1 << 20
@@ -52,7 +53,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--buffer", type=tables.count_argument, default=1 << 16, help="URLs of a flush")
     parser.add_argument("--flushes", type=tables.count_argument, default=64)
     parser.add_argument("--new", type=float, default=0.2, help="share of submissions that are new")
-    parser.add_argument("--only", nargs="+", choices=list(CONTENDERS), default=list(CONTENDERS))
+    parser.add_argument("--only", nargs="+", choices=list(CONTENDERS), default=_installed())
     parser.add_argument("--slow-flushes", type=tables.count_argument, default=4, help="flushes of one_file")
     parser.add_argument(
         "--directory", type=Path, help="where the files go (default: the temporary directory)"
@@ -154,7 +155,7 @@ class Whole:
         held = KnownSet(files, [], merge_all=False, chunk_bytes=CHUNK_BYTES)
         for chunk in _known_in_chunks(known):
             held.learn(chunk)
-        self._store = LevelStore(directory / "store")
+        self._store = open_store(directory / "store")
         batch = self._store.batch()
         manifest = Manifest("mmh3", 1, False, [run.entry for run in held.runs if run.entry])
         batch.put(DUE_RUNS, seal(msgspec.msgpack.encode(manifest)))
@@ -203,6 +204,8 @@ class Level:
     """LevelDB: a look-up a URL, a synced batch a buffer; set up for keys that are hashes."""
 
     def __init__(self, directory: Path, known: int) -> None:
+        import plyvel
+
         self._store = plyvel.DB(
             str(directory),
             create_if_missing=True,
@@ -294,6 +297,11 @@ CONTENDERS: dict[str, Callable[[Path, int], Contender]] = {
     "sqlite": Sqlite,
     "set": Set,
 }
+
+
+def _installed() -> list[str]:
+    """All contenders, without LevelDB where plyvel is not installed."""
+    return [name for name in CONTENDERS if name != "leveldb" or importlib.util.find_spec("plyvel")]
 
 
 def _known_in_chunks(known: int) -> Iterator[Fingerprints]:

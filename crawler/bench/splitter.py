@@ -32,7 +32,7 @@ from crawler.splitter.partition import Partition
 from crawler.splitter.peers import Address, Peers
 from crawler.splitter.session import Common, Identity
 from crawler.splitter.wire import encode_entries
-from crawler.storage.kv import LevelStore
+from crawler.storage.engines import open_store
 
 NAMES = ("receiver", "sender")
 GROUP_LINKS = 1600  # what 16 pages give, were all their links foreign
@@ -124,7 +124,7 @@ class _Process:
     """A process without a crawl: a committer, and the splitter's objects."""
 
     def __init__(self, name: str, folder: Path, peer_address: Address) -> None:
-        self.store = LevelStore(folder / "store")
+        self.store = open_store(folder / "store")
         config = SplitterConfig()
         partition = Partition.equal_ranges(NAMES)
         rng = random.SystemRandom()
@@ -228,7 +228,7 @@ def _sender(pipe: Connection, folder: Path, links: int) -> None:
 
 def _bare_receiver(pipe: Connection, folder: Path, links: int) -> None:
     async def main() -> None:
-        store = LevelStore(folder / "store")
+        store = open_store(folder / "store")
         done = asyncio.Event()
         commits = 0
 

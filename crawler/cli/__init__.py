@@ -51,6 +51,7 @@ COMMANDS = {
     "config": ("crawler.cli.config", "show the configuration in force, or check a file"),
     "completion": ("crawler.cli.completion", "completion for bash, zsh or fish"),
     "man": ("crawler.cli.completion", "a manual page, for man(1)"),
+    "plan": ("crawler.bench.plan", "what a crawl takes: machines, disk, memory, days, and what bounds it"),
     "lab": ("crawler.lab.__main__", "the experiments of the papers"),
     "bench": ("crawler.bench.__main__", "the built-in benchmarks, with their references"),
 }

@@ -261,6 +261,7 @@ class DueConfig(_Section, frozen=True):
 class StoreConfig(_Section, frozen=True):
     """Durability and space (`storage/README.md`)."""
 
+    engine: Literal["auto", "leveldb", "rocksdict"] = "auto"  # of a new crawl; recorded, it cannot change
     durability: Literal["power", "process"] = "power"
     group_entries_max: Positive = 256  # results of one commit
     commit_delay: Seconds = Seconds(0.05)  # that a commit waits for more results while more can come

@@ -21,11 +21,13 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from msgspec import structs
 
 from crawler.config import Config, convert, read_file, to_toml
 from crawler.config.credentials import add_credentials, credentials_of, without_credentials
 from crawler.errors import DamageError, DirectoryError, StoreError
 from crawler.records import UNDECODABLE
+from crawler.storage.engines import AUTO, another_engine, chosen, engine_of
 from crawler.storage.files import atomic_write, sync_directory
 
 SEED_BYTES = 16
@@ -135,21 +137,32 @@ class CrawlDirectory:
         return hashlib.blake2b(self.seed(), digest_size=8, person=b"crawl id").hexdigest()
 
     def save_config(self, config: Config) -> None:
-        """Keep `config` as the one in force, without the limits of this run."""
+        """Keep `config` as the one in force, without the limits of this run, with the engine of its stores.
+
+        Raises:
+            DirectoryError: the stores that are there are of another engine.
+        """
+        config = self._with_engine(config)
         if found := credentials_of(config):
             atomic_write(self.credentials_file, msgspec.json.encode(found) + b"\n", mode=0o600)
         else:
             self.credentials_file.unlink(missing_ok=True)
         self._write_config(config, self.seed_places())
 
+    def _with_engine(self, config: Config) -> Config:
+        engine = config.store.engine
+        found = {engine_of(self.process(name) / "store") for name in self.process_names()} - {None}
+        if found and engine not in (AUTO, *found):
+            raise another_engine(self.path, str(found.pop()), engine)
+        engine = found.pop() or engine if found else chosen(engine)
+        return structs.replace(config, store=structs.replace(config.store, engine=engine))
+
+    def config_text(self, config: Config) -> str:
+        """What the file says of `config`: without credentials and limits of a run, with the places of seeds."""
+        return _config_text(config, self.seed_places())
+
     def _write_config(self, config: Config, places: Iterable[str]) -> None:
-        lines = [
-            _HEAD,
-            to_toml(without_credentials(config), skip_run_keys=True),
-            _PLACES + msgspec.json.encode(list(places)).decode(),
-            _END,
-        ]
-        atomic_write(self.config_file, "\n".join(lines).encode() + b"\n")
+        atomic_write(self.config_file, _config_text(config, places).encode())
 
     def renew_config(self) -> str:
         """Let defaults stand in for a configuration that is lost; "" if it is not, else what was done."""
@@ -203,3 +216,8 @@ class CrawlDirectory:
         except (OSError, ValueError) as error:
             raise DirectoryError(f"{self.credentials_file}: cannot be read: {error}") from error
         return tree
+
+
+def _config_text(config: Config, places: Iterable[str]) -> str:
+    settings = to_toml(without_credentials(config), skip_run_keys=True)
+    return "\n".join([_HEAD, settings, _PLACES + msgspec.json.encode(list(places)).decode(), _END, ""])

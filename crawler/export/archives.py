@@ -12,8 +12,9 @@ from crawler.config import Config, convert
 from crawler.crawl.directory import CrawlDirectory
 from crawler.errors import DirectoryError
 from crawler.pages.archive import Archive
+from crawler.storage.engines import open_store
 from crawler.storage.keys import EQUIVALENCES
-from crawler.storage.kv import KeyValue, LevelStore
+from crawler.storage.kv import KeyValue
 from crawler.storage.moving import load_json
 from crawler.storage.snapshot import snapshot
 from crawler.urls.equivalence import Equivalences
@@ -74,7 +75,7 @@ def _store_copy(process: Path) -> Iterator[KeyValue]:
     try:
         copy = Path(folder) / "store"
         snapshot(process / "store", copy)
-        store = LevelStore(copy)
+        store = open_store(copy)
         try:
             yield store
         finally:

@@ -53,6 +53,13 @@ class Fork(ChildProcess, Protocol):
     link: socket.socket
 
 
+Apart = Callable[[], None]
+
+
+def nothing() -> None:
+    """Nobody wants to know that an answer is waited for."""
+
+
 class _Child(NamedTuple):
     process: ChildProcess
     reader: asyncio.StreamReader
@@ -69,21 +76,27 @@ def work(link: socket.socket) -> int:
 class Worker:
     """Extracts pages of any kind under the limits of `config`; `fork` is its first child, if there is one."""
 
-    def __init__(self, config: ExtractConfig, fork: Fork | None = None) -> None:
+    def __init__(
+        self, config: ExtractConfig, fork: Fork | None = None, share: LoopShare | None = None
+    ) -> None:
         self._config = config
         self._fork = fork
         self._child: _Child | None = None
         self._turn = asyncio.Lock()
         self._waiting = 0
-        self.share = LoopShare()  # of all that is read in the loop
+        self.share = LoopShare() if share is None else share  # of all that is read in the loop
         self.starts = 0
         self.deaths = 0
         self.refused = 0
 
-    async def extract(self, content: bytes, page: Context) -> Extracted:
-        """Return what the page holds; never fails, and never holds the loop for long."""
+    async def extract(self, content: bytes, page: Context, apart: Apart = nothing) -> Extracted:
+        """Return what the page holds; never fails, and never holds the loop for long.
+
+        `apart` is called before the child is waited for.
+        """
         config = self._config
         if len(content) > config.inline_bytes_max:
+            apart()
             return await self.extract_apart(content, page)
         await self.share.mine()
         with self.share.spending():
@@ -95,6 +108,7 @@ class Worker:
                 return parse(utf8, encoding, page, config)
         if judgement is Judgement.EXCESSIVE:
             return await _beside(utf8, scan_utf8, utf8, encoding, page, config)
+        apart()
         return await self.extract_apart(content, page)
 
     async def read(self, content: bytes, page: Context, document: Document) -> Extracted:

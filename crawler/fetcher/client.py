@@ -19,7 +19,6 @@ import asyncio
 import math
 import resource
 import time
-from collections import deque
 from collections.abc import Hashable
 
 import crawler
@@ -36,6 +35,7 @@ from crawler.fetcher.cookies import CookieJar, load_cookies, without_cookies
 from crawler.fetcher.fetch_request import Asking, FetchLimits, FetchRequest, PlaceHeld, Target, split
 from crawler.fetcher.idle import IdlePool
 from crawler.fetcher.not_opened import NotOpened
+from crawler.fetcher.read_turns import SHARE, ReadTurns
 from crawler.fetcher.throttle import Throttle
 from crawler.records import Fetch, Outcome
 
@@ -44,8 +44,6 @@ _TICK_MIN = 0.005
 _CLOSED_MAX = 32  # idle connections closed at one of those looks, some 10 ms with TLS
 _DESCRIPTORS = 1024  # files, sockets of peers and requests beside the idle connections
 _LARGE_BYTES = 1 << 20  # of an answer; joining its parts takes a millisecond
-_TURN_SHARE = 0.01  # seconds of reading in a turn of the loop, from which on reads are short
-_GO_ON_MAX = 8  # connections that go on behind a rest in one turn of the loop: 1 MiB, some 2 ms
 _BROKEN_MAX = 10_000  # hosts remembered whose certificates do not verify
 
 
@@ -75,7 +73,7 @@ class Client:
         self._view = memoryview(bytearray(READ_BYTES))
         self._active: set[Connection] = set()
         self.account: ByteAccount[Connection] = ByteAccount(max(1, fetch.held_bytes_max))
-        self._resting: deque[Connection] = deque()
+        self._resting: ReadTurns[Connection] = ReadTurns()
         self._joining = asyncio.Lock()
         self._spent = 0.0  # seconds of reading in this turn of the loop
         self._tick = _tick(self._limits)
@@ -246,31 +244,30 @@ class Client:
 
     def has_time(self) -> bool:
         """Whether reading has not yet had its share of this turn of the loop."""
-        return self._spent < _TURN_SHARE
+        return self._spent < SHARE
 
     def spent(self, seconds: float) -> None:
         """So much of this turn went into an answer."""
         if not self._spent:
             asyncio.get_running_loop().call_soon(self._begin_turn)
         self._spent += seconds
+        self._resting.read(seconds)
 
     def _begin_turn(self) -> None:
         self._spent = 0.0
 
     def rests(self, connection: Connection) -> None:
         """`connection` has read much: let it go on in its turn."""
-        self._resting.append(connection)
+        self._resting.rest(connection, connection.read_time)
         if len(self._resting) == 1:
             asyncio.get_running_loop().call_soon(self._go_on)
 
     def _go_on(self) -> None:
-        for _ in range(min(_GO_ON_MAX, len(self._resting))):
-            connection = self._resting[0]
+        for connection in self._resting.next():
             try:
                 connection.go_on()
             except Exception as error:
                 connection.fail(error)
-            self._resting.popleft()
         if self._resting:
             asyncio.get_running_loop().call_soon(self._go_on)
 

@@ -5,7 +5,7 @@
 
 Reads are at most 64 KiB, which bounds what is read beyond a limit. Behind each
 `REST_BYTES` of an answer the connection rests until the client lets it go on,
-a few a turn of the loop: else all that hundreds of servers have to send would be
+a few a turn of the loop (`read_turns.py`): else all that hundreds of servers have to send would be
 read in one turn, up to 2 MiB each, and whoever sends little would wait for it. Once
 reading has had its share of a turn, reads are short, and each is followed by a rest. Time limits
 are watched by the client's one timer, which calls `check` on all connections in
@@ -64,9 +64,10 @@ class ConnectionOwner(Protocol):
 class Connection(asyncio.BufferedProtocol):
     """The protocol of one transport, plain or TLS; `key` says what it can be used for again.
 
-    `sock` is its socket if that is known, `opened` how it was opened ("plain",
-    "full" or "resumed" handshake), `took` the seconds of the last exchange.
-    `on_close` is called once at its end.
+        `sock` is its socket if that is known, `opened` how it was opened ("plain",
+        "full" or "resumed" handshake), `took` the seconds of the last exchange,
+    `read_time` those of them in which we read the answer.
+        `on_close` is called once at its end.
     """
 
     __slots__ = (
@@ -90,6 +91,7 @@ class Connection(asyncio.BufferedProtocol):
         "lost",
         "on_close",
         "opened",
+        "read_time",
         "sock",
         "tls_ok",
         "took",
@@ -116,6 +118,7 @@ class Connection(asyncio.BufferedProtocol):
         self.idle_until = 0.0
         self.lost = False
         self.took = 0.0
+        self.read_time = 0.0
         self.opened = "plain"
         self.address = ""
         self.sock: socket.socket | None = None
@@ -159,6 +162,7 @@ class Connection(asyncio.BufferedProtocol):
         self._asked_at = self._heard_at = time.monotonic()
         self._told_bytes = 0
         self._unrested_bytes = 0
+        self.read_time = 0.0
         self._place = place
         waiter = self._waiter = asyncio.get_running_loop().create_future()
         self.transport.write(request)
@@ -196,7 +200,9 @@ class Connection(asyncio.BufferedProtocol):
             elif answer.held_bytes > self._told_bytes:
                 more, self._told_bytes = answer.held_bytes - self._told_bytes, answer.held_bytes
                 self._client.grew(self, more)
-            self._client.spent(time.monotonic() - began)
+            spent = time.monotonic() - began
+            self.read_time += spent
+            self._client.spent(spent)
             if answer.state is not AnswerState.DONE:
                 self._rest(nbytes)
         except Exception as error:

@@ -91,12 +91,16 @@ def parse_head(block: bytes, *, fields_max: int, field_bytes_max: int) -> Head:
         raise BadAnswer(Outcome.HEADER_TOO_LARGE, f"more than {fields_max} header fields")
     if len(block) > field_bytes_max and any(len(line) > field_bytes_max for line in lines):
         raise BadAnswer(Outcome.HEADER_TOO_LARGE, f"a header field of more than {field_bytes_max} bytes")
-    fields = _fields(lines)
+    return head_of(tuple(_fields(lines)), version=version, status=status, reason=reason)
+
+
+def head_of(fields: tuple[tuple[bytes, bytes], ...], *, version: str, status: int, reason: str) -> Head:
+    """The header block that these parts make."""
     known: dict[bytes, bytes] = {}
     for name, value in fields:
         key = name.lower()
         known[key] = value if key not in known else known[key] + b"\n" + value
-    return Head(version, status, reason, tuple(fields), known)
+    return Head(version, status, reason, fields, known)
 
 
 @lru_cache(maxsize=256)

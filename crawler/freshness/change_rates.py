@@ -33,7 +33,7 @@ import cython
 import numpy as np
 from cython.cimports.libc.math import expm1, log1p
 
-from crawler.freshness.columns import Column
+from crawler.freshness.columns import Column, rows_of
 
 _K = cython.declare(cython.Py_ssize_t, 0)  # columns of the sums
 _T = cython.declare(cython.Py_ssize_t, 1)
@@ -80,7 +80,7 @@ class ChangeRates:
         self.unit = unit
         self._columns = [Column("f8", 5), Column("f8"), Column("f8")]
         self._grow()
-        self.totals = np.zeros(5)
+        self.totals = rows_of(np.zeros(5))
         self.renew_crawl()
 
     @cython.ccall
@@ -132,8 +132,8 @@ class ChangeRates:
 
         The caller keeps float32(k) and float32(t + clock).
         """
-        new_k: cython.float = cython.cast(cython.float, k + gain)
-        new_t: cython.float = cython.cast(cython.float, t + clock)
+        new_k: cython.float = _single(k + gain)
+        new_t: cython.float = _single(t + clock)
         self._account(site, k, t, -1.0)
         self._account(site, new_k, new_t, 1.0)
         return new_k
@@ -183,7 +183,7 @@ class ChangeRates:
         sums = np.asarray(self.sums)
         for column, part in enumerate((k, t, k * k, k * t, t * t)):
             sums[:, column] = np.bincount(site, weights=part, minlength=len(sums))
-        self.totals = sums.sum(axis=0)
+        self.totals = rows_of(sums.sum(axis=0))
         self.renew_crawl()
         for number in range(self.size):
             self.renew(number)
@@ -214,6 +214,16 @@ class ChangeRates:
             f"ChangeRates({self.size} sites, {self.crawl_mean * self.unit:.3g} changes a page and day, "
             f"variation {self.crawl_variation:.2g})"
         )
+
+
+@cython.cfunc
+@cython.inline
+@cython.exceptval(check=False)
+def _single(x: cython.double) -> cython.float:
+    """x in single precision."""
+    if cython.compiled:
+        return cython.cast(cython.float, x)
+    return float(np.float32(x))
 
 
 @cython.cfunc

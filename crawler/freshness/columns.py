@@ -17,6 +17,8 @@ from typing import Any
 
 import numpy as np
 
+from crawler import kernel_forms
+
 GROWTH = 4
 _ROWS_MIN = 1024
 
@@ -30,16 +32,16 @@ class Column:
         self._capacity = 0
         self._map: mmap.mmap | None = None
 
-    def grow(self, rows: int) -> np.ndarray:
-        """The array with room for at least `rows` rows. Earlier views must not be used any more."""
+    def grow(self, rows: int) -> Any:
+        """`rows_of` the array, with room for at least `rows` rows. Earlier views must not be used any more."""
         if self._map is None or rows > self._capacity:
             while self._capacity < rows:
                 self._capacity = max(_ROWS_MIN, self._capacity * GROWTH)
             self._lengthen(self.bytes_of(self._capacity))
         array = np.frombuffer(self._map, self._kind, self._capacity * self._width)  # type: ignore[arg-type]
         if self._width > 1:
-            return array.reshape(self._capacity, self._width)
-        return array.view(np.recarray) if self._kind.names else array
+            array = array.reshape(self._capacity, self._width)
+        return rows_of(array)
 
     def _lengthen(self, size: int) -> None:
         held = self._map
@@ -63,12 +65,61 @@ def _new_map(size: int) -> mmap.mmap:
     return mmap.mmap(-1, size)
 
 
-def plain(value: Any) -> Any:
-    """`value` with Python's numbers for numpy's, in dicts, lists and tuples too: interpreted kernels give these."""
-    if isinstance(value, np.generic):
-        return value.item()
-    if isinstance(value, dict):
-        return {plain(key): plain(one) for key, one in value.items()}
-    if isinstance(value, list | tuple):
-        return type(value)(plain(one) for one in value)
-    return value
+def rows_of(array: Any) -> Any:
+    """What a kernel indexes: `array` itself where kernels are compiled, else a view that gives Python's numbers.
+
+    Compiled kernels read doubles and integers. Items of an array are numpy's, which compute in single
+    precision, wrap, warn, and are no numbers to JSON.
+    """
+    if not kernel_forms.are_source():
+        return array
+    if array.dtype.names:
+        return _Records(array)
+    return memoryview(array) if array.ndim == 1 else _Matrix(array)
+
+
+class _Matrix:
+    """Rows of a matrix (n, m), by `[i]` as a view and by `[i, j]` as a number."""
+
+    def __init__(self, array: Any) -> None:
+        self._array, self._items = array, memoryview(array)
+        self.shape = array.shape
+
+    def __getitem__(self, at: Any) -> Any:
+        return self._items[at] if isinstance(at, tuple) else memoryview(self._array[at])
+
+    def __setitem__(self, at: Any, value: float) -> None:
+        self._items[at] = value  # type: ignore[call-overload]
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        return self._array
+
+
+class _Records:
+    """Rows of a structured array, as `_Record`s."""
+
+    def __init__(self, array: Any) -> None:
+        self._size = len(array)
+        self._fields = {name: memoryview(array[name]) for name in array.dtype.names}
+
+    def __len__(self) -> int:
+        return self._size
+
+    def __getitem__(self, row: int) -> "_Record":
+        return _Record(self._fields, row)
+
+
+class _Record:
+    """One row; its fields are attributes."""
+
+    __slots__ = ("_fields", "_row")
+
+    def __init__(self, fields: dict[str, memoryview], row: int) -> None:
+        object.__setattr__(self, "_fields", fields)
+        object.__setattr__(self, "_row", row)
+
+    def __getattr__(self, name: str) -> Any:
+        return self._fields[name][self._row]
+
+    def __setattr__(self, name: str, value: float) -> None:
+        self._fields[name][self._row] = value

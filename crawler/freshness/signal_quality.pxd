@@ -7,6 +7,7 @@ cdef class SignalQuality:
     cdef double[::1] watched
     cdef double[::1] means
     cdef double[::1] weights
+    cdef double[::1] recalls
     cdef double[:, ::1] told
     cdef double[:, ::1] claimed
     cdef double[:, ::1] untold
@@ -34,6 +35,7 @@ cdef class SignalQuality:
         self, Py_ssize_t site, double[::1] counts, double rate, double clock, bint changed) noexcept
     cpdef void renew(self, Py_ssize_t site, double mean_rate) noexcept
     cdef void _estimate(self, Py_ssize_t site) noexcept
+    cdef double _recalled(self, Py_ssize_t site) noexcept
     cdef void _pool(self, Py_ssize_t site) noexcept
 
 cpdef double precision_at(double precision, double rate, double mean_rate) noexcept

@@ -45,7 +45,7 @@ import cython
 import numpy as np
 from cython.cimports.libc.math import exp, expm1, log1p, sqrt
 
-from crawler.freshness.columns import Column
+from crawler.freshness.columns import Column, rows_of
 
 if cython.compiled:
     from cython.cimports.crawler.freshness.change_rates import gain_of
@@ -77,11 +77,11 @@ class SignalQuality:
 
     def __init__(self) -> None:
         self.size = 0
-        self._columns = [Column("f8", SOURCES) for _ in range(6)] + [Column("f8") for _ in range(4)]
+        self._columns = [Column("f8", SOURCES) for _ in range(6)] + [Column("f8") for _ in range(5)]
         self._grow()
-        self.told_by = np.zeros(SOURCES)
-        self.claimed_by = np.zeros(SOURCES)
-        self.untold_by = np.zeros(SOURCES)
+        self.told_by = rows_of(np.zeros(SOURCES))
+        self.claimed_by = rows_of(np.zeros(SOURCES))
+        self.untold_by = rows_of(np.zeros(SOURCES))
 
     @cython.ccall
     def add_site(self) -> cython.Py_ssize_t:
@@ -96,12 +96,12 @@ class SignalQuality:
     def _grow(self) -> cython.void:
         self.true_signals = self.all_signals = self.precisions = np.zeros((0, SOURCES))  # lets go of the maps
         self.told = self.claimed = self.untold = np.zeros((0, SOURCES))
-        self.silent_changes = self.watched = self.means = self.weights = np.zeros(0)
+        self.silent_changes = self.watched = self.means = self.weights = self.recalls = np.zeros(0)
         columns = [column.grow(self.size + 1) for column in self._columns]
         self.true_signals, self.all_signals, self.precisions = columns[0], columns[1], columns[2]
         self.told, self.claimed, self.untold = columns[3], columns[4], columns[5]
         self.silent_changes, self.watched = columns[6], columns[7]
-        self.means, self.weights = columns[8], columns[9]
+        self.means, self.weights, self.recalls = columns[8], columns[9], columns[10]
 
     @cython.ccall
     @cython.exceptval(check=False)
@@ -125,7 +125,9 @@ class SignalQuality:
     @cython.exceptval(check=False)
     def precision(self, site: cython.Py_ssize_t, source: cython.Py_ssize_t) -> cython.double:
         """p_s: the probability that a signal of this source is true."""
-        return self.precisions[site, source]
+        if self.all_signals[site, source] > 0.0:
+            return self.precisions[site, source]
+        return self.honesty(source)
 
     @cython.ccall
     @cython.exceptval(check=False)
@@ -143,6 +145,12 @@ class SignalQuality:
     @cython.exceptval(check=False)
     def recall(self, site: cython.Py_ssize_t) -> cython.double:
         """r: the share of changes that are told by any source that counts; 0 if there is none."""
+        return self.recalls[site]
+
+    @cython.cfunc
+    @cython.exceptval(check=False)
+    def _recalled(self, site: cython.Py_ssize_t) -> cython.double:
+        """r from the sums."""
         source: cython.Py_ssize_t
         told: cython.double = 0.0
         prior: cython.double = -1.0
@@ -304,15 +312,18 @@ class SignalQuality:
     @cython.cfunc
     @cython.exceptval(check=False)
     def _estimate(self, site: cython.Py_ssize_t) -> cython.void:
-        """Precisions from the sums."""
+        """Precisions, b and r from the sums, of sources that were heard."""
         source: cython.Py_ssize_t
         for source in range(_SOURCES):
+            if self.all_signals[site, source] <= 0.0:
+                continue
             prior: cython.double = self.honesty(source) * self._plausible(site, source)
             p: cython.double = (self.true_signals[site, source] + 1.0) / (
                 self.all_signals[site, source] + 1.0 / prior
             )
             self.precisions[site, source] = min(p, _PRECISION_MAX)
         self._pool(site)
+        self.recalls[site] = self._recalled(site)
 
     @cython.cfunc
     @cython.exceptval(check=False)
@@ -353,7 +364,7 @@ class SignalQuality:
         true, every = np.asarray(self.true_signals)[: self.size], np.asarray(self.all_signals)[: self.size]
         assert (true >= 0.0).all() and (true <= every * (1.0 + 1e-9) + 1e-12).all()
         precision = np.asarray(self.precisions)[: self.size]
-        assert ((precision > 0.0) & (precision < 1.0)).all()
+        assert ((precision > 0.0) & (precision < 1.0))[every > 0.0].all()
         for site in range(self.size):
             assert 0.0 <= self.recall(site) < 1.0
 

@@ -257,7 +257,7 @@ class Frontier:
         crawl_delay = 0.0
         if errand.task in (Task.PAGE, Task.ROBOTS):
             crawl_delay = self._crawl_delay(errand)
-            self._gates.shares.settle(host.slot, fetch)
+            self._gates.shares.settle(host.slot, fetch, now, errand.task)
             if fetch.status:
                 self._registry.reach(host.slot)
         decision = self._settlement.settle(host, errand, fetch, now, crawl_delay)
@@ -431,7 +431,8 @@ class Frontier:
 
     def yields(self, errand: Errand, now: float) -> bool:
         """Whether the errand's request is to end now, since another host needs its place; True once."""
-        return self._gates.shares.yields(self._outstanding.held[errand.host].slot, now)
+        slot, full = self._outstanding.held[errand.host].slot, self._outstanding.is_full
+        return self._gates.shares.yields(slot, now, full=full)
 
     @property
     def look_ups(self) -> int:

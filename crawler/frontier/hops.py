@@ -44,5 +44,5 @@ class Hops:
         """The errand waits, for something other than its server: place and address are free until `borrow`."""
         if self._outstanding.step_aside(errand.host):
             host = self._outstanding.held[errand.host]
-            self._gates.shares.give(host.slot)
+            self._gates.shares.give(host.slot, now)
             self._gates.release_address(host, now, now)

@@ -96,7 +96,7 @@ class HostTurns:
             self._bench.admitting_others = False
             return None
         if not gates.acquire_address(host, now):
-            gates.shares.give(host.slot)
+            gates.shares.untake(host.slot)
             return None
         gates.rate.spend(now)
         if task is Task.ROBOTS:

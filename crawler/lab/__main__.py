@@ -18,6 +18,8 @@ COMMANDS = {
     "refresh": ("crawler.lab.commands.refresh", "simulate refresh policies; optimal rates of your own pages"),
     "league": ("crawler.lab.commands.league", "refresh policies on the change histories of real sites"),
     "histories": ("crawler.lab.commands.histories", "make change histories from a git clone"),
+    "cluster": ("crawler.lab.commands.cluster", "many processes in a virtual world, with faults, judged"),
+    "web": ("crawler.lab.commands.web", "the same synthetic web on loopback, for any crawler"),
     "figures": ("crawler.lab.figures.drawing", "draw the papers' figures, each with its data"),
     "import": ("crawler.lab.refresh.kolobov", "read the public change-rate data set into a pages file"),
 }

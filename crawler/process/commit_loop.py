@@ -20,7 +20,7 @@ from typing import Protocol
 from crawler.due.plans import CompactionPlan, FlushPlan
 from crawler.errors import StoreError
 from crawler.process.committer import DECISION_DELAY, SIBLINGS, Committer, CommitterState, Step
-from crawler.process.ending import in_thread, within
+from crawler.process.ending import within
 from crawler.process.stages import Stages
 from crawler.process.tasks import Tasks, wait_for
 from crawler.storage.commit import Change, Maker, Making
@@ -130,6 +130,7 @@ class CommitLoop:
 
     async def close(self, limit: float) -> None:
         """End merges and threads, each within `limit` seconds; `writing` says whether the writer did."""
+        in_thread = self._stages.around.in_thread
         self._background.cancel()
         await within(limit, "merges", self._background.wait())
         for executor in (self._writer, self.merger):

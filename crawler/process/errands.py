@@ -282,7 +282,7 @@ class Errands:
         try:
             if not self._harvest.shows_news(errand, fetch):
                 return None
-            extracted = await self._reader.read(errand, fetch)
+            extracted = await self._reader.read(errand, fetch, lambda: self._step_aside(errand))
             if extracted is not None and extracted.told_by and errand.flags & _REFRESH:
                 await self._reader.news(extracted, fetch, lambda: self._harvest.known_content(errand))
             return extracted

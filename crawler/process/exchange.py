@@ -14,7 +14,6 @@ all others know, since none of them can tell silence from death.
 
 import asyncio
 import hashlib
-import random
 from collections import Counter
 from collections.abc import Callable, Coroutine, Mapping
 from concurrent.futures import Executor
@@ -210,10 +209,17 @@ class PeerExchange(Exchange):
             self._inbox,
             self.crawlwide,
             self._config,
-            random.SystemRandom(),
+            stages.around.rng,
             member.secret,
         )
-        self.peers = Peers(common, member.addresses, self._clock, on_news=self._take, on_failure=loops.fail)
+        self.peers = Peers(
+            common,
+            member.addresses,
+            self._clock,
+            on_news=self._take,
+            on_failure=loops.fail,
+            listen=stages.around.listen,
+        )
 
     # -- life ------------------------------------------------------------------
 

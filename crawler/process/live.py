@@ -86,7 +86,7 @@ class Live:
             signal=self.signal,
             probability=None
             if refresh is None
-            else lambda fingerprint, record, now: refresh.probability(fingerprint, now),
+            else lambda fingerprint, record, now: refresh.probability(fingerprint, record.fetched_at, now),
         )
         self.server: PageServer | None = None
 
@@ -137,9 +137,10 @@ class Live:
         if several:
             await server.listener.start_unix(folder)
         self._tasks.append(asyncio.get_running_loop().create_task(self._keep_counts()))
+        self._process.last_changes.append(self.put_counts)
 
     async def close(self) -> None:
-        """Stop listening. Requests of the last `COUNTS_INTERVAL` seconds stay uncounted."""
+        """Stop listening."""
         logging.getLogger("crawler").removeHandler(self.errors)
         for task in self._tasks:
             task.cancel()
@@ -213,7 +214,7 @@ class Live:
             capture = next(iter(self._stages.pages.captures(fingerprint)), None)
             if capture is not None and self._now() - capture.fetched_at < KEY_AGE_MAX:
                 return self._stages.pages.read(capture).content[:1024] if capture.status == 200 else None
-            if not self.fetch_ahead(url, fingerprint) and capture is None:
+            if not self.fetch_ahead(url, fingerprint) and (capture is None or self.refresh_ahead is None):
                 return None
             await asyncio.sleep(1.0)
         return None

@@ -17,20 +17,17 @@ stages, synchronously, in the loop thread.
 
 import asyncio
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import chain
 from pathlib import Path
 
 from crawler.config import Config
 from crawler.errors import CrawlerError, StoreError
-from crawler.fetcher.address_guard import AddressGuard
-from crawler.fetcher.client import Client
-from crawler.fetcher.resolver import Resolver
 from crawler.process import collector
 from crawler.process.commands import Commands
 from crawler.process.commit_loop import CommitLoop
-from crawler.process.ending import Watchdog, within
-from crawler.process.errands import Errands, Network, Sink
+from crawler.process.ending import within
+from crawler.process.errands import Errands, Sink
 from crawler.process.exchange import Loops, Member, exchange_of
 from crawler.process.forked import Forked
 from crawler.process.limits import STOP_GRACE, WATCH_INTERVAL, Disk, Standing, disk_state, limit_reached
@@ -82,14 +79,6 @@ class Process:
             self._seeds = chain(known_changes(stages), self._seeds)
         self._seeding = True
         self._background = Tasks(self.fail)
-        self._client = Client(
-            stages.config.fetch,
-            stages.config.identity,
-            stages.config.network,
-            stages.clock,
-            stages.harvest.unexpected,
-            processes=len(stages.topology.names),
-        )
         self.commits = CommitLoop(stages, pages_file, self)
         self.queue = self.commits.queue
         self.errands = self._errands(Reader(stages.config, extractor, parser), sink)
@@ -105,16 +94,16 @@ class Process:
             time=stages.clock.now,
         )
         self.commands = Commands(stages, self.queue, self.exchange.status)
+        self.last_changes: list[Callable[[], None]] = []  # what queues something to be committed at the end
 
     def _errands(self, reader: Reader, sink: Sink | None) -> Errands:
         stages, config = self.stages, self.stages.config
         unexpected = stages.harvest.unexpected
-        resolver = Resolver(config.network, AddressGuard(config.network.allow_networks), stages.clock)
         return Errands(
             config,
             clock=stages.clock,
             frontier=stages.frontier,
-            network=Network(self._client, resolver, reader),
+            network=stages.around.network(stages, reader),
             harvest=stages.harvest,
             key=stages.fingerprinter.key,
             trusts=stages.learned.trusts,
@@ -147,7 +136,7 @@ class Process:
         Raises:
             StoreError: the disk failed; nothing after the last commit was acknowledged.
         """
-        watchdog = Watchdog(self.stages.config.crawl.stall_max)
+        watchdog = self.stages.around.watchdog(self.stages.config.crawl.stall_max)
         watchdog.start()
         loops = Tasks(self.fail)
         loops.start(self.commits.run())
@@ -326,6 +315,8 @@ class Process:
             self.exchange.close_doors()
         await self.places.tasks.wait(self._grace)
         self.places.tasks.cancel()
+        for put in self.last_changes:
+            put()
         limit = self.stages.config.crawl.drain_max
         drop = self._drop_heavy_later()
         in_hand = not await within(limit, "commit", self._commit_rest())

@@ -20,10 +20,11 @@ from crawler.extract.collected import Context
 from crawler.extract.documents import Document, DocumentKind, dated, read_document
 from crawler.extract.feed import is_feed, read_feed
 from crawler.extract.listing import is_listing, read_listing
+from crawler.extract.loop_share import LoopShare
 from crawler.extract.repeats import links_with_repeats
 from crawler.extract.sitemap import Entry, read_sitemap
 from crawler.extract.types import is_css, is_html, is_usable, is_xhtml, sniff_html
-from crawler.extract.worker import Worker, work
+from crawler.extract.worker import Apart, Worker, nothing, work
 from crawler.process.forked import Forked, can_fork, fork_children
 from crawler.records import Errand, Extracted, Fetch, LinkFlag, Outcome
 
@@ -58,38 +59,46 @@ class Reader:
     """Reads fetches; `extractor` stands in for the built-in one for HTML pages if it is given."""
 
     def __init__(
-        self, config: Config, extractor: Extractor | None = None, parser: Forked | None = None
+        self,
+        config: Config,
+        extractor: Extractor | None = None,
+        parser: Forked | None = None,
+        share: LoopShare | None = None,
     ) -> None:
         self._config = config
         self._extractor = extractor
-        self._worker = Worker(config.extract, parser)
+        self._worker = Worker(config.extract, parser, share)
         self._documents = Worker(
             msgspec.structs.replace(config.extract, cpu_seconds_max=config.sitemaps.cpu_seconds_max)
         )
         self._overrides = Overrides(config.override)
 
-    async def read(self, errand: Errand, fetch: Fetch) -> Extracted | None:
-        """What the answer holds; None if links are not taken from such an answer."""
+    async def read(self, errand: Errand, fetch: Fetch, apart: Apart = nothing) -> Extracted | None:
+        """What the answer holds; None if links are not taken from such an answer.
+
+        `apart` is called before a child is waited for.
+        """
         if fetch.outcome not in _READABLE:
             return None
         if errand.flags & _SITEMAP:
-            return await self._document(DocumentKind.SITEMAP, errand, fetch)
+            return await self._document(DocumentKind.SITEMAP, errand, fetch, apart)
         kind = fetch.content_type
         if is_html(kind) or (not is_usable(kind) and sniff_html(fetch.content)):
-            return await self._page(errand, fetch)
+            return await self._page(errand, fetch, apart)
         if self._config.sitemaps.feeds and is_feed(kind, fetch.content):
-            return await self._document(DocumentKind.FEED, errand, fetch)
+            return await self._document(DocumentKind.FEED, errand, fetch, apart)
         if self._config.crawl.requisites and is_css(kind):
-            return await self._document(DocumentKind.SHEET, errand, fetch)
+            return await self._document(DocumentKind.SHEET, errand, fetch, apart)
         return None
 
-    async def _document(self, kind: DocumentKind, errand: Errand, fetch: Fetch) -> Extracted:
+    async def _document(self, kind: DocumentKind, errand: Errand, fetch: Fetch, apart: Apart) -> Extracted:
         """Read small documents at once, large ones in the child; of one that is too much for it, nothing."""
         document = Document.of(kind, fetch, self._config.sitemaps)
         if len(fetch.content) <= INLINE_BYTES_MAX:
             await self._worker.share.mine()
             with self._worker.share.spending():
                 return read_document(fetch.content, document, self._config.extract)
+        apart()
         return await self._documents.read(fetch.content, self._context(errand, fetch), document)
 
     async def news(self, extracted: Extracted, fetch: Fetch, known_content: Callable[[], bytes]) -> None:
@@ -112,9 +121,9 @@ class Reader:
         read = read_listing if told_by == "listing" else lambda body, most: read_feed(body, most).entries
         return read(content, self._config.extract.links_max)
 
-    async def _page(self, errand: Errand, fetch: Fetch) -> Extracted:
+    async def _page(self, errand: Errand, fetch: Fetch, apart: Apart) -> Extracted:
         context = self._context(errand, fetch)
-        extracted = await self._worker.extract(fetch.content, context)
+        extracted = await self._worker.extract(fetch.content, context, apart)
         if self._config.crawl.trace and not extracted.parse_limit:
             extracted.repeats = links_with_repeats(fetch.content, context, self._config.extract)
         if errand.flags & _REFRESH and is_listing(fetch.content):

@@ -41,6 +41,7 @@ from crawler.process.following import Following
 from crawler.process.harvest import Harvest
 from crawler.process.learned import Learned
 from crawler.process.portions import PORTION_LINKS
+from crawler.process.surroundings import Surroundings
 from crawler.records import DueCounts, FrontierCounts, Link, PageRecord, PeerStatus, SplitterCounts
 from crawler.robots.cache import RobotsCache
 from crawler.splitter.inbox import Inbox
@@ -50,7 +51,7 @@ from crawler.storage.commit import Change, CommitPoint, Maker, Making
 from crawler.storage.faults import reach
 from crawler.storage.files import Lock, reserve, sync_directory
 from crawler.storage.keys import CAPTURE, CLEAN, EQUIVALENCES, PAGE, PARKED, SCOPE_STATE, TODO
-from crawler.storage.kv import LevelStore, scan_prefix
+from crawler.storage.kv import KeyValue, scan_prefix
 from crawler.storage.moving import load_json
 from crawler.urlfilter.link_filter import LinkFilter
 from crawler.urlfilter.url_filter import Scope, UrlFilter
@@ -76,7 +77,7 @@ class Stages:
     `seed` is the crawl's 16 secret bytes, `topology` says who else crawls (None:
     nobody), `priority` gives a link its place (`Frontier`). With `restore`, pages
     whose stored copy turns out to be gone become URLs to do again. `brief`: they
-    are closed soon, so who finds them locked waits.
+    are closed soon, so who finds them locked waits. `around` is the system unless given.
 
     Raises:
         BusyError: another process has the folder.
@@ -97,7 +98,9 @@ class Stages:
         priority: Callable[[Link], int] | None = None,
         restore: bool = True,
         brief: bool = False,
+        around: Surroundings | None = None,
     ) -> None:
+        self.around = around or Surroundings()
         self.config = config
         self._priority = priority
         self.directory = directory
@@ -107,7 +110,8 @@ class Stages:
         _refuse_loss(directory)
         with _disk_errors(directory):
             directory.mkdir(parents=True, exist_ok=True)
-            self.lock = Lock(directory / "node.lock", name, brief=brief)
+            boot_id = self.around.random_bytes(8).hex()
+            self.lock = Lock(directory / "node.lock", name, boot_id=boot_id, brief=brief)
         try:
             with _disk_errors(directory):
                 self._open(seed, url_filter)
@@ -151,17 +155,10 @@ class Stages:
 
     # -- what all rest on -------------------------------------------------------
 
-    def _open_store(self) -> LevelStore:
-        config = self.config.store
-        store = LevelStore(
-            self.directory / "store",
-            write_buffer_bytes=config.write_buffer_bytes,
-            block_cache_bytes=config.block_cache_bytes,
-            table_bytes=config.table_bytes,
-            tables_max=config.tables_max,
-        )
-        if store.mended:
-            log.error("store: %s", store.mended)
+    def _open_store(self) -> KeyValue:
+        store, self.mended = self.around.open_store(self.directory / "store", self.config.store)
+        if self.mended:
+            log.error("store: %s", self.mended)
         return store
 
     def _fingerprinter(self, seed: bytes) -> Fingerprinter:
@@ -215,7 +212,7 @@ class Stages:
             fingerprinter=self.fingerprinter,
             registrable_domain=registrable_domain,
             concurrency=self.config.crawl.concurrency,
-            rng=random.Random(),
+            rng=random.Random(self.around.rng.getrandbits(64)),
             processes=len(self.topology.names),
             refresh=self.refresh,
             priority=self._priority,
@@ -280,6 +277,7 @@ class Stages:
             comparison=comparing.comparison,
             fingerprint=self.fingerprinter.fingerprint,
             keeps=Kinds(config.filter.accept, config.filter.reject).keeps,
+            random=self.around.random_bytes,
             sync=self._outlasts_power_cut,
         )
 
@@ -343,7 +341,7 @@ class Stages:
     def _splitter(self, *, whole: bool) -> tuple[Outbox, Inbox]:
         """The queues to and from other processes; without `whole`, the tail of the outbox may be lost."""
         topology, config = self.topology, self.config.splitter
-        outbox = Outbox(self.store, topology.peers, config, random.SystemRandom(), clean=whole)
+        outbox = Outbox(self.store, topology.peers, config, self.around.rng, clean=whole)
         return outbox, Inbox(self.store, topology.partition, topology.me, topology.peers, config)
 
     def _eliminator(self) -> Eliminator:

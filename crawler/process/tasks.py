@@ -13,7 +13,7 @@ class Tasks:
     def __init__(self, fail: Fail, ended: Callable[[], None] = lambda: None) -> None:
         self._fail = fail
         self._ended = ended
-        self._running: set[asyncio.Task[None]] = set()
+        self._running: dict[asyncio.Task[None], None] = {}  # in their order, so that a run can be repeated
 
     def __len__(self) -> int:
         return len(self._running)
@@ -24,7 +24,7 @@ class Tasks:
     def start(self, work: Coroutine[Any, Any, None]) -> None:
         """Run `work` beside everything else."""
         task = asyncio.get_running_loop().create_task(work)
-        self._running.add(task)
+        self._running[task] = None
         task.add_done_callback(self._done)
 
     def cancel(self) -> None:
@@ -37,7 +37,7 @@ class Tasks:
             await asyncio.wait(self._running, timeout=limit)
 
     def _done(self, task: "asyncio.Task[None]") -> None:
-        self._running.discard(task)
+        self._running.pop(task, None)
         self._ended()
         if not task.cancelled() and (error := task.exception()) is not None:
             self._fail(error)

@@ -161,7 +161,7 @@ class RobotsCache:
         copy = entry.copy
         if entry.rules is not None and abs(now - copy.fetched_at) < self._config.copy_max_age:
             return ALLOWED if entry.rules.allowed(target) else DENIED
-        if copy.failures == 0 or not 0.0 < copy.retry_at - now <= self._longest_wait():
+        if copy.failures == 0 or not 0.0 < copy.retry_at - now <= self._wait_behind(copy):
             return FETCH
         if now - copy.unreachable_since >= self._config.unreachable_max:
             return ALLOWED
@@ -266,11 +266,8 @@ class RobotsCache:
         since = before.unreachable_since if before.failures else now
         if now - since >= self._config.unreachable_max:
             delay = float(self._config.copy_max_age)
-        elif outcome is Outcome.TLS_ERROR and before.failures:
-            delay = float(self._config.copy_max_age)  # as for pages: a certificate is not renewed by the hour
         else:
-            delays = self._config.unreachable_delays
-            delay = delays[min(before.failures, len(delays) - 1)]
+            delay = self._delay(before.failures, outcome)
         return RobotsCopy(
             before.parsed, before.fetched_at, before.failures + 1, since, now + delay, status, outcome
         )
@@ -292,9 +289,23 @@ class RobotsCache:
         self.sitemaps_ignored += ignored
         return msgspec.structs.replace(parsed, sitemaps=parsed.sitemaps[: self._config.sitemaps_max])
 
-    def _longest_wait(self) -> float:
-        """No wait is longer; a later instant comes from a clock that was wrong."""
-        return max(self._config.copy_max_age, *self._config.unreachable_delays)
+    def _wait_behind(self, copy: RobotsCopy) -> float:
+        """The wait that its last failure began, and a second; what is later comes from a clock that was wrong."""
+        return 1.0 + max(
+            self._delay(copy.failures - 1, copy.outcome), self._delay_beyond(copy.retry_at, copy)
+        )
+
+    def _delay_beyond(self, instant: float, copy: RobotsCopy) -> float:
+        """The wait behind a failure if the file had been unreachable for long by then, else 0."""
+        day = float(self._config.copy_max_age)
+        return day if instant - day - copy.unreachable_since >= self._config.unreachable_max else 0.0
+
+    def _delay(self, failures: int, outcome: str) -> float:
+        """The wait behind a failure, the first `failures` before it."""
+        if outcome == Outcome.TLS_ERROR and failures:
+            return float(self._config.copy_max_age)  # as for pages: a certificate is not renewed by the hour
+        delays = self._config.unreachable_delays
+        return float(delays[min(failures, len(delays) - 1)])
 
     def _whole_lines(self, body: bytes, complete: bool) -> bytes:
         """The first `bytes_max` of `body`, without the line that the limit cuts."""

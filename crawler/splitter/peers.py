@@ -37,6 +37,7 @@ from crawler.storage.faults import reach
 logger = logging.getLogger(__name__)
 
 Address = tuple[str, int]
+Listen = Callable[[str, int], socket.socket]
 LINK_BYTES_MAX = 16 << 10  # the longest URL and what goes with it
 FRAME_BYTES_MAX = 1 << 20
 STRANGERS_EVERY = 60.0  # seconds between two lines about connections of nobody we know
@@ -89,6 +90,19 @@ def listen_address(config: SplitterConfig, secret: bytes) -> Address:
             f"splitter.listen {config.listen!r}: set splitter.secret_file, or listen on 127.0.0.1"
         )
     return host, port
+
+
+def listening_socket(host: str, port: int) -> socket.socket:
+    """A socket of the system that listens there, of both families if that is any address.
+
+    Raises:
+        OSError: it cannot.
+    """
+    family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
+    both = family == socket.AF_INET6 and host == "::" and socket.has_dualstack_ipv6()
+    found = socket.create_server((host, port), family=family, dualstack_ipv6=both)
+    found.setblocking(False)
+    return found
 
 
 def check_limits(config: SplitterConfig) -> None:
@@ -286,7 +300,9 @@ class Peers:
         *,
         on_news: Callable[[], None],
         on_failure: Callable[[CrawlerError], None],
+        listen: Listen | None = None,
     ) -> None:
+        self._listen = listen or listening_socket
         check_limits(common.config)
         self._common = common
         self._addresses = dict(addresses)
@@ -295,8 +311,8 @@ class Peers:
         self.now = clock.now
         self.linger = float(common.config.handshake_timeout)
         self._doorkeeper = Doorkeeper(sessions_max=len(self._addresses) + common.config.strangers_max)
-        self._connections: set[_Connection] = set()
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._connections: dict[_Connection, None] = {}  # in their order, so that a run can be repeated
+        self._tasks: dict[asyncio.Task[None], None] = {}
         self._socket: socket.socket | None = None
         tls = tls_contexts(common.config)
         self._listen_tls: ssl.SSLContext | None = tls[0]
@@ -315,12 +331,9 @@ class Peers:
         """
         host, port = listen_address(self._common.config, self._common.secret)
         try:
-            family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
-            both = family == socket.AF_INET6 and host == "::" and socket.has_dualstack_ipv6()
-            self._socket = socket.create_server((host, port), family=family, dualstack_ipv6=both)
+            self._socket = self._listen(host, port)
         except OSError as error:
             raise ConfigError(f"splitter.listen {host}:{port}: {error.strerror}") from error
-        self._socket.setblocking(False)
         self._spawn(self._accept(self._socket))
         self.dial()
         return self._socket.getsockname()[:2]
@@ -379,7 +392,7 @@ class Peers:
 
     def left(self, connection: _Connection) -> None:
         """A connection is closed."""
-        self._connections.discard(connection)
+        self._connections.pop(connection, None)
         session = connection.session
         if isinstance(session, Listener):
             self._doorkeeper.leave(session)
@@ -415,7 +428,7 @@ class Peers:
             connection = _Connection(self, session)
             connection.opening = self._spawn(self._take(connection, accepted))
             connection.opening.add_done_callback(partial(self._taken, connection, accepted))
-            self._connections.add(connection)
+            self._connections[connection] = None
             self._doorkeeper.enter(session)
             self.flush_all()
 
@@ -454,7 +467,7 @@ class Peers:
         def begin() -> _Connection:
             nonlocal connection
             connection = _Connection(self, Dialler(self._common, peer, self.now()))
-            self._connections.add(connection)
+            self._connections[connection] = None
             return connection
 
         try:
@@ -507,8 +520,8 @@ class Peers:
 
     def _spawn(self, coroutine: Coroutine[None, None, None]) -> asyncio.Task[None]:
         task = asyncio.get_running_loop().create_task(coroutine)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._tasks[task] = None
+        task.add_done_callback(lambda ended: self._tasks.pop(ended, None))
         return task
 
     def __repr__(self) -> str:

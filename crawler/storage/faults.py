@@ -7,7 +7,7 @@ point costs one comparison. `storage/README.md`, "Fault points", lists the point
 
 import os
 import signal
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 # In the order in which a page, a flush, a compaction and a stop reach them.
 POINTS = (
@@ -55,14 +55,17 @@ POINTS = (
 class FaultPoint:
     """Counts down the visits of one named point; the last one is this process's end."""
 
-    __slots__ = ("_left", "point")
+    __slots__ = ("_left", "point", "visited")
 
     def __init__(self, environ: Mapping[str, str] = os.environ) -> None:
         name, _, count = environ.get("CRAWLER_FAULT", "").partition(":")
         self.point = name
         self._left = int(count or "1")
+        self.visited: Callable[[str], None] | None = None  # what a simulation does at every point
 
     def __call__(self, point: str) -> None:
+        if self.visited is not None:
+            self.visited(point)
         if point == self.point:
             self._left -= 1
             if self._left <= 0:

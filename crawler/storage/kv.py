@@ -1,40 +1,31 @@
-"""The ordered key-value store of a process: LevelDB, or memory with the same behaviour.
+"""The ordered key-value store of a process: what it promises, and the one in memory.
 
 Everything a crash must not lose is decided by one synced write batch of this
-store (`storage/commit.py`). The interface is small so that another store can
-take LevelDB's place:
+store (`storage/commit.py`). The interface is small, so that more than one engine
+can stand behind it: `level_store.py` (LevelDB), `rocks_store.py` (RocksDB);
+`engines.py` says which one a folder holds.
 
     batch = store.batch(sync=True)  collect puts and deletes
     store.write(batch)              all of them or none; durable on return if sync
     store.get(key)                  bytes or None
     store.scan(start, stop)         (key, value) in key order, start <= key < stop
 
-Known traps of LevelDB that this file takes care of (each reproduced; see
-`LevelStore`): a write error leaves a handle that acknowledges what it did not
-keep, so the first failed write closes the store for good; a default open skips
-damaged log blocks in silence, so it is opened with `paranoid_checks`; a default
-read takes a flipped byte of a table for data, or loses keys, so every read
-verifies the checksum of its block (5 us more for a random one).
-
 Values that are decoded again carry a version byte and a crc32 (`seal`,
-`unseal`): LevelDB's own repair may keep a value whose bytes are garbage.
+`unseal`): an engine's own repair may keep a value whose bytes are garbage.
 """
 
 import bisect
-import itertools
 import struct
 from collections.abc import Iterator
-from contextlib import closing
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
 from isal.isal_zlib import crc32  # a third of the time of zlib's on a short value
 
-from crawler.errors import DamageError, DirectoryError, StoreError
-from crawler.storage.manifest import lost_bookkeeping
-from crawler.storage.torn_log import cut_torn_tail
+from crawler.errors import DamageError, StoreError
 
 VALUE_VERSION = 1
+REMEDY = "`crawler check --repair` rebuilds it from what can be read"
 
 _head = struct.Struct("<BI").pack
 
@@ -158,116 +149,38 @@ class MemoryStore:
         return f"MemoryStore({len(self._data)} keys)"
 
 
-_REMEDY = "`crawler check --repair` rebuilds it from what can be read"
+class DiskStore:
+    """A `KeyValue` on the disk, of one engine: what engines have in common.
 
+    A write that fails (disk full, I/O error) closes the store for good: an
+    engine may go on acknowledging writes that are gone after a restart. From
+    then on every write raises StoreError; the process must end and start afresh.
 
-def _text(error: BaseException) -> str:
-    """What LevelDB says, which plyvel hands on as bytes."""
-    what = error.args[0] if error.args else error
-    return what.decode("utf-8", "replace") if isinstance(what, bytes) else str(what)
-
-
-def repair(path: Path) -> str:
-    """Rebuild a store that cannot be opened or read to its end from what can be read; what was done, "" if nothing.
-
-    LevelDB's repair reads every table and makes a new manifest. What it cannot
-    read it moves to `lost/`. Nobody else may have the store open.
-
-    Raises:
-        DamageError: nothing helps.
-    """
-    import plyvel
-
-    try:
-        with closing(LevelStore(path)) as store:
-            for _ in store.scan(b""):
-                pass
-        return ""
-    except DamageError as error:
-        found = str(error)
-    try:
-        plyvel.repair_db(str(path), paranoid_checks=True, max_file_size=2 << 20)
-    except plyvel.Error as error:
-        raise DamageError(f"store {path}: cannot be rebuilt: {_text(error)}") from error
-    lost = sum(1 for _ in path.glob("lost/*"))
-    return f"{found.partition(';')[0]}: rebuilt, {lost} files that could not be read are in {path / 'lost'}"
-
-
-class LevelStore:
-    """LevelDB behind the interface of `KeyValue`.
-
-    LevelDB maps the tables it has open, so what they may take of the resident
-    memory is `tables_max` (at least 64) times `table_bytes`. Many small tables,
-    few of them open, were measured to cost no more CPU than few large ones.
-
-    A write that fails (disk full, I/O error) poisons the handle: LevelDB would
-    go on acknowledging writes that are gone after a restart. From then on every
-    write raises StoreError; the process must end and start afresh.
-
-    A process that has `opened` one must not fork another user of LevelDB: its
-    one background thread is missing in the child, whose `close` waits for ever.
+    A process that has `opened` one must not fork another user of an engine: its
+    background threads are missing in the child, whose `close` waits for ever.
     """
 
     opened: ClassVar[bool] = False
+    engine: ClassVar[str] = ""
+    _errors: tuple[type[Exception], ...] = (Exception,)  # what the engine raises
 
-    def __init__(
-        self,
-        path: Path,
-        *,
-        write_buffer_bytes: int = 8 << 20,
-        block_cache_bytes: int = 16 << 20,
-        table_bytes: int = 2 << 20,
-        tables_max: int = 64,
-    ) -> None:
-        import plyvel  # imported here: commands that open no store start faster
-
-        LevelStore.opened = True
-        self._failed: str = ""
-        self._io_error = (plyvel.IOError, plyvel.Error)
+    def __init__(self, path: Path) -> None:
+        DiskStore.opened = True
+        self.path = path
         self.mended = ""  # what had to be cut off to open it
-        options = {
-            "create_if_missing": True,
-            "paranoid_checks": True,
-            "write_buffer_size": write_buffer_bytes,
-            "max_file_size": table_bytes,
-            "block_size": 16 << 10,
-            "lru_cache_size": block_cache_bytes,
-            "bloom_filter_bits": 10,
-            "max_open_files": tables_max + 10,  # LevelDB keeps ten for other files
-        }
-        try:
-            path.mkdir(parents=True, exist_ok=True)
-            if lost := lost_bookkeeping(path):
-                raise DamageError(f"store {path}: {lost}; {_REMEDY}")
-            self._db = self._open(plyvel, path, options)
-        except plyvel.CorruptionError as error:
-            raise DamageError(f"store {path}: {_text(error)}; {_REMEDY}") from error
-        except plyvel.IOError as error:
-            if "No space left" in _text(error):
-                room = "make room; `crawler check --repair` frees the ballast if there is one"
-                raise StoreError(f"store {path}: cannot be opened: {_text(error)}; {room}") from error
-            raise DirectoryError(f"store {path}: cannot be opened: {_text(error)}") from error
-        except (plyvel.Error, OSError) as error:
-            raise DirectoryError(f"store {path}: cannot be opened: {_text(error)}") from error
-
-    def _open(self, plyvel: Any, path: Path, options: dict[str, Any]) -> Any:
-        """Open it; where only the newest log's torn tail stands in the way, without that tail."""
-        try:
-            return plyvel.DB(str(path), **options)
-        except plyvel.CorruptionError:
-            self.mended = cut_torn_tail(path)
-            if not self.mended:
-                raise
-            return plyvel.DB(str(path), **options)
+        self._failed = ""
 
     def get(self, key: bytes) -> bytes | None:
-        try:
-            return self._db.get(key, verify_checksums=True)
-        except self._io_error as error:
-            raise DamageError(f"store: cannot read: {_text(error)}; {_REMEDY}") from error
+        """The value of `key`.
+
+        Raises:
+            DamageError: its block fails its checksum, or its table cannot be read.
+        """
+        raise NotImplementedError
 
     def batch(self, *, sync: bool = True) -> Any:
-        return self._db.write_batch(sync=sync)
+        """A `Batch` for `write`, durable once written if `sync`."""
+        raise NotImplementedError
 
     def write(self, batch: Any) -> None:
         """Apply a batch made by `batch()`; durable on return if it was made with `sync`.
@@ -278,10 +191,17 @@ class LevelStore:
         if self._failed:
             raise StoreError(f"store: closed after a failed write: {self._failed}")
         try:
-            batch.write()
-        except self._io_error as error:
-            self._failed = _text(error)
+            self._write(batch)
+        except self._errors as error:
+            self._failed = self._said(error)
             raise StoreError(f"store: write failed: {self._failed}") from error
+
+    def _write(self, batch: Any) -> None:
+        raise NotImplementedError
+
+    def _said(self, error: BaseException) -> str:
+        """What the engine says, as text."""
+        return str(error)
 
     def scan(
         self, start: bytes, stop: bytes | None = None, *, reverse: bool = False
@@ -291,30 +211,14 @@ class LevelStore:
         Raises:
             DamageError: a table cannot be read, or (on the way) a block fails its checksum.
         """
-        if not reverse:
-            return self._verified(self._iterator(start=start, stop=stop))
-        # Backwards plyvel misses a last key that equals `start`.
-        backwards = self._iterator(stop=stop, reverse=True)
-        return itertools.takewhile(lambda item: item[0] >= start, self._verified(backwards))
+        raise NotImplementedError
 
-    def _iterator(self, **bounds: Any) -> Any:
-        try:
-            return self._db.iterator(verify_checksums=True, **bounds)
-        except self._io_error as error:  # a table that is cut short
-            raise DamageError(f"store: cannot read: {_text(error)}; {_REMEDY}") from error
-
-    def _verified(self, items: Iterator[tuple[bytes, bytes]]) -> Iterator[tuple[bytes, bytes]]:
-        try:
-            yield from items
-        except self._io_error as error:
-            raise DamageError(f"store: cannot read: {_text(error)}; {_REMEDY}") from error
-
-    def property(self, name: bytes) -> bytes | None:
-        """A LevelDB property such as b"leveldb.stats"."""
-        return self._db.get_property(name)
-
-    def compact(self, start: bytes | None = None, stop: bytes | None = None) -> None:
-        self._db.compact_range(start=start, stop=stop)
+    def compact(self) -> None:
+        """Merge all that is written into tables of the last level."""
+        raise NotImplementedError
 
     def close(self) -> None:
-        self._db.close()
+        raise NotImplementedError
+
+    def _unreadable(self, error: BaseException) -> DamageError:
+        return DamageError(f"store: cannot read: {self._said(error)}; {REMEDY}")

@@ -18,7 +18,7 @@ byte strings (with a length in front).
 """
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 BLOCK_BYTES = 32 << 10
@@ -33,8 +33,7 @@ def lost_bookkeeping(store: Path) -> str:
     """What is missing of a LevelDB's bookkeeping, "" if nothing is or LevelDB finds it itself."""
     current = store / "CURRENT"
     if not current.exists():
-        left = next((path.name for kind in ("ldb", "log") for path in store.glob(f"*.{kind}")), "")
-        return f"CURRENT is missing beside {left}" if left else ""
+        return without_current(store, ("ldb", "log"))
     manifest = store / current.read_text(errors="replace").strip()
     if not manifest.is_file():
         return ""
@@ -44,17 +43,26 @@ def lost_bookkeeping(store: Path) -> str:
     return f"{manifest.name} ends too early: it names {number:06d}.log, which is gone"
 
 
+def without_current(store: Path, kinds: tuple[str, ...]) -> str:
+    """What is left of a store without CURRENT: "" if nothing is."""
+    left = next((path.name for kind in kinds for path in store.glob(f"*.{kind}")), "")
+    return f"CURRENT is missing beside {left}" if left else ""
+
+
 def _oldest_log(manifest: bytes) -> int:
     """The oldest log that counts; 0 if there is none."""
     number = 0
-    for edit in _records(manifest):
-        for tag, first in _fields(edit):
-            if tag == _LOG_NUMBER:
-                number = first
+    for edit in edits(manifest, _FIELDS):
+        number = edit.get(_LOG_NUMBER, number)
     return number
 
 
-def _records(data: bytes) -> Iterator[bytes]:
+def edits(manifest: bytes, fields: Mapping[int, str]) -> Iterator[dict[int, int]]:
+    """Each edit as {tag: first number} of its fields up to one that is not among `fields`."""
+    return (dict(_fields(edit, fields)) for edit in whole_records(manifest))
+
+
+def whole_records(data: bytes) -> Iterator[bytes]:
     """The whole records of a file that is framed like a log; checksums are LevelDB's business."""
     offset, parts = 0, []
     while offset + _HEADER.size <= len(data):
@@ -73,13 +81,13 @@ def _records(data: bytes) -> Iterator[bytes]:
             parts = []
 
 
-def _fields(edit: bytes) -> Iterator[tuple[int, int]]:
+def _fields(edit: bytes, fields: Mapping[int, str]) -> Iterator[tuple[int, int]]:
     """(tag, first number) of each field; ends where an edit is no edit."""
     offset = 0
     while offset < len(edit):
         tag, offset = _varint(edit, offset)
         values = []
-        for kind in _FIELDS.get(tag, ""):
+        for kind in fields.get(tag, ""):
             value, offset = _varint(edit, offset)
             values.append(value)
             if kind == "s":

@@ -1,13 +1,13 @@
 """A copy of a store that another process has open, as it stands at one moment.
 
-LevelDB lets one process open a store. But its tables never change once they are
+An engine lets one process open a store. But its tables never change once they are
 written, so a hard link to each is a copy; its log and its manifest only grow,
 so what was copied of them is a state as a crash would have left it, and
 opening the copy replays it. A state counts only if the manifest is the same
 before and after: then no table came or went meanwhile. The process that crawls
 does nothing for it, and does not notice.
 
-    CURRENT, MANIFEST-*, *.log    copied (some MB at most)
+    CURRENT, MANIFEST-*, *.log    copied (some MB at most), and what says that it is RocksDB's
     *.ldb, *.sst                  linked, copied where links are not to be had
 
 Cost: a link a table, 20 us each. The copy keeps the space of tables that are
@@ -25,6 +25,7 @@ from crawler.errors import DamageError, DirectoryError, StoreError
 TRIES = 50  # a manifest changes with each flush, some MB of writes apart
 PAUSE = 0.02  # seconds between them
 _LINKED = (".ldb", ".sst")
+_COPIED = ("CURRENT", "IDENTITY", "OPTIONS-", "rocksdict-config")
 
 
 def snapshot(store: Path, into: Path, *, pause: Callable[[float], None] = time.sleep) -> None:
@@ -57,7 +58,7 @@ def _copied(store: Path, into: Path) -> bool:
     names = sorted(entry.name for entry in os.scandir(store))
     # The older log first: if it is followed by another it has ended, so no write between them is missed.
     for name in names:
-        if name.endswith(".log") or name == "CURRENT" or name == before[0]:
+        if name.endswith(".log") or name == before[0] or name.startswith(_COPIED):
             shutil.copyfile(store / name, into / name)
     for name in names:
         if name.endswith(_LINKED):

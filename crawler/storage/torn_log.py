@@ -95,6 +95,24 @@ def _damaged_at(data: bytes) -> int:
     return offset
 
 
+def headers_are_sound(data: bytes) -> bool:
+    """Whether each fragment of a log has a type and a length that one can have; checksums are not looked at.
+
+    A header or a fragment that the end of the file cuts short is sound.
+    """
+    offset = 0
+    while offset + _HEADER.size <= len(data):
+        block_end = (offset // BLOCK_BYTES + 1) * BLOCK_BYTES
+        if block_end - offset < _HEADER.size:
+            offset = block_end
+            continue
+        _, length, kind = _HEADER.unpack_from(data, offset)
+        offset += _HEADER.size + length
+        if not _FULL <= kind <= _LAST or offset > block_end:
+            return False
+    return True
+
+
 def record_begins_after(data: bytes, damage: int) -> bool:
     """Whether a right FULL or FIRST fragment stands behind `damage`, in its block or a later one."""
     block_end = min(len(data), (damage // BLOCK_BYTES + 1) * BLOCK_BYTES)

@@ -75,10 +75,12 @@ def warm_up() -> None:
     import encodings.cp1252
     import encodings.idna  # noqa: F401
 
-    import plyvel  # noqa: F401
     import uvloop  # noqa: F401
 
     import crawler.api  # noqa: F401
+    from crawler.storage.engines import chosen
+
+    chosen()
 
 
 def work(link: socket.socket) -> int:

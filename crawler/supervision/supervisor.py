@@ -45,7 +45,7 @@ from crawler.process.forked import Forked, can_fork, fork_children
 from crawler.process.limits import STOP_GRACE
 from crawler.records import DueCounts, FrontierCounts, SplitterCounts
 from crawler.storage.files import Lock
-from crawler.storage.kv import LevelStore
+from crawler.storage.kv import DiskStore
 from crawler.supervision.child import MESSAGE_BYTES_MAX, Start, warm_up, work
 from crawler.supervision.restarts import RESTART_DELAY, Next, Restarts
 
@@ -95,7 +95,7 @@ class Supervisor:
 
     def fork(self) -> None:
         """Start all processes, cheaply, if this one had no store open; only before it has a loop or threads."""
-        if can_fork() and not LevelStore.opened:
+        if can_fork() and not DiskStore.opened:
             warm_up()
             for child, forked in zip(self._children, fork_children(work, len(self._children)), strict=True):
                 child.adopt(forked)

@@ -30,9 +30,10 @@ from crawler.errors import DamageError, DirectoryError
 from crawler.process.stages import KEPT, Stages
 from crawler.splitter.partition import Partition
 from crawler.storage.commit import load_counters
+from crawler.storage.engines import AUTO, Choice, open_store
 from crawler.storage.files import sync_directory
 from crawler.storage.keys import BUCKET_TABLE, BUCKETS, CLEAN, COUNTERS, PARKED, TODO, family
-from crawler.storage.kv import LevelStore
+from crawler.storage.kv import DiskStore
 from crawler.storage.moving import NewProcess, OldProcess, pack
 from crawler.upkeep.check import check
 from crawler.urls.fingerprint import Fingerprinter
@@ -47,7 +48,7 @@ def open_source(folder: Path, name: str) -> OldProcess:
     Raises:
         DirectoryError: its store holds a key that nobody knows how to move.
     """
-    store = LevelStore(folder / "store")
+    store = open_store(folder / "store")
     for key, _ in store.scan(b""):
         if family(key) is None:
             store.close()
@@ -58,7 +59,7 @@ def open_source(folder: Path, name: str) -> OldProcess:
 class _Writer:
     """Puts keys into a store in synced batches of bounded size."""
 
-    def __init__(self, store: LevelStore) -> None:
+    def __init__(self, store: DiskStore) -> None:
         self._store = store
         self._batch, self._bytes = store.batch(sync=True), 0
 
@@ -74,7 +75,7 @@ class _Writer:
 
 
 class Build:
-    """Makes new processes of the old ones in `sources`, which had the table `old_table`."""
+    """Makes new processes of the old ones in `sources`, which had the table `old_table`; stores of `engine`."""
 
     def __init__(
         self,
@@ -82,8 +83,11 @@ class Build:
         sources: Mapping[str, OldProcess],
         old_table: Partition,
         fingerprinter: Fingerprinter,
+        *,
+        engine: Choice = AUTO,
     ) -> None:
         self._config = config
+        self._engine = engine
         self._sources = sources
         self._old_table = old_table
         self._fingerprinter = fingerprinter
@@ -96,7 +100,7 @@ class Build:
             DamageError: a source is not what was written.
         """
         folder.mkdir(parents=True)
-        with contextlib.closing(LevelStore(folder / "store")) as store:
+        with contextlib.closing(open_store(folder / "store", self._engine)) as store:
             writer = _Writer(store)
             owner, me = table.owner_of_bucket, table.index(name)
             to = NewProcess(

@@ -8,10 +8,11 @@ from crawler.config import Config
 from crawler.crawl.directory import CrawlDirectory
 from crawler.errors import DamageError
 from crawler.process.stages import BALLAST, KEPT, Stages, at_rest
+from crawler.storage.engines import AUTO, Choice, open_store
+from crawler.storage.engines import repair as repair_store
 from crawler.storage.files import Lock
-from crawler.storage.keys import BY_BUCKET, EQUIVALENCES, bucket_range, family
-from crawler.storage.kv import LevelStore, scan_prefix, unseal
-from crawler.storage.kv import repair as repair_store
+from crawler.storage.keys import BY_BUCKET, EQUIVALENCES, PARKED, TODO, bucket_range, family
+from crawler.storage.kv import scan_prefix, unseal
 from crawler.storage.moving import load_json
 from crawler.upkeep.rebuild import rebuild
 from crawler.upkeep.refind import refind
@@ -26,6 +27,7 @@ def check(stages: Stages) -> list[str]:
     problems = list(stages.problems())
     problems += _damaged_values(stages)
     problems += _missing_keys(stages)
+    problems += _queue_lengths(stages)
     problems += _foreign_keys(stages)
     problems += stages.due.check()
     problems += [f"{problem.where}: {problem.message}" for problem in stages.pages.check()]
@@ -57,6 +59,17 @@ def _missing_keys(stages: Stages) -> list[str]:
     return problems
 
 
+def _queue_lengths(stages: Stages) -> list[str]:
+    """Queues that hold more or fewer URLs than the records of their hosts say."""
+    counts = stages.frontier_counts()
+    problems = []
+    for prefix, said in ((TODO, counts.todo), (PARKED, counts.parked)):
+        found = sum(1 for _ in scan_prefix(stages.store, prefix))
+        if found != said:
+            problems.append(f"store: {found} keys {prefix.decode()}, the records of their hosts say {said}")
+    return problems
+
+
 def _foreign_keys(stages: Stages) -> list[str]:
     """Records of hosts that other processes own: both would ask them."""
     partition = stages.topology.partition
@@ -82,7 +95,7 @@ def repair(config: Config, directory: CrawlDirectory, name: str, clock: Clock) -
     """
     folder = directory.process(name)
     began = (folder / "store").exists()
-    done, rebuilt = repair_before_opening(folder)
+    done, rebuilt = repair_before_opening(folder, config.store.engine)
     store_damaged = rebuilt or not began
     found: list[str] = []
     if not store_damaged:
@@ -120,7 +133,7 @@ def _opened(
 
 
 def _equivalences(folder: Path) -> Equivalences:
-    with closing(LevelStore(folder / "store")) as store:
+    with closing(open_store(folder / "store")) as store:
         try:
             return Equivalences(load_json(store, EQUIVALENCES))
         except DamageError:
@@ -129,13 +142,13 @@ def _equivalences(folder: Path) -> Equivalences:
 
 def repaired(stages: Stages) -> list[str]:
     """What opening these stages mended, a line each."""
-    lines = [stages.store.mended] if stages.store.mended else []
+    lines = [stages.mended] if stages.mended else []
     if stages.restored:
         lines.append(f"{stages.restored} pages whose copies are gone are to be fetched again")
     return lines
 
 
-def repair_before_opening(folder: Path) -> tuple[list[str], bool]:
+def repair_before_opening(folder: Path, engine: Choice = AUTO) -> tuple[list[str], bool]:
     """Free the ballast, so that a full disk has room; rebuild a store that cannot be opened or read.
 
     What was done, a line each, and whether the store was rebuilt.
@@ -152,6 +165,6 @@ def repair_before_opening(folder: Path) -> tuple[list[str], bool]:
         if ballast.exists():
             lines.append(f"freed {ballast.stat().st_size >> 20} MiB of ballast")
             ballast.unlink()
-        if rebuilt := repair_store(folder / "store"):
+        if rebuilt := repair_store(folder / "store", engine):
             lines.append(rebuilt)
     return lines, bool(rebuilt)

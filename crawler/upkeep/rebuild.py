@@ -24,8 +24,9 @@ from pathlib import Path
 from crawler.config import Config
 from crawler.errors import DamageError
 from crawler.records import Link
+from crawler.storage.engines import open_store
 from crawler.storage.keys import PAGE, family
-from crawler.storage.kv import LevelStore, unseal
+from crawler.storage.kv import unseal
 from crawler.upkeep.recapture import Recapture
 from crawler.upkeep.repair import BoundedWriter, Repair
 from crawler.upkeep.requeue import Requeue
@@ -41,7 +42,7 @@ def rebuild(
         DamageError: the store cannot be read even now.
         StoreError: the disk failed.
     """
-    store = LevelStore(folder / "store")
+    store = open_store(folder / "store", config.store.engine)
     try:
         repair = Repair(config, folder, fingerprinter, store, BoundedWriter(store), store_damaged)
         _remove_garbage(repair)

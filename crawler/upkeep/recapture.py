@@ -6,6 +6,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from crawler.errors import DamageError
+from crawler.fetcher.framing import head_of
+from crawler.fetcher.outcome import content_type_of, location_of
 from crawler.pages import reading, segments
 from crawler.pages.archive import Archive
 from crawler.pages.captures import (
@@ -223,7 +225,7 @@ def _facts(record: reading.Record) -> dict[str, str]:
 def _fetch(url: str, at: float, found: Found) -> tuple[Fetch, bytes]:
     """The answer as it was fetched, and the SHA-1 of its payload."""
     message = reading.parse_http(found.answer.block)
-    kind = message.header(b"content-type").split(b";")[0].strip().lower().decode("latin-1")
+    head = head_of(message.headers, version=message.version, status=message.status, reason=message.reason)
     outcome = found.facts.get("outcome", "")
     digest = reading.payload_digest(found.answer)
     content = reading.decode_payload(message.payload, message.header(b"content-encoding"))
@@ -234,8 +236,8 @@ def _fetch(url: str, at: float, found: Found) -> tuple[Fetch, bytes]:
         headers=message.headers,
         body=message.payload,
         content=content,
-        content_type=kind,
-        location=message.header(b"location").decode("latin-1"),
+        content_type=content_type_of(head)[0],
+        location=location_of(head),
         began=at,
     )
     return fetch, digest

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from crawler.config import Config
-from crawler.storage.kv import LevelStore
+from crawler.storage.kv import DiskStore
 from crawler.urls.fingerprint import Fingerprinter
 
 _BATCH_BYTES = 4 << 20
@@ -13,7 +13,7 @@ _BATCH_BYTES = 4 << 20
 class BoundedWriter:
     """Puts and deletes in synced batches of bounded size."""
 
-    def __init__(self, store: LevelStore) -> None:
+    def __init__(self, store: DiskStore) -> None:
         self._store = store
         self._batch, self._bytes = store.batch(sync=True), 0
 
@@ -47,7 +47,7 @@ class Repair:
     config: Config
     folder: Path
     fingerprinter: Fingerprinter
-    store: LevelStore
+    store: DiskStore
     writer: BoundedWriter
     store_damaged: bool
     done: list[str] = field(default_factory=list)

@@ -30,7 +30,7 @@ from crawler.storage.keys import (
     PARKED,
     TODO,
 )
-from crawler.storage.kv import LevelStore, scan_prefix, seal, unseal
+from crawler.storage.kv import DiskStore, scan_prefix, seal, unseal
 from crawler.storage.moving import load, pack
 from crawler.upkeep.repair import Repair
 
@@ -123,7 +123,7 @@ class Requeue:
         return dict(Counter(f"pages.{record.outcome}" for record in records))
 
 
-def _load_or(store: LevelStore, key: bytes, default: Flushed) -> Flushed:
+def _load_or(store: DiskStore, key: bytes, default: Flushed) -> Flushed:
     try:
         return load(store, key, Flushed, default)
     except (DamageError, msgspec.MsgspecError):

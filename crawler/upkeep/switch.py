@@ -22,8 +22,7 @@ import msgspec
 from msgspec.structs import replace
 
 from crawler.clock import Clock
-from crawler.config import Config, convert, to_toml
-from crawler.config.credentials import without_credentials
+from crawler.config import Config, convert
 from crawler.crawl.directory import CrawlDirectory
 from crawler.crawl.topology import JOURNAL, TABLE_FILE, Topology, process_names, topology
 from crawler.errors import DirectoryError, UsageError
@@ -125,7 +124,13 @@ class Resharding:
                 folder = self._directory.process(name)
                 sources[name] = open_source(folder, name)
                 stack.enter_context(contextlib.closing(sources[name].store))
-            build = Build(self._old_config, sources, self._old_table, fingerprinter)
+            build = Build(
+                self._old_config,
+                sources,
+                self._old_table,
+                fingerprinter,
+                engine=self._config.store.engine,
+            )
             for name in self._target.names:
                 self._say(f"building {name}")
                 build.run(built / name, name, self._target)
@@ -147,7 +152,7 @@ class Resharding:
         journal = Journal(
             old=self._old,
             new=list(self._target.names),
-            config=to_toml(without_credentials(self._config), skip_run_keys=True),
+            config=self._directory.config_text(self._config),
             table=self._target.encode().decode(),
         )
         atomic_write(self._directory.path / JOURNAL, msgspec.json.encode(journal))
@@ -172,6 +177,10 @@ def finish(directory: CrawlDirectory) -> bool:
         if (built / name).exists():
             (built / name).rename(directory.process(name))
             reach("reshard renamed")
+    for name in journal.new:
+        directory.note_begun(name)
+    for name in set(journal.old) - set(journal.new):
+        directory.forget_begun(name)
     atomic_write(directory.path / TABLE_FILE, journal.table.encode())
     atomic_write(directory.config_file, journal.config.encode())
     sync_directory(directory.path)

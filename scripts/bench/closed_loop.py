@@ -10,9 +10,7 @@ so that all pages weigh the same. After `--learn` seconds it is counted for
 `--seconds` how many answers equalled the live page, and how many of those that
 said P[fresh] = p did. `--changes` is changes a fetch, over all pages.
 
-The prior of a page (`refresh.prior_requests`) is 0.3 of what it is asked on
-average: the level at which pages are due follows a leap of all importances
-slowly, and until then all asked pages are due. Stores are not synced: while a
+Stores are not synced: while a
 disk does, an old copy would be served with what is known of the new one.
 
 One second here is a day of the sites (`refresh.speed`). Little CPU is used: the
@@ -34,7 +32,6 @@ from crawler.lab.changing.readers import Readers
 from crawler.lab.changing.server import ChangingServer
 from crawler.lab.changing.web import ChangingWeb, HostSpec
 
-DAY = 86_400.0
 HOSTS = 4
 CONFIG = """
 [network]
@@ -56,7 +53,6 @@ request_half_life = {half_life}
 [refresh]
 min_age = 0.0
 speed = 86400
-prior_requests = {prior}
 """
 
 
@@ -107,9 +103,7 @@ async def one(folder: Path, agent: str, options: argparse.Namespace) -> Run:
     ]
     web = ChangingWeb(specs, horizon=total + 120.0, start=clock.now(), seed=3)
     config, port = folder / "config.toml", free_port()
-    config.write_text(
-        CONFIG.format(half_life=options.learn, prior=0.3 * DAY * options.readers / options.pages)
-    )
+    config.write_text(CONFIG.format(half_life=options.learn))
     common = ("--dir", str(folder / "crawl"), "--config", str(config), "--quiet")
     async with ChangingServer(web, clock) as server:
         await crawler("crawl", *server.seeds(), *common)

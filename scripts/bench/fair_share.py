@@ -2,12 +2,17 @@
 
     python scripts/bench/fair_share.py [--kind KIND ...] [--hosts 600] [--seconds 30] [--stacks]
 
-A crawl of 600 healthy hosts alone, then one beside 600 hosts of each kind
-(`tests/end_to_end/hostile_server.py` describes them); all are on addresses of
-their own in 127/8. A row a kind:
+A crawl of 600 healthy hosts alone before and after each crawl of them beside 600
+hosts of one kind (`tests/end_to_end/hostile_server.py` describes them); all are
+on addresses of their own in 127/8. A row a run:
 
-    pages/min    what the healthy hosts were asked for, by their own count, and its ratio to the row "alone";
-                 `late` is the same of the second half of the run, when each host has been met
+    pages/min    what the healthy hosts were asked for, by their own count, and its ratio to the mean of the runs
+                 "alone" next to it; `late` is the same of the second half of the run, when each host has been met
+    asked        requests a minute to the other hosts
+    took         ms that nine in ten answers of the healthy hosts took, by the crawl's measure, in the second half; they
+                 answer after 20, and a host waits ten times what an answer took
+    busy, kept   share of the time in which the loop's thread ran, and in which it could have run but others of
+                 the machine did; children: seconds of CPU of the crawl's helpers a second
     peak MiB     the crawl and its children: proportional memory, sampled; resident peak of the main process
     turn ms      the longest turn of the loop: CPU time of its thread, and by the wall
     exit s       SIGTERM to the end
@@ -167,8 +172,23 @@ def memory(pid: int) -> float:
     return total / 1024
 
 
+def loop_time(pid: int) -> tuple[float, float, float]:
+    """Seconds for which a process's first thread ran and was kept from running, and its children ran."""
+    tick = os.sysconf("SC_CLK_TCK")
+    try:
+        ran, kept, _ = map(int, Path(f"/proc/{pid}/task/{pid}/schedstat").read_text().split())
+        children = 0
+        for task in os.listdir(f"/proc/{pid}/task"):
+            for child in Path(f"/proc/{pid}/task/{task}/children").read_text().split():
+                fields = Path(f"/proc/{child}/stat").read_text().rpartition(")")[2].split()
+                children += int(fields[11]) + int(fields[12])
+        return ran / 1e9, kept / 1e9, children / tick
+    except (OSError, ValueError):
+        return 0.0, 0.0, 0.0
+
+
 def pages_between(counts: Path, begin: float, end: float) -> float:
-    """Pages that healthy hosts answered between two instants, a minute."""
+    """What a server counted between two instants, a minute."""
     rows = [tuple(map(float, line.split())) for line in counts.read_text().splitlines()]
     within = [(at, pages) for at, pages in rows if begin <= at <= end]
     first, last = within[0], within[-1]
@@ -190,7 +210,7 @@ def run(kind: str, options: argparse.Namespace) -> dict[str, Any]:
         stack.enter_context(server("healthy", options.hosts, port, counts))
         hosts = [address(80, n) for n in range(options.hosts)]
         if kind != "alone":
-            stack.enter_context(server(kind, options.hosts, port))
+            stack.enter_context(server(kind, options.hosts, port, folder / "asked"))
             hosts += [address(90, n) for n in range(options.hosts)]
         random.Random(1).shuffle(hosts)
         seeds = folder / "seeds"
@@ -215,9 +235,12 @@ def run(kind: str, options: argparse.Namespace) -> dict[str, Any]:
         process = subprocess.Popen([*inside, "--", *crawl], stdout=log, stderr=log, cwd=folder)
         await_start(process, folder / "turns.begun")
         began, peak = time.monotonic(), 0.0
+        before = after = loop_time(process.pid)
         while time.monotonic() < began + options.seconds and process.poll() is None:
             time.sleep(0.5)
             peak = max(peak, memory(process.pid))
+            now = loop_time(process.pid)
+            after = now if now[0] else after
         ended = time.monotonic()
         process.send_signal(signal.SIGTERM)
         try:
@@ -225,6 +248,7 @@ def run(kind: str, options: argparse.Namespace) -> dict[str, Any]:
         except subprocess.TimeoutExpired:
             process.kill()
         exit_took = time.monotonic() - ended
+        busy, kept, children = ((b - a) / (ended - began) for a, b in zip(before, after, strict=True))
         turns = json.loads((folder / "turns").read_text()) if (folder / "turns").exists() else {}
         half = began + options.seconds / 2
         shown = (folder / "log").read_text().splitlines()[-3:]
@@ -238,9 +262,15 @@ def run(kind: str, options: argparse.Namespace) -> dict[str, Any]:
             for line in lines
             if "//127.9" in line["url"]
         )
+        took = sorted(line["took"] for line in lines[len(lines) // 2 :] if "//127.8" in line["url"])
         return {
             "pages": pages_between(counts, began, ended),
             "late": pages_between(counts, half, ended),
+            "asked": pages_between(folder / "asked", began, ended) if kind != "alone" else 0.0,
+            "took": 1e3 * took[len(took) * 9 // 10] if took else 0.0,
+            "busy": busy,
+            "kept": kept,
+            "children": children,
             "peak": peak,
             "main": turns.get("peak", 0.0),
             "cpu": 1e3 * turns.get("cpu", 0.0),
@@ -275,27 +305,40 @@ def main() -> None:
         sys.exit(crawl_measured(options.inside, crawl, stacks=options.stacks))
     options = parser.parse_args()
     print(
-        f"{'':16}{'pages/min':>10}{'ratio':>7}{'late':>7}{'peak MiB':>10}{'main':>7}"
-        f"{'turn ms':>9}{'wall':>7}{'exit s':>8}  code"
+        f"{'':16}{'pages/min':>10}{'ratio':>7}{'late':>7}{'asked':>8}{'took':>6}{'busy':>6}{'kept':>6}"
+        f"{'child':>7}{'peak MiB':>10}{'main':>7}{'turn ms':>9}{'wall':>7}{'exit s':>8}  code"
     )
-    alone = None
-    for kind in ("alone", *options.kind):
+    before = alone(options)
+    for kind in options.kind:
         row = run(kind, options)
-        if alone is None:
-            if not row["late"]:
-                sys.exit("the healthy hosts were not asked:\n" + "\n".join(row["said"]))
-            alone = row
-        print(
-            f"{kind:16}{row['pages']:10,.0f}{row['pages'] / alone['pages']:7.2f}{row['late'] / alone['late']:7.2f}"
-            f"{row['peak']:10,.0f}{row['main']:7,.0f}{row['cpu']:9.0f}{row['wall']:7.0f}{row['exit']:8.1f}  {row['code']}"
-            f"  {row['long']} turns over 40 ms, longest at {row['at']:.0f} s; {dict(row['ends'])}",
-            flush=True,
-        )
+        after = alone(options)
+        show(kind, row, *(2 * row[part] / (before[part] + after[part]) for part in ("pages", "late")))
         if row["code"]:
             print("   ", *row["said"], sep="\n    ")
         if options.stacks:
             for where, times in row["seen"]:
                 print(f"      {times:5} {where}")
+        before = after
+
+
+def alone(options: argparse.Namespace) -> dict[str, Any]:
+    """Run the healthy hosts alone, and print the row."""
+    row = run("alone", options)
+    if not row["late"]:
+        sys.exit("the healthy hosts were not asked:\n" + "\n".join(row["said"]))
+    show("alone", row, 1.0, 1.0)
+    return row
+
+
+def show(kind: str, row: dict[str, Any], ratio: float, late: float) -> None:
+    """Print a row."""
+    print(
+        f"{kind:16}{row['pages']:10,.0f}{ratio:7.2f}{late:7.2f}{row['asked']:8,.0f}{row['took']:6.0f}"
+        f"{row['busy']:6.2f}{row['kept']:6.2f}{row['children']:7.2f}"
+        f"{row['peak']:10,.0f}{row['main']:7,.0f}{row['cpu']:9.0f}{row['wall']:7.0f}{row['exit']:8.1f}  {row['code']}"
+        f"  {row['long']} turns over 40 ms, longest at {row['at']:.0f} s; {dict(row['ends'])}",
+        flush=True,
+    )
 
 
 if __name__ == "__main__":

@@ -72,7 +72,7 @@ async def site(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> No
             writer.write(
                 b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: %d\r\n\r\n" % len(body) + body
             )
-    except (asyncio.IncompleteReadError, ConnectionError):
+    except (asyncio.IncompleteReadError, asyncio.CancelledError, ConnectionError):
         writer.close()
 
 

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from crawler.config import Config, convert
 from crawler.crawl.directory import CrawlDirectory
@@ -86,7 +87,8 @@ def test_the_places_outlast_every_other_change_of_the_file(tmp_path: Path) -> No
     directory.note_places(["a.test", "*.b.test"])
     directory.save_config(convert({}))
     assert directory.seed_places() == ["a.test", "*.b.test"]
-    assert convert(directory.saved_config()) == Config()
+    saved = convert(directory.saved_config())
+    assert replace(saved, store=Config().store) == Config(), "but the engine of its store"
 
 
 @pytest.mark.parametrize("damage", ["deleted", "cut"])

@@ -17,7 +17,8 @@ import numpy as np
 from crawler.config import DueConfig
 from crawler.due.eliminator import Eliminator
 from crawler.records import Link
-from crawler.storage.kv import KeyValue, LevelStore, scan_prefix
+from crawler.storage.engines import open_store
+from crawler.storage.kv import KeyValue, scan_prefix
 
 GROUPS = 24
 CONFIG = DueConfig(buffer_entries_max=16, part_links_max=2, merge_chunk_bytes=128, log_bytes_max=700)
@@ -120,7 +121,7 @@ def main(directory: Path, fatal_step: str, occurrence: int) -> None:
         if left == 0:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    store = LevelStore(directory / "store")
+    store = open_store(directory / "store")
     feed(store, open_due(directory, store, step), step)
 
 

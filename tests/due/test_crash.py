@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from crawler.storage.kv import LevelStore, MemoryStore
+from crawler.storage.engines import open_store
+from crawler.storage.kv import MemoryStore
 from tests.due import crash_child
 from tests.forms import ROOT
 
@@ -72,7 +73,7 @@ def test_kill_9(tmp_path: Path, step: str) -> None:
         capture_output=True,
     )
     assert child.returncode == -signal.SIGKILL, child.stderr.decode()
-    store = LevelStore(tmp_path / "store")
+    store = open_store(tmp_path / "store")
     _finish(tmp_path, store)
     store.close()
 

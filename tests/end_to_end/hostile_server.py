@@ -3,8 +3,8 @@
     python -m tests.end_to_end.hostile_server --kind tar-pit --hosts 600 --port 8080 [--counts FILE]
 
 Healthy hosts are 127.80.x.y; each is an endless tree of small pages that come
-after 20 ms. Hostile ones are 127.90.x.y. With --counts the pages answered so far
-are written to a file, one line `<monotonic seconds> <pages>` twice a second.
+after 20 ms. Hostile ones are 127.90.x.y. With --counts the pages answered so far (of
+hostile ones: requests) are written to a file, one line `<monotonic seconds> <pages>` twice a second.
 
     healthy          the pages above
     tar-pit          every answer sends one byte a second
@@ -39,6 +39,8 @@ FARM_BYTES = 10 << 20
 MAP_BYTES = 50 << 20
 MAP_URLS = 50_000
 BLOCK_URLS = 50
+MAP_HEAD = b'<?xml version="1.0"?>\n<urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9">\n'
+MAP_END = b"</urlset>\n"
 RULES = 42_000
 ROBOTS_BYTES = 500_000
 SLOW_HOST = "127.91.0.1"
@@ -80,7 +82,7 @@ class Site:
     def __init__(self, kind: str, hosts: int, port: int) -> None:
         self.hosts, self.port = hosts, port
         self.answer: Callable[[Server, str, str], None] = getattr(self, "_" + kind.replace("-", "_"))
-        self.pages = 0
+        self.pages = self.asked = 0
         self.dripping: set[Server] = set()
 
     # -- kinds: each answers one request for `path` on a connection to `host` ----------
@@ -134,11 +136,11 @@ class Site:
             self._send_page(to, host, path)
 
     def _map(self, host: str) -> Chunks:
-        yield b'<?xml version="1.0"?>\n<urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9">\n'
-        block, here = _map_block(), f"{host}:{self.port}".encode()
+        yield MAP_HEAD
+        block, here = _map_block(MAP_BYTES // MAP_URLS - 95), f"{host}:{self.port}".encode()
         for n in range(MAP_URLS // BLOCK_URLS):
             yield block.replace(b"@HOST@", here).replace(b"@BLOCK@", b"%d" % n)
-        yield b"</urlset>\n"
+        yield MAP_END
 
     def _packed_map(self, to: "Server", host: str, path: str) -> None:
         if path.startswith("/map"):
@@ -148,7 +150,10 @@ class Site:
 
     @lru_cache(maxsize=700)  # noqa: B019  one site a process
     def _packed(self, host: str) -> bytes:
-        return gzip.compress(b"".join(self._map(host)), 1)
+        """The map with the padding of all URLs at its end, which is packed once for all hosts."""
+        block, here = _map_block(0), f"{host}:{self.port}".encode()
+        blocks = (block.replace(b"@BLOCK@", b"%d" % n) for n in range(MAP_URLS // BLOCK_URLS))
+        return gzip.compress(MAP_HEAD + b"".join(blocks).replace(b"@HOST@", here), 1) + _packed_end()
 
     def _dead_ports(self, to: "Server", host: str, path: str) -> None:
         if path == "/robots.txt":
@@ -207,13 +212,19 @@ def _farm() -> bytes:
 
 
 @lru_cache
-def _map_block() -> bytes:
-    pad = b"<!--" + b"p" * (MAP_BYTES // MAP_URLS - 95) + b"-->"
+def _map_block(padding: int) -> bytes:
+    pad = b"<!--" + b"p" * padding + b"-->"
     return b"".join(
         b"<url><loc>http://@HOST@/m/@BLOCK@/%02d</loc><lastmod>2026-01-%02d</lastmod>%b</url>\n"
         % (n, n % 28 + 1, pad)
         for n in range(BLOCK_URLS)
     )
+
+
+@lru_cache
+def _packed_end() -> bytes:
+    pad = b"<!--" + b"p" * (MAP_BYTES // MAP_URLS - 105) + b"-->\n"
+    return gzip.compress(pad * MAP_URLS + MAP_END, 1)
 
 
 @lru_cache
@@ -253,6 +264,7 @@ class Server(asyncio.Protocol):
             request, _, self._received = self._received.partition(b"\r\n\r\n")
             words = request.split(b" ", 2)
             host = self._transport.get_extra_info("sockname")[0]
+            self._site.asked += 1
             if len(words) == 3:
                 self._site.answer(self, host, words[1].decode("latin-1"))
         if self._received[:1] == b"\x16":  # a TLS handshake
@@ -312,7 +324,8 @@ async def serve(options: argparse.Namespace) -> None:
         await asyncio.sleep(0.5)
         if options.counts:
             with Path(options.counts).open("a") as counts:
-                counts.write(f"{time.monotonic():.3f} {site.pages}\n")
+                count = site.pages if options.kind == "healthy" else site.asked
+                counts.write(f"{time.monotonic():.3f} {count}\n")
         assert not dripping.done()
 
 

@@ -1,6 +1,5 @@
 """A crawl with its page server and dashboard, as the command line starts it: one process, and three."""
 
-import contextlib
 import http.client
 import json
 import os
@@ -10,11 +9,15 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from crawler.storage.engines import open_store
+from crawler.storage.keys import ASKED
+from crawler.storage.kv import scan_prefix
 from tests.end_to_end import tree_server
 
 CRAWLER = [sys.executable, "-m", "crawler"]
@@ -58,7 +61,7 @@ class Running:
         give_up = time.monotonic() + 30
         while time.monotonic() < give_up:
             assert self.process.poll() is None, self.process.communicate()
-            with contextlib.suppress(OSError, http.client.HTTPException):
+            with suppress(OSError, http.client.HTTPException):
                 if value := found():
                     return value
             time.sleep(0.05)
@@ -139,10 +142,15 @@ def test_one_process(tmp_path: Path, tree: list[str]) -> None:
         assert done[0] == 200
         running.until(lambda: running.status()["paused"] == [])
         assert running.command("top", "--count", "1").stdout.count("pages (") == 1
+        assert ask(running.serve, f"/page?url={tree[1]}")[0] == 200
         assert running.command("stop").returncode == 0
         assert running.process.wait(30) == 0
     finally:
         running.end()
+    with closing(open_store(running.folder / "p0" / "store")) as store:
+        assert len(list(scan_prefix(store, ASKED))) == 3, (
+            "the last requests count too, and those for pages not here"
+        )
     rest = running.command("set", "politeness.delay=0.25")
     assert rest.stdout == "politeness.delay = 0.25 from the next run on\n"
     assert running.command("pause").returncode == 2

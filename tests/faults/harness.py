@@ -15,12 +15,15 @@ import zlib
 from bisect import bisect
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from crawler.frontier.discovery.entries import decode
+from crawler.storage.engines import open_store
 from crawler.storage.faults import POINTS
 from crawler.storage.keys import PARKED, TODO
+from crawler.storage.kv import scan_prefix
 from tests.end_to_end.tree_server import url
 from tests.faults.power import cut_power
 
@@ -261,15 +264,13 @@ def load_seeds_with_kills(folder: Path, count: int, faults: Sequence[str]) -> Co
 
 def _known(store: Path) -> Counter[int]:
     """How often each fingerprint stands in the queues of the store; once if it was only tried."""
-    import plyvel
-
-    with plyvel.DB(str(store)) as db:
+    with closing(open_store(store)) as opened:
         queued = Counter(
             decode(key, value).fingerprint
             for prefix in (TODO, PARKED)
-            for key, value in db.iterator(prefix=prefix)
+            for key, value in scan_prefix(opened, prefix)
         )
-        tried = {int.from_bytes(key[2:], "big") for key in db.iterator(prefix=b"u/", include_value=False)}
+        tried = {int.from_bytes(key[2:], "big") for key, _ in scan_prefix(opened, b"u/")}
     return queued + Counter(tried - queued.keys())
 
 

@@ -3,7 +3,7 @@
 `python -m tests.faults.power RECORD BUG crawl ...` is the crawler (with a bug of
 `planted.py` if BUG is not ""), but every file
 and directory it syncs is written down in RECORD, with the length it had; also
-the log of the store, which LevelDB syncs itself, after each synced batch. When
+the log of a LevelDB, which it syncs itself, after each synced batch. When
 the process is dead, `cut_power` makes of the crawl directory what a disk may
 hold then:
 
@@ -12,7 +12,7 @@ hold then:
 * a file that was never synced is gone, empty, or garbage;
 * a rename that no sync of the directory followed may be undone.
 
-LevelDB's tables and manifest are left alone: LevelDB syncs them before it
+Tables and manifest of the store are left alone: the engine syncs them before it
 counts on them.
 """
 
@@ -24,7 +24,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from crawler.storage.kv import LevelStore
+from crawler.storage.engines import AUTO, chosen
 
 
 class Recorder:
@@ -49,13 +49,16 @@ def plant(record: Path) -> None:
     recorder = Recorder(record)
     os.fsync = _recorded(os.fsync, recorder)
     os.fdatasync = _recorded(os.fdatasync, recorder)
-    batch, write = LevelStore.batch, LevelStore.write
-    opened = LevelStore.__init__
-    synced: dict[int, bool] = {}
+    if chosen(os.environ.get("CRAWLER_STORE__ENGINE", AUTO)) == "leveldb":
+        _plant_level(recorder)
 
-    def open_at(self: LevelStore, path: Path, **options: Any) -> None:
-        opened(self, path, **options)
-        self.path = path  # type: ignore[attr-defined]
+
+def _plant_level(recorder: Recorder) -> None:
+    """LevelDB syncs its log itself; a RocksDB's is synced as all other files are."""
+    from crawler.storage.level_store import LevelStore
+
+    batch, write = LevelStore.batch, LevelStore.write
+    synced: dict[int, bool] = {}
 
     def begin(self: LevelStore, *, sync: bool = True) -> Any:
         begun = batch(self, sync=sync)
@@ -65,10 +68,9 @@ def plant(record: Path) -> None:
     def write_and_note(self: LevelStore, begun: Any) -> None:
         write(self, begun)
         if synced.pop(id(begun)):
-            log = max(self.path.glob("*.log"))  # type: ignore[attr-defined]
+            log = max(self.path.glob("*.log"))
             recorder.note(str(log), log.stat().st_ino, log.stat().st_size)
 
-    LevelStore.__init__ = open_at  # type: ignore[method-assign]
     LevelStore.batch = begin  # type: ignore[method-assign]
     LevelStore.write = write_and_note  # type: ignore[method-assign]
 

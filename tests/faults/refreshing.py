@@ -29,9 +29,10 @@ from crawler.lab.changing.server import ChangingServer
 from crawler.lab.changing.web import ChangingWeb, HostSpec
 from crawler.pages.captures import unpack_record
 from crawler.records import PageState
+from crawler.storage.engines import open_store
 from crawler.storage.faults import POINTS
 from crawler.storage.keys import PAGE
-from crawler.storage.kv import LevelStore, scan_prefix
+from crawler.storage.kv import scan_prefix
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 DAY = 86_400.0
@@ -152,7 +153,7 @@ def stored(crawl: Path, folder: Path) -> dict[str, Known]:
     shutil.rmtree(copy, ignore_errors=True)
     shutil.copytree(crawl / "p0" / "store", copy)
     (copy / "LOCK").unlink(missing_ok=True)
-    store, schedule, known = LevelStore(copy), Schedule(), {}
+    store, schedule, known = open_store(copy), Schedule(), {}
     try:
         state.load(schedule, store, SystemClock().now() * SPEED)
         for key, value in scan_prefix(store, PAGE):

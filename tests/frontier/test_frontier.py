@@ -903,6 +903,18 @@ def test_a_clock_that_jumps_stalls_nobody_and_makes_no_burst() -> None:
         assert later.now - now < 60
 
 
+def test_a_clock_that_is_set_back_does_not_put_retries_off() -> None:
+    """The instant of a retry outlived the clock that had noted it: an hour set back was an hour's wait."""
+    store = MemoryStore()
+    crawl = Crawl(store=store, answer=lambda errand, now: failed(errand.url, Outcome.TEMPORARY, Blame.URL))
+    crawl.add([link("https://a.org/1")])
+    crawl.run(requests=1)
+    crawl.stop()
+    later = Crawl(store=store, now=crawl.now - 3600.0)
+    assert later.run() == "done"
+    assert later.now - (crawl.now - 3600.0) < 60.0
+
+
 def test_domains_are_counted_by_registrable_domain() -> None:
     assert domain_of("a.b.org") == "b.org"
     crawl = Crawl()

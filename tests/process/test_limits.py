@@ -41,6 +41,7 @@ def test_the_limit_of_time(elapsed: float, reason: str) -> None:
         (4 * GIB, 1000 * GIB, Disk.ROOM),
         (4 * GIB - 1, 1000 * GIB, Disk.LOW),
         (3 * GIB, 40 * GIB, Disk.ROOM),  # a twentieth of it is less than the mark
+        (2 * GIB, 40 * GIB, Disk.ROOM),
         (2 * GIB - 1, 40 * GIB, Disk.LOW),
         (GIB, 1000 * GIB, Disk.LOW),
         (GIB - 1, 1000 * GIB, Disk.FULL),

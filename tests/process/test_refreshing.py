@@ -1,5 +1,6 @@
 """Known pages through the real frontier: harvested, stored, reopened, polite over both sources."""
 
+import math
 from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
@@ -380,6 +381,40 @@ def test_a_map_is_worth_what_its_news_are_worth(on: Joint) -> None:
         read(on, url, b"2", Extracted(url, dated=said, told_by="sitemap"))
         weights.append(explain(on, url)["importance"])
     assert weights[0] == 1.0 and weights[1] > 5.0
+
+
+def test_what_is_said_of_copies_follows_what_crawls_find_and_outlasts_reopening(on: Joint) -> None:
+    """Every page changes each time: the model learns it late, the crawl's own record at once."""
+    crawl(on, "http://a.org/", "http://a.org/1")
+    for round_ in range(30):
+        on.clock.advance(86_400.0)
+        refetch(on, b"%d" % round_)
+    hazard = refresh_of(on).expectation.hazard
+    assert hazard.ratio > 1.05
+    page = refresh_of(on).schedule.find(on.fingerprint("http://a.org/"))
+    on.clock.advance(5 * 86_400.0)
+    raw = refresh_of(on).schedule.page(page, on.clock.now()).fresh
+    said = refresh_of(on).probability(on.fingerprint("http://a.org/"), on.clock.now(), on.clock.now())
+    assert said == pytest.approx(raw**hazard.ratio) and said < raw
+    on.stages.close()
+    on.stages = reopened(on)
+    on.frontier, on.harvest = on.stages.frontier, on.stages.harvest
+    assert refresh_of(on).expectation.hazard.ratio == pytest.approx(hazard.ratio)
+
+
+def test_a_copy_from_before_the_last_answer_is_fresh_by_its_own_age(on: Joint) -> None:
+    """Between an answer and its commit the page server still has the copy of before."""
+    crawl(on, "http://a.org/")
+    refresh, page = refresh_of(on), on.fingerprint("http://a.org/")
+    before = explain(on, "http://a.org/")["crawled_at"]
+    on.clock.advance(20 * 86_400.0)
+    refetch(on)
+    now = on.clock.now()
+    rate = explain(on, "http://a.org/")["rate"]
+    fresh = refresh.probability(page, now, now)
+    assert fresh == pytest.approx(1.0)
+    old = refresh.probability(page, before, now)
+    assert old == pytest.approx(math.exp(-rate * (now - before)), rel=1e-6) and old < 0.8
 
 
 def test_served_requests_are_importance_that_outlasts_reopening(on: Joint) -> None:

@@ -1,10 +1,7 @@
 """Tasks whose failure is the process's; waits that an event or their time ends."""
 
 import asyncio
-from types import SimpleNamespace
-from typing import Any, cast
 
-from crawler.process.places import Places
 from crawler.process.tasks import Tasks, wait_for
 
 
@@ -55,45 +52,5 @@ def test_a_wait_ends_with_its_event_or_its_time() -> None:
         await asyncio.sleep(0)
         event.set()
         await waiting
-
-    asyncio.run(play())
-
-
-def test_starts_give_the_loop_back_in_time() -> None:
-    """Where each start takes 6 ms (a verdict by a thousand rules), four are begun in a turn, not all."""
-    clock = [0.0]
-
-    class Ready:
-        requests = 0
-
-        def allow(self, requests_max: int) -> None:
-            pass
-
-        def take(self, now: float) -> object:
-            clock[0] += 0.006
-            self.requests += 1
-            return self.requests
-
-    class Runs:
-        in_sink = 0
-
-        async def run(self, errand: object) -> None:
-            pass
-
-    async def play() -> None:
-        frontier: Any = Ready()
-        places = Places(
-            100,
-            frontier=frontier,
-            due=cast(Any, SimpleNamespace(full=False)),
-            errands=cast(Any, Runs()),
-            room=lambda free: free,
-            ended=lambda: None,
-            fail=lambda error: None,
-            time=lambda: clock[0],
-        )
-        assert places.start(0.0), "there may be more"
-        assert frontier.requests == 2
-        await places.tasks.wait()
 
     asyncio.run(play())

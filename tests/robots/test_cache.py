@@ -159,6 +159,17 @@ def test_a_clock_that_was_wrong_stalls_nobody() -> None:
     assert cache.verdict(HOST, "/", NOW) is FETCH
 
 
+def test_a_clock_that_is_set_back_an_hour_puts_no_try_off_an_hour() -> None:
+    """Any instant within a day was believed, though the first failure waits a minute."""
+    cache = _cache()
+    _down(cache, NOW)
+    assert cache.verdict(HOST, "/", NOW - 3000.0) is FETCH
+    for n in range(1, 4):
+        _down(cache, NOW + n)
+    assert cache.verdict(HOST, "/", NOW + 2.5).kind is VerdictKind.WAIT  # the fourth waits an hour
+    assert cache.verdict(HOST, "/", NOW - 10.0) is FETCH
+
+
 def test_policy_ignore() -> None:
     cache = _cache()
     assert cache.verdict(HOST, "/", NOW, policy="ignore") is ALLOWED

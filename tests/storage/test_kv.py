@@ -1,4 +1,4 @@
-"""The ordered store: LevelDB and memory behave alike, and a failed write closes for good."""
+"""The ordered store: all engines and memory behave alike, and a failed write closes for good."""
 
 from pathlib import Path
 
@@ -7,7 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from crawler.errors import DamageError, StoreError
-from crawler.storage.kv import KeyValue, LevelStore, MemoryStore, after_prefix, scan_prefix, seal, unseal
+from crawler.storage.engines import open_store
+from crawler.storage.kv import KeyValue, MemoryStore, after_prefix, scan_prefix, seal, unseal
+from tests.engines import ENGINES, TABLES
 
 KEYS = st.binary(min_size=1, max_size=3)
 OPERATIONS = st.lists(st.lists(st.tuples(KEYS, st.none() | st.binary(max_size=4)), max_size=6), max_size=6)
@@ -21,9 +23,10 @@ def apply(store: KeyValue, batches: list[list[tuple[bytes, bytes | None]]]) -> N
         store.write(batch)
 
 
+@pytest.mark.parametrize("engine", ENGINES)
 @settings(max_examples=60)
 @given(batches=OPERATIONS, start=st.binary(max_size=2), stop=st.none() | st.binary(min_size=1, max_size=2))
-def test_both_stores_agree_with_a_dict(tmp_path_factory, batches, start, stop) -> None:
+def test_both_stores_agree_with_a_dict(tmp_path_factory, engine, batches, start, stop) -> None:
     """Same batches, same contents, same scans in both directions."""
     model: dict[bytes, bytes] = {}
     for operations in batches:
@@ -32,13 +35,13 @@ def test_both_stores_agree_with_a_dict(tmp_path_factory, batches, start, stop) -
     expected = [
         item for item in sorted(model.items()) if start <= item[0] and (stop is None or item[0] < stop)
     ]
-    level = LevelStore(tmp_path_factory.mktemp("store"))
-    for store in (level, MemoryStore()):
+    disk = open_store(tmp_path_factory.mktemp("store"), engine)
+    for store in (disk, MemoryStore()):
         apply(store, batches)
         assert list(store.scan(start, stop)) == expected
         assert list(store.scan(start, stop, reverse=True)) == expected[::-1]
         assert all(store.get(key) == value for key, value in model.items())
-    level.close()
+    disk.close()
 
 
 def test_a_prefix_of_ff_has_no_end() -> None:
@@ -59,28 +62,33 @@ def test_a_power_cut_leaves_what_was_synced() -> None:
     assert store.durable == {b"a": b"", b"b": b""}
 
 
-def test_level_store_keeps_what_was_written(tmp_path: Path) -> None:
-    store = LevelStore(tmp_path)
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_store_keeps_what_was_written(tmp_path: Path, engine: str) -> None:
+    store = open_store(tmp_path, engine)
     batch = store.batch()
     batch.put(b"k", b"v")
     store.write(batch)
     store.close()
-    again = LevelStore(tmp_path)
+    again = open_store(tmp_path)
+    assert again.engine == engine
     assert again.get(b"k") == b"v"
     again.close()
 
 
-def test_after_a_failed_write_every_write_fails(tmp_path: Path) -> None:
+@pytest.mark.parametrize("engine", ENGINES)
+def test_after_a_failed_write_every_write_fails(
+    tmp_path: Path, engine: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """LevelDB goes on acknowledging after a full disk, and all of it is gone after a restart."""
-    import plyvel
+    store = open_store(tmp_path, engine)
 
-    class FullDisk:
-        def write(self) -> None:
-            raise plyvel.IOError("No space left on device")
+    def full(batch: object) -> None:
+        raise store._errors[0]("No space left on device")
 
-    store = LevelStore(tmp_path)
+    monkeypatch.setattr(store, "_write", full)
     with pytest.raises(StoreError, match="No space left"):
-        store.write(FullDisk())
+        store.write(store.batch())
+    monkeypatch.undo()
     with pytest.raises(StoreError, match="closed after a failed write"):
         store.write(store.batch())
     store.close()
@@ -99,20 +107,21 @@ def test_a_sealed_value_shows_damage(payload: bytes, flip: int) -> None:
         unseal(b"k", sealed[:4])
 
 
+@pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("place", range(0, 100, 7))
-def test_a_flipped_byte_of_a_table_is_never_silent(tmp_path: Path, place: int) -> None:
+def test_a_flipped_byte_of_a_table_is_never_silent(tmp_path: Path, engine: str, place: int) -> None:
     """All keys, or DamageError; by default reads of LevelDB 3 of 30 such flips lost keys without a word."""
     written = {b"u/" + i.to_bytes(8, "big"): seal(bytes([i % 251]) * 60) for i in range(3000)}
-    store = LevelStore(tmp_path)
+    store = open_store(tmp_path, engine)
     apply(store, [list(written.items())])
     store.compact()
     store.close()
-    (table,) = tmp_path.glob("*.ldb")
+    (table,) = tmp_path.glob(TABLES[engine])
     data = bytearray(table.read_bytes())
     data[len(data) * place // 100] ^= 0xFF
     table.write_bytes(data)
     try:
-        store = LevelStore(tmp_path)
+        store = open_store(tmp_path)
         assert dict(store.scan(b"")) == written
         assert all(store.get(key) == value for key, value in written.items())
     except DamageError as error:

@@ -7,19 +7,26 @@ import pytest
 
 from crawler.errors import DamageError, DirectoryError
 from crawler.storage import snapshot as module
-from crawler.storage.kv import LevelStore
+from crawler.storage.engines import open_store
+from crawler.storage.kv import DiskStore
 from crawler.storage.snapshot import snapshot
+from tests.engines import ENGINES
 
 
-def _filled(path: Path, rounds: int) -> LevelStore:
+@pytest.fixture(params=ENGINES)
+def engine(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+def _filled(path: Path, rounds: int, engine: str) -> DiskStore:
     """A store with tables, a log, and one write after the other."""
-    store = LevelStore(path, write_buffer_bytes=64 << 10)
+    store = open_store(path, engine, write_buffer_bytes=64 << 10)
     for number in range(rounds):
         _write(store, number)
     return store
 
 
-def _write(store: LevelStore, number: int) -> None:
+def _write(store: DiskStore, number: int) -> None:
     batch = store.batch()
     batch.put(b"k%06d" % number, os.urandom(1000))
     batch.put(b"last", b"%d" % number)
@@ -28,7 +35,7 @@ def _write(store: LevelStore, number: int) -> None:
 
 def _state(path: Path) -> int:
     """The number of the last write; every write up to it is there, and none behind it."""
-    copy = LevelStore(path)
+    copy = open_store(path)
     last = int(copy.get(b"last") or b"-1")
     keys = [key for key, _ in copy.scan(b"k", b"l")]
     copy.close()
@@ -36,8 +43,8 @@ def _state(path: Path) -> int:
     return last
 
 
-def test_the_copy_is_the_store_at_that_moment(tmp_path: Path) -> None:
-    store = _filled(tmp_path / "store", 500)
+def test_the_copy_is_the_store_at_that_moment(tmp_path: Path, engine: str) -> None:
+    store = _filled(tmp_path / "store", 500, engine)
     snapshot(tmp_path / "store", tmp_path / "copy")
     for number in range(500, 1500):
         _write(store, number)
@@ -49,9 +56,11 @@ def test_the_copy_is_the_store_at_that_moment(tmp_path: Path) -> None:
     assert _state(tmp_path / "store") == 1499, "the original was not touched"
 
 
-def test_a_store_that_moves_on_while_it_is_copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_store_that_moves_on_while_it_is_copied(
+    tmp_path: Path, engine: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Writes, flushes and compactions between any two files: the copy is one state all the same."""
-    store = _filled(tmp_path / "store", 300)
+    store = _filled(tmp_path / "store", 300, engine)
     written = [300]
     copyfile, link = module.shutil.copyfile, module.os.link
     moves = [0]
@@ -81,11 +90,11 @@ def test_a_store_that_moves_on_while_it_is_copied(tmp_path: Path, monkeypatch: p
     assert 300 <= _state(tmp_path / "copy") + 1 <= before
 
 
-def test_without_links_it_is_copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_links_it_is_copied(tmp_path: Path, engine: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def no_links(source: Path, target: Path) -> None:
         raise PermissionError(1, "Operation not permitted")
 
-    _filled(tmp_path / "store", 300).close()
+    _filled(tmp_path / "store", 300, engine).close()
     monkeypatch.setattr(module.os, "link", no_links)
     snapshot(tmp_path / "store", tmp_path / "copy")
     assert _state(tmp_path / "copy") == 299
@@ -100,8 +109,8 @@ def test_what_is_no_store(tmp_path: Path) -> None:
         snapshot(tmp_path / "empty", tmp_path / "copy")
 
 
-def test_a_store_that_never_stands_still(tmp_path: Path) -> None:
-    store = _filled(tmp_path / "store", 10)
+def test_a_store_that_never_stands_still(tmp_path: Path, engine: str) -> None:
+    store = _filled(tmp_path / "store", 10, engine)
 
     def pause(seconds: float) -> None:
         pauses.append(seconds)

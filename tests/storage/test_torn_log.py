@@ -6,22 +6,30 @@ from pathlib import Path
 import pytest
 
 from crawler.errors import DamageError
-from crawler.storage.kv import LevelStore
-from crawler.storage.torn_log import BLOCK_BYTES, crc32c, cut_torn_tail, whole_length
+from crawler.storage.engines import open_store
+from crawler.storage.snapshot import snapshot
+from crawler.storage.torn_log import BLOCK_BYTES, crc32c, cut_torn_tail, headers_are_sound, whole_length
+from tests.engines import ENGINES
 
 RECORDS = 40
 
 
+@pytest.fixture(params=ENGINES)
+def engine(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
 @pytest.fixture
-def path(tmp_path: Path) -> Path:
+def path(tmp_path: Path, engine: str) -> Path:
     """A store of 40 synced batches of up to 9 kB, so that some cross a block's end."""
-    store = LevelStore(tmp_path / "store")
+    store = open_store(tmp_path / "store", engine)
     for number in range(RECORDS):
         batch = store.batch(sync=True)
         batch.put(b"k%03d" % number, random.Random(number).randbytes(100 + number * 220))
         store.write(batch)
+    snapshot(tmp_path / "store", tmp_path / "crashed")  # a close of RocksDB empties the log
     store.close()
-    return tmp_path / "store"
+    return tmp_path / "crashed"
 
 
 def newest_log(path: Path) -> Path:
@@ -29,7 +37,7 @@ def newest_log(path: Path) -> Path:
 
 
 def keys(path: Path) -> tuple[int, str]:
-    store = LevelStore(path)
+    store = open_store(path)
     found, mended = len(list(store.scan(b"k"))), store.mended
     store.close()
     return found, mended
@@ -65,6 +73,17 @@ def test_garbage_behind_the_last_record_costs_nothing(path: Path) -> None:
     assert found == RECORDS and "50000 bytes" in mended
 
 
+def test_a_header_that_can_be_none_is_not_left_to_the_engine(path: Path) -> None:
+    """RocksDB reads a last record of type 6 (a recycled log's) for ever."""
+    log = newest_log(path)
+    data = log.read_bytes()
+    assert headers_are_sound(data)
+    tails = {kind: data + bytes([0, 1, 2, 3, 4, 5, kind]) + bytes(range(7, 256)) for kind in range(256)}
+    assert [kind for kind, tail in tails.items() if headers_are_sound(tail)] == [1, 2, 3, 4]
+    log.write_bytes(tails[6])
+    assert keys(path)[0] == RECORDS
+
+
 @pytest.mark.parametrize("place", [10, 5_000, BLOCK_BYTES + 10_000, 2 * BLOCK_BYTES + 50])
 def test_damage_that_records_follow_is_refused(path: Path, place: int) -> None:
     """They were acknowledged: only a person may decide to lose them."""
@@ -73,5 +92,5 @@ def test_damage_that_records_follow_is_refused(path: Path, place: int) -> None:
     data[place : place + 8] = bytes(byte ^ 0xFF for byte in data[place : place + 8])
     log.write_bytes(data)
     with pytest.raises(DamageError, match="store"):
-        LevelStore(path)
+        open_store(path)
     assert log.read_bytes() == bytes(data)

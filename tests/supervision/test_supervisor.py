@@ -11,7 +11,7 @@ import pytest
 from crawler.config import convert
 from crawler.errors import CrawlerError, StoreError
 from crawler.records import SplitterCounts
-from crawler.storage.kv import LevelStore
+from crawler.storage.engines import open_store
 from crawler.supervision import supervisor as supervision
 from crawler.supervision.supervisor import Supervisor, merged_report
 from tests.admin.test_status import report
@@ -148,6 +148,6 @@ def test_a_process_that_had_a_store_open_forks_no_child(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """LevelDB's background thread would be missing in the fork, which then never closes its store."""
-    LevelStore(tmp_path / "store").close()
+    open_store(tmp_path / "store").close()
     monkeypatch.setattr(supervision, "fork_children", lambda *_: pytest.fail("forked"))
     Supervisor(convert(TWO), tmp_path / "crawl", []).fork()

@@ -1,32 +1,52 @@
 """Long turns are asked for without touching anything else of the process."""
 
+import struct
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import pytest
+
+from crawler.supervision import time_slices as slices
 
 SCRIPT = """
 import os
 from crawler.supervision.time_slices import take_long_turns
-os.nice(5)
+before = os.nice(0)
+os.nice(2)
 asked = take_long_turns()
 pid = os.fork()
 if not pid:
     os._exit(0 if os.sched_getscheduler(0) == os.SCHED_BATCH else 1)
 inherited = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
-print(asked, os.sched_getscheduler(0) == os.SCHED_BATCH, os.getpriority(os.PRIO_PROCESS, 0), inherited)
+nice = os.getpriority(os.PRIO_PROCESS, 0)
+print(asked, os.sched_getscheduler(0) == os.SCHED_BATCH, nice == min(before + 2, 19), inherited)
 """
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="Linux alone has such turns")
 def test_a_process_and_its_children_take_long_turns_at_their_own_priority() -> None:
     done = subprocess.run([sys.executable, "-c", SCRIPT], capture_output=True, text=True, check=True)
-    assert done.stdout.split() == ["True", "True", "5", "True"]
+    assert done.stdout.split() == ["True", "True", "True", "True"]
+
+
+@pytest.mark.parametrize(
+    ("machine", "number"), [("x86_64", 314), ("aarch64", 274), ("riscv64", 274), ("other", None)]
+)
+def test_the_call_that_is_made(monkeypatch: pytest.MonkeyPatch, machine: str, number: int | None) -> None:
+    """`struct sched_attr` of sched_setattr(2): size 48, policy 3 (batch), the nice value as it is, 20 ms in ns."""
+    calls: list[tuple[object, ...]] = []
+    monkeypatch.setattr(slices.os, "sched_setscheduler", lambda *_: None)
+    monkeypatch.setattr(slices.os, "getpriority", lambda *_: 7)
+    monkeypatch.setattr(slices.platform, "machine", lambda: machine)
+    library = SimpleNamespace(syscall=lambda *arguments: calls.append(arguments))
+    monkeypatch.setattr(slices.ctypes, "CDLL", lambda name: library)
+    assert slices.take_long_turns()
+    attributes = struct.pack("=IIQiIQQQ", 48, 3, 0, 7, 0, 20_000_000, 0, 0)
+    assert calls == ([] if number is None else [(number, 0, attributes, 0)])
 
 
 def test_where_nobody_knows_of_turns_nothing_happens(monkeypatch: pytest.MonkeyPatch) -> None:
-    from crawler.supervision import time_slices as slices
-
     def refuse(*_: object) -> None:
         raise PermissionError
 

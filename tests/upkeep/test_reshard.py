@@ -92,6 +92,7 @@ def move(directory: CrawlDirectory, processes: int, epoch: int) -> list[str]:
 
 def test_every_url_is_with_its_owner_once_after_any_move(tmp_path: Path) -> None:
     directory = crawl(tmp_path / "crawl", 2)
+    directory.note_places(["a.org"])
     epoch, before = 1, None
     for processes in (3, 1, 4, 2):
         epoch += 1
@@ -107,6 +108,16 @@ def test_every_url_is_with_its_owner_once_after_any_move(tmp_path: Path) -> None
         assert directory.process_names() == process_names(config_of(processes))
         assert convert(directory.saved_config()).crawl.processes == processes
         assert Partition.read(directory.path / TABLE_FILE).epoch == epoch
+        assert directory.seed_places() == ["a.org"], "else looser settings would hold for no seed"
+
+
+def test_the_processes_that_have_begun_are_those_of_the_new_table(tmp_path: Path) -> None:
+    """Else the loss of a new one's folder would go unnoticed, and an old one's would be missed."""
+    directory = crawl(tmp_path / "crawl", 1)
+    for epoch, processes in ((2, 2), (3, 1)):
+        move(directory, processes, epoch)
+        begun = sorted(path.name for path in directory.path.glob("*.begun"))
+        assert begun == [f"{name}.begun" for name in process_names(config_of(processes))]
 
 
 def kept_fresh(processes: int) -> Config:
@@ -267,6 +278,7 @@ def test_a_switch_is_finished_from_wherever_it_was_cut_off(
         monkeypatch.setattr(switch, "reach", lambda _: None)
         finish(directory)
         assert not finish(directory)
+        assert {path.stem for path in directory.path.glob("*.begun")} == set(new)
         whose = {path.parent.parent.name: path.read_text() for path in directory.path.glob("*/store/whose")}
         assert whose == {name: f"new {name}" for name in new}
         assert directory.config_file.read_text() == "[crawl]\nprocesses = 3\n"

@@ -26,6 +26,7 @@ class Lookahead:
         self._intake = intake
         self._read_ahead = config.read_ahead
         self.later_max = config.later_max
+        self._retry_max = max(config.retry_delays, default=0.0) * (1.0 + config.retry_jitter) + 1.0
 
     def has_entry(self, host: FrontHost, now: float) -> bool:
         """Whether the host has an entry to be tried now; else it is woken when it may have one."""
@@ -35,7 +36,7 @@ class Lookahead:
             if host.read_to == NO_ORDER or host.is_full(later_max) or host.slot in self._intake.unwritten:
                 break
             reads -= 1
-            more = host.read_ahead(self._store, self._read_ahead, now, later_max)
+            more = host.read_ahead(self._store, self._read_ahead, now, later_max, self._retry_max)
             if not more or host.held_in_memory() == self._registry.hosts.todo[host.slot]:
                 host.read_to = NO_ORDER
                 self._correct_count(host)

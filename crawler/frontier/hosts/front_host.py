@@ -164,14 +164,19 @@ class FrontHost:
         while self.later and self.later[0][0] <= now:
             heapq.heappush(self.queue, heapq.heappop(self.later)[1])
 
-    def read_ahead(self, store: KeyValue, count: int, now: float, later_max: int) -> bool:
-        """Read up to `count` more entries from the store; False if the end was reached."""
+    def read_ahead(
+        self, store: KeyValue, count: int, now: float, later_max: int, retry_max: float = inf
+    ) -> bool:
+        """Read up to `count` more entries from the store; False if the end was reached.
+
+        A retry further off than `retry_max` seconds was noted by a clock that has been set back since: it is due.
+        """
         known = {item[0] for _, item in self.later} | self.given_out
         for order, entry in entries.read_queue(store, self.prefix, self.read_to):
             self.read_to = order + 1
             if order in known:
                 continue
-            if entry.retry_at > now:
+            if now < entry.retry_at <= now + retry_max:
                 self.put_off(entry.retry_at, (order, entry), later_max)
             else:
                 heapq.heappush(self.queue, (order, entry))

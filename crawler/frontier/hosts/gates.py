@@ -78,6 +78,7 @@ class Gates:
 
     def call_others(self, now: float) -> None:
         """Let hosts that are not known to answer soon have the places that are theirs."""
+        self.shares.look(now)
         while (host := self.shares.call()) is not None:
             self.bench.wake(host, now)
         self.bench.admitting_others = not self.shares

@@ -1,12 +1,17 @@
 """Who may hold the places of a process: hosts that answer soon are never without one.
 
-    prompt   the last answer came within `PROMPT_MAX`: any place
+    prompt   had its last page's place for at most `PROMPT_MAX`: any place
     others   new hosts, slow ones, those that did not answer: `untried_share` of them
 
 Without this rule some hundred hosts that hang, or send a byte a second, would hold all
-places for as long as a fetch may take. Others that find theirs taken wait in
-line, and for each that waits one place is asked back: of a host that has had it
-for `PROMPT_MAX` and never answered, or for `crowded_timeout` if it once did.
+places for as long as a fetch may take. A robots.txt that comes soon makes no host prompt:
+what comes behind it may be endless. And a prompt host that has its place longer, on
+the network or with us, counts among the others from then on.
+
+Others that find theirs taken wait in line, and for each that waits one place is
+asked back: of a host that has had it for `PROMPT_MAX` and never answered, or for
+`crowded_timeout` if it once did. So is one for each that the others have beyond
+their share while all places are taken.
 """
 
 from collections import deque
@@ -14,7 +19,7 @@ from math import ceil
 
 from crawler.frontier.hosts.front_host import FrontHost
 from crawler.frontier.hosts.table import HostFlag, HostTable
-from crawler.records import Fetch
+from crawler.records import Fetch, Task
 
 PROMPT_MAX = 5.0  # s of an answer; a place kept free is free again within that
 
@@ -28,8 +33,12 @@ class PlaceShares:
         self._hosts = hosts
         self._crowded_timeout = crowded_timeout
         self._others_max = max(1, ceil(concurrency * share))
-        self._others: dict[int, float] = {}  # slots of hosts with a place, and since when
-        self._yielding: set[int] = set()  # those of them whose place was asked back
+        self._prompt: dict[
+            int, float
+        ] = {}  # slots of prompt hosts with a place, and since when, in that order
+        self._others: dict[int, float] = {}  # of others
+        self._had: dict[int, float] = {}  # seconds for which hosts with an errand had a place they gave back
+        self._yielding: set[int] = set()  # others whose place was asked back
         self._line: deque[FrontHost] = deque()
         self._called: set[int] = set()  # slots of hosts out of the line whose turn has not come yet
 
@@ -47,35 +56,56 @@ class PlaceShares:
 
     def take(self, host: FrontHost, now: float) -> bool:
         """Take a place, or one in the line."""
-        if self.is_prompt(host.slot):
-            return True
-        if not self.has_room:
+        if not self.is_prompt(host.slot) and not self.has_room:
             host.waiting = True
             self._line.append(host)
             return False
-        self._others[host.slot] = now
+        self.retake(host.slot, now)
         return True
 
     def retake(self, slot: int, now: float) -> None:
         """Take a place that was given back for a while: without a line, since others wait for its errand."""
-        if not self.is_prompt(slot):
-            self._others[slot] = now
+        (self._prompt if self.is_prompt(slot) else self._others)[slot] = now
 
-    def give(self, slot: int) -> None:
-        """The place is free; harmless if it was not of the others' share."""
-        self._others.pop(slot, None)
+    def give(self, slot: int, now: float) -> None:
+        """The place is free; harmless if the host has none."""
+        since = self._others.pop(slot, None)
+        since = self._prompt.pop(slot, None) if since is None else since
         self._yielding.discard(slot)
+        if since is not None:
+            self._had[slot] = self._had.get(slot, 0.0) + now - since
 
-    def yields(self, slot: int, now: float) -> bool:
-        """Whether the host is to end its request now, since one in the line needs the place; it counts as asked."""
+    def untake(self, slot: int) -> None:
+        """The place is free, and nothing was asked."""
+        self.give(slot, 0.0)
+        self._had.pop(slot, None)
+
+    def look(self, now: float) -> None:
+        """Count prompt hosts among the others that have had their places for too long."""
+        while self._prompt:
+            slot, since = next(iter(self._prompt.items()))
+            if now < since + PROMPT_MAX:
+                break
+            self._others[slot] = self._prompt.pop(slot)
+
+    def yields(self, slot: int, now: float, *, full: bool = False) -> bool:
+        """Whether the host is to end its request now, since another needs the place; it counts as asked.
+
+        `full`: all places are taken.
+        """
+        self.look(now)
         since = self._others.get(slot)
-        if since is None or slot in self._yielding or len(self._yielding) >= len(self._line):
+        if since is None or slot in self._yielding or len(self._yielding) >= self._needed(full):
             return False
         late = self._hosts.flags[slot] & HostFlag.LATE
         if now < since + (self._crowded_timeout if late else PROMPT_MAX):
             return False
         self._yielding.add(slot)
         return True
+
+    def _needed(self, full: bool) -> int:
+        """How many of the others' places are asked back."""
+        return len(self._line) + (max(0, len(self._others) - self._others_max) if full else 0)
 
     def call(self) -> FrontHost | None:
         """The first host in the line if there is room for it; it waits no more."""
@@ -90,14 +120,20 @@ class PlaceShares:
         """A host's turn has come."""
         self._called.discard(slot)
 
-    def settle(self, slot: int, fetch: Fetch) -> None:
+    def settle(self, slot: int, fetch: Fetch, now: float, task: Task = Task.PAGE) -> None:
         """The host's request is over: its place is free. Note whether it answers soon, or at all."""
-        self.give(slot)
+        self.give(slot, now)
+        took = max(fetch.took, self._had.pop(slot, 0.0))
+        was_prompt = self.is_prompt(slot)
         self._hosts.flags[slot] &= 0xFFFF ^ (HostFlag.PROMPT | HostFlag.LATE)
         if fetch.status and fetch.truncated != "time":
-            self._hosts.flags[slot] |= HostFlag.PROMPT if fetch.took <= PROMPT_MAX else HostFlag.LATE
+            prompt = took <= PROMPT_MAX and (task is Task.PAGE or was_prompt)
+            self._hosts.flags[slot] |= HostFlag.PROMPT if prompt else HostFlag.LATE
 
     def _check(self, in_flight: set[int]) -> None:
-        assert self._others.keys() <= in_flight
+        assert self._others.keys() | self._prompt.keys() <= in_flight
+        assert self._had.keys() <= in_flight
+        assert not self._others.keys() & self._prompt.keys()
+        assert list(self._prompt.values()) == sorted(self._prompt.values())
         assert self._yielding <= self._others.keys()
         assert all(host.waiting and not host.held for host in self._line)

@@ -81,9 +81,9 @@ class HostFlag:
     REFUSED = 2  # too many refusals in a row
     GIVEN_UP = 4  # no answer for days, or no address: for this run
     EXCLUDED = 8  # beyond the hosts of its domain: its URLs are parked
-    PROMPT = 16  # nothing bad: its last answer came soon, so it may use the places kept free for such hosts
+    PROMPT = 16  # nothing bad: its last page came soon, so it may use the places kept free for such hosts
     REACHED = 32  # nothing bad: it has answered a request, in this run or before
-    LATE = 64  # its last answer came whole, but not soon: it keeps its place longer than one that never did
+    LATE = 64  # it has answered, but no page soon: it keeps its place longer than one that never did
 
 
 SILENCED = int(HostFlag.BLOCKED | HostFlag.REFUSED | HostFlag.GIVEN_UP)

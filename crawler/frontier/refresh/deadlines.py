@@ -25,6 +25,8 @@ import cython
 import numpy as np
 from cython.cimports.libc.math import sqrt
 
+from crawler.freshness.columns import rows_of
+from crawler.freshness.value_kernel import ALL_TERMS
 from crawler.frontier.refresh.settings import Settings
 
 if cython.compiled:
@@ -46,9 +48,10 @@ _INFINITY = cython.declare(cython.double, float("inf"))
 _TOLERANCE = cython.declare(cython.double, 1e-3)  # of V^-1, relative
 _QUIET_SHARE = cython.declare(cython.double, 0.25)  # of Ts: looked at again, where the neighbourhood is quiet
 _SIGNAL_MAX = cython.declare(cython.uint, 15)  # of one source: four bits
+_SIGNALS_MAX = cython.declare(cython.uint, 0xFFFFFFFF)  # of all, where they are one count
 _SAMPLE = cython.declare(cython.Py_ssize_t, 64)  # pages a first level is found from
 _SAMPLE_STEPS = cython.declare(cython.int, 40)  # bisections of 1e18 to 1e-3
-_ALL_TERMS = cython.declare(cython.Py_ssize_t, 100_000)
+_ALL_TERMS = cython.declare(cython.Py_ssize_t, ALL_TERMS)
 
 # Policies.
 BY_VALUE = 0  # ncis, greedy, cis
@@ -70,7 +73,7 @@ class Deadlines:
         self.clocked = settings.neighbourhood and self.policy == BY_VALUE
         self._kind = _KINDS.get(settings.policy, 0)
         self.page = Parameters()
-        self.counts = np.zeros(8)
+        self.counts = rows_of(np.zeros(8))
         self.stood, self.stood_at, self.stood_worth = -1, 0.0, 0.0
 
     @cython.cfunc
@@ -118,7 +121,7 @@ class Deadlines:
         total: cython.uint = 0
         shift: cython.int
         if self.plain:
-            return one + other
+            return one + min(other, _SIGNALS_MAX - one)
         for shift in range(0, 32, 4):
             total |= min((one >> shift & _SIGNAL_MAX) + (other >> shift & _SIGNAL_MAX), _SIGNAL_MAX) << shift
         return total

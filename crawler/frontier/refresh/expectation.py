@@ -2,7 +2,8 @@
 
     expected freshness   mean probability that a copy is current, weighted by importance: in all, per host, per arm
     price of the rate    the level is what one more fetch gains: dF/dR = level / sum of importance
-    calibration          changes predicted and found by refreshes, by decile of the prediction
+    calibration          changes predicted and found by refreshes, by decile of the prediction; what is found
+                         puts right what is said of copies (`freshness/hazard_ratio.py`)
     arms                 per policy, besides, the share of page time that was fresh, as its refreshes saw it
 
 Pages are sampled evenly over the schedule, `SAMPLE` of them, and the sample is kept for
@@ -16,7 +17,9 @@ from typing import Any
 
 import msgspec
 import numpy as np
+from msgspec.structs import replace
 
+from crawler.freshness.hazard_ratio import HazardRatio
 from crawler.frontier.refresh.arms import Arms
 from crawler.frontier.refresh.schedule import Schedule
 from crawler.frontier.refresh.settings import PageView, RefreshOutcome
@@ -68,6 +71,7 @@ class Expectation:
         self._sample: list[PageView] = []
         self._sampled_at = -math.inf
         self.results: Counter[str] = Counter()
+        self.hazard = HazardRatio()  # puts right what the schedule says of pages
 
     def ended(self, known: PageView, result: RefreshOutcome, then: float) -> None:
         """A page of which so much was `known` was asked again at `then`, an instant of the schedule's clock."""
@@ -75,11 +79,13 @@ class Expectation:
         if result > RefreshOutcome.CHANGED:
             return
         changed = result is RefreshOutcome.CHANGED
-        chance = 1.0 - known.fresh
+        fresh = self.hazard.corrected(known.fresh)
+        self.hazard.observe(known.fresh, changed)
+        chance = 1.0 - fresh
         self._predicted[min(int(DECILES * chance), DECILES - 1)] += (1.0, chance, changed)
         if isinstance(self._schedule, Arms):
             span = max(then - known.crawled_at, 0.0) * known.importance
-            part = fresh_part(-math.log(max(known.fresh, 1e-300))) if changed else 1.0
+            part = fresh_part(-math.log(max(fresh, 1e-300))) if changed else 1.0
             self._arms[self._schedule.arm_of(known.fingerprint)].note(span, part, changed)
 
     def view(self, then: float) -> dict[str, Any]:
@@ -114,7 +120,8 @@ class Expectation:
             size = len(schedule)
             for page in range(0, size, max(1, size * len(schedules) // SAMPLE)):
                 try:
-                    found.append(schedule.page(page, then))
+                    known = schedule.page(page, then)
+                    found.append(replace(known, fresh=self.hazard.corrected(known.fresh)))
                 except RuntimeError:  # the number of a page that left
                     continue
         return found

@@ -1,9 +1,12 @@
+cdef struct Entry:
+    unsigned int low
+    unsigned int high
+    int next
+
 cdef class Numbering:
-    cdef unsigned long long[::1] keys
-    cdef int[::1] _chain
+    cdef Entry[::1] _entries
     cdef int[::1] _heads
-    cdef object _keys_column
-    cdef object _chain_column
+    cdef object _column
     cdef object _heads_column
     cdef Py_ssize_t _capacity
     cdef Py_ssize_t _buckets
@@ -15,6 +18,7 @@ cdef class Numbering:
     cpdef int insert(self, unsigned long long key) except? -1
     cpdef void remove(self, int number) noexcept
     cpdef void recycle(self, int number) noexcept
+    cpdef unsigned long long key_of(self, int number) noexcept
     cdef Py_ssize_t _bucket_of(self, unsigned long long key) noexcept
     cdef void _split(self) except *
     cdef void _grow(self) except *

@@ -22,4 +22,5 @@ cdef class Overview:
     cdef void _instant(self, double now) except *
     cdef void _require(self, Py_ssize_t page) except *
     cdef void _require_host(self, Py_ssize_t host) except *
+    cdef double _fresh(self, double clock, double n) noexcept
     cdef bint _is_free(self, int page) except? -1

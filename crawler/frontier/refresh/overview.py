@@ -108,12 +108,12 @@ class Overview:
         importance = self._tables.importance(page)
         clock = self._learning.clock(host, directory, elapsed, now) if self._deadlines.clocked else elapsed
         if self._deadlines.plain:
-            fresh = exp(-self._deadlines.page.silent_rate * clock - n * self._deadlines.page.signal_weight)
+            fresh = self._fresh(clock, n)
         else:
             changes, watched = self._tables.rows[page].changes, self._tables.rows[page].watched
             fresh = 1.0 - self._learning.expected(host, changes, watched, clock, self._deadlines.counts)
         return PageView(
-            fingerprint=int(self._tables.pages.keys[page]),
+            fingerprint=self._tables.pages.key_of(page),
             host=host,
             directory=directory,
             crawled_at=self._tables.crawled[page],
@@ -133,6 +133,15 @@ class Overview:
             state=_word(self._tables.states[page]),
         )
 
+    @cython.cfunc
+    @cython.exceptval(check=False)
+    def _fresh(self, clock: cython.double, n: cython.double) -> cython.double:
+        """exp(-u) of the page assigned last; a signal may be certain (of infinite weight), or none have come."""
+        staleness: cython.double = self._deadlines.page.silent_rate * clock
+        if n > 0.0 and self._deadlines.page.signal_time > 0.0:
+            staleness += n * self._deadlines.page.signal_weight
+        return exp(-staleness)
+
     def host_view(self, host: int) -> HostView:
         """All that is known of a host."""
         self._require_host(host)
@@ -142,7 +151,7 @@ class Overview:
             else _INFINITY
         )
         return HostView(
-            key=int(self._tables.hosts.keys[host]),
+            key=self._tables.hosts.key_of(host),
             pages=self._tables.host_rows[host].pages,
             ready=self._tables.host_rows[host].ready,
             busy=bool(self._tables.host_rows[host].busy),
@@ -167,9 +176,9 @@ class Overview:
             signals = self._deadlines.summed(self._held[page][0], signals)
         state: cython.uint = self._tables.states[page] if self._tables.states[page] & (AWAY | FAILED) else 0
         return (
-            int(self._tables.pages.keys[page]),
-            int(self._tables.hosts.keys[self._tables.owner(page)]),
-            int(self._tables.directories.keys[directory]),
+            self._tables.pages.key_of(page),
+            self._tables.hosts.key_of(self._tables.owner(page)),
+            self._tables.directories.key_of(directory),
             self._tables.crawled[page],
             self._tables.rows[page].changes,
             self._tables.rows[page].watched,
@@ -186,7 +195,7 @@ class Overview:
         credence = self._learning.credence
         trials = [credence.agreements[host], credence.weights[host]]
         sums = self._learning.quality.sums_of(host).tolist()
-        return int(self._tables.hosts.keys[host]), [
+        return self._tables.hosts.key_of(host), [
             *counts,
             *sums,
             self._tables.host_rows[host].boost,
@@ -199,7 +208,7 @@ class Overview:
         number: cython.int = self._tables.page_heaps.nodes[page].owner
         groups = self._learning.directories
         counts = (groups.observed_counts[number], groups.expected_counts[number], groups.instants[number])
-        return int(self._tables.directories.keys[number]), counts
+        return self._tables.directories.key_of(number), counts
 
     @cython.ccall
     @cython.exceptval(-1, check=True)

@@ -314,6 +314,9 @@ class Queues:
             assert bool(state & WITHHELD) == (page in withheld), page
             assert bool(state & HELD) == (page in flying), page
             assert self.tables.page_heaps.holds(page) == (page not in flying), page
+        rows = pages | held.keys()
+        roots = sum(self.tables.importance(page) ** 0.5 for page in rows)
+        assert abs(self.tables.roots - roots) <= 1e-3 * roots + 1e-9, (self.tables.roots, roots)
         for host in hosts:
             found = self.tables.directory_heaps._check(self.tables.host_rows[host].root)
             assert all(self.tables.directory_heaps.nodes[directory].owner == host for directory in found)

@@ -22,7 +22,6 @@ import msgspec
 import numpy as np
 
 from crawler.config import Overrides, RefreshConfig
-from crawler.freshness.columns import plain as plain_numbers
 from crawler.frontier.hosts.front_host import Refetch
 from crawler.frontier.refresh import state
 from crawler.frontier.refresh.arms import Arms
@@ -182,6 +181,7 @@ class Refresh:
         """
         state.load(self.schedule, store, self._sites(now))
         self.balance.tilt = state.stored_tilt(store)
+        self.expectation.hazard = state.stored_hazard(store)
         new = (
             (fingerprint, record)
             for fingerprint, read in stored()
@@ -296,7 +296,7 @@ class Refresh:
         then = self._sites(now)
         if self.schedule.look(then) >= 0:
             return now
-        return max(float(self.schedule.next_wakeup(then)) / self._speed, now)
+        return max(self.schedule.next_wakeup(then) / self._speed, now)
 
     # -- what is learned -------------------------------------------------------------
 
@@ -351,6 +351,7 @@ class Refresh:
 
     def _stage(self, page: int, batch: Batch) -> None:
         state.stage(self.schedule, page, batch)
+        state.stage_hazard(self.expectation.hazard, batch)
         if self.balance.tilt != 1.0:
             state.stage_tilt(self.balance.tilt, batch)
         self.stage_signals(batch)
@@ -479,10 +480,18 @@ class Refresh:
 
     # -- what is shown -------------------------------------------------------------------
 
-    def probability(self, fingerprint: int, now: float) -> float | None:
-        """The probability that a page's copy is current; None if it is not here."""
+    def probability(self, fingerprint: int, fetched_at: float, now: float) -> float | None:
+        """The probability that a page's copy of `fetched_at` is current; None if the page is not here.
+
+        A later answer that is not committed yet says nothing of that copy: its age and the page's rate do.
+        """
         page = self.schedule.find(fingerprint)
-        return None if page < 0 else float(self.schedule.page(page, self._sites(now)).fresh)
+        if page < 0:
+            return None
+        known = self.schedule.page(page, self._sites(now))
+        if known.crawled_at > self._sites(fetched_at):
+            return math.exp(-known.rate * max(self._sites(now) - self._sites(fetched_at), 0.0))
+        return self.expectation.hazard.corrected(known.fresh)
 
     def explain(self, fingerprint: int, now: float) -> dict[str, Any]:
         """Rate and its error, clock, signals, value and deadline of a page, what it waits for; {} if it is not here.
@@ -493,13 +502,13 @@ class Refresh:
         if page < 0:
             return {}
         known = self.schedule.page(page, self._sites(now))
-        plain: dict[str, Any] = plain_numbers(msgspec.to_builtins(known, enc_hook=plain_numbers))
+        plain: dict[str, Any] = msgspec.to_builtins(known)
         for name in ("fingerprint", "host", "directory"):
             del plain[name]
         host = self.schedule.host_view(known.host)
         told = dict(zip((*SIGNAL_SOURCES, "other"), known.signals, strict=False))
         return plain | {
-            "fresh": round(known.fresh, 4),
+            "fresh": round(self.expectation.hazard.corrected(known.fresh), 4),
             "rate_error": known.rate / math.sqrt(1.0 + known.changes),
             "signals_by_source": {source: n for source, n in told.items() if n},
             "crawled_at": known.crawled_at / self._speed,
@@ -526,7 +535,7 @@ class Refresh:
 
     def view(self, now: float) -> dict[str, Any]:
         """What a status says of it."""
-        seen = plain_numbers(self.expectation.view(self._sites(now)))
+        seen = self.expectation.view(self._sites(now))
         return seen | {
             "in_flight": len(self._held),
             "ahead": len(self._ahead),
@@ -536,8 +545,7 @@ class Refresh:
 
     def by_host(self, now: float) -> dict[int, tuple[int, float]]:
         """Key of a host -> (pages, expected freshness), of hosts whose pages a sample meets."""
-        found: dict[int, tuple[int, float]] = plain_numbers(self.expectation.by_host(self._sites(now)))
-        return found
+        return self.expectation.by_host(self._sites(now))
 
     def heard(self) -> list[dict[str, Any]]:
         """By host and source: signals judged, measured precision, recall of all of the host's, delay (None: no dates)."""
@@ -557,8 +565,7 @@ class Refresh:
                             "delay": round(delays / n, 1) if n else None,
                         }
                     )
-        plain: list[dict[str, Any]] = plain_numbers(rows)
-        return plain
+        return rows
 
     def _check(self) -> None:
         """Assert what holds between any two calls."""

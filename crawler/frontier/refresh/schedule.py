@@ -28,6 +28,7 @@ import cython
 import numpy as np
 from cython.cimports.libc.math import isfinite
 
+from crawler.freshness.columns import rows_of
 from crawler.freshness.params import PageParameters
 from crawler.frontier.refresh.settings import Settings
 
@@ -186,7 +187,7 @@ class Schedule(Overview):
             if (column < 0.0).any():
                 raise ValueError("add_many: numbers must not be negative")
         numbers = np.full(size, -1, np.int32)
-        self._add_all(columns, numbers, now)
+        self._add_all([rows_of(column) for column in columns], rows_of(numbers), now)
         return numbers
 
     @cython.cfunc
@@ -262,11 +263,13 @@ class Schedule(Overview):
         return self._tables.host(host_key)
 
     def weigh(self, page: int, importance: float, now: float) -> None:
-        """Give a page a new importance."""
+        """Give a page a new importance; the level goes with the importance of all pages."""
         self._require(page)
         self._instant(now)
         _weight(importance)
+        roots: cython.double = self._tables.roots
         self._tables.set_importance(page, importance)
+        self._steering.follow(roots, self._tables.roots)
         if self._tables.owned:
             self._tables.own[page].importance = importance
         self._queues.reschedule(page, now)
@@ -348,7 +351,7 @@ class Schedule(Overview):
         keys: cython.const[cython.ulonglong][::1]
         while most > 0 and self._backlog:
             fingerprints, source = self._backlog[0]
-            keys = fingerprints
+            keys = rows_of(fingerprints)
             share: cython.Py_ssize_t = min(most, len(keys))
             kind: cython.uint = source
             for i in range(share):

@@ -4,6 +4,7 @@
     s/<host key>        the site's neighbourhood counts and credence, signal quality by source, level over the common one
     n/<directory key>   the directory's neighbourhood counts; its host
     m/refresh           the common level
+    m/hazard            changes found, and expected, by crawls of late (`freshness/hazard_ratio.py`)
     m/tilt              how much more a page of this process weighs than those of others (`levels.py`)
 
 Keys are 8 bytes, big-endian; their first two are the bucket, which travels with them. All three are written
@@ -18,6 +19,7 @@ from itertools import islice
 import numpy as np
 
 from crawler.errors import DamageError
+from crawler.freshness.hazard_ratio import HazardRatio
 from crawler.frontier.refresh.arms import Arms
 from crawler.frontier.refresh.schedule import Schedule
 from crawler.storage import keys
@@ -36,6 +38,7 @@ _SITE_NUMBERS = 24
 _SITE = struct.Struct(f"<{_SITE_NUMBERS}d")
 _DIRECTORY = struct.Struct("<Q3d")
 _LEVEL = struct.Struct("<d")
+_HAZARD = struct.Struct("<2d")
 _CHUNK = 4096  # pages put in at once on opening
 
 
@@ -47,6 +50,19 @@ def stage(schedule: Schedule | Arms, page: int, batch: Batch) -> None:
     record = _DIRECTORY.pack(host_key, *counts)
     batch.put(keys.REFRESH_DIRECTORY + _key.pack(directory_key), seal(record))
     batch.put(keys.REFRESH_LEVEL, level_record(schedule.level))
+
+
+def stage_hazard(hazard: HazardRatio, batch: Batch) -> None:
+    """What P[fresh] is put right by."""
+    batch.put(keys.REFRESH_HAZARD, seal(_HAZARD.pack(hazard.seen, hazard.told)))
+
+
+def stored_hazard(store: KeyValue) -> HazardRatio:
+    """The same as it was stored; that of a crawl that has seen nothing if it never was."""
+    value = store.get(keys.REFRESH_HAZARD)
+    return (
+        HazardRatio() if value is None else HazardRatio(*_HAZARD.unpack(unseal(keys.REFRESH_HAZARD, value)))
+    )
 
 
 def stage_tilt(tilt: float, batch: Batch) -> None:

@@ -20,6 +20,7 @@ cdef class Steering:
     cdef int _side
     cdef void set_scale(self) noexcept
     cdef void note_take(self, int host, double now, Py_ssize_t takes) noexcept
+    cdef void follow(self, double before, double after) noexcept
     cdef void judge(
         self, int host, double deadline, double worth, bint jumped, double tick, double gap, double now) noexcept
     cdef void _turn(self, int side, double worth) noexcept

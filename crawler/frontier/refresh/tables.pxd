@@ -46,6 +46,7 @@ cdef class Tables:
     cdef float[::1] intervals
     cdef unsigned short[::1] importances
     cdef unsigned char[::1] bounds
+    cdef double roots
     cdef bint owned
     cdef bint weighted
     cdef bint bounded

@@ -16,9 +16,9 @@ from typing import Any
 
 import cython
 import numpy as np
-from cython.cimports.libc.math import exp, log
+from cython.cimports.libc.math import exp, log, sqrt
 
-from crawler.freshness.columns import Column
+from crawler.freshness.columns import Column, rows_of
 from crawler.freshness.params import PageParameters
 
 if cython.compiled:
@@ -26,7 +26,7 @@ if cython.compiled:
     from cython.cimports.crawler.frontier.refresh.heaps import Heaps
     from cython.cimports.crawler.frontier.refresh.numbering import Numbering
 else:
-    from math import exp, log
+    from math import exp, log, sqrt
 
     from crawler.freshness.learning import Learning
     from crawler.frontier.refresh.heaps import Heaps
@@ -97,9 +97,11 @@ class Tables:
         self.page_heaps, self.directory_heaps = Heaps(seed), Heaps(seed + 1)
         self.host_heaps = Heaps(seed + 2)
         self.owned = self.weighted = self.bounded = False
+        self.roots = 0.0  # sum of the square roots of the importances of all pages
         self.first_interval = first_interval
         self._ages = [(min_age, max_age)]
-        self._min_ages, self._max_ages = np.zeros(AGES_MAX), np.full(AGES_MAX, _INFINITY)
+        self._min_ages = rows_of(np.zeros(AGES_MAX))
+        self._max_ages = rows_of(np.full(AGES_MAX, _INFINITY))
         self._min_ages[0], self._max_ages[0] = min_age, max_age
 
     @cython.cfunc
@@ -122,6 +124,7 @@ class Tables:
         self.rows[page].changes = self.rows[page].watched = 0.0
         self.rows[page].signals = 0
         self.states[page] = 0
+        self.roots += 1.0
         if self.weighted:
             self.importances[page] = _UNIT
         if self.bounded:
@@ -214,7 +217,9 @@ class Tables:
             self.grow()
             for row in range(self.pages.rows):
                 self.importances[row] = _UNIT
+        self.roots -= sqrt(_importance_of(self.importances[page]))
         self.importances[page] = _code_of(importance)
+        self.roots += sqrt(_importance_of(self.importances[page]))
 
     @cython.cfunc
     @cython.inline
@@ -236,6 +241,7 @@ class Tables:
         if self.states[page] & EXPLORED:
             self.host_rows[host].exploring = 0
         self.states[page] = HELD  # a free row takes part in nothing
+        self.roots -= sqrt(_importance_of(self.importances[page])) if self.weighted else 1.0
         self.directory_rows[directory].pages -= 1
         self.host_rows[host].pages -= 1
         self.learning.rates.forget(host, self.rows[page].changes, self.rows[page].watched)

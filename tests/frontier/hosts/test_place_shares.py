@@ -83,18 +83,67 @@ def test_a_place_is_asked_back_once_for_each_host_in_the_line() -> None:
     asked = [host.name for host in front if shares.yields(host.slot, 105.0)]
     assert asked == ["h1.org", "h2.org"], "two wait, and h0 answers late"
     assert not any(shares.yields(host.slot, 105.0) for host in front), "each is asked once"
-    shares.give(front[1].slot)
+    shares.give(front[1].slot, 105.5)
     assert shares.call() is front[4]
     shares.came(front[4].slot)
     assert shares.take(front[4], 105.5)
     assert not any(shares.yields(host.slot, 106.0) for host in front), "one waits, and h2 was asked"
     assert not shares.take(front[6], 106.0)
     assert [host.name for host in front if shares.yields(host.slot, 110.0)] == ["h3.org"]
-    shares.give(front[2].slot)
-    shares.give(front[3].slot)
-    shares.give(front[4].slot)
+    shares.give(front[2].slot, 110.0)
+    shares.give(front[3].slot, 110.0)
+    shares.give(front[4].slot, 110.0)
     assert not shares.yields(front[0].slot, 114.9) and shares.yields(front[0].slot, 115.0)
     shares._check({host.slot for host in front})
+
+
+def test_a_prompt_host_that_stays_counts_among_the_others() -> None:
+    """Four hosts with good pages before turn into endless ones: two of four places are free for others again."""
+    hosts = HostTable()
+    shares = PlaceShares(hosts, 4, 0.5)
+    front = [FrontHost(hosts.insert(n + 1), n + 1, f"h{n}.org", 0, 0) for n in range(6)]
+    for host in front[:5]:
+        hosts.flags[host.slot] = HostFlag.PROMPT
+    for at, host in enumerate(front[:4]):
+        assert shares.take(host, 100.0 + at)
+    shares.look(104.9)
+    assert shares.has_room
+    shares.look(106.0)
+    assert not shares.has_room and not shares.take(front[5], 106.0)
+    asked = [host.name for host in front[:4] if shares.yields(host.slot, 107.9, full=True)]
+    assert asked == ["h0.org", "h1.org"], "one for the host in the line, one beyond the share"
+    asked = [host.name for host in front[:4] if shares.yields(host.slot, 108.0, full=True)]
+    assert asked == ["h2.org"], "h3 has been there long, too: two beyond"
+    assert not any(shares.yields(host.slot, 200.0) for host in front[:4]), "not all places are taken"
+    for host in front[:4]:
+        shares.settle(host.slot, fetched("http://a.org/", took=0.1), 109.0)
+        assert not shares.is_prompt(host.slot), "it answered soon and was held long: for what came with it"
+    shares._check(set())
+
+
+def test_time_without_a_place_does_not_count() -> None:
+    hosts = HostTable()
+    shares = PlaceShares(hosts, 4, 0.5)
+    host = FrontHost(hosts.insert(1), 1, "a.org", 0, 0)
+    assert shares.take(host, 100.0)
+    shares.give(host.slot, 102.0)
+    shares.retake(host.slot, 200.0)
+    shares.settle(host.slot, fetched("http://a.org/", took=0.1), 203.0)
+    assert shares.is_prompt(host.slot)
+
+
+def test_robots_txt_makes_no_host_prompt() -> None:
+    """Behind a robots.txt that comes soon a page may be endless; it takes nothing from a host that is prompt."""
+    hosts = HostTable()
+    shares = PlaceShares(hosts, 4, 0.5)
+    slot = hosts.insert(1)
+    for task, flag in (
+        (Task.ROBOTS, HostFlag.LATE),
+        (Task.PAGE, HostFlag.PROMPT),
+        (Task.ROBOTS, HostFlag.PROMPT),
+    ):
+        shares.settle(slot, fetched("http://a.org/", took=0.1), 1.0, task)
+        assert hosts.flags[slot] == flag
 
 
 @pytest.mark.parametrize(
@@ -106,5 +155,7 @@ def test_what_an_answer_says_of_the_next(took: float, truncated: str, flags: int
     shares = PlaceShares(hosts, 4, 1.0)
     slot = hosts.insert(1)
     hosts.flags[slot] = HostFlag.PROMPT | HostFlag.LATE | HostFlag.EXCLUDED
-    shares.settle(slot, Fetch("http://a.org/", Outcome.FETCHED, status=200, took=took, truncated=truncated))
+    shares.settle(
+        slot, Fetch("http://a.org/", Outcome.FETCHED, status=200, took=took, truncated=truncated), 60.0
+    )
     assert hosts.flags[slot] == flags | HostFlag.EXCLUDED

@@ -138,6 +138,31 @@ def test_the_level_finds_itself_and_taken_pages_are_worth_it(start: float) -> No
     assert 0.85 < np.median(values[900:]) < 1.4
 
 
+def test_a_leap_of_importances_takes_the_level_with_it() -> None:
+    """Readers come: pages weigh a million times as much, some more than others. Rates and order stay right."""
+    rng = np.random.default_rng(2)
+    importance = 1e6 / rng.permutation(np.arange(1.0, 41.0))
+    pages = [PageParameters(1.0, 0.02, 0.0, 0.0) for _ in range(40)]
+    schedule, levels = Schedule(PLAIN, level=1.0), []
+    schedule.rate = 5.0
+    for number, page in enumerate(pages):
+        schedule.add(number + 1, 1, 1, 0.0, 0.0)
+        schedule.set_page(number, page, 0.0)
+    for tick in range(1, 4000):
+        now = tick / 5
+        if tick == 1500:
+            before = schedule.level
+            for number in range(40):
+                schedule.weigh(number, float(importance[number]), now)
+            landed = schedule.level
+            schedule._check()
+        taken = schedule.take(now)
+        schedule.settle(taken, now, RefreshOutcome.UNCHANGED)
+        levels.append(schedule.level)
+    assert landed / before == pytest.approx((np.sqrt(importance).sum() / 40) ** 2, rel=2e-3)
+    assert 0.6 < landed / np.median(levels[3000:]) < 1.6
+
+
 def test_a_saturated_host_has_a_level_of_its_own_and_loses_no_turn() -> None:
     """Half of all pages lie on one host, which may take a quarter of the fetches; all others stay as fresh as can be."""
     rng = np.random.default_rng(3)

@@ -3,25 +3,35 @@
 import importlib.machinery
 import importlib.util
 import random
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import ModuleType
+from unittest import mock
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from crawler import kernel_forms
 from crawler.freshness import columns
 from crawler.frontier.refresh import heaps, numbering
 
 
-def interpreted(module: ModuleType) -> ModuleType:
-    """The same source without the compiler."""
+@contextmanager
+def form(module: ModuleType, source: bool) -> Iterator[ModuleType]:
+    """The module as it is installed, or its source without the compiler."""
+    if not source:
+        yield module
+        return
     path = str(module.__file__).split(".cpython")[0].removesuffix(".py") + ".py"
     loader = importlib.machinery.SourceFileLoader(module.__name__ + "_source", path)
     spec = importlib.util.spec_from_loader(loader.name, loader)
     assert spec is not None
     found = importlib.util.module_from_spec(spec)
-    loader.exec_module(found)
-    return found
+    with mock.patch.object(kernel_forms, "are_source", lambda: True):
+        loader.exec_module(found)
+        yield found
 
 
 BOTH = pytest.mark.parametrize("source", [False, True], ids=["compiled", "interpreted"])
@@ -40,7 +50,11 @@ steps = st.lists(
 @given(events=steps)
 @settings(max_examples=60, deadline=None)
 def test_heaps_agree_with_a_dict(source: bool, events: list[tuple[str, int, int, float]]) -> None:
-    forest = (interpreted(heaps) if source else heaps).Heaps()
+    with form(heaps, source) as module:
+        agree(module.Heaps(), events)
+
+
+def agree(forest: heaps.Heaps, events: list[tuple[str, int, int, float]]) -> None:
     roots, model = [-1, -1, -1], [dict[int, float]() for _ in range(3)]
     for node in range(12):
         forest.clear(node, 0)
@@ -64,8 +78,12 @@ def test_heaps_agree_with_a_dict(source: bool, events: list[tuple[str, int, int,
 
 @BOTH
 def test_keys_keep_their_numbers_while_the_table_grows(source: bool) -> None:
+    with form(numbering, source) as module:
+        keep_numbers(module.Numbering())
+
+
+def keep_numbers(table: numbering.Numbering) -> None:
     rng = random.Random(1)
-    table = (interpreted(numbering) if source else numbering).Numbering()
     model: dict[int, int] = {}
     for step in range(3000):
         if rng.random() < 0.7 or not model:
@@ -96,11 +114,11 @@ def test_a_removed_number_is_not_given_out_before_it_is_recycled() -> None:
 @pytest.mark.parametrize("held", [False, True])
 def test_a_column_grows_in_place_or_by_copy_if_a_view_is_held(held: bool) -> None:
     column = columns.Column("i4")
-    view = column.grow(1)
+    view = np.asarray(column.grow(1))
     view[:] = range(len(view))
     size = len(view)
     if not held:
         del view
-    grown = column.grow(size + 1)
+    grown = np.asarray(column.grow(size + 1))
     assert len(grown) >= size + 1 and grown[:size].tolist() == list(range(size))
     assert not grown[size:].any()

@@ -106,7 +106,8 @@ def test_any_sequence_of_events_keeps_the_invariants(
             )
             if page >= 0:
                 assert page in present.values() and page not in flying
-                assert event == "best" or schedule.look(now) == page  # looking changes nothing
+                settled = event == "take" and not schedule.sweeping
+                assert not settled or schedule.look(now) == page  # looking changes nothing
                 if not schedule.host_view(schedule.host_of(page)).busy:
                     schedule.hold(page, now)
                     flying.append(page)
@@ -342,3 +343,20 @@ def test_settings_that_exclude_each_other_are_the_users_mistake() -> None:
     ):  # fmt: skip
         with pytest.raises(UsageError):
             Settings(**wrong)
+
+
+@pytest.mark.parametrize("recall", [0.5, 1.0])
+def test_a_page_whose_signals_are_certain_is_fresh_until_one_comes(recall: float) -> None:
+    """Its freshness was no number: no signals times an infinite weight."""
+    schedule = plain(PageParameters(1.0, 0.4, recall, 0.0), level=1.0)
+    assert schedule.page(0, 2.0).fresh == pytest.approx(math.exp(-0.4 * (1.0 - recall) * 2.0))
+    schedule.signal(0, 2.0)
+    assert schedule.page(0, 2.0).fresh == 0.0
+
+
+def test_signals_of_great_noise_tell_next_to_nothing() -> None:
+    """Parameters of a page's own were valued by their first 100,000 terms only: far too low at this noise."""
+    noisy, silent = PageParameters(1.0, 0.1, 0.5, 1e5), PageParameters(1.0, 0.1, 0.0, 0.0)
+    schedule = plain(noisy, silent, level=1e-9)
+    value = schedule.page(1, 2.5).value  # at half the time: half of the other's changes are not silent
+    assert schedule.page(0, 5.0).value == pytest.approx(value, rel=1e-4)

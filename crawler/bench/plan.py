@@ -1,0 +1,120 @@
+"""Say what a crawl takes: processes, machines, disk, memory, bandwidth, days, and what bounds it.
+
+    crawler plan --pages 1e9 --hosts 5e6 --rate 10000
+    crawler plan --pages 1e7 --hosts 50000 --rate 100 --refresh 20 --cores 4
+    crawler bench units --out units.json && crawler plan --units units.json --pages 1e8 --hosts 1e6 --machines 3
+
+Arithmetic on unit costs (crawler/bench/planning.py): those of a reference machine, or those that
+`crawler bench units` has measured on yours. Ranges are those of the unit costs.
+"""
+
+import argparse
+import math
+from pathlib import Path
+
+import msgspec
+
+from crawler.bench.planning import GIB, KIB, REFERENCE, CostRange, Goal, Plan, UnitCosts, plan
+from crawler.cli.parsing import Parser
+from crawler.errors import UsageError
+
+
+def main(_command: str, argv: list[str]) -> int:
+    """Print the plan for a goal and return 0; raises UsageError."""
+    parser = Parser(
+        prog="crawler plan",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    _add_arguments(parser)
+    args = parser.parse_args(argv)
+    units = REFERENCE if args.units is None else read_units(args.units)
+    print(told(plan(goal_of(args), units), units))
+    return 0
+
+
+def _add_arguments(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("--pages", type=float, required=True, metavar="N", help="pages to fetch, such as 1e9")
+    add("--hosts", type=float, required=True, metavar="N", help="hosts they lie on")
+    add("--rate", type=float, default=0.0, metavar="X", help="pages a second (as fast as --machines allow)")
+    add("--refresh", type=float, default=0.0, metavar="X", help="fetches a second of known pages besides")
+    add("--machines", type=int, default=0, metavar="N", help="machines there are (as many as it takes)")
+    add("--cores", type=int, default=8, metavar="N", help="of a machine (8)")
+    add("--memory", type=float, default=32.0, metavar="GIB", help="of a machine (32)")
+    add("--disk", type=float, default=2048.0, metavar="GIB", help="of a machine (2048)")
+    add("--bandwidth", type=float, default=1000.0, metavar="MBIT", help="of a machine (1000)")
+    add("--page-size", type=float, default=28.0, metavar="KIB", help="of a page, decoded (28)")
+    add("--links", type=float, default=60.0, metavar="N", help="on a page (60)")
+    add("--urls", type=float, default=10.0, metavar="N", help="distinct URLs found a page (10)")
+    add("--latency", type=float, default=0.3, metavar="S", help="of an answer (0.3)")
+    add("--handshakes", type=float, default=0.2, metavar="X", help="TLS handshakes a page (0.2)")
+    add("--units", type=Path, metavar="FILE", help="what `crawler bench units --out` has written")
+
+
+def goal_of(args: argparse.Namespace) -> Goal:
+    """The goal that the arguments state.
+
+    Raises:
+        UsageError: it cannot be.
+    """
+    numbers = {name: value for name, value in vars(args).items() if isinstance(value, int | float)}
+    if not all(math.isfinite(value) and value >= 0 for value in numbers.values()):
+        raise UsageError("need numbers of 0 or more")
+    needed = ("pages", "hosts", "cores", "memory", "disk", "bandwidth", "page_size", "latency")
+    if zero := [name for name in needed if not numbers[name]]:
+        raise UsageError(f"--{zero[0].replace('_', '-')} must be more than 0")
+    return Goal(
+        pages=args.pages,
+        hosts=args.hosts,
+        rate=args.rate,
+        refresh=args.refresh,
+        page_bytes=args.page_size * KIB,
+        links=args.links,
+        urls=max(1.0, args.urls),
+        latency=args.latency,
+        handshakes=args.handshakes,
+        cores=args.cores,
+        memory=args.memory * GIB,
+        disk=args.disk * GIB,
+        bandwidth=args.bandwidth * 125e3,
+        machines=args.machines,
+    )
+
+
+def read_units(path: Path) -> UnitCosts:
+    """Unit costs from a file.
+
+    Raises:
+        UsageError: it cannot be read.
+    """
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=UnitCosts)
+    except OSError as error:
+        raise UsageError(f"--units {path}: {error.strerror}") from error
+    except msgspec.MsgspecError as error:
+        raise UsageError(f"--units {path}: not what `crawler bench units --out` writes") from error
+
+
+def told(found: Plan, units: UnitCosts) -> str:
+    """A plan as a table, with the ranges of what rests on measurements."""
+    rows = [
+        ("pages a second", f"{found.rate:,.1f}, bounded by {found.bottleneck}"),
+        ("days", f"{found.days.mid:,.1f}"),
+        ("CPU a page", _range(found.page_cpu * 1e3, "ms")),
+        ("processes", _range(found.processes, "")),
+        ("machines", _range(found.machines, "")),
+        ("disk", _range(found.disk * (1 / GIB), "GiB")),
+        ("memory", _range(found.memory * (1 / GIB), "GiB")),
+        ("bandwidth", f"{found.bandwidth / 125e3:,.0f} Mbit/s"),
+        ("connections", f"{found.connections:,.0f} to hosts, {found.peer_connections:,} between processes"),
+        ("unit costs", units.machine),
+    ]
+    return "\n".join(f"{name:<16}{value}" for name, value in rows)
+
+
+def _range(cost: CostRange, unit: str) -> str:
+    digits = 2 if cost.mid < 10 and unit else 0
+    text = f"{cost.mid:,.{digits}f} {unit}".rstrip()
+    return text if cost.low == cost.high else f"{text} ({cost.low:,.{digits}f} to {cost.high:,.{digits}f})"

@@ -1,0 +1,1 @@
+"""Many processes of a crawl in a virtual world: `README.md`."""

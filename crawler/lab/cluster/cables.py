@@ -1,0 +1,246 @@
+"""The network between simulated processes: connections in order, late, cut, or silent.
+
+A connection has two ends, each a transport for the protocol of a life. What is
+written arrives in pieces after a latency. While two machines are parted their
+bytes wait, as with TCP, and connecting finds no answer. A process that is
+killed resets its connections; of a machine that has lost power nobody hears,
+until something is sent to it after it is back.
+"""
+
+import asyncio
+import random
+from collections import deque
+from collections.abc import Callable
+from contextvars import Context, copy_context
+from typing import Any
+
+from crawler.lab.cluster.lives import CURRENT, Life
+
+Address = tuple[str, int]
+RETRANSMIT = 0.7  # seconds until bytes that were lost, or found the way cut, are sent again
+LATENCY = (0.0005, 0.02)  # seconds, drawn evenly
+PIECES = (1, 7, 100, 0)  # bytes that arrive at once; 0: all
+
+
+class Wire:
+    """All connections; `cut` holds pairs of parted machines, `loss` is the share of pieces lost once."""
+
+    def __init__(self, rng: random.Random) -> None:
+        self.rng = rng
+        self.cut: set[frozenset[str]] = set()
+        self.loss = 0.0
+        self.listening: dict[Address, Listening] = {}
+        self.ends: dict[VirtualTransport, None] = {}
+        self.bytes = 0  # written by all
+
+    def listen(self, address: Address) -> "Listening":
+        """A place to listen at, of the life that runs now."""
+        life = CURRENT.get()
+        assert life is not None
+        self.listening[address] = found = Listening(self, address, life)
+        return found
+
+    def parted(self, one: Life, other: Life) -> bool:
+        """Whether no byte passes between two machines."""
+        return frozenset((one.machine.label, other.machine.label)) in self.cut
+
+    async def connect(
+        self, factory: Callable[[], asyncio.Protocol], address: Address
+    ) -> tuple["VirtualTransport", asyncio.Protocol]:
+        """Connect to who listens there.
+
+        Raises:
+            OSError: nobody does.
+        """
+        life = CURRENT.get()
+        assert life is not None
+        await asyncio.sleep(self.rng.uniform(*LATENCY))
+        while True:
+            listening = self.listening.get(address)
+            if (
+                listening is not None
+                and not self.parted(life, listening.life)
+                and listening.life.machine.has_power
+            ):
+                if listening.life.dead or listening.closed:
+                    raise ConnectionRefusedError("connection refused")
+                break
+            if listening is None:
+                raise ConnectionRefusedError("connection refused")
+            await asyncio.sleep(RETRANSMIT)  # SYN after SYN, until the caller has enough
+        near, far = VirtualTransport(self, life), VirtualTransport(self, listening.life)
+        near.other, far.other = far, near
+        protocol = factory()
+        listening.come(AcceptedEnd(far))
+        near.carry(protocol)
+        return near, protocol
+
+    def end_of(self, life: Life, *, silent: bool) -> None:
+        """A life is over: its connections are reset, or nobody hears of it."""
+        for end in [end for end in self.ends if end.life is life]:
+            end.closed = True
+            del self.ends[end]
+            if not silent:
+                end.other.reset_soon()
+
+
+class Listening:
+    """What stands in for a listening socket."""
+
+    def __init__(self, wire: Wire, address: Address, life: Life) -> None:
+        self.wire, self.address, self.life = wire, address, life
+        self.closed = False
+        self._come: deque[AcceptedEnd] = deque()
+        self._waiter: asyncio.Future[None] | None = None
+
+    def come(self, accepted: "AcceptedEnd") -> None:
+        self._come.append(accepted)
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    async def accept(self) -> "AcceptedEnd":
+        while not self._come:
+            self._waiter = asyncio.get_running_loop().create_future()
+            await self._waiter
+        return self._come.popleft()
+
+    def getsockname(self) -> Address:
+        return self.address
+
+    def close(self) -> None:
+        self.closed = True
+
+
+class AcceptedEnd:
+    """What stands in for an accepted socket."""
+
+    def __init__(self, end: "VirtualTransport") -> None:
+        self._end = end
+
+    def carry(self, protocol: asyncio.Protocol) -> tuple["VirtualTransport", asyncio.Protocol]:
+        self._end.carry(protocol)
+        return self._end, protocol
+
+    def close(self) -> None:
+        self._end.abort()
+
+
+class VirtualTransport(asyncio.Transport):
+    """One end of a connection."""
+
+    other: "VirtualTransport"
+
+    def __init__(self, wire: Wire, life: Life) -> None:
+        super().__init__()
+        self.wire, self.life = wire, life
+        self.closed = False  # nothing is taken or written any more
+        self._protocol: asyncio.Protocol | None = None
+        self._context: Context | None = None
+        self._on_way: deque[tuple[float, bytes | None]] = deque()  # to this end: instant, bytes or the end
+        self._pumping = False
+        self._lost = False
+        wire.ends[self] = None
+
+    def carry(self, protocol: asyncio.Protocol) -> None:
+        """Serve `protocol` in the context of the life that runs now."""
+        self._protocol, self._context = protocol, copy_context()
+        if self.closed:
+            self._lose(ConnectionResetError("connection reset"))
+            return
+        protocol.connection_made(self)
+        self._pump()
+
+    # -- as a transport -----------------------------------------------------------
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        if self.closed:
+            return
+        self.wire.bytes += len(data)
+        data, rng = bytes(data), self.wire.rng
+        size = rng.choice(PIECES) if len(data) < 4000 else 0
+        if len(data) > 40 * size:  # a frame in hundreds of pieces tells nothing new
+            size = 0
+        for start in range(0, len(data), size or len(data)):
+            self.other._send(data[start : start + (size or len(data))])
+
+    def close(self) -> None:
+        if not self.closed:
+            self.other._send(None)
+            self._close(None)
+
+    def abort(self) -> None:
+        if not self.closed:
+            self.other._send(None)
+            self._close(None)
+
+    def is_closing(self) -> bool:
+        return self.closed
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        return default
+
+    # -- the way to this end ----------------------------------------------------------
+
+    def _send(self, data: bytes | None) -> None:
+        """Put bytes, or the end, on the way to this end."""
+        rng = self.wire.rng
+        at = asyncio.get_running_loop().time() + rng.uniform(*LATENCY)
+        if self.wire.loss and rng.random() < self.wire.loss:
+            at += RETRANSMIT * rng.choice((1, 1, 2, 4))
+        self._on_way.append((max(at, self._on_way[-1][0]) if self._on_way else at, data))
+        self._pump()
+
+    def _pump(self) -> None:
+        """See to it that what is on the way arrives."""
+        if not self._on_way or self._pumping or self.closed or self._protocol is None:
+            if self.closed and self._on_way:  # nobody is there: who sends learns of it
+                self._on_way.clear()
+                if self.life.machine.has_power:
+                    self.other.reset_soon()
+            return
+        self._pumping = True
+        loop = asyncio.get_running_loop()
+        loop.call_at(self._on_way[0][0], self._arrive, context=self._context)
+
+    def _arrive(self) -> None:
+        self._pumping = False
+        if self.closed or not self._on_way:
+            return
+        loop = asyncio.get_running_loop()
+        if self.wire.parted(self.life, self.other.life):
+            again = loop.time() + RETRANSMIT
+            self._on_way = deque((max(at, again), data) for at, data in self._on_way)
+            return self._pump()
+        _, data = self._on_way.popleft()
+        if data is None:
+            self._close(None)
+        else:
+            assert self._protocol is not None
+            self._protocol.data_received(data)
+            self._pump()
+
+    def reset_soon(self) -> None:
+        """The other end is gone and says so."""
+        if not self.closed and not self.life.dead:
+            self._on_way.clear()
+            context = self._context
+            loop = asyncio.get_running_loop()
+            loop.call_later(self.wire.rng.uniform(*LATENCY), self._reset, context=context)
+
+    def _reset(self) -> None:
+        if self.wire.parted(self.life, self.other.life):
+            return  # it never arrives: silence tells, in the end
+        if not self.closed:
+            self._close(ConnectionResetError("connection reset"))
+
+    def _close(self, error: Exception | None) -> None:
+        self.closed = True
+        self.wire.ends.pop(self, None)
+        self._on_way.clear()
+        if self._protocol is not None:
+            asyncio.get_running_loop().call_soon(self._lose, error, context=self._context)
+
+    def _lose(self, error: Exception | None) -> None:
+        if not self._lost and self._protocol is not None:
+            self._lost = True
+            self._protocol.connection_lost(error)

@@ -1,0 +1,188 @@
+"""Disks that can lose power: a store in memory, and real files of which it is known what was synced.
+
+    JournalStore   batches since the last synced one may be lost, the later ones first
+    SyncedFiles    by inode the length that was synced, by directory the names that were
+
+What a power cut leaves of files, as `tests/faults/power.py` has it for real
+processes: the synced length, and of what lies behind any number of bytes, right
+ones or garbage; a file that was never synced is gone or as long as chance will;
+a rename that no sync of the directory followed may be undone.
+"""
+
+import bisect
+import os
+import random
+from collections.abc import Iterator
+from pathlib import Path
+
+from crawler.errors import StoreError
+
+
+class _Batch:
+    """Puts and deletes in order; a delete is a put of None."""
+
+    __slots__ = ("operations", "sync")
+
+    def __init__(self, sync: bool) -> None:
+        self.sync = sync
+        self.operations: list[tuple[bytes, bytes | None]] = []
+
+    def put(self, key: bytes, value: bytes) -> None:
+        self.operations.append((key, value))
+
+    def delete(self, key: bytes) -> None:
+        self.operations.append((key, None))
+
+
+class StoreDisk:
+    """What a store keeps on its disk: all batches, and how to take those back that were not synced."""
+
+    def __init__(self) -> None:
+        self.data: dict[bytes, bytes] = {}
+        self.keys: list[bytes] = []
+        self.undo: list[list[tuple[bytes, bytes | None]]] = []  # of batches since the last synced one
+
+    def apply(self, operations: list[tuple[bytes, bytes | None]]) -> list[tuple[bytes, bytes | None]]:
+        """Do a batch; what takes it back."""
+        back = []
+        for key, value in operations:
+            back.append((key, self.data.get(key)))
+            if value is None:
+                if self.data.pop(key, None) is not None:
+                    del self.keys[bisect.bisect_left(self.keys, key)]
+            else:
+                if key not in self.data:
+                    bisect.insort(self.keys, key)
+                self.data[key] = value
+        back.reverse()
+        return back
+
+    def write(self, batch: _Batch) -> None:
+        back = self.apply(batch.operations)
+        if batch.sync:
+            self.undo.clear()
+        else:
+            self.undo.append(back)
+
+    def lose_power(self, rng: random.Random) -> int:
+        """Take back some of the last unsynced batches; how many."""
+        count = rng.randint(0, len(self.undo))
+        for _ in range(count):
+            self.apply(self.undo.pop())
+        self.undo.clear()
+        return count
+
+    def copy(self) -> "StoreDisk":
+        """The same on another disk."""
+        other = StoreDisk()
+        other.data, other.keys = dict(self.data), list(self.keys)
+        return other
+
+
+class JournalStore:
+    """The face of `storage.kv.KeyValue` over a `StoreDisk`; `alive` raises once its process is dead, `full` says it.
+
+    `scan` sees the keys as they stand at the call, and of those that changed since the new values.
+    """
+
+    def __init__(self, disk: StoreDisk, machine: "Writable") -> None:
+        self._disk = disk
+        self._machine = machine
+        self._failed = False
+
+    def get(self, key: bytes) -> bytes | None:
+        return self._disk.data.get(key)
+
+    def batch(self, *, sync: bool = True) -> _Batch:
+        return _Batch(sync)
+
+    def write(self, batch: _Batch) -> None:
+        self._machine.check_alive()
+        if self._failed or self._machine.is_full():
+            self._failed = True
+            raise StoreError("store: write failed: No space left on device")
+        self._disk.write(batch)
+
+    def scan(
+        self, start: bytes, stop: bytes | None = None, *, reverse: bool = False
+    ) -> Iterator[tuple[bytes, bytes]]:
+        keys = self._disk.keys
+        low = bisect.bisect_left(keys, start)
+        high = len(keys) if stop is None else bisect.bisect_left(keys, stop)
+        found = keys[low:high]
+        return self._items(found[::-1] if reverse else found)
+
+    def _items(self, keys: list[bytes]) -> Iterator[tuple[bytes, bytes]]:
+        data = self._disk.data
+        for key in keys:
+            value = data.get(key)
+            if value is not None:
+                yield key, value
+
+    def close(self) -> None:
+        pass
+
+
+class Writable:
+    """What a store asks its machine."""
+
+    def check_alive(self) -> None:
+        """Raises Killed if the process that asks is dead."""
+
+    def is_full(self) -> bool:
+        """Whether the disk has no room."""
+        return False
+
+
+class SyncedFiles:
+    """What syncs have made safe of the files of a machine."""
+
+    def __init__(self) -> None:
+        self.lengths: dict[int, int] = {}
+        self.names: dict[str, dict[str, int]] = {}
+
+    def file_synced(self, path: str, status: os.stat_result) -> None:
+        self.lengths[status.st_ino] = status.st_size
+        folder, name = os.path.split(path)
+        self.names.setdefault(folder, {})[name] = status.st_ino
+
+    def directory_synced(self, path: str) -> None:
+        self.names[path] = {entry.name: entry.inode() for entry in os.scandir(path) if entry.is_file()}
+
+    def lose_power(self, root: Path, rng: random.Random) -> int:
+        """Leave in `root` what a power cut may leave; how many files are not what they were."""
+        changed = 0
+        for path in sorted(path for path in root.rglob("*") if path.is_file()):
+            changed += self._lose_tail(path, rng)
+            if path.exists():
+                changed += self._undo_rename(path, rng)
+        return changed
+
+    def _lose_tail(self, path: Path, rng: random.Random) -> bool:
+        status = path.stat()
+        length = self.lengths.get(status.st_ino)
+        if length is None and rng.random() < 0.5:
+            path.unlink()
+            return True
+        length = min(length or 0, status.st_size)
+        tail = status.st_size - length
+        if tail <= 0:
+            return False
+        kept = rng.choice([0, rng.randint(0, tail)])
+        with path.open("r+b") as file:
+            file.truncate(length + kept)
+            if rng.random() < 0.5:
+                file.seek(length)
+                file.write(rng.choice([bytes(kept), rng.randbytes(kept)]))
+        return True
+
+    def _undo_rename(self, path: Path, rng: random.Random) -> bool:
+        names = self.names.get(str(path.parent), {})
+        inode = path.stat().st_ino
+        if names.get(path.name) == inode or rng.random() < 0.5:
+            return False
+        old = next((name for name, other in names.items() if other == inode), None)
+        if old is None or path.with_name(old).exists():
+            return False
+        path.rename(path.with_name(old))
+        return True

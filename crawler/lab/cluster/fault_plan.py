@@ -1,0 +1,99 @@
+"""What goes wrong in a simulated cluster, drawn from a seed.
+
+kill        a process ends at a named point of its code (`storage/faults.py`), or at any instant
+power       the same, and its machine loses what was not synced
+partition   two machines cannot reach each other for a while; one may be parted from all
+loss        a share of what is sent has to be sent again
+slow-disk   a disk takes up to 200 times as long
+clock       the wall clock of a machine jumps by up to a day, and its process starts again
+full-disk   no write succeeds for a while
+stop        a process stands still for a while and then goes on
+clone       a copy of a machine is started beside it
+"""
+
+import random
+from collections.abc import Sequence
+
+import msgspec
+
+from crawler.errors import UsageError
+
+KINDS = ("kill", "power", "partition", "loss", "slow-disk", "clock", "full-disk", "stop", "clone")
+USUAL = KINDS[:-1]  # a clone is a mistake of people, and is judged by other rules
+# Points that a crawling process visits, the frequent ones with how often they are passed over at most.
+POINTS = {
+    "seeds loading": 1,
+    "fetch begun": 30,
+    "segment begun": 3,
+    "segment rolled": 2,
+    "record appended": 20,
+    "links written": 10,
+    "links synced": 10,
+    "synced": 20,
+    "batch written": 20,
+    "committed": 20,
+    "flush joined": 3,
+    "flush written": 3,
+    "flush synced": 3,
+    "flush renamed": 3,
+    "flush named": 3,
+    "flush ran": 3,
+    "flush committed": 3,
+    "flush finished": 3,
+    "flush done": 3,
+    "compaction written": 1,
+    "compaction synced": 1,
+    "compaction renamed": 1,
+    "compaction named": 1,
+    "compaction ran": 1,
+    "compaction committed": 1,
+    "run unlinked": 2,
+    "compaction done": 1,
+    "entries accepted": 5,
+    "acks sent": 5,
+    "entries sent": 5,
+}
+
+
+class Fault(msgspec.Struct, frozen=True):
+    """From `at` on, for `length` seconds, to `machines`; `point` and `visits` of a kill, `amount` by its kind."""
+
+    at: float
+    kind: str
+    machines: tuple[int, ...]
+    length: float = 0.0
+    point: str = ""
+    visits: int = 0
+    amount: float = 0.0
+
+
+def draw(seed: int, kinds: Sequence[str], count: int, *, machines: int, within: float) -> list[Fault]:
+    """So many faults of these kinds in the first `within` seconds, in their order.
+
+    Raises:
+        UsageError: a kind is not known.
+    """
+    for kind in kinds:
+        if kind not in KINDS:
+            raise UsageError(f"no fault {kind!r}; there are {', '.join(KINDS)}")
+    rng = random.Random(f"faults {seed}")
+    kinds = [kind for kind in kinds if machines > 1 or kind not in ("partition", "loss", "clone")]
+    drawn = [_draw(rng, rng.choice(kinds), machines, within) for _ in range(count)] if kinds else []
+    return sorted(drawn, key=lambda fault: fault.at)
+
+
+def _draw(rng: random.Random, kind: str, machines: int, within: float) -> Fault:
+    at, one = rng.uniform(0.0, within), rng.randrange(machines)
+    if kind in ("kill", "power"):
+        point = rng.choice([*POINTS, "", ""])
+        return Fault(at, kind, (one,), rng.uniform(0.5, 20.0), point, rng.randint(1, POINTS.get(point, 1)))
+    if kind == "partition":
+        others = [k for k in range(machines) if k != one]
+        parted = others if rng.random() < 0.3 else [rng.choice(others)]
+        return Fault(at, kind, (one, *parted), rng.uniform(5.0, 90.0))
+    amount = {
+        "loss": rng.uniform(0.01, 0.3),
+        "slow-disk": rng.uniform(5.0, 200.0),
+        "clock": rng.choice((-1, 1)) * 10 ** rng.uniform(0.0, 4.9),
+    }.get(kind, 0.0)
+    return Fault(at, kind, (one,), rng.uniform(2.0, 60.0), amount=amount)

@@ -1,0 +1,158 @@
+"""The one seam: what errands wait for in a simulated process, `errand -> Fetch`.
+
+`VirtualClient` and `VirtualResolver` stand in for `fetcher/client.py` and
+`fetcher/resolver.py`. They ask a `SyntheticWeb` and let virtual time pass.
+Every request stands in the `WebLog`, whose words the judge goes by: the
+crawler's own are not asked.
+"""
+
+import asyncio
+import hashlib
+from collections import Counter
+from collections.abc import Callable, Hashable
+
+import msgspec
+
+from crawler.fetcher.dns_cache import Resolution
+from crawler.fetcher.fetch_request import FetchRequest, split
+from crawler.fetcher.outcome import blame_of, of_status
+from crawler.lab.cluster.lives import CURRENT
+from crawler.lab.cluster.synthetic_web import SyntheticWeb, WebReply
+from crawler.records import Fetch, Outcome
+
+LOOK_UP = 0.03  # seconds
+NAMES_LIVE = 3600.0
+HEADER_BYTES = 200
+
+
+class WebAsk(msgspec.Struct, frozen=True, gc=False):
+    """One request: begin and end, where, what it was answered; by the life `life` of the process `name` on `machine`."""
+
+    at: float
+    end: float
+    host: str
+    path: str
+    status: int
+    page: int
+    version: int
+    name: str
+    machine: str
+    life: int
+
+
+class WebLog:
+    """All requests in their order, and how often each URL was asked."""
+
+    def __init__(self) -> None:
+        self.rows: list[WebAsk] = []
+        self.times: Counter[tuple[str, str]] = Counter()
+
+    def digest(self) -> str:
+        """The same for two runs if all their requests are."""
+        return hashlib.blake2b(msgspec.msgpack.encode(self.rows), digest_size=16).hexdigest()
+
+
+class VirtualClient:
+    """Asks the web; the part of `fetcher.client.Client` that a process uses."""
+
+    def __init__(
+        self, web: SyntheticWeb, log: WebLog, clock: Callable[[], float], header_timeout: float
+    ) -> None:
+        self._web, self._log, self._now, self._header_timeout = web, log, clock, header_timeout
+
+    async def start(self) -> None:
+        """Nothing is opened."""
+
+    async def close(self) -> None:
+        """Nothing is closed."""
+
+    def hold(self, owner: Hashable, fetch: Fetch) -> None:
+        """Memory is not counted here."""
+
+    def hold_more(self, owner: Hashable, nbytes: int) -> None:
+        """Nor is this."""
+
+    def let_go(self, owner: Hashable) -> None:
+        """Nor is this."""
+
+    async def fetch(self, request: FetchRequest) -> Fetch:
+        """Ask, wait, and say what came."""
+        target = split(request.url)
+        loop, began = asyncio.get_running_loop(), self._now()
+        at = loop.time()
+        key = (target.hostname, target.path)
+        reply = self._web.answer(*key, at, asked=self._log.times[key], etag=request.etag)
+        self._log.times[key] += 1
+        took = min(reply.delay, self._header_timeout)
+        self._note(at, at + took, key, reply)
+        await asyncio.sleep(took)
+        if reply.delay > took:
+            reply = WebReply(took, failure=Outcome.HEADER_TIMEOUT)
+        return _fetch_of(request, reply, began, took)
+
+    def _note(self, at: float, end: float, key: tuple[str, str], reply: WebReply) -> None:
+        life = CURRENT.get()
+        assert life is not None
+        machine = life.machine
+        row = WebAsk(
+            at, end, *key, reply.status, reply.page, reply.version, machine.name, machine.label, life.number
+        )
+        self._log.rows.append(row)
+
+
+class VirtualResolver:
+    """Looks names up in the web; the part of `fetcher.resolver.Resolver` that a process uses."""
+
+    def __init__(self, web: SyntheticWeb, clock: Callable[[], float]) -> None:
+        self._web, self._now = web, clock
+
+    async def resolve(self, hostname: str, *, patient: bool = True) -> Resolution:
+        """The one address of a host; each has its own."""
+        await asyncio.sleep(LOOK_UP)
+        if not self._web.exists(hostname):
+            return Resolution(
+                (), self._now() + NAMES_LIVE, Outcome.DNS_NOT_FOUND, f"{hostname}: no such name"
+            )
+        number = self._web.number[hostname]
+        address = f"11.{number >> 16 & 255}.{number >> 8 & 255}.{number & 255}"
+        return Resolution((address,), self._now() + NAMES_LIVE)
+
+    async def close(self) -> None:
+        """Nothing is closed."""
+
+
+def _fetch_of(request: FetchRequest, reply: WebReply, began: float, took: float) -> Fetch:
+    """What the client would make of an answer."""
+    if reply.failure is not None:
+        outcome = reply.failure
+        return Fetch(
+            request.url, outcome, blame_of(outcome), began=began, took=took, error="as the web is made"
+        )
+    outcome = of_status(
+        reply.status,
+        conditional=request.conditional,
+        has_body=bool(reply.body),
+        has_location=bool(reply.location),
+    )
+    headers = [(b"Content-Type", f"{reply.content_type}; charset=utf-8".encode())]
+    headers += [(b"ETag", reply.etag.encode())] if reply.etag else []
+    headers += [(b"Location", reply.location.encode())] if reply.location else []
+    return Fetch(
+        request.url,
+        outcome,
+        blame_of(outcome),
+        status=reply.status,
+        reason="as the web is made",
+        headers=tuple(headers),
+        request_head=b"GET / HTTP/1.1\r\n\r\n",
+        body=reply.body,
+        content=reply.body,
+        content_type=reply.content_type,
+        charset="utf-8",
+        address=request.addresses[0] if request.addresses else "",
+        location=reply.location,
+        began=began,
+        took=took,
+        wire_bytes=len(reply.body) + HEADER_BYTES,
+        connection="plain",
+    )

@@ -1,0 +1,268 @@
+"""What a run is judged by: the web's own log, and the WARC files that are left. The crawler is not asked.
+
+lost              a page whose parent was answered was never answered, nor given up, nor beyond a budget
+unstored          a page was answered and is in no WARC file
+stored twice      one version of a page stands in the WARC files more than once
+torn              a WARC file does not read to its end
+fetched too often a kill made more fetches void than were in flight; without kills any
+impolite          a host was asked again while an answer was under way, or before its gap
+two owners        a host was asked by two machines
+forbidden         a page was asked that robots.txt forbids
+unfair rate       more was asked than the rate of the crawl allows
+stale             a known page was not asked again for long though it changes
+stalled           nobody asked for anything for long, and then went on
+no end            a finite crawl did not end
+miscounted        a law of counting did not hold at an end
+bug               an exception that nobody expects
+"""
+
+import gzip
+import re
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from pathlib import Path
+
+import msgspec
+
+from crawler.config import Config
+from crawler.lab.cluster.cluster import START, Cluster, ClusterSettings, Observed
+from crawler.lab.cluster.fetching import WebAsk
+from crawler.lab.cluster.synthetic_web import MISSING_EVERY, SyntheticWeb
+
+RULES = (
+    "lost",
+    "unstored",
+    "stored twice",
+    "torn",
+    "fetched too often",
+    "impolite",
+    "two owners",
+    "forbidden",
+    "unfair rate",
+    "stale",
+    "stalled",
+    "no end",
+    "miscounted",
+    "bug",
+)
+TRIES = 3  # failing answers after which a page may be given up
+SLACK = 1e-3  # seconds that clocks and floats may differ by
+RATE_WINDOW = 20.0  # seconds over which the rate is counted
+RATE_SLACK = 1.15  # times the rate: shares change while words are on their way
+CLONE_MAX = 120.0  # seconds within which one of two processes of one name has to stop
+STALL_MAX = 900.0  # seconds without a request; a host that is down is asked after 60, 120, 240
+STALE_AFTER = 4.0  # times the longest age that is set
+_RECORD = re.compile(rb"page (\d+) version (\d+)\.")
+
+
+class RunVerdict(msgspec.Struct, frozen=True):
+    """Violations by rule, none of 0, each with an example; and what was measured."""
+
+    found: dict[str, int]
+    examples: dict[str, str]
+    pages: int
+    requests: int
+    kills: int
+    refetched: int
+    freshness: float
+    digest: str
+
+    @property
+    def flawless(self) -> bool:
+        return not self.found
+
+
+class _Notes:
+    def __init__(self) -> None:
+        self.found: Counter[str] = Counter()
+        self.examples: dict[str, str] = {}
+
+    def add(self, rule: str, example: str, count: int = 1) -> None:
+        assert rule in RULES, rule
+        if count:
+            self.found[rule] += count
+            self.examples.setdefault(rule, example)
+
+
+def judge(cluster: Cluster) -> RunVerdict:
+    """The verdict on a cluster that has run."""
+    settings, web, rows, observed = cluster.settings, cluster.web, cluster.log.rows, cluster.observed
+    notes = _Notes()
+    cloned = observed.cloned_at
+    asked = _by_page(web, rows)
+    over = observed.ended or settings.refresh
+    if over and not cloned:
+        _judge_pages(notes, web, rows, asked, [machine.folder for machine in cluster.machines])
+    if not observed.ended and not settings.length:
+        notes.add("no end", f"after {observed.elapsed:.0f} s and {len(observed.lives)} lives")
+    refetched = 0 if settings.refresh else _judge_refetches(notes, settings, asked, observed)
+    _judge_hosts(notes, rows, cluster.config, cloned)
+    _judge_rate(notes, rows, settings)
+    for before, after in pairwise(rows):
+        if after.at - before.at > STALL_MAX and not settings.refresh:
+            notes.add("stalled", f"{after.at - before.at:.0f} s before {after.host}{after.path}")
+    for row in rows:
+        if row.path.startswith("/private/"):
+            notes.add("forbidden", f"{row.host}{row.path} at {row.at - START:.1f}")
+    if settings.refresh:
+        _judge_age(notes, web, asked, cluster)
+    for text in observed.problems:
+        notes.add("miscounted", text)
+    for text in observed.unexpected:
+        notes.add("bug", text)
+    return RunVerdict(
+        dict(notes.found),
+        notes.examples,
+        pages=sum(bool(each) for each in asked),
+        requests=len(rows),
+        kills=sum(life.killed for life in observed.lives),
+        refetched=refetched,
+        freshness=freshness(web, asked, START + observed.elapsed),
+        digest=cluster.log.digest(),
+    )
+
+
+def _by_page(web: SyntheticWeb, rows: Sequence[WebAsk]) -> list[list[WebAsk]]:
+    """The requests for each page, whatever came of them."""
+    found: list[list[WebAsk]] = [[] for _ in web.host_of]
+    for row in rows:
+        place = row.path[1:]
+        if place.isdigit() and int(place) < len(pages := web.hosts[web.number[row.host]].pages):
+            found[pages[int(place)]].append(row)
+    return found
+
+
+def _has(answers: Sequence[WebAsk]) -> bool:
+    return any(row.status in (200, 304) for row in answers)
+
+
+def _judge_pages(
+    notes: _Notes,
+    web: SyntheticWeb,
+    rows: Sequence[WebAsk],
+    asked: list[list[WebAsk]],
+    folders: Sequence[Path],
+) -> None:
+    """What was lost on the way, and what of the rest is stored."""
+    for page, answers in enumerate(asked):
+        parent_had = page == 0 or _has(asked[web.parent[page]])
+        given_up = sum(row.status != 200 for row in answers) >= TRIES
+        parked = web.hosts[web.host_of[page]].trap  # its calendar may have used up the budget
+        if parent_had and not _has(answers) and not given_up and not parked:
+            notes.add("lost", f"page {page}, {web.url(page)}, asked {len(answers)} times")
+    paths = {(row.host, row.path) for row in rows}
+    for page, answers in enumerate(asked):
+        if page % MISSING_EVERY == 7 and _has(answers):
+            name = web.hosts[web.host_of[page]].name
+            if (name, f"/missing/{page}") not in paths:
+                notes.add("lost", f"{name}/missing/{page}")
+    stored = Counter[tuple[int, int]]()
+    for folder in folders:
+        for path in sorted(folder.rglob("warc/*.gz*")):
+            pages, whole = _records(path)
+            stored.update(pages)
+            if not whole:
+                notes.add("torn", path.name)
+    pages_stored = {page for page, _ in stored}
+    for page, answers in enumerate(asked):
+        if _has(answers) and page not in pages_stored:
+            notes.add("unstored", f"page {page}")
+    for (page, version), count in stored.items():
+        if count > 1:
+            notes.add("stored twice", f"page {page} version {version}: {count} times")
+
+
+def _records(path: Path) -> tuple[Iterator[tuple[int, int]], bool]:
+    """(page, version) of each response in a WARC file, and whether it reads to its end."""
+    data, whole = b"", True
+    try:
+        data = gzip.decompress(path.read_bytes())
+    except (OSError, EOFError, ValueError):
+        whole = False
+    return ((int(found[1]), int(found[2])) for found in _RECORD.finditer(data)), whole
+
+
+def _judge_refetches(
+    notes: _Notes, settings: ClusterSettings, asked: list[list[WebAsk]], observed: Observed
+) -> int:
+    """Answers 200 beyond a page's first; how many. Each kill may make void what was in flight."""
+    kills = sorted(START + life.at for life in observed.lives if life.how not in ("done", "patience"))
+    again = Counter[int]()
+    for answers in asked:
+        good = [row.at for row in answers if row.status == 200]
+        for before in good[:-1]:
+            again[bisect_right(kills, before)] += 1
+    for number, count in again.items():
+        allowed = 2 * settings.concurrency if number < len(kills) else 0
+        if count > allowed:
+            where = f"after kill {number} of {len(kills)}: {count}, not {allowed}"
+            notes.add("fetched too often", where, count - allowed)
+    return again.total()
+
+
+def _judge_hosts(notes: _Notes, rows: Sequence[WebAsk], config: Config, cloned: float) -> None:
+    """Who asks a host, and how soon again."""
+    delay, factor, most = (
+        float(config.politeness.delay),
+        config.politeness.delay_factor,
+        float(config.politeness.delay_max),
+    )
+    last: dict[str, WebAsk] = {}
+    for row in sorted(rows, key=lambda row: row.at):
+        before = last.get(row.host)
+        last[row.host] = row
+        if before is None:
+            continue
+        where = f"{row.host}{row.path} at {row.at - START:.2f}"
+        if row.name != before.name:
+            notes.add("two owners", f"{where}: {before.name}, then {row.name}")
+        elif row.machine != before.machine and row.at > cloned + CLONE_MAX:
+            notes.add("two owners", f"{where}: {before.machine}, then {row.machine}")
+        if cloned and row.at > cloned:
+            continue
+        gap = min(max(delay, factor * (before.end - before.at)), most) if row.life == before.life else delay
+        if row.at < before.end - SLACK:
+            notes.add("impolite", f"{where}: while {before.path} was under way")
+        elif row.at < before.end + gap - SLACK and before.status:
+            notes.add("impolite", f"{where}: {row.at - before.end:.2f} s after {before.path}, not {gap:.2f}")
+
+
+def _judge_rate(notes: _Notes, rows: Sequence[WebAsk], settings: ClusterSettings) -> None:
+    """Starts in any window, against the rate of the whole crawl."""
+    if not settings.rate:
+        return
+    starts = sorted(row.at for row in rows)
+    allowed = settings.rate * RATE_WINDOW * RATE_SLACK + settings.processes
+    first = 0
+    for place, at in enumerate(starts):
+        while starts[first] < at - RATE_WINDOW:
+            first += 1
+        if place - first + 1 > allowed:
+            notes.add("unfair rate", f"{place - first + 1} in {RATE_WINDOW:g} s until {at - START:.1f}")
+
+
+def _judge_age(notes: _Notes, web: SyntheticWeb, asked: list[list[WebAsk]], cluster: Cluster) -> None:
+    """Known pages that nobody has looked at for much longer than they may wait."""
+    most = STALE_AFTER * float(cluster.config.refresh.max_age)
+    end = START + cluster.observed.elapsed
+    if not most or end - START < 2 * most:
+        return
+    for page, answers in enumerate(asked):
+        if _has(answers) and end - answers[-1].at > most:
+            notes.add("stale", f"{web.url(page)}: not asked for {end - answers[-1].at:.0f} s")
+
+
+def freshness(web: SyntheticWeb, asked: list[list[WebAsk]], end: float) -> float:
+    """Share of the time since its first answer in which the last version sent was current; over all pages."""
+    current = whole = 0.0
+    for page, answers in enumerate(asked):
+        good = [row for row in answers if row.status in (200, 304)]
+        if not good:
+            continue
+        whole += end - good[0].at
+        until = [*(row.at for row in good[1:]), end]
+        for row, replaced in zip(good, until, strict=True):
+            current += max(0.0, min(web.current_until(page, row.version), replaced) - row.at)
+    return current / whole if whole else 1.0

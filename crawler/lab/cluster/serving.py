@@ -1,0 +1,110 @@
+"""The synthetic web on loopback, for real crawlers: an address a host, one port for all.
+
+    web = SyntheticWeb(spec, seed, start=clock.now(), name=names(port))
+    async with WebServer(web, clock, port) as server:
+        ... crawl server.seed ...
+    server.log
+
+Hosts are 127.64.0.1, 127.64.0.2, ...; who asks must be allowed loopback
+addresses. Delays are real. A host that is down, and a reset, close the
+connection without an answer.
+"""
+
+import asyncio
+import socket
+from collections import Counter
+from collections.abc import Callable
+
+import msgspec
+from aiohttp import web
+
+from crawler.clock import Clock
+from crawler.lab.cluster.synthetic_web import SyntheticWeb, WebReply
+
+HOSTS_MAX = 4000  # each has a listening socket
+LOG_MAX = 10_000_000
+
+
+class Served(msgspec.Struct, frozen=True, gc=False):
+    """One request: when it came, its host, path, status, page, version; who asked, by its User-Agent."""
+
+    at: float
+    host: str
+    path: str
+    status: int
+    page: int
+    version: int
+    agent: str
+
+
+def address(number: int) -> str:
+    """Where a host listens, counted from 0."""
+    return f"127.64.{(number + 1) >> 8 & 255}.{(number + 1) & 255}"
+
+
+def names(port: int) -> Callable[[int], str]:
+    """What hosts are called in URLs."""
+    return lambda number: f"{address(number)}:{port}"
+
+
+def free_port() -> int:
+    """A port that nobody listens at on the first host's address."""
+    with socket.socket() as link:
+        link.bind((address(0), 0))
+        return int(link.getsockname()[1])
+
+
+class WebServer:
+    """Serves a synthetic web until closed; use as an async context manager."""
+
+    def __init__(self, model: SyntheticWeb, clock: Clock, port: int) -> None:
+        assert len(model.hosts) <= HOSTS_MAX, model
+        self.model, self.port = model, port
+        self.log: list[Served] = []
+        self._clock = clock
+        self._times: Counter[tuple[str, str]] = Counter()
+        self._runner: web.ServerRunner | None = None
+
+    @property
+    def seed(self) -> str:
+        """The page that all others can be reached from."""
+        return self.model.url(0)
+
+    async def __aenter__(self) -> "WebServer":
+        self._runner = web.ServerRunner(web.Server(self._answer, access_log=None))
+        await self._runner.setup()
+        for number in range(len(self.model.hosts)):
+            await web.TCPSite(self._runner, address(number), self.port).start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        assert self._runner is not None
+        await self._runner.cleanup()
+
+    async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
+        name, path = request.headers.get("Host", ""), request.path_qs
+        if request.method not in ("GET", "HEAD") or not self.model.exists(name):
+            return web.Response(status=405 if self.model.exists(name) else 421)
+        key = (name, path)
+        tag = request.headers.get("If-None-Match", "")
+        now = self._clock.now()
+        reply = self.model.answer(name, path, now, asked=self._times[key], etag=tag)
+        self._times[key] += 1
+        self._note(now, key, reply, request.headers.get("User-Agent", ""))
+        if reply.delay:
+            await asyncio.sleep(reply.delay)
+        if reply.failure is not None:
+            assert request.transport is not None
+            request.transport.abort()
+            return web.Response(status=500)
+        headers = {"Content-Type": f"{reply.content_type}; charset=utf-8"}
+        headers |= {"ETag": reply.etag} if reply.etag else {}
+        headers |= {"Location": reply.location} if reply.location else {}
+        return web.Response(status=reply.status, headers=headers, body=reply.body)
+
+    def _note(self, now: float, key: tuple[str, str], reply: WebReply, agent: str) -> None:
+        if len(self.log) < LOG_MAX:
+            self.log.append(Served(now, *key, reply.status, reply.page, reply.version, agent))
+
+    def __repr__(self) -> str:
+        return f"WebServer({self.model!r} on port {self.port}, {len(self.log)} requests)"

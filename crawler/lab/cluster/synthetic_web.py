@@ -1,0 +1,282 @@
+"""A synthetic web that knows the truth about itself: what can be reached, and who asked for what.
+
+Host sizes follow Zipf's law. Pages are numbered; every page but the seed has one
+*parent*, a page of a lower number that links to it (a tree: one lost link loses
+all below it). Besides, pages link as `lab/caches/link_locality.py` has it:
+repeats, a few popular URLs of the host, its wider set, a set common to all
+hosts, anything. Of these links half of the pages get none: to them the tree's
+link is the only way, so redundancy hides no loss.
+
+    /17               the page of that number on its host; some fail the first time (500, or a reset)
+    /r17              301 to /17: how the parent links to one page in 16
+    /private/17       forbidden by robots.txt, linked from one page in 16
+    /missing/17       404
+    /days/17          a calendar without end, on hosts that are traps
+    http://goneN...   a name that does not exist
+
+A host is quick or slow; some are down for a while (no connection). Pages change
+by Poisson processes of log-normal rates, or by histories of real sites; a page's
+body names its number and version. `answer` is a plain function of the request,
+the instant and how often the URL was asked before; bytes are carried by
+`fetching.py` (in the virtual world) or `serving.py` (on loopback).
+"""
+
+import random
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+
+import msgspec
+
+from crawler.lab.caches.link_locality import LinkLocality
+from crawler.records import Outcome
+
+RESET_EVERY, FLAKY_EVERY, REDIRECT_EVERY, PRIVATE_EVERY, MISSING_EVERY = 67, 23, 16, 16, 29
+DEAD_NAMES = 50
+RATE_SPREAD = 1.0  # sigma of the log-normal law of change rates
+LATENCY_SPREAD = 0.6  # of that of latencies
+WORDS = [f"{random.Random(n).getrandbits(24):06x}"[: 3 + n % 6] for n in range(3000)]
+PARENT_ON_HOST = 0.75  # share of pages whose parent is on their own host
+PARENT_WINDOW = 64  # pages back from which a parent is drawn, so that the tree is deep
+
+
+class WebSpec(msgspec.Struct, frozen=True):
+    """What a web is like. `change_rate` is changes a second and page; shares are of hosts."""
+
+    hosts: int = 20
+    pages: int = 400
+    zipf: float = 1.0
+    latency: float = 0.1  # s, median over hosts
+    slow: float = 0.05
+    slow_latency: float = 3.0
+    down: float = 0.1
+    down_within: float = 300.0  # s from the start in which hosts go down
+    down_for: float = 90.0
+    traps: float = 0.05
+    change_rate: float = 0.0
+    links: LinkLocality = LinkLocality(links_median=4.0, links_mean=8.0)
+    padding: int = 0  # bytes of text a page has besides
+    flaws: bool = True  # pages that fail the first time
+
+
+class WebHost(msgspec.Struct, frozen=True):
+    """A host: its pages in their order, seconds to answer, when it is down, whether it is a trap."""
+
+    name: str
+    pages: list[int]
+    latency: float
+    down: tuple[float, float]
+    trap: bool
+
+
+class WebReply(msgspec.Struct, frozen=True):
+    """An answer, `delay` seconds after the request; with `failure` there is none."""
+
+    delay: float
+    status: int = 0
+    body: bytes = b""
+    content_type: str = "text/html"
+    location: str = ""
+    etag: str = ""
+    failure: Outcome | None = None
+    page: int = -1
+    version: int = -1
+
+
+class SyntheticWeb:
+    """See the module. Instants are seconds since the web's `start`; `changes_of` gives a page's own history."""
+
+    def __init__(
+        self,
+        spec: WebSpec,
+        seed: int,
+        *,
+        start: float = 0.0,
+        horizon: float = 86_400.0,
+        changes_of: Callable[[int], Sequence[float]] | None = None,
+        name: Callable[[int], str] = "site{}.test".format,
+    ) -> None:
+        self.spec, self.seed, self.start, self.horizon = spec, seed, start, horizon
+        self._changes_of = changes_of or self._poisson
+        rng = random.Random(f"web {seed}")
+        sizes = _zipf_sizes(spec.hosts, spec.pages, spec.zipf)
+        owners = [host for host, size in enumerate(sizes) for _ in range(size)]
+        rng.shuffle(owners)
+        self.host_of = owners
+        of_host: list[list[int]] = [[] for _ in sizes]
+        self.place: list[int] = []  # of a page on its host
+        for page, host in enumerate(owners):
+            self.place.append(len(of_host[host]))
+            of_host[host].append(page)
+        self.hosts = [self._host(rng, name(k), pages) for k, pages in enumerate(of_host)]
+        self.number = {host.name: k for k, host in enumerate(self.hosts)}
+        self.parent = [-1] + [self._draw_parent(rng, page) for page in range(1, len(owners))]
+        self.children: list[list[int]] = [[] for _ in owners]
+        for page in range(1, len(owners)):
+            self.children[self.parent[page]].append(page)
+        self._changes = lru_cache(maxsize=1 << 16)(self._changes_of)
+
+    def _host(self, rng: random.Random, name: str, pages: list[int]) -> WebHost:
+        spec = self.spec
+        small = len(pages) <= 8
+        latency = spec.latency * rng.lognormvariate(0.0, LATENCY_SPREAD)
+        if rng.random() < spec.slow and small:
+            latency = spec.slow_latency
+        at = self.start + rng.uniform(0.0, spec.down_within)
+        down = (at, at + spec.down_for) if rng.random() < spec.down else (0.0, 0.0)
+        return WebHost(name, pages, latency, down, rng.random() < spec.traps and small)
+
+    def _draw_parent(self, rng: random.Random, page: int) -> int:
+        place = self.place[page]
+        if place and rng.random() < PARENT_ON_HOST:
+            pages = self.hosts[self.host_of[page]].pages
+            return pages[rng.randrange(max(0, place - PARENT_WINDOW), place)]
+        return rng.randrange(max(0, page - PARENT_WINDOW), page)
+
+    # -- pages ------------------------------------------------------------------
+
+    def url(self, page: int) -> str:
+        """Where a page lies."""
+        return f"http://{self.hosts[self.host_of[page]].name}/{self.place[page]}"
+
+    def link_to(self, page: int) -> str:
+        """What its parent has as a link to a page."""
+        if page and page % REDIRECT_EVERY == 5:
+            return f"http://{self.hosts[self.host_of[page]].name}/r{self.place[page]}"
+        return self.url(page)
+
+    def links(self, page: int) -> list[str]:
+        """All links on a page, the same whatever its version."""
+        found = [self.link_to(child) for child in self.children[page]]
+        host = self.hosts[self.host_of[page]]
+        rng = random.Random(f"links {self.seed} {page}")
+        found += self._other_links(rng, host, page)
+        if page % PRIVATE_EVERY == 3:
+            found.append(f"http://{host.name}/private/{page}")
+        if page % MISSING_EVERY == 7:
+            found.append(f"http://{host.name}/missing/{page}")
+            found.append(f"http://gone{page % DEAD_NAMES}.test/")
+        if host.trap:
+            found.append(f"http://{host.name}/days/0")
+        return found
+
+    def _other_links(self, rng: random.Random, host: WebHost, page: int) -> list[str]:
+        """Links beside the tree's, none to a page of an odd number."""
+        model, found = self.spec.links, list[str]()
+        sigma = max(0.0, 2.0 * (model.links_mean / model.links_median - 1.0)) ** 0.5
+        for _ in range(min(200, int(rng.lognormvariate(0.0, sigma) * model.links_median))):
+            if found and rng.random() < model.repeat:
+                found.append(found[-1])
+                continue
+            draw = rng.random()
+            if draw < model.global_share:
+                target = int(len(self.host_of) ** rng.random()) - 1
+            elif draw < model.global_share + model.popular_share:
+                target = host.pages[rng.randrange(min(model.popular_urls, len(host.pages)))]
+            elif draw < model.global_share + model.popular_share + model.wide_share:
+                if rng.random() < model.wide_off_host:
+                    target = rng.randrange(len(self.host_of))
+                else:
+                    target = host.pages[rng.randrange(min(model.wide_urls, len(host.pages)))]
+            else:
+                target = rng.randrange(len(self.host_of))
+            if not target & 1:
+                found.append(self.url(target))
+        return found
+
+    def body(self, page: int, version: int) -> bytes:
+        """The HTML of a version of a page."""
+        links = "".join(f'<a href="{url}">x</a> ' for url in self.links(page))
+        padding = _text(self.seed, page, self.spec.padding) if self.spec.padding else ""
+        return f"<!doctype html><title>{page}</title><p>{token(page, version)}<p>{padding}{links}".encode()
+
+    # -- changes ------------------------------------------------------------------
+
+    def _poisson(self, page: int) -> list[float]:
+        if not self.spec.change_rate:
+            return []
+        rng = random.Random(f"changes {self.seed} {page}")
+        rate = self.spec.change_rate * rng.lognormvariate(-(RATE_SPREAD**2) / 2, RATE_SPREAD)
+        times, at = [], rng.expovariate(rate)
+        while at < self.horizon:
+            times.append(at)
+            at += rng.expovariate(rate)
+        return times
+
+    def version(self, page: int, now: float) -> int:
+        """How often a page has changed until `now`."""
+        return bisect_right(self._changes(page), now - self.start)
+
+    def current_until(self, page: int, version: int) -> float:
+        """The instant at which a version is replaced; infinite if it never is."""
+        times = self._changes(page)
+        return self.start + times[version] if version < len(times) else float("inf")
+
+    # -- answers --------------------------------------------------------------------
+
+    def exists(self, name: str) -> bool:
+        """Whether a host name resolves."""
+        return name in self.number
+
+    def answer(self, name: str, path: str, now: float, *, asked: int = 0, etag: str = "") -> WebReply:
+        """What a host answers to a request that came `asked` times before."""
+        host = self.hosts[self.number[name]]
+        if host.down[0] <= now < host.down[1]:
+            return WebReply(0.0, failure=Outcome.CONNECT_ERROR)
+        delay = host.latency
+        if path == "/robots.txt":
+            return WebReply(delay, 200, b"User-agent: *\nDisallow: /private/\n", "text/plain")
+        if path.startswith("/days/") and host.trap:
+            return self._calendar(host, path, delay)
+        if path.startswith("/r"):
+            return self._redirect(host, path, delay)
+        place = path[1:]
+        if not place.isdigit() or int(place) >= len(host.pages):
+            return WebReply(delay, 404, b"<title>404</title>")
+        return self._page(host.pages[int(place)], delay, now, asked, etag)
+
+    def _page(self, page: int, delay: float, now: float, asked: int, etag: str) -> WebReply:
+        flawed = self.spec.flaws and not asked
+        if flawed and page % RESET_EVERY == 11:
+            return WebReply(delay, failure=Outcome.RESET, page=page)
+        if flawed and page % FLAKY_EVERY == 9:
+            return WebReply(delay, 500, b"<title>500</title>", page=page)
+        version = self.version(page, now)
+        tag = f'"{page}-{version}"'
+        if etag == tag:
+            return WebReply(delay, 304, page=page, version=version, etag=tag)
+        return WebReply(delay, 200, self.body(page, version), page=page, version=version, etag=tag)
+
+    def _redirect(self, host: WebHost, path: str, delay: float) -> WebReply:
+        place = path[2:]
+        if place.isdigit() and int(place) < len(host.pages):
+            return WebReply(delay, 301, location=f"http://{host.name}/{place}")
+        return WebReply(delay, 404, b"<title>404</title>")
+
+    def _calendar(self, host: WebHost, path: str, delay: float) -> WebReply:
+        day = int(path[6:]) if path[6:].isdigit() else 0
+        body = f'<title>day {day}</title><p>{host.name} {day}<a href="/days/{day + 1}">next</a>'
+        return WebReply(delay, 200, body.encode())
+
+    def __repr__(self) -> str:
+        return f"SyntheticWeb({len(self.hosts)} hosts, {len(self.host_of)} pages, seed {self.seed})"
+
+
+def _text(seed: int, page: int, size: int) -> str:
+    """So many characters of words, which a compressor makes a third of."""
+    words = random.Random(f"text {seed} {page}").choices(WORDS, k=size // 7 + 1)
+    return " ".join(words)[:size]
+
+
+def token(page: int, version: int) -> str:
+    """What the text of a version of a page holds, and no other."""
+    return f"page {page} version {version}."
+
+
+def _zipf_sizes(hosts: int, pages: int, exponent: float) -> list[int]:
+    """Pages of each host, at least one, by Zipf's law; they add up to `pages`."""
+    weights = [1.0 / (k + 1) ** exponent for k in range(hosts)]
+    whole = sum(weights)
+    sizes = [1 + int((pages - hosts) * weight / whole) for weight in weights]
+    sizes[0] += pages - sum(sizes)
+    return sizes

@@ -1,0 +1,166 @@
+"""An asyncio loop without a clock and without sockets: time jumps to the next timer.
+
+    time()            virtual seconds; stands still while callbacks run
+    executors         jobs run in the loop, one after the other per executor, after the time that the
+                      disk of the machine takes
+    connections       `cables.Wire`
+    a dead life       its callbacks are dropped, its tasks stay where they are (`lives.py`)
+
+The order of callbacks depends on nothing but what was scheduled: ready ones in
+their order, timers by instant and, among equal ones, in the order made. The
+models are FoundationDB's simulator and TigerBeetle's VOPR.
+"""
+
+import asyncio
+import heapq
+from collections.abc import Callable
+from contextvars import Context
+from typing import Any, TypeVarTuple
+
+from crawler.lab.cluster.cables import AcceptedEnd, Listening, Wire
+from crawler.lab.cluster.lives import CURRENT, Killed, Life
+
+Ts = TypeVarTuple("Ts")
+
+
+class _Timer(asyncio.TimerHandle):
+    """Equal instants go off in the order made: a heap alone would not keep it."""
+
+    __slots__ = ("number",)
+    _when: float
+
+    def __init__(
+        self,
+        when: float,
+        callback: Callable[..., object],
+        args: Any,
+        loop: asyncio.AbstractEventLoop,
+        context: Context | None,
+    ) -> None:
+        super().__init__(when, callback, args, loop, context)
+        self.number = 0
+
+    def __lt__(self, other: "_Timer") -> bool:  # type: ignore[override]
+        return (self.when(), self.number) < (other.when(), other.number)
+
+
+class VirtualLoop(asyncio.BaseEventLoop):
+    """See the module. `wire` carries connections; `steps` counts callbacks."""
+
+    def __init__(self, wire: Wire, start: float) -> None:
+        super().__init__()
+        self._now = start
+        self._numbers = 0
+        self._wire = wire
+        self._busy_until: dict[object, float] = {}  # executor -> instant
+        self.steps = 0
+        self.set_exception_handler(self._met)
+        self.unexpected: list[str] = []
+
+    def time(self) -> float:
+        return self._now
+
+    # -- what BaseEventLoop leaves to its kinds ---------------------------------
+
+    def _run_once(self) -> None:
+        timers: list[_Timer] = self._scheduled  # type: ignore[attr-defined]
+        ready = self._ready  # type: ignore[attr-defined]
+        while timers and timers[0]._cancelled:  # type: ignore[attr-defined]
+            heapq.heappop(timers)._scheduled = False  # type: ignore[attr-defined]
+        if not ready and timers and not self._stopping:  # type: ignore[attr-defined]
+            self._now = max(self._now, timers[0].when())
+        while timers and timers[0].when() <= self._now:
+            handle = heapq.heappop(timers)
+            handle._scheduled = False  # type: ignore[attr-defined]
+            ready.append(handle)
+        for _ in range(len(ready)):
+            handle = ready.popleft()
+            if handle._cancelled:  # type: ignore[attr-defined]
+                continue
+            life = handle._context.get(CURRENT)  # type: ignore[attr-defined]
+            if life is not None:
+                if life.dead:
+                    continue
+                if life.frozen_until > self._now:
+                    self.call_at(life.frozen_until, self._go_on, handle, life, context=Context())
+                    continue
+            self.steps += 1
+            handle._run()
+
+    @staticmethod
+    def _go_on(handle: asyncio.Handle, life: Life) -> None:
+        """What came while a life stood still."""
+        if not handle.cancelled() and not life.dead:
+            handle._run()
+
+    def call_at(  # type: ignore[override]
+        self, when: float, callback: Callable[..., object], *args: Any, context: Context | None = None
+    ) -> asyncio.TimerHandle:
+        timer = _Timer(when, callback, args, self, context)
+        self._numbers += 1
+        timer.number = self._numbers
+        heapq.heappush(self._scheduled, timer)  # type: ignore[attr-defined]
+        timer._scheduled = True  # type: ignore[attr-defined]
+        return timer
+
+    def call_later(  # type: ignore[override]
+        self, delay: float, callback: Callable[..., object], *args: Any, context: Context | None = None
+    ) -> asyncio.TimerHandle:
+        return self.call_at(self._now + delay, callback, *args, context=context)
+
+    def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
+        pass
+
+    def _process_events(self, event_list: Any) -> None:
+        pass
+
+    def _write_to_self(self) -> None:
+        pass
+
+    def _met(self, _loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        """An exception that nobody took: of a kill, nothing; else a bug, theirs or ours."""
+        error = context.get("exception")
+        if not isinstance(error, Killed) and "was destroyed but it is pending" not in context["message"]:
+            self.unexpected.append(f"{context['message']}: {error!r}")
+
+    # -- threads ------------------------------------------------------------------
+
+    def run_in_executor(  # type: ignore[override]
+        self, executor: object, func: Callable[..., Any], *args: Any
+    ) -> "asyncio.Future[Any]":
+        """Run `func` in the loop when the machine has done what came before."""
+        life = CURRENT.get()
+        took = 0.0 if life is None else life.machine.job_time()
+        at = max(self._now, self._busy_until.get(executor, 0.0)) + took
+        if executor is not None:
+            self._busy_until[executor] = at
+        done = self.create_future()
+        self.call_at(at, self._work, done, func, args)
+        return done
+
+    def _work(self, done: "asyncio.Future[Any]", func: Callable[..., Any], args: Any) -> None:
+        try:
+            result = func(*args)
+        except Exception as error:
+            if not done.done():
+                done.set_exception(error)
+        else:
+            if not done.done():
+                done.set_result(result)
+
+    # -- connections ----------------------------------------------------------------
+
+    async def sock_accept(self, sock: Any) -> tuple[Any, Any]:
+        listening: Listening = sock
+        return await listening.accept(), None
+
+    async def connect_accepted_socket(  # type: ignore[override]
+        self, protocol_factory: Callable[[], asyncio.Protocol], sock: Any, **_: Any
+    ) -> tuple[Any, Any]:
+        accepted: AcceptedEnd = sock
+        return accepted.carry(protocol_factory())
+
+    async def create_connection(  # type: ignore[override]
+        self, protocol_factory: Callable[[], asyncio.Protocol], host: str, port: int, **_: Any
+    ) -> tuple[Any, Any]:
+        return await self._wire.connect(protocol_factory, (host, port))

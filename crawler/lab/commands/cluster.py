@@ -1,0 +1,139 @@
+"""Run many processes of a crawl in a virtual world, and judge them by the web's log.
+
+    crawler lab cluster --processes 4 --seed 7
+    crawler lab cluster --processes 4 --seed 7 --faults kill,partition --days 1
+    crawler lab cluster --seed 1 --seeds 50 --faults kill,power --out runs.csv
+    crawler lab cluster --processes 8 --pages 5000 --hosts 200 --faults none
+
+The processes are the shipped ones; time, network, disks and the web are virtual
+(crawler/lab/cluster/README.md). The same seed makes the same run: the digest in
+the last column is that of all requests. Without --days a run lasts until nothing is
+left to do; with it, known pages are fetched again until then. Exit code 1 if a rule was broken.
+"""
+
+import argparse
+from pathlib import Path
+
+import msgspec
+
+from crawler.clock import SystemClock
+from crawler.errors import UsageError
+from crawler.lab.cluster import fault_plan
+from crawler.lab.cluster.cluster import Cluster, ClusterSettings, memory_folder
+from crawler.lab.cluster.judge import RunVerdict, judge
+from crawler.lab.cluster.synthetic_web import WebSpec
+from crawler.lab.progress_line import ProgressLine
+from crawler.lab.refresh import pages_file
+
+DAY = 86_400.0
+COLUMNS = ("seed", "pages", "requests", "hours", "faults", "ends", "again", "fresh", "verdict", "digest")
+PROCESSES_MAX, PAGES_MAX, SEEDS_MAX = 256, 1_000_000, 10_000
+RATE_LEAST = 0.05  # pages a second
+VISITS = 4.0  # fetches a change, without --rate
+BEAT = (
+    60.0  # seconds between counters of processes in runs of days: a beat a second would be most of the work
+)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("--processes", type=int, default=3, metavar="N", help="processes, one a machine (3)")
+    add("--seed", type=int, default=1, metavar="N", help="draws web, faults and chance (1)")
+    add("--seeds", type=int, default=1, metavar="N", help="so many runs, from --seed on (1)")
+    add(
+        "--faults",
+        default="all",
+        metavar="A,B",
+        help=f"of {', '.join(fault_plan.KINDS)}; all (but clone), none",
+    )
+    add("--count", type=int, default=6, metavar="N", help="faults of a run (6)")
+    add("--pages", type=int, default=400, metavar="N", help="pages of the web (400)")
+    add("--hosts", type=int, default=20, metavar="N", help="hosts of the web (20)")
+    add(
+        "--rate",
+        type=float,
+        default=0.0,
+        metavar="X",
+        help="pages a second over all processes (no limit; with --days 4 a change)",
+    )
+    add(
+        "--days",
+        type=float,
+        default=0.0,
+        metavar="X",
+        help="virtual days; pages change and are fetched again",
+    )
+    add("--changes", type=float, default=1.0, metavar="X", help="with --days: changes a day and page (1)")
+    add("--out", type=Path, metavar="FILE", help="CSV of the table")
+
+
+def run(args: argparse.Namespace) -> int:
+    settings = _settings(args)
+    rows, broken = [], False
+    print(_line(COLUMNS))
+    for seed in range(args.seed, args.seed + args.seeds):
+        row, verdict = _one(msgspec.structs.replace(settings, seed=seed))
+        rows.append(row)
+        broken = broken or not verdict.flawless
+        print(_line(row), flush=True)
+        for rule, example in verdict.examples.items():
+            print(f"        {rule} x {verdict.found[rule]}, as {example}")
+    if args.out:
+        pages_file.write_rows(args.out, list(COLUMNS), rows, iter([f"command: {args.command_line}"]))
+    return int(broken)
+
+
+def _settings(args: argparse.Namespace) -> ClusterSettings:
+    if not 1 <= args.processes <= PROCESSES_MAX or not 1 <= args.seeds <= SEEDS_MAX:
+        raise UsageError(f"need 1 to {PROCESSES_MAX} processes and 1 to {SEEDS_MAX:,} seeds")
+    if not 1 <= args.hosts <= args.pages <= PAGES_MAX:
+        raise UsageError(f"need at least a page a host, and at most {PAGES_MAX:,} pages")
+    if args.rate < 0.0 or not 0.0 <= args.days <= 3650.0 or args.changes < 0.0 or not 0 <= args.count <= 1000:
+        raise UsageError("need a rate and changes of 0 or more, up to 3650 days and 1000 faults")
+    kinds = {"all": fault_plan.USUAL, "none": ()}.get(args.faults)
+    kinds = tuple(part for part in args.faults.split(",") if part) if kinds is None else kinds
+    fault_plan.draw(1, kinds, 0, machines=args.processes, within=1.0)
+    web = WebSpec(hosts=args.hosts, pages=args.pages)
+    settings = ClusterSettings(
+        processes=args.processes, web=web, faults=kinds, count=args.count if kinds else 0, rate=args.rate
+    )
+    if not args.days:
+        return settings
+    length = args.days * DAY
+    rate = args.rate or max(RATE_LEAST, VISITS * args.pages * args.changes / DAY)
+    return msgspec.structs.replace(
+        settings,
+        web=msgspec.structs.replace(web, change_rate=args.changes / DAY),
+        length=length,
+        rate=rate,
+        within=0.8 * length,
+        refresh=True,
+        tree={
+            "splitter": {"heartbeat": BEAT, "silence_max": 5 * BEAT},
+            "refresh": {"max_age": max(3600.0, length / 16)},
+        },
+    )
+
+
+def _one(settings: ClusterSettings) -> tuple[tuple[object, ...], RunVerdict]:
+    with memory_folder() as folder:
+        cluster = Cluster(settings, Path(folder))
+        observed = cluster.run(ProgressLine(f"seed {settings.seed}", SystemClock()))
+        verdict = judge(cluster)
+    return (
+        settings.seed,
+        verdict.pages,
+        verdict.requests,
+        f"{observed.elapsed / 3600.0:.2f}",
+        len(observed.done),
+        len(observed.lives),
+        verdict.refetched,
+        f"{verdict.freshness:.3f}",
+        "flawless" if verdict.flawless else "; ".join(verdict.found),
+        verdict.digest[:12],
+    ), verdict
+
+
+def _line(row: tuple[object, ...]) -> str:
+    widths = (6, 8, 9, 8, 7, 6, 6, 7, 24, 12)
+    return "".join(f"{value!s:<{width}}" for value, width in zip(row, widths, strict=True)).rstrip()

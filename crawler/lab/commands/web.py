@@ -1,0 +1,102 @@
+"""Serve the synthetic web of `crawler lab cluster` on loopback, for any crawler.
+
+    crawler lab web --pages 5000 --hosts 200 --seed 7
+    crawler lab web --pages 5000 --hosts 200 --seed 7 --latency 0 --padding 20000 --log requests.csv
+
+It prints the seed URL and serves until Ctrl-C (or --seconds): hosts of Zipf sizes at 127.64.0.1,
+127.64.0.2, ..., with redirects, pages that fail the first time, a robots.txt, traps, hosts that are
+down for a while, and pages that change. At the end it says what was asked: pages answered of those
+there are, requests that robots.txt forbids. Crawl it with
+
+    crawler crawl URL --scope any --allow-network 127.64.0.0/10
+"""
+
+import argparse
+import asyncio
+import contextlib
+import signal
+from pathlib import Path
+
+import msgspec
+
+from crawler.clock import SystemClock
+from crawler.errors import UsageError
+from crawler.lab.caches.link_locality import LinkLocality
+from crawler.lab.cluster.serving import HOSTS_MAX, Served, WebServer, free_port, names
+from crawler.lab.cluster.synthetic_web import SyntheticWeb, WebSpec
+from crawler.lab.refresh import pages_file
+
+DAY = 86_400.0
+PAGES_MAX = 2_000_000
+COLUMNS = ["at", "host", "path", "status", "page", "version", "agent"]
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("--pages", type=int, default=1000, metavar="N", help="pages (1000)")
+    add("--hosts", type=int, default=50, metavar="N", help="hosts (50)")
+    add("--seed", type=int, default=1, metavar="N", help="draws the web (1)")
+    add("--latency", type=float, default=0.1, metavar="S", help="median seconds to an answer (0.1)")
+    add("--padding", type=int, default=0, metavar="N", help="bytes of text on a page beside its links (0)")
+    add(
+        "--links", type=float, default=8.0, metavar="N", help="mean links a page beside those of the tree (8)"
+    )
+    add("--changes", type=float, default=0.0, metavar="X", help="changes a day and page (0)")
+    add("--plain", action="store_true", help="no failures, no slow hosts, no traps")
+    add("--port", type=int, default=0, metavar="N", help="port (any that is free)")
+    add("--seconds", type=float, default=0.0, metavar="S", help="how long (until Ctrl-C)")
+    add("--log", type=Path, metavar="FILE", help="CSV of all requests")
+
+
+def run(args: argparse.Namespace) -> int:
+    if not 1 <= args.hosts <= min(args.pages, HOSTS_MAX) or args.pages > PAGES_MAX:
+        raise UsageError(f"need 1 to {HOSTS_MAX:,} hosts, a page each, and at most {PAGES_MAX:,} pages")
+    if (
+        min(args.latency, args.padding, args.links, args.changes, args.seconds) < 0.0
+        or not 0 <= args.port < 65_536
+    ):
+        raise UsageError("need numbers of 0 or more, and a port below 65,536")
+    try:
+        return asyncio.run(_serve(args))
+    except OSError as error:
+        raise UsageError(f"cannot listen on 127.64.0.1: {error.strerror or error}") from error
+
+
+def spec_of(args: argparse.Namespace) -> WebSpec:
+    """The web that the arguments ask for."""
+    spec = WebSpec(
+        hosts=args.hosts,
+        pages=args.pages,
+        latency=args.latency,
+        change_rate=args.changes / DAY,
+        padding=args.padding,
+        links=LinkLocality(links_median=args.links / 2 + 1, links_mean=args.links + 1),
+    )
+    return msgspec.structs.replace(spec, slow=0.0, down=0.0, traps=0.0, flaws=False) if args.plain else spec
+
+
+async def _serve(args: argparse.Namespace) -> int:
+    clock, port = SystemClock(), args.port or free_port()
+    model = SyntheticWeb(spec_of(args), args.seed, start=clock.now(), horizon=365 * DAY, name=names(port))
+    over = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, over.set)
+    async with WebServer(model, clock, port) as server:
+        print(server.seed, flush=True)
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(over.wait(), args.seconds or None)
+    print(summary(model, server.log))
+    if args.log:
+        rows = [[getattr(row, name) for name in COLUMNS] for row in server.log]
+        pages_file.write_rows(args.log, COLUMNS, rows, iter([f"command: {args.command_line}"]))
+    return 0
+
+
+def summary(model: SyntheticWeb, log: list[Served]) -> str:
+    """What was asked, in a line."""
+    answered = {row.page for row in log if row.status == 200 and row.page >= 0}
+    forbidden = sum(row.path.startswith("/private/") for row in log)
+    return (
+        f"{len(log)} requests, {len(answered)} of {len(model.host_of)} pages answered, {forbidden} forbidden"
+    )

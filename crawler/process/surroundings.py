@@ -1,0 +1,80 @@
+"""What a process finds around it: a disk, a network, chance, threads. Everything else it has in itself.
+
+`Surroundings` are those of the system. Simulations (`lab/cluster/`) hand in
+their own, and run the process as it is: same stages, same loops.
+"""
+
+import asyncio
+import os
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from crawler.config import StoreConfig
+from crawler.process.ending import Watchdog, in_thread
+from crawler.storage.engines import open_store
+from crawler.storage.kv import KeyValue
+
+if TYPE_CHECKING:
+    from crawler.process.errands import Network
+    from crawler.process.reader import Reader
+    from crawler.process.stages import Stages
+    from crawler.splitter.peers import Listen
+
+
+class Surroundings:
+    """The system's. Methods import what they need: a command on a directory at rest has no network."""
+
+    def __init__(self) -> None:
+        self.rng: random.Random = random.SystemRandom()
+
+    def random_bytes(self, count: int) -> bytes:
+        """So many that nobody can guess."""
+        return os.urandom(count)
+
+    def open_store(self, path: Path, config: StoreConfig) -> tuple[KeyValue, str]:
+        """The store in a folder, and what had to be cut off to open it."""
+        store = open_store(
+            path,
+            config.engine,
+            write_buffer_bytes=config.write_buffer_bytes,
+            block_cache_bytes=config.block_cache_bytes,
+            table_bytes=config.table_bytes,
+            tables_max=config.tables_max,
+        )
+        return store, store.mended
+
+    def network(self, stages: "Stages", reader: "Reader") -> "Network":
+        """What errands wait for: answers, names, and what a page holds."""
+        from crawler.fetcher.address_guard import AddressGuard
+        from crawler.fetcher.client import Client
+        from crawler.fetcher.resolver import Resolver
+        from crawler.process.errands import Network
+
+        config = stages.config
+        client = Client(
+            config.fetch,
+            config.identity,
+            config.network,
+            stages.clock,
+            stages.harvest.unexpected,
+            processes=len(stages.topology.names),
+        )
+        guard = AddressGuard(config.network.allow_networks)
+        return Network(client, Resolver(config.network, guard, stages.clock), reader)
+
+    @property
+    def listen(self) -> "Listen":
+        """What opens the socket that peers connect to."""
+        from crawler.splitter.peers import listening_socket
+
+        return listening_socket
+
+    def in_thread(self, function: Callable[[], Any]) -> "asyncio.Future[None]":
+        """Call `function` in a thread that nobody waits for at the end of the process."""
+        return in_thread(function)
+
+    def watchdog(self, limit: float) -> Watchdog:
+        """Who says it when the loop stands for `limit` seconds."""
+        return Watchdog(limit)

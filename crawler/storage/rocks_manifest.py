@@ -1,0 +1,76 @@
+"""Losses of RocksDB's own bookkeeping that RocksDB does not notice.
+
+The same two as LevelDB's (`manifest.py`): no `CURRENT` makes an empty store, a
+manifest that was cut short an older one. The second is told in another way,
+since opening a RocksDB may name a log as the oldest that was never made. If the
+log is gone that the manifest names, the oldest one that is there must follow on
+what the manifest knows:
+
+    it has records    the first one is write S + 1, S being the last one in tables when the log was named
+    it is empty       its number was given out before the manifest ends (a clean close leaves such a log)
+
+A store writes a record as soon as it is open (`RocksStore._mark_opening`), so
+that the log of a store that was not closed is not empty.
+
+Format (RocksDB db/version_edit.cc, db/log_format.h, db/write_batch.cc): framed
+like LevelDB's; an edit's numbers stand before its tables; a log's record begins
+with the sequence number (8 bytes, little-endian) of its first write.
+"""
+
+from pathlib import Path
+from typing import NamedTuple
+
+from crawler.storage.manifest import edits, whole_records, without_current
+
+# Tags of numbers that may stand before the last sequence: comparator, log, previous log, next file, the most
+# column families, least log to keep, last sequence, and the name of the database.
+_FIELDS = {1: "s", 2: "n", 3: "n", 4: "n", 9: "n", 10: "n", 203: "n", 0x2001: "s"}
+_LOG_NUMBER, _NEXT_FILE, _LAST_SEQUENCE = 2, 3, 4
+_FIRST_RECORD_MAX = 64 << 10  # bytes; the record of `_mark_opening` has 13
+
+
+def lost_bookkeeping(store: Path) -> str:
+    """What is missing of a RocksDB's bookkeeping, "" if nothing is or RocksDB finds it itself."""
+    current = store / "CURRENT"
+    if not current.exists():
+        return without_current(store, ("sst", "log"))
+    manifest = store / current.read_text(errors="replace").strip()
+    if not manifest.is_file():
+        return ""
+    known = _known(manifest.read_bytes())
+    if (store / f"{known.log:06d}.log").exists():
+        return ""
+    log, begins = _oldest_log(store, known.log)
+    if not begins and next(store.glob("*.sst"), None) is None:
+        return ""  # nothing that could be lost
+    if begins == known.sequence + 1 or (not begins and log < known.next_file):
+        return ""
+    return f"{manifest.name} ends too early: it knows nothing of what came before {log:06d}.log"
+
+
+class _Known(NamedTuple):
+    """What a manifest says at its end."""
+
+    log: int = 0  # the oldest log that counts
+    sequence: int = 0  # the last write in tables when that was written down
+    next_file: int = 0
+
+
+def _known(manifest: bytes) -> _Known:
+    known = _Known()
+    for edit in edits(manifest, _FIELDS):
+        if _LOG_NUMBER in edit:
+            known = known._replace(log=edit[_LOG_NUMBER], sequence=edit.get(_LAST_SEQUENCE, 0))
+        known = known._replace(next_file=edit.get(_NEXT_FILE, known.next_file))
+    return known
+
+
+def _oldest_log(store: Path, least: int) -> tuple[int, int]:
+    """Number of the oldest log from `least` on, and the number of its first write; zeros if there is none."""
+    numbers = sorted(int(path.stem) for path in store.glob("[0-9]*.log"))
+    oldest = next((number for number in numbers if number >= least), 0)
+    if not oldest:
+        return 0, 0
+    with (store / f"{oldest:06d}.log").open("rb") as file:
+        first = next(whole_records(file.read(_FIRST_RECORD_MAX)), b"")
+    return oldest, int.from_bytes(first[:8], "little")

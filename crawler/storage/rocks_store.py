@@ -1,0 +1,246 @@
+"""RocksDB (rocksdict) behind the interface of `KeyValue`, for machines without LevelDB.
+
+Its files are framed as LevelDB's are (`torn_log.py`, `rocks_manifest.py`).
+Known traps that this file takes care of, each reproduced:
+
+* rocksdict holds the interpreter while it writes, so a synced write would stop
+  the loop for as long as the disk takes. Batches are written unsynced, to the
+  kernel, and `write` syncs the logs itself, the older one first.
+* An iterator of rocksdict ends at a damaged block as if there were no more
+  keys, so the end of every scan is asked for its status.
+* A lower bound of `ReadOptions` is not the key that was given, so scans begin by
+  a seek and end backwards by a comparison.
+* RocksDB 10 reads some garbage at the end of a log for ever, so headers of logs are
+  looked at before it is opened (10 ms a MB of small records).
+* An iterator keeps the store open behind a `close`, so a close ends all scans.
+* The default recovery takes a log to be over at the first damage, and acknowledged
+  writes behind it for lost; `tolerate_corrupted_tail_records` refuses it.
+"""
+
+import os
+import weakref
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import rocksdict
+
+from crawler.errors import DamageError, DirectoryError, StoreError
+from crawler.storage.files import sync_directory
+from crawler.storage.kv import REMEDY, DiskStore
+from crawler.storage.rocks_manifest import lost_bookkeeping
+from crawler.storage.torn_log import cut_torn_tail, headers_are_sound
+
+_NO_KEY = b"\x00"  # no key of `keys.py`
+_LOG_BYTES_MAX = 1 << 20  # of RocksDB's diary, `LOG`
+_DAMAGE = ("Corruption", "Invalid argument", "Not implemented")
+
+
+def _options(write_buffer_bytes: int, block_cache_bytes: int, table_bytes: int, tables_max: int) -> Any:
+    blocks = rocksdict.BlockBasedOptions()
+    blocks.set_block_size(16 << 10)
+    blocks.set_block_cache(rocksdict.Cache(block_cache_bytes))
+    blocks.set_bloom_filter(10, False)
+    options = rocksdict.Options(raw_mode=True)
+    options.create_if_missing(True)
+    options.set_paranoid_checks(True)
+    options.set_wal_recovery_mode(rocksdict.DBRecoveryMode.tolerate_corrupted_tail_records())
+    options.set_write_buffer_size(write_buffer_bytes)
+    options.set_target_file_size_base(table_bytes)
+    options.set_max_open_files(tables_max + 10)
+    options.set_block_based_table_factory(blocks)
+    options.set_compression_type(rocksdict.DBCompressionType.snappy())
+    options.set_keep_log_file_num(2)
+    options.set_max_log_file_size(_LOG_BYTES_MAX)
+    options.set_stats_dump_period_sec(0)
+    options.set_stats_persist_period_sec(0)
+    return options
+
+
+def rebuild(path: Path) -> None:
+    """Make a new manifest from what can be read of the tables; the rest goes to `lost/`.
+
+    Raises:
+        DamageError: nothing helps.
+    """
+    try:
+        rocksdict.Rdict.repair(str(path), _options(8 << 20, 8 << 20, 2 << 20, 64))
+    except Exception as error:
+        raise DamageError(f"store {path}: cannot be rebuilt: {error}") from error
+
+
+class RocksStore(DiskStore):
+    """A store of RocksDB."""
+
+    engine = "rocksdict"
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        write_buffer_bytes: int = 8 << 20,
+        block_cache_bytes: int = 16 << 20,
+        table_bytes: int = 2 << 20,
+        tables_max: int = 64,
+    ) -> None:
+        super().__init__(path)
+        self._synced_log = 0  # number of the newest log whose name is on the disk
+        self._scans: weakref.WeakSet[Any] = weakref.WeakSet()
+        options = _options(write_buffer_bytes, block_cache_bytes, table_bytes, tables_max)
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+            if lost := lost_bookkeeping(path):
+                raise DamageError(f"store {path}: {lost}; {REMEDY}")
+            self._db = self._open(path, options)
+            self._mark_opening()
+        except OSError as error:
+            raise DirectoryError(f"store {path}: cannot be opened: {error}") from error
+
+    def _open(self, path: Path, options: Any) -> Any:
+        """Open it; where only the newest log's torn tail stands in the way, without that tail."""
+        self._require_sound_logs(path)
+        try:
+            try:
+                return rocksdict.Rdict(str(path), options)
+            except Exception as error:
+                if not str(error).startswith(_DAMAGE):
+                    raise
+                self.mended = cut_torn_tail(path)
+                if not self.mended:
+                    raise
+                return rocksdict.Rdict(str(path), options)
+        except Exception as error:
+            raise _opening_error(path, str(error)) from error
+
+    def _require_sound_logs(self, path: Path) -> None:
+        """Cut a torn tail that RocksDB must not see.
+
+        Raises:
+            DamageError: what makes no record is no torn tail.
+        """
+        for log in path.glob("*.log"):
+            if headers_are_sound(log.read_bytes()):
+                continue
+            self.mended = self.mended or cut_torn_tail(path)
+            if not headers_are_sound(log.read_bytes()):
+                raise DamageError(f"store {path}: {log.name} is damaged, and records follow; {REMEDY}")
+
+    def _mark_opening(self) -> None:
+        """Begin the log with a record, by which `rocks_manifest.py` tells that nothing is missing before it."""
+        batch = self.batch(sync=True)
+        batch.delete(_NO_KEY)
+        self.write(batch)
+
+    def get(self, key: bytes) -> bytes | None:
+        try:
+            return self._db.get(key)
+        except self._errors as error:
+            raise self._unreadable(error) from error
+
+    def batch(self, *, sync: bool = True) -> "_Batch":
+        return _Batch(sync)
+
+    def _write(self, batch: "_Batch") -> None:
+        self._db.write(batch.operations)
+        if batch.sync:
+            self._sync_logs()
+
+    def _sync_logs(self) -> None:
+        """Let all that was written outlast a power cut: the logs not yet synced to their end, oldest first."""
+        logs = sorted(int(name[:-4]) for name in os.listdir(self.path) if name.endswith(".log"))
+        for number in logs:
+            if number >= self._synced_log:
+                _sync(self.path / f"{number:06d}.log")
+        if logs and logs[-1] != self._synced_log:
+            sync_directory(self.path)
+            self._synced_log = logs[-1]
+
+    def scan(
+        self, start: bytes, stop: bytes | None = None, *, reverse: bool = False
+    ) -> Iterator[tuple[bytes, bytes]]:
+        bounds = rocksdict.ReadOptions()
+        if stop is not None:
+            bounds.set_iterate_upper_bound(stop)
+        first = None if reverse else start
+        try:
+            items = self._db.items(backwards=reverse, from_key=first, read_opt=bounds)
+        except self._errors as error:
+            raise self._unreadable(error) from error
+        found = self._backwards(items, bounds, start) if reverse else self._forwards(items, bounds, start)
+        self._scans.add(found)
+        return found
+
+    def _forwards(self, items: Any, bounds: Any, start: bytes) -> Iterator[tuple[bytes, bytes]]:
+        last = b""
+        for item in items:
+            yield item
+            last = item[0]
+        end = self._db.iter(bounds)
+        end.seek(last or start)
+        if last and end.valid():
+            end.next()
+        self._require_end(end)
+
+    def _backwards(self, items: Any, bounds: Any, start: bytes) -> Iterator[tuple[bytes, bytes]]:
+        last = b""
+        for item in items:
+            if item[0] < start:
+                return
+            yield item
+            last = item[0]
+        end = self._db.iter(bounds)
+        end.seek_for_prev(last) if last else end.seek_to_last()
+        if last and end.valid():
+            end.prev()
+        self._require_end(end)
+
+    def _require_end(self, end: Any) -> None:
+        """Raise if the iterator stands where it does since it cannot read what follows."""
+        try:
+            end.status()
+        except self._errors as error:
+            raise self._unreadable(error) from error
+
+    def compact(self) -> None:
+        self._db.flush()
+        self._db.compact_range(None, None)
+
+    def close(self) -> None:
+        for found in list(self._scans):
+            found.close()
+        try:
+            self._db.close()
+        except self._errors as error:  # the table of what is in memory; the logs have it all
+            if not self._failed:
+                raise StoreError(f"store: cannot be closed: {self._said(error)}") from error
+
+
+class _Batch:
+    """Puts and deletes in order, and whether they are to be synced."""
+
+    __slots__ = ("delete", "operations", "put", "sync")
+
+    def __init__(self, sync: bool) -> None:
+        self.sync = sync
+        self.operations = rocksdict.WriteBatch(raw_mode=True)
+        self.put, self.delete = self.operations.put, self.operations.delete
+
+
+def _sync(log: Path) -> None:
+    try:
+        descriptor = os.open(log, os.O_RDONLY)
+    except FileNotFoundError:  # its writes have reached a table since
+        return
+    try:
+        os.fdatasync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _opening_error(path: Path, said: str) -> Exception:
+    if said.startswith(_DAMAGE) or "No such file" in said:
+        return DamageError(f"store {path}: {said}; {REMEDY}")
+    if "No space left" in said:
+        room = "make room; `crawler check --repair` frees the ballast if there is one"
+        return StoreError(f"store {path}: cannot be opened: {said}; {room}")
+    return DirectoryError(f"store {path}: cannot be opened: {said}")

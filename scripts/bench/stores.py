@@ -1,0 +1,87 @@
+"""The engines of stores side by side: CPU of puts, gets and scans, reopening after a kill, bytes a URL.
+
+    .venv/bin/python scripts/bench/stores.py [URLS]
+
+Random keys of 12 bytes, sealed URLs of some 55 bytes as values, groups of 256 of which every 16th is synced. The rounds
+alternate, so that what else the machine does falls on both.
+"""
+
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from itertools import islice
+from pathlib import Path
+from random import Random
+
+from crawler.storage.engines import ENGINES, Engine, open_store
+from crawler.storage.kv import DiskStore, seal
+from crawler.storage.snapshot import snapshot
+
+ROUNDS = 3
+GROUP = 256
+SYNCED_EVERY = 16
+
+
+def main(urls: int) -> None:
+    rng = Random(1)
+    rows = [
+        (
+            b"t/" + rng.randbytes(10),
+            seal(b"http://host%d.example.org/section/%d/article-%d.html" % (i % 997, i % 13, i)),
+        )
+        for i in range(urls)
+    ]
+    print("engine       put    get   scan  scan of 16   reopen (wall, CPU)     disk  compacted")
+    print("           us of CPU each                    ms                   bytes a URL")
+    for _ in range(ROUNDS):
+        for engine in ENGINES:
+            with tempfile.TemporaryDirectory() as folder:
+                measure(engine, Path(folder), rows)
+
+
+def measure(engine: Engine, folder: Path, rows: list[tuple[bytes, bytes]]) -> None:
+    store = open_store(folder / "store", engine)
+    put = cpu(lambda: write(store, rows)) / len(rows)
+    get = cpu(lambda: [store.get(key) for key, _ in rows[::10]]) / len(rows[::10])
+    scan = cpu(lambda: sum(1 for _ in store.scan(b"t/", b"u/"))) / len(rows)
+    short = cpu(lambda: [list(islice(store.scan(key), 16)) for key, _ in rows[::40]]) / len(rows[::40])
+    snapshot(folder / "store", folder / "killed")
+    store.close()
+    disk = size(folder / "killed", "*") / len(rows)
+    begun, wall = time.process_time(), time.perf_counter()
+    store = open_store(folder / "killed")
+    wall, used = time.perf_counter() - wall, time.process_time() - begun
+    store.compact()
+    store.close()
+    compacted = size(folder / "killed", "*.[ls][ds][bt]") / len(rows)
+    shutil.rmtree(folder / "killed")
+    print(
+        f"{engine:10}{put * 1e6:6.2f} {get * 1e6:6.2f} {scan * 1e6:6.2f} {short * 1e6:9.1f}    "
+        f"{wall * 1e3:8.0f} {used * 1e3:8.0f}    {disk:9.1f} {compacted:9.1f}",
+        flush=True,
+    )
+
+
+def write(store: DiskStore, rows: list[tuple[bytes, bytes]]) -> None:
+    for number, first in enumerate(range(0, len(rows), GROUP)):
+        batch = store.batch(sync=number % SYNCED_EVERY == 0)
+        for key, value in rows[first : first + GROUP]:
+            batch.put(key, value)
+        store.write(batch)
+
+
+def cpu(work: Callable[[], object]) -> float:
+    """Seconds of CPU of all threads of this process that `work` takes."""
+    begun = time.process_time()
+    work()
+    return time.process_time() - begun
+
+
+def size(folder: Path, pattern: str) -> int:
+    return sum(path.stat().st_size for path in folder.glob(pattern) if not path.name.startswith("LOG"))
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]) if len(sys.argv) > 1 else 200_000)

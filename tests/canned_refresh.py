@@ -1,0 +1,133 @@
+"""Canned input to everything refreshing computes; printed as JSON, the compiled and the source form say the same.
+
+python -m tests.canned_refresh FOLDER
+"""
+
+import json
+import random
+import sys
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from crawler.freshness.params import PageParameters
+from crawler.frontier.refresh import Schedule, Settings
+from crawler.records import LinkFlag
+from tests.process.support import Joint, fetch
+
+DAY = 86_400.0
+SETTINGS = (
+    Settings(),
+    Settings(policy="greedy", min_age=DAY),
+    Settings(policy="cis", neighbourhood=False, pooling=False),
+    Settings(neighbourhood=False, pooling=False, max_age=90 * DAY),
+    *(Settings(policy=policy) for policy in ("uniform", "interval", "azar-lds")),
+)
+PARAMETERS = (  # each of the forms of a value, and waves
+    (1.0, 0.1 / DAY, 0.5, 0.2 / DAY),
+    (2.0, 0.1 / DAY, 1.0, 0.2 / DAY),
+    (1.0, 0.1 / DAY, 0.6, 0.0),
+    (1.0, 0.0, 0.0, 0.0),
+    (3.0, 0.01 / DAY, 0.9, 300.0 / DAY),
+)
+
+
+def scheduled(settings: Settings, steps: int = 150) -> dict[str, Any]:
+    """Pages asked in their order, from a schedule that is told of changes and learns; what it knows in the end."""
+    rng = random.Random(5)
+    schedule = Schedule(settings, level=0.0 if settings.policy == "ncis" else 1e4)
+    keys = np.arange(1, 41, dtype=np.uint64) << np.uint64(40)
+    numbers = np.arange(40)
+    schedule.add_many(
+        keys, numbers % 3, 100 + numbers % 9, -DAY * numbers, 1.0 + numbers % 2, 0.0,
+        changes=numbers % 4, watched=50 * DAY, signals=numbers % 2,
+    )  # fmt: skip
+    schedule.rate = 8 / DAY
+    if not settings.pooling:
+        for page, parameters in enumerate(PARAMETERS):
+            schedule.set_page(page, PageParameters(*parameters), 0.0)
+    now, asked = 0.0, []
+    for step in range(steps):
+        now += DAY / 8
+        if step % 3 == 0:
+            schedule.signal(rng.randrange(40), now, step % 8)
+        if step == 20:
+            schedule.signal_many(keys, now, 2)
+        page = schedule.take(now)
+        asked.append(page)
+        if page >= 0 and step % 7 == 3:
+            schedule.give_back(page, now, now + DAY)
+        elif page >= 0:
+            result = step % 6 if step % 5 == 0 else rng.randrange(2)
+            schedule.settle(page, now + 5.0, result, now + DAY / 4)
+        schedule.renew() if step == 100 else schedule.work(now)
+    schedule.remove(3)
+    schedule._check()
+    pages = [page for page in range(40) if page != 3]
+    return {
+        "asked": asked,
+        "pages": [msgspec.to_builtins(schedule.page(page, now)) for page in pages],
+        "states": [schedule.page_state(page) for page in pages],
+        "hosts": [msgspec.to_builtins(schedule.host_view(host)) for host in range(3)],
+        "sites": [schedule.site_state(host) for host in range(3)],
+        "quality": [schedule.quality(host) for host in range(3)],
+        "directories": [schedule.directory_state(page) for page in pages[:9]],
+        "level": schedule.level,
+        "price": schedule.price(now),
+        "wakeup": schedule.next_wakeup(now),
+    }
+
+
+def joined(folder: Path, steps: int = 60) -> dict[str, Any]:
+    """Pages that a whole process asks again, stored and reported."""
+    joint = Joint(
+        folder, refresh={"endless": True, "min_age": 0.0, "speed": 10_000, "arms": ["ncis", "greedy"]},
+        crawl={"rate": 1.0},
+    )  # fmt: skip
+    stages = joint.stages
+    assert stages.refresh is not None
+    urls = [f"http://{host}.org/{n}" for host in "abc" for n in range(4)]
+    joint.seeds(*urls)
+    asked = []
+    for step in range(steps):
+        errand = joint.errand()
+        if errand.flags & int(LinkFlag.REFRESH):
+            asked.append(errand.url)
+        body = f"<p>{step // 9}".encode()
+        joint.page(errand, fetch(errand.url, body, began=joint.clock.now()))
+        if step % 4 == 0:
+            stages.refresh.signal([joint.fingerprint(urls[step % 12])], step % 3, joint.clock.now())
+    now = joint.clock.now()
+    refresh = stages.refresh
+    found = {
+        "asked": asked,
+        "view": refresh.view(now),
+        "why": [refresh.explain(joint.fingerprint(url), now) for url in urls],
+        "fresh": [refresh.probability(joint.fingerprint(url), now, now) for url in urls],
+        "hosts": refresh.by_host(now),
+        "heard": refresh.heard(),
+        "wakeup": refresh.next_wakeup(now),
+    }
+    stages.close()
+    return found
+
+
+def rounded(value: Any) -> Any:
+    """With numbers to nine digits."""
+    if isinstance(value, float):
+        return float(f"{value:.9g}")
+    if isinstance(value, dict):
+        return {key: rounded(one) for key, one in value.items()}
+    return [rounded(one) for one in value] if isinstance(value, list) else value
+
+
+def canned(folder: Path) -> Any:
+    """All of it, as JSON gives it back."""
+    found = {"schedules": [scheduled(settings) for settings in SETTINGS], "joint": joined(folder)}
+    return rounded(json.loads(json.dumps(found)))
+
+
+if __name__ == "__main__":
+    print(json.dumps(canned(Path(sys.argv[1]))))

@@ -1,0 +1,206 @@
+"""The crawl directory: one seed, the configuration that goes on, and what shows that files were lost."""
+
+import hashlib
+import json
+import os
+import stat
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from crawler.config import Config, convert
+from crawler.crawl import directory as module
+from crawler.crawl.directory import SEED_BYTES, CrawlDirectory
+from crawler.errors import DamageError, DirectoryError, StoreError
+
+SEED = bytes(range(16))
+SECRET = {
+    "identity": {"headers": ["Authorization: Basic eDp5", "X-Who: me"]},
+    "override": [{"match": "a.org", "headers": ["Cookie: a=b"]}],
+}
+
+
+@pytest.fixture
+def crawl(tmp_path: Path) -> CrawlDirectory:
+    made = CrawlDirectory(tmp_path / "deep" / "crawl")
+    made.create(SEED)
+    return made
+
+
+def test_it_is_made_once_and_keeps_its_seed(crawl: CrawlDirectory) -> None:
+    assert crawl.exists() and crawl.seed() == SEED
+    crawl.require()
+    crawl.create()
+    crawl.create(SEED)
+    assert crawl.seed() == SEED
+    with pytest.raises(DirectoryError, match="another secret"):
+        crawl.create(bytes(16))
+    assert stat.S_IMODE((crawl.path / "seed").stat().st_mode) == 0o600
+    assert crawl.crawl_id() == hashlib.blake2b(SEED, digest_size=8, person=b"crawl id").hexdigest()
+
+
+def test_without_a_seed_a_random_one_is_drawn(tmp_path: Path) -> None:
+    one, two = CrawlDirectory(tmp_path / "one"), CrawlDirectory(tmp_path / "two")
+    assert not one.exists()
+    with pytest.raises(DirectoryError, match="no crawl here"):
+        one.require()
+    one.create()
+    two.create()
+    assert len(one.seed()) == SEED_BYTES and one.seed() != two.seed()
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [("00" * 15, "15 bytes where 16"), ("zz" * 16, "cannot be read"), (None, "cannot be read")],
+)
+def test_a_seed_that_is_none_is_refused(crawl: CrawlDirectory, text: str | None, said: str) -> None:
+    (crawl.path / "seed").unlink()
+    if text is not None:
+        (crawl.path / "seed").write_text(text)
+    with pytest.raises(DirectoryError, match=said):
+        crawl.seed()
+
+
+def test_a_place_where_nothing_can_be_made_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(DirectoryError, match="file: cannot be made: File exists"):
+        CrawlDirectory(tmp_path / "file").create()
+    monkeypatch.setattr(os, "access", lambda path, mode: mode != os.W_OK)
+    with pytest.raises(DirectoryError, match="may not write there"):
+        CrawlDirectory(tmp_path / "new").create()
+
+
+@pytest.mark.parametrize(
+    ("number", "kind"),
+    [(13, DirectoryError), (1, DirectoryError), (30, DirectoryError), (28, StoreError), (5, StoreError)],
+)
+def test_a_place_of_others_is_no_failing_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, kind: type[Exception]
+) -> None:
+    def fails(*_: Any, **__: Any) -> None:
+        raise StoreError("cannot write") from OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(module, "atomic_write", fails)
+    with pytest.raises(kind) as raised:
+        CrawlDirectory(tmp_path / "crawl").create()
+    assert type(raised.value) is kind
+
+
+def test_the_processes_are_those_with_a_store_in_the_order_of_their_numbers(crawl: CrawlDirectory) -> None:
+    assert crawl.process_names() == []
+    for name in ("p10", "p2", "p0"):
+        (crawl.process(name) / "store").mkdir(parents=True)
+    (crawl.path / "other").mkdir()
+    assert crawl.process_names() == ["p0", "p2", "p10"]
+
+
+def test_that_a_process_has_begun_outlasts_its_folder(crawl: CrawlDirectory) -> None:
+    assert not crawl.has_begun("p0")
+    crawl.note_begun("p0")
+    written = (crawl.path / "p0.begun").stat().st_mtime_ns
+    crawl.note_begun("p0")
+    assert crawl.has_begun("p0") and not crawl.has_begun("p1")
+    assert (crawl.path / "p0.begun").stat().st_mtime_ns == written
+    crawl.forget_begun("p0")
+    crawl.forget_begun("p0")
+    assert not crawl.has_begun("p0")
+
+
+def test_a_configuration_goes_on_without_the_limits_of_its_run(crawl: CrawlDirectory) -> None:
+    assert crawl.saved_config() == {} and crawl.seed_places() == []
+    crawl.save_config(convert({"crawl": {"max_pages": 7, "depth": 3}, "seeds": ["http://a.org/"]}))
+    kept = convert(crawl.saved_config())
+    assert (kept.crawl.max_pages, kept.crawl.depth) == (0, 3)
+    assert kept.seeds == ("http://a.org/",) and not crawl.credentials_file.exists()
+
+
+def test_credentials_lie_apart_and_come_back(crawl: CrawlDirectory) -> None:
+    config = convert(SECRET)
+    crawl.save_config(config)
+    assert "Basic" not in crawl.config_file.read_text() and "a=b" not in crawl.config_file.read_text()
+    assert stat.S_IMODE(crawl.credentials_file.stat().st_mode) == 0o600
+    kept = convert(crawl.saved_config())
+    assert kept.identity.headers == config.identity.headers
+    assert kept.override[0].headers == config.override[0].headers
+    crawl.save_config(Config())
+    assert not crawl.credentials_file.exists() and convert(crawl.saved_config()).identity.headers == ()
+
+
+def test_credentials_that_are_none_are_refused_and_those_of_others_passed_over(
+    crawl: CrawlDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    crawl.save_config(convert(SECRET))
+    crawl.credentials_file.write_text("{")
+    with pytest.raises(DirectoryError, match="credentials: cannot be read"):
+        crawl.saved_config()
+
+    def forbidden(self: Path) -> bytes:
+        raise PermissionError
+
+    monkeypatch.setattr(CrawlDirectory, "_config_problem", lambda self: "")
+    monkeypatch.setattr(Path, "read_bytes", forbidden)
+    assert convert(crawl.saved_config()).identity.headers == ("X-Who: me",)
+
+
+def test_the_places_of_seeds_are_kept_beside_the_settings(crawl: CrawlDirectory) -> None:
+    crawl.save_config(convert({"crawl": {"depth": 3}}))
+    crawl.note_places(["a.org", 'b"\n.org'])
+    assert crawl.seed_places() == ["a.org", 'b"\n.org']
+    crawl.save_config(convert(crawl.saved_config()))
+    assert crawl.seed_places() == ["a.org", 'b"\n.org'], "settings change, places stay"
+    assert convert(crawl.saved_config()).crawl.depth == 3
+    text = crawl.config_file.read_text()
+    crawl.config_file.write_text(text.replace('["a.org"', '["a.org'))
+    assert crawl.seed_places() == []
+
+
+def test_a_file_that_is_cut_short_holds_no_settings(crawl: CrawlDirectory) -> None:
+    """It would be read as a shorter one: with the default politeness, without the places of the seeds."""
+    crawl.save_config(convert({"crawl": {"depth": 3}}))
+    crawl.note_places(["a.org"])
+    assert crawl.renew_config() == ""
+    lines = crawl.config_file.read_text().splitlines(keepends=True)
+    crawl.config_file.write_text("".join(lines[:-1]))
+    assert crawl.seed_places() == []
+    with pytest.raises(DamageError, match="cut short"):
+        crawl.saved_config()
+    for name in ("p0", "p1"):
+        crawl.note_begun(name)
+    (crawl.process("p0") / "store").mkdir(parents=True)
+    assert "has the defaults" in crawl.renew_config()
+    assert convert(crawl.saved_config()).crawl.processes == 2, "as many as have begun"
+    assert crawl.renew_config() == "" and crawl.seed_places() == []
+
+
+def test_a_file_of_the_user_s_own_needs_no_end(crawl: CrawlDirectory) -> None:
+    crawl.config_file.write_text("[crawl]\ndepth = 4\n")
+    assert convert(crawl.saved_config()).crawl.depth == 4 and crawl.renew_config() == ""
+    crawl.config_file.write_text("")
+    assert crawl.saved_config() == {}
+
+
+@pytest.mark.parametrize("stores", [1, 3])
+def test_a_file_that_is_missing_behind_a_run_is_lost(crawl: CrawlDirectory, stores: int) -> None:
+    for number in range(stores):
+        (crawl.process(f"p{number}") / "store").mkdir(parents=True)
+    assert crawl.saved_config() == {}, "no run has ended yet"
+    crawl.save_report({"pages": 1})
+    assert json.loads(crawl.report_file.read_text()) == {"pages": 1}
+    with pytest.raises(DamageError, match="missing"):
+        crawl.saved_config()
+    crawl.renew_config()
+    assert convert(crawl.saved_config()).crawl.processes == stores
+
+
+def test_the_names_of_its_files(crawl: CrawlDirectory) -> None:
+    """They are an interface: commands, people and other programs look for them."""
+    files = (crawl.config_file, crawl.credentials_file, crawl.report_file, crawl.pages_file, crawl.log_file)
+    assert [file.name for file in files] == [
+        "crawl.toml",
+        "credentials",
+        "report.json",
+        "pages.jsonl",
+        "crawler.log",
+    ]
+    assert {file.parent for file in files} == {crawl.path}

@@ -1,0 +1,64 @@
+"""Settings that may change while a crawl runs: those and no others, and they are kept."""
+
+from pathlib import Path
+
+import pytest
+
+from crawler.config import Config, convert
+from crawler.crawl.directory import CrawlDirectory
+from crawler.crawl.safe_settings import LEVELS, LIVE, changed, live_part, parse, record
+from crawler.errors import ConfigError, UsageError
+
+
+def test_words_of_the_command_line() -> None:
+    assert parse(["politeness.delay=5", " crawl.rate = 2=3 "]) == {
+        "politeness.delay": "5",
+        "crawl.rate": "2=3",
+    }
+    with pytest.raises(UsageError, match=r"'crawl\.rate': expected section\.key=value"):
+        parse(["politeness.delay=5", "crawl.rate"])
+
+
+def test_a_live_setting_changes_and_nothing_else() -> None:
+    config = convert({"crawl": {"depth": 3, "concurrency": 7}})
+    made = changed(config, {"politeness.delay": "5", "log.level": "debug"})
+    assert made == convert({"crawl": {"depth": 3, "concurrency": 7}, "politeness": {"delay": 5}})
+    assert config.politeness.delay != 5
+
+
+@pytest.mark.parametrize("key", LIVE)
+def test_each_of_them_may_change(key: str) -> None:
+    section, name = key.split(".")
+    made = changed(Config(), {key: "0.5" if key != "crawl.concurrency" else "5"})
+    assert getattr(getattr(made, section), name) in (0.5, 5)
+
+
+@pytest.mark.parametrize("level", [*LEVELS, "loud"])
+def test_levels_of_the_log(level: str) -> None:
+    if level in LEVELS:
+        assert changed(Config(), {"log.level": level}) == Config()
+    else:
+        with pytest.raises(UsageError, match=r"one of debug, info, warning, error"):
+            changed(Config(), {"log.level": level})
+
+
+def test_others_may_not_and_values_must_be_of_their_kind() -> None:
+    with pytest.raises(UsageError, match=r"crawl\.depth: cannot change .* politeness\.delay, .*log\.level"):
+        changed(Config(), {"crawl.depth": "3"})
+    with pytest.raises(ConfigError, match="politeness.delay"):
+        changed(Config(), {"politeness.delay": "soon"})
+
+
+def test_they_are_kept_for_the_next_run(tmp_path: Path) -> None:
+    crawl = CrawlDirectory(tmp_path)
+    crawl.create()
+    crawl.save_config(convert({"crawl": {"depth": 3}}))
+    record(crawl, {"politeness.delay": "5"})
+    kept = convert(crawl.saved_config())
+    assert (kept.crawl.depth, kept.politeness.delay) == (3, 5)
+
+
+def test_a_process_that_starts_again_takes_the_live_ones_alone() -> None:
+    saved = {"politeness": {"delay": 5.0}, "crawl": {"depth": 9}, "refresh": "no section"}
+    made = live_part(convert({"crawl": {"depth": 3, "rate": 2}}), saved)
+    assert (made.politeness.delay, made.crawl.depth, made.crawl.rate) == (5.0, 3, 2)

@@ -1,0 +1,356 @@
+"""Bugs to be planted in the shipped code, one for each rule of `storage/README.md` and `splitter/README.md`.
+
+`python -m tests.lab.cluster.planted [BUG ...]` prints for each the first seed that
+finds it, and by which rule of the judge.
+"""
+
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
+from operator import attrgetter
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import msgspec
+
+from crawler.due import links_log, runs
+from crawler.due.eliminator import Eliminator
+from crawler.due.links_log import LinksLog
+from crawler.errors import StoreError
+from crawler.frontier.frontier import Frontier
+from crawler.frontier.hosts.front_host import FrontHost
+from crawler.lab.cluster import cluster
+from crawler.lab.cluster.cluster import Cluster, ClusterSettings, memory_folder
+from crawler.lab.cluster.disk import JournalStore
+from crawler.lab.cluster.judge import RunVerdict, judge
+from crawler.lab.cluster.synthetic_web import WebSpec
+from crawler.pages import segments
+from crawler.process.admission import Owners, Seen
+from crawler.process.exchange import PeerExchange
+from crawler.splitter.crawlwide import CrawlWide
+from crawler.splitter.inbox import Arrival, Inbox
+from crawler.splitter.outbox import Outbox
+from crawler.splitter.session import Doorkeeper
+from crawler.splitter.spool import Spool
+from crawler.storage import commit, files
+from crawler.storage.kv import MemoryStore
+
+SEEDS = 200
+SETTINGS = ClusterSettings(web=WebSpec(hosts=12, pages=150), count=8, within=60.0)
+
+
+class Plant(msgspec.Struct, frozen=True):
+    """A bug: the rule it breaks, what is patched (object, name, what stands there then), the faults it needs."""
+
+    rule: str
+    patches: Callable[[], list[tuple[Any, str, Any]]]
+    faults: tuple[str, ...] = ("kill", "power")
+    rate: float = 0.0
+    processes: int = 3
+
+
+def _page_before_links() -> list[tuple[Any, str, Any]]:
+    take = commit.CommitPoint.take_made
+
+    def take_half(self: commit.CommitPoint) -> list[commit.Change]:
+        group = take(self)
+        for change in filter(attrgetter("captures"), group):
+            links = commit.Change()
+            links.links, change.links = change.links, []
+            change.after.append(partial(self.add, links))
+        return group
+
+    return [(commit.CommitPoint, "take_made", take_half)]
+
+
+def _batch_not_synced() -> list[tuple[Any, str, Any]]:
+    batch = JournalStore.batch
+    return [(JournalStore, "batch", lambda self, *, sync=True: batch(self, sync=False))]
+
+
+def _links_not_synced() -> list[tuple[Any, str, Any]]:
+    return [(LinksLog, "sync", LinksLog.write_out)]
+
+
+def _warc_not_synced() -> list[tuple[Any, str, Any]]:
+    return [(segments.SegmentWriter, "sync", lambda self: self._flush())]
+
+
+def _names_not_synced() -> list[tuple[Any, str, Any]]:
+    def nothing(path: Path) -> None:
+        pass
+
+    return [(module, "sync_directory", nothing) for module in (files, runs, links_log, segments)]
+
+
+def _no_truncation() -> list[tuple[Any, str, Any]]:
+    return [(segments, "cut", lambda path, length: 0)]
+
+
+def _failed_write_goes_on() -> list[tuple[Any, str, Any]]:
+    """What could not be written counts as committed."""
+    write = JournalStore.write
+
+    def write_or_forget(self: JournalStore, batch: Any) -> None:
+        with suppress(StoreError):
+            write(self, batch)
+
+    return [(JournalStore, "write", write_or_forget)]
+
+
+def _flush_before_commit() -> list[tuple[Any, str, Any]]:
+    """The links log counts as flushed before the to-do entries of its new links are durable."""
+    begin = Eliminator.begin_flush
+
+    def begin_early(self: Eliminator, now: float) -> Any:
+        plan = begin(self, now)
+        if plan is not None:
+            batch = self._store.batch(sync=True)
+            from crawler.due.eliminator import _encode
+            from crawler.storage.keys import DUE_FLUSHED
+
+            batch.put(DUE_FLUSHED, _encode(plan.after))
+            self._store.write(batch)
+        return plan
+
+    return [(Eliminator, "begin_flush", begin_early)]
+
+
+def _run_not_synced() -> list[tuple[Any, str, Any]]:
+    class NoSync:
+        """`os` without syncs."""
+
+        def __getattr__(self, name: str) -> Any:
+            import os
+
+            return (lambda descriptor: None) if name in ("fsync", "fdatasync") else getattr(os, name)
+
+    return [(runs, "os", NoSync())]
+
+
+def _gaps_forgotten() -> list[tuple[Any, str, Any]]:
+    opened = Frontier.open
+    return [(Frontier, "open", lambda self, now, clean: opened(self, now, True))]
+
+
+def _retries_at_their_word() -> list[tuple[Any, str, Any]]:
+    read = FrontHost.read_ahead
+
+    def read_ahead(self: FrontHost, store: Any, count: int, now: float, later_max: int, _: float) -> bool:
+        return read(self, store, count, now, later_max)
+
+    return [(FrontHost, "read_ahead", read_ahead)]
+
+
+def _ack_before_commit() -> list[tuple[Any, str, Any]]:
+    return [(Inbox, "durable", lambda self, peer: self.accepted(peer)), (Inbox, "_check", lambda self: None)]
+
+
+def _outbox_in_memory() -> list[tuple[Any, str, Any]]:
+    init, stage = Outbox.__init__, Outbox.stage
+
+    def init_in_memory(self: Outbox, store: Any, *arguments: Any, **options: Any) -> None:
+        init(self, MemoryStore(), *arguments, **options)
+
+    def stage_in_memory(self: Outbox, batch: Any) -> None:
+        own = self._store.batch()
+        stage(self, own)
+        self._store.write(own)
+
+    return [(Outbox, "__init__", init_in_memory), (Outbox, "stage", stage_in_memory)]
+
+
+def _sent_is_gone() -> list[tuple[Any, str, Any]]:
+    """Entries leave the outbox when they are sent, not when their owner has them."""
+    take = Spool.take_unsent
+
+    def take_and_retire(self: Spool, bytes_max: int = 1 << 62) -> Any:
+        number, entries = take(self, bytes_max)
+        if self.sent > self.confirmed.number:
+            self._retire(self.sent)
+        return number, entries
+
+    return [(Spool, "take_unsent", take_and_retire)]
+
+
+def _applied_twice() -> list[tuple[Any, str, Any]]:
+    """A repeated entry is queued again."""
+    accept = Inbox.accept
+
+    def accept_again(self: Inbox, peer: str, sequence: int, entry: bytes) -> Arrival:
+        found = accept(self, peer, sequence, entry)
+        if found is Arrival.REPEATED and self._queue:
+            self._queue.append(self._queue[-1])
+            return Arrival.QUEUED
+        return found
+
+    return [(Inbox, "accept", accept_again)]
+
+
+def _gap_taken() -> list[tuple[Any, str, Any]]:
+    """What stands behind a missing entry is taken for the next one; here every 5th entry is missing."""
+    accept = Inbox.accept
+
+    def accept_any(self: Inbox, peer: str, sequence: int, entry: bytes) -> Arrival:
+        if sequence % 5 == 0 and sequence == self._sources[peer].accepted + 1:
+            self._sources[peer].accepted = sequence
+            return Arrival.QUEUED
+        return accept(self, peer, sequence, entry)
+
+    return [(Inbox, "accept", accept_any)]
+
+
+def _foreign_taken() -> list[tuple[Any, str, Any]]:
+    """A process keeps links of a peer it cannot reach."""
+    split = Owners.split
+
+    def split_own(self: Owners, fingerprints: Any) -> dict[str, list[int]]:
+        found = split(self, fingerprints)
+        if self.me == "p1" and "p2" in found and len(fingerprints) > 3:
+            return {self.me: list(range(len(fingerprints)))}
+        return found
+
+    return [(Owners, "split", split_own)]
+
+
+def _copies_let_in() -> list[tuple[Any, str, Any]]:
+    admit = Doorkeeper.admit
+
+    def admit_all(self: Doorkeeper, session: Any) -> Any:
+        self._newest.pop(session.peer, None)
+        if (known := self._known.get(session.peer)) is not None and known.boot != session.boot:
+            del self._known[session.peer]
+        return admit(self, session)
+
+    return [(Doorkeeper, "admit", admit_all)]
+
+
+def _whole_rate() -> list[tuple[Any, str, Any]]:
+    """A process that hears nobody takes the whole rate."""
+    share = CrawlWide.share
+
+    def share_of_heard(self: CrawlWide, now: float) -> float:
+        heard = [peer for peer in self._peers.values() if now - peer.heard_at < 3.0]
+        return share(self, now) if heard else 1.0
+
+    return [(CrawlWide, "share", share_of_heard)]
+
+
+def _end_in_one_round() -> list[tuple[Any, str, Any]]:
+    def advance(self: CrawlWide) -> None:
+        if all(each.idle for each in [self._progress(), *(p.heard for p in self._peers.values() if p.heard)]):
+            self.ended = all(peer.heard for peer in self._peers.values())
+
+    return [(CrawlWide, "advance", advance)]
+
+
+def _own_first() -> list[tuple[Any, str, Any]]:
+    """Nothing is received while something is to be sent: two such processes wait for each other."""
+    take = PeerExchange._take
+
+    def take_if_sent(self: PeerExchange) -> None:
+        if not self._outbox.links:
+            take(self)
+
+    return [(PeerExchange, "_take", take_if_sent)]
+
+
+def _uncounted() -> list[tuple[Any, str, Any]]:
+    """Counts of what peers sent ride in memory only."""
+    put = commit.CommitPoint.put_counters
+
+    def put_half(self: commit.CommitPoint, batch: Any) -> None:
+        kept, self.counters = self.counters, self.counters.copy()
+        del self.counters["urls.received"]
+        put(self, batch)
+        self.counters = kept
+
+    return [(commit.CommitPoint, "put_counters", put_half)]
+
+
+def _seen_before_commit() -> list[tuple[Any, str, Any]]:
+    """Links that are in flight between cache and commit are dropped as seen when their fingerprint is even."""
+    misses = Seen.misses
+
+    def some(self: Seen, fingerprints: Any) -> list[int]:
+        return [place for place in misses(self, fingerprints) if int(fingerprints[place]) % 50]
+
+    return [(Seen, "misses", some)]
+
+
+PLANTS = {
+    "page-before-links": Plant("a record and its links are one change", _page_before_links),
+    "batch-not-synced": Plant("one synced batch decides", _batch_not_synced, ("power",)),
+    "links-not-synced": Plant("the links log is synced before the batch", _links_not_synced, ("power",)),
+    "warc-not-synced": Plant("WARC is synced before the batch", _warc_not_synced, ("power",)),
+    "names-not-synced": Plant("a new file's name is synced before it counts", _names_not_synced, ("power",)),
+    "run-not-synced": Plant("a run is synced before it counts", _run_not_synced, ("power",)),
+    "no-truncation": Plant("opening cuts files to their committed lengths", _no_truncation),
+    "failed-write-goes-on": Plant("a failed write ends the process", _failed_write_goes_on, ("full-disk",)),
+    "flush-before-commit": Plant("a flush counts with its new URLs", _flush_before_commit),
+    "cache-eats-links": Plant(
+        "the CLOCK cache never drops a link that is not queued", _seen_before_commit, ()
+    ),
+    "gaps-forgotten": Plant("after an unclean stop hosts wait their gaps", _gaps_forgotten),
+    "retries-at-their-word": Plant("a clock that jumps stalls nobody", _retries_at_their_word, ("clock",)),
+    "counters-in-memory": Plant("counts ride in every group", _uncounted),
+    "ack-before-commit": Plant(
+        "only durable is ever told", _ack_before_commit, ("kill", "power", "slow-disk")
+    ),
+    "outbox-in-memory": Plant(
+        "links wait in durable outboxes", _outbox_in_memory, ("kill", "power", "partition")
+    ),
+    "sent-is-gone": Plant("an entry is deleted when its owner has it", _sent_is_gone, ("kill", "partition")),
+    "applied-twice": Plant("a repeated entry is applied once", _applied_twice, ("kill", "partition")),
+    "gap-taken": Plant("no entry is passed over", _gap_taken, ()),
+    "foreign-kept": Plant("no host is asked by two processes", _foreign_taken, ()),
+    "copies-let-in": Plant("a second boot of a live name is refused", _copies_let_in, ("clone",)),
+    "whole-rate": Plant("shares never add up to more than 1", _whole_rate, ("partition",), rate=4.0),
+    "end-in-one-round": Plant("the end takes two rounds", _end_in_one_round, ("partition", "loss")),
+    "own-first": Plant("receiving never waits for own sending", _own_first, ("partition",)),
+}
+
+
+@contextmanager
+def planted(name: str) -> Iterator[None]:
+    """With the bug in place."""
+    with ExitStack() as stack:
+        for where, attribute, what in PLANTS[name].patches():
+            stack.enter_context(patch.object(where, attribute, what))
+        yield
+
+
+def settings_of(plant: Plant | None, seed: int) -> ClusterSettings:
+    """A run that may bring out a bug; of the shipped code with all faults if there is none."""
+    own = (
+        SETTINGS if plant is None else msgspec.structs.replace(SETTINGS, faults=plant.faults, rate=plant.rate)
+    )
+    return msgspec.structs.replace(own, seed=seed)
+
+
+def run(settings: ClusterSettings) -> RunVerdict:
+    """One run and its verdict."""
+    with memory_folder() as folder:
+        world = Cluster(settings, Path(folder))
+        world.run()
+        return judge(world)
+
+
+def first_seed(name: str, seeds: Sequence[int] = range(1, SEEDS + 1)) -> tuple[int, RunVerdict] | None:
+    """The first seed that finds a bug; None if none does."""
+    with planted(name):
+        for seed in seeds:
+            verdict = run(settings_of(PLANTS[name], seed))
+            if not verdict.flawless:
+                return seed, verdict
+    return None
+
+
+if __name__ == "__main__":
+    cluster.ENDING_MAX = 3600.0
+    for bug in sys.argv[1:] or PLANTS:
+        found = first_seed(bug)
+        told = "not found" if found is None else f"seed {found[0]}: {', '.join(found[1].found)}"
+        print(f"{bug:<24} {PLANTS[bug].rule:<55} {told}", flush=True)

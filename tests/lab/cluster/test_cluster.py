@@ -1,0 +1,126 @@
+"""The shipped processes in the virtual world: flawless whatever happens, and the same for the same seed.
+
+`python -m tests.lab.cluster.planted` looks for every planted bug; here are those of one cheap seed each.
+"""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from crawler.lab import __main__ as lab
+from crawler.lab.cluster.cluster import Cluster, ClusterSettings, memory_folder
+from crawler.lab.cluster.judge import judge
+from crawler.lab.cluster.synthetic_web import WebSpec
+from tests.lab.cluster.planted import PLANTS, planted, run, settings_of
+
+TINY = ClusterSettings(web=WebSpec(hosts=8, pages=60), count=6, within=40.0)
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_faults_break_no_rule(seed: int) -> None:
+    verdict = run(msgspec.structs.replace(TINY, seed=seed, rate=4.0 * (seed % 2)))
+    assert verdict.flawless, verdict.examples
+    assert verdict.pages >= 55
+
+
+def test_known_pages_are_asked_again_and_one_process_needs_no_peer() -> None:
+    refreshing = msgspec.structs.replace(
+        TINY,
+        processes=1,
+        web=WebSpec(hosts=5, pages=20, change_rate=1 / 600.0),
+        faults=("kill",),
+        count=2,
+        length=2000.0,
+        rate=0.5,
+        refresh=True,
+    )
+    verdict = run(refreshing)
+    assert verdict.flawless, verdict.examples
+    assert verdict.requests > 200 and 0.5 < verdict.freshness <= 1.0
+
+
+def test_the_same_seed_is_the_same_run_to_the_byte() -> None:
+    """Whatever hashes of strings and addresses of objects are: in two other interpreters."""
+    program = (
+        "from tests.lab.cluster.test_cluster import TINY; from tests.lab.cluster.planted import run; "
+        "import msgspec; print(run(msgspec.structs.replace(TINY, seed=5)).digest)"
+    )
+    digests = {
+        subprocess.run(
+            [sys.executable, "-c", program],
+            env={**os.environ, "PYTHONHASHSEED": number},
+            cwd=Path(__file__).parents[3],
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for number in ("1", "2")
+    }
+    assert len(digests) == 1
+
+
+CHEAP = {
+    "warc-not-synced": 1,
+    "outbox-in-memory": 1,
+    "gap-taken": 1,
+    "foreign-kept": 1,
+    "counters-in-memory": 1,
+}
+
+
+@pytest.mark.parametrize("bug", CHEAP)
+def test_a_planted_bug_is_found(bug: str) -> None:
+    with planted(bug):
+        assert not run(settings_of(PLANTS[bug], CHEAP[bug])).flawless
+
+
+def test_nothing_of_a_world_stays_behind() -> None:
+    calls = os.write, os.fsync, os.open
+    with memory_folder() as folder:
+        world = Cluster(TINY, Path(folder))
+        world.run()
+        assert judge(world).flawless
+        left = {
+            os.readlink(f"/proc/self/fd/{each}") for each in os.listdir("/proc/self/fd") if _is_open(each)
+        }
+        assert not any(folder in name for name in left)
+    assert calls == (os.write, os.fsync, os.open)
+
+
+def _is_open(descriptor: str) -> bool:
+    return os.path.islink(f"/proc/self/fd/{descriptor}")
+
+
+def test_the_command_shows_a_table_and_writes_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "runs.csv"
+    arguments = [
+        "cluster",
+        "--pages",
+        "20",
+        "--hosts",
+        "4",
+        "--faults",
+        "kill",
+        "--count",
+        "1",
+        "--out",
+        str(out),
+    ]
+    assert lab.main("lab", arguments) == 0
+    assert "flawless" in capsys.readouterr().out
+    assert out.read_text().splitlines()[-1].startswith("1,20,")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["--faults", "rain"], ["--processes", "0"], ["--pages", "5", "--hosts", "9"], ["--days", "-1"]],
+)
+def test_bad_arguments_are_refused_in_a_line(arguments: list[str]) -> None:
+    from crawler.errors import UsageError
+
+    with pytest.raises(UsageError):
+        lab.main("lab", ["cluster", *arguments])

@@ -1,0 +1,136 @@
+"""Every rule of the judge is found where it is broken, and nowhere else."""
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from crawler.lab.cluster.cluster import START, Cluster, ClusterSettings, LifeEnd, memory_folder
+from crawler.lab.cluster.fetching import WebAsk
+from crawler.lab.cluster.judge import RunVerdict, judge
+from crawler.lab.cluster.synthetic_web import WebSpec
+
+SMALL = ClusterSettings(web=WebSpec(hosts=2, pages=2, traps=0.0, down=0.0), faults=(), count=0)
+
+
+def asked(web, number: int, at: float, **values: object) -> WebAsk:  # type: ignore[no-untyped-def]
+    host, path = web.url(number).removeprefix("http://").split("/")
+    row = WebAsk(START + at, START + at + 0.1, host, f"/{path}", 200, number, 0, "p0", "p0", 1)
+    return msgspec.structs.replace(row, **values)
+
+
+def verdict_on(tmp_path: Path, change=lambda cluster: None, settings: ClusterSettings = SMALL) -> RunVerdict:  # type: ignore[no-untyped-def]
+    """The verdict on a run without a fault, after `change` was made to what is known of it."""
+    import gzip
+
+    cluster = Cluster(settings, tmp_path / "cluster")
+    cluster.log.rows = [asked(cluster.web, 0, 1.0), asked(cluster.web, 1, 3.0)]
+    folder = cluster.machines[0].folder / "p0" / "warc"
+    folder.mkdir(parents=True)
+    (folder / "a.warc.gz").write_bytes(gzip.compress(cluster.web.body(0, 0) + cluster.web.body(1, 0)))
+    cluster.observed.ended, cluster.observed.elapsed = True, 10.0
+    cluster.observed.lives = [LifeEnd(1, "p0", 10.0, "done")]
+    change(cluster)
+    return judge(cluster)
+
+
+def test_a_run_as_it_should_be_is_flawless(tmp_path: Path) -> None:
+    assert verdict_on(tmp_path).flawless
+
+
+def _rows(*make):  # type: ignore[no-untyped-def]
+    def change(cluster: Cluster) -> None:
+        cluster.log.rows = [each(cluster.web) for each in make]
+
+    return change
+
+
+def _warc(content: bytes):  # type: ignore[no-untyped-def]
+    def change(cluster: Cluster) -> None:
+        (cluster.machines[0].folder / "p0/warc/b.warc.gz").write_bytes(content)
+
+    return change
+
+
+def _set(**values: object):  # type: ignore[no-untyped-def]
+    def change(cluster: Cluster) -> None:
+        for name, value in values.items():
+            setattr(cluster.observed, name, value)
+
+    return change
+
+
+def _double(cluster: Cluster) -> None:
+    path = cluster.machines[0].folder / "p0/warc/a.warc.gz"
+    path.with_name("b.warc.gz").write_bytes(path.read_bytes())
+
+
+BROKEN = {
+    "lost": _rows(lambda web: asked(web, 0, 1.0)),
+    "unstored": lambda cluster: (cluster.machines[0].folder / "p0/warc/a.warc.gz").unlink(),
+    "stored twice": _double,
+    "torn": _warc(b"\x1f\x8b\x08\x00 torn"),
+    "fetched too often": _rows(
+        lambda web: asked(web, 0, 1.0), lambda web: asked(web, 0, 3.0), lambda web: asked(web, 1, 6.0)
+    ),
+    "impolite": _rows(
+        lambda web: asked(web, 0, 1.0),
+        lambda web: asked(web, 1, 3.0),
+        lambda web: asked(web, 1, 3.5, path="/robots.txt", page=-1),
+    ),
+    "two owners": _rows(
+        lambda web: asked(web, 0, 1.0),
+        lambda web: asked(web, 1, 3.0),
+        lambda web: asked(web, 1, 8.0, path="/robots.txt", page=-1, name="p1", machine="p1"),
+    ),
+    "forbidden": _rows(
+        lambda web: asked(web, 0, 1.0),
+        lambda web: asked(web, 1, 3.0),
+        lambda web: asked(web, 1, 8.0, path="/private/1", page=-1),
+    ),
+    "stalled": _rows(lambda web: asked(web, 0, 1.0), lambda web: asked(web, 1, 3000.0)),
+    "no end": _set(ended=False),
+    "miscounted": _set(problems=["p0: 1 + 1 = 3"]),
+    "bug": _set(unexpected=["KeyError"]),
+}
+
+
+@pytest.mark.parametrize("rule", BROKEN)
+def test_a_broken_rule_is_found(tmp_path: Path, rule: str) -> None:
+    assert set(verdict_on(tmp_path, BROKEN[rule]).found) == {rule}
+
+
+def test_what_a_kill_makes_void_may_be_fetched_again(tmp_path: Path) -> None:
+    def change(cluster: Cluster) -> None:
+        cluster.log.rows.insert(1, asked(cluster.web, 0, 5.0, life=2))
+        cluster.log.rows.sort(key=lambda row: row.at)
+        cluster.observed.lives.insert(0, LifeEnd(1, "p0", 4.0, "kill at committed", killed=True))
+
+    assert verdict_on(tmp_path, change).flawless
+
+
+def test_more_than_the_rate_is_unfair(tmp_path: Path) -> None:
+    settings = msgspec.structs.replace(SMALL, rate=0.2, processes=1)
+    many = [lambda web, n=n: asked(web, 1, 3.0 + 2 * n, path="/robots.txt", page=-1) for n in range(9)]
+    change = _rows(lambda web: asked(web, 0, 1.0), lambda web: asked(web, 1, 2.9 - 1.8), *many)
+    assert "unfair rate" in verdict_on(tmp_path, change, settings).found
+
+
+def test_a_page_that_nobody_looks_at_any_more_is_stale(tmp_path: Path) -> None:
+    settings = msgspec.structs.replace(SMALL, refresh=True, length=1e5, tree={"refresh": {"max_age": 1000.0}})
+
+    def change(cluster: Cluster) -> None:
+        cluster.observed.elapsed = 1e5
+        cluster.log.rows = [
+            asked(cluster.web, 0, 1.0),
+            asked(cluster.web, 1, 3.0),
+            asked(cluster.web, 1, 99e3),
+        ]
+
+    assert set(verdict_on(tmp_path, change, settings).found) == {"stale"}
+
+
+def test_folders_of_a_cluster_are_gone_when_it_is() -> None:
+    with memory_folder() as folder:
+        assert Path(folder).is_dir()
+    assert not Path(folder).exists()

@@ -1,0 +1,54 @@
+"""The synthetic web on loopback answers a real crawler as the virtual one answers simulated processes."""
+
+import asyncio
+import sys
+from pathlib import Path
+
+import pytest
+
+from crawler.clock import SystemClock
+from crawler.lab.cluster.serving import WebServer, address, free_port, names
+from crawler.lab.cluster.synthetic_web import SyntheticWeb, WebSpec
+from crawler.lab.commands.web import summary
+
+
+def test_addresses_are_loopback_and_differ() -> None:
+    found = [address(number) for number in range(4000)]
+    assert len(set(found)) == 4000 and all(each.startswith("127.") for each in found)
+    assert not any(each.endswith(".0.0") for each in found)
+
+
+def test_a_real_crawl_finds_every_page(tmp_path: Path) -> None:
+    async def crawl() -> str:
+        port = free_port()
+        spec = WebSpec(hosts=5, pages=60, latency=0.0, slow=0.0, down=0.0, traps=0.0, flaws=False)
+        model = SyntheticWeb(spec, 3, name=names(port))
+        async with WebServer(model, SystemClock(), port) as server:
+            process = await asyncio.create_subprocess_exec(
+                sys.executable, "-m", "crawler", "crawl", server.seed, "--dir", str(tmp_path / "crawl"),
+                "--scope", "any", "--allow-network", "127.64.0.0/10", "--delay", "0", "--delay-factor", "0",
+                "--progress", "none", "-q",
+            )  # fmt: skip
+            assert await process.wait() == 0
+            return summary(model, server.log)
+
+    text = asyncio.run(crawl())
+    assert "60 of 60 pages answered, 0 forbidden" in text
+
+
+@pytest.mark.parametrize("status", [304, 404, 421])
+def test_answers_as_http(status: int) -> None:
+    import aiohttp
+
+    async def ask() -> int:
+        port = free_port()
+        model = SyntheticWeb(
+            WebSpec(hosts=2, pages=4, latency=0.0, flaws=False, down=0.0), 3, name=names(port)
+        )
+        async with WebServer(model, SystemClock(), port) as server, aiohttp.ClientSession() as session:
+            headers = {304: {"If-None-Match": '"0-0"'}, 421: {"Host": "other.test"}}.get(status, {})
+            url = server.seed.rsplit("/", 1)[0] + "/nothing" if status == 404 else server.seed
+            async with session.get(url, headers=headers) as answer:
+                return answer.status
+
+    assert asyncio.run(ask()) == status

@@ -1,0 +1,283 @@
+"""The parts of the virtual world keep what they promise: order, silence, loss of what was not synced."""
+
+import asyncio
+import contextvars
+import os
+import random
+from pathlib import Path
+
+import pytest
+
+from crawler.lab.cluster import fault_plan
+from crawler.lab.cluster.cables import Wire
+from crawler.lab.cluster.disk import JournalStore, StoreDisk, SyncedFiles, Writable
+from crawler.lab.cluster.lives import CURRENT, Killed, Life
+from crawler.lab.cluster.machine import Machine, SystemCalls
+from crawler.lab.cluster.synthetic_web import SyntheticWeb, WebSpec, token
+from crawler.lab.cluster.virtual_loop import VirtualLoop
+from crawler.storage.kv import MemoryStore
+
+
+@pytest.fixture
+def loop():  # type: ignore[no-untyped-def]
+    made = VirtualLoop(Wire(random.Random(1)), 100.0)
+    asyncio.set_event_loop(made)
+    yield made
+    asyncio.set_event_loop(None)
+    made.close()
+
+
+def make_life(folder: Path, name: str = "p0", number: int = 1) -> Life:
+    return Life(Machine(name, name, folder, random.Random(2)), number)
+
+
+def in_life(life: Life, function, *args):  # type: ignore[no-untyped-def]
+    context = contextvars.copy_context()
+    context.run(CURRENT.set, life)
+    return context.run(function, *args)
+
+
+# -- time
+
+
+def test_time_jumps_and_equal_instants_keep_their_order(loop: VirtualLoop) -> None:
+    seen: list[tuple[int, float]] = []
+    for number in range(20):
+        loop.call_at(100.0 + number // 7 * 50.0, lambda n=number: seen.append((n, loop.time())))
+    loop.run_until_complete(asyncio.sleep(1000.0))
+    assert [number for number, _ in seen] == list(range(20))
+    assert [at for _, at in seen] == [100.0 + n // 7 * 50.0 for n in range(20)]
+    assert loop.time() == 1100.0
+
+
+def test_an_executor_does_one_job_after_the_other(loop: VirtualLoop, tmp_path: Path) -> None:
+    async def jobs() -> list[int]:
+        seen: list[int] = []
+        await asyncio.gather(*(loop.run_in_executor("writer", seen.append, n) for n in range(9)))
+        return seen
+
+    task = in_life(make_life(tmp_path), loop.create_task, jobs())
+    assert loop.run_until_complete(task) == list(range(9))
+    assert loop.time() > 100.0
+
+
+def test_of_the_dead_nothing_runs_and_those_who_stand_still_go_on(loop: VirtualLoop, tmp_path: Path) -> None:
+    seen: list[str] = []
+    dead, still = make_life(tmp_path), make_life(tmp_path, "p1")
+    in_life(dead, loop.call_later, 1.0, seen.append, "dead")
+    in_life(still, loop.call_later, 1.0, seen.append, "still")
+    in_life(still, loop.call_later, 2.0, seen.append, "later")
+    dead.dead, still.frozen_until = True, 150.0
+    loop.run_until_complete(asyncio.sleep(10.0))
+    assert seen == []
+    loop.run_until_complete(asyncio.sleep(60.0))
+    assert seen == ["still", "later"]
+
+
+# -- the wire
+
+
+class Ear(asyncio.Protocol):
+    """Notes what arrives."""
+
+    def __init__(self) -> None:
+        self.heard = b""
+        self.lost: list[BaseException | None] = []
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        self.heard += data
+
+    def connection_lost(self, error: BaseException | None) -> None:
+        self.lost.append(error)
+
+
+class Pair:
+    """Two lives with a connection from the first to the second."""
+
+    def __init__(self, loop: VirtualLoop, folder: Path) -> None:
+        self.loop, self.wire = loop, loop._wire
+        self.lives = make_life(folder, "p0", 1), make_life(folder, "p1", 2)
+        self.near, self.far = Ear(), Ear()
+        listening = in_life(self.lives[1], self.wire.listen, ("10.0.0.2", 1))
+
+        async def accept() -> None:
+            accepted, _ = await loop.sock_accept(listening)
+            await loop.connect_accepted_socket(lambda: self.far, accepted)
+
+        taking = in_life(self.lives[1], loop.create_task, accept())
+        dialling = in_life(
+            self.lives[0], loop.create_task, loop.create_connection(lambda: self.near, "10.0.0.2", 1)
+        )
+        loop.run_until_complete(asyncio.wait_for(dialling, 10.0))
+        loop.run_until_complete(taking)
+
+    def wait(self, seconds: float) -> None:
+        self.loop.run_until_complete(asyncio.sleep(seconds))
+
+
+def write_in(loop: VirtualLoop, transport: asyncio.Transport, data: bytes) -> None:
+    """Write while the loop runs."""
+
+    async def write() -> None:
+        transport.write(data)
+
+    loop.run_until_complete(write())
+
+
+def test_bytes_arrive_whole_and_in_order_though_lost_and_in_pieces(loop: VirtualLoop, tmp_path: Path) -> None:
+    pair, said = Pair(loop, tmp_path), b""
+    pair.wire.loss = 0.5
+    for size in (1, 5, 39, 200, 3000, 50_000):
+        data = random.Random(size).randbytes(size)
+        said += data
+        write_in(loop, pair.near.transport, data)
+    pair.wait(60.0)
+    assert pair.far.heard == said
+
+
+def test_parted_machines_hear_nothing_until_they_are_not(loop: VirtualLoop, tmp_path: Path) -> None:
+    pair = Pair(loop, tmp_path)
+    pair.wire.cut.add(frozenset(("p0", "p1")))
+    write_in(loop, pair.near.transport, b"hello")
+    pair.wait(30.0)
+    assert pair.far.heard == b"" and not pair.far.lost
+    pair.wire.cut.clear()
+    pair.wait(3.0)
+    assert pair.far.heard == b"hello"
+
+
+@pytest.mark.parametrize("silent", [True, False])
+def test_a_killed_process_resets_and_one_without_power_is_silent(
+    loop: VirtualLoop, tmp_path: Path, silent: bool
+) -> None:
+    pair = Pair(loop, tmp_path)
+
+    async def kill() -> None:
+        pair.lives[1].dead = True
+        pair.wire.end_of(pair.lives[1], silent=silent)
+
+    loop.run_until_complete(kill())
+    pair.wait(5.0)
+    assert bool(pair.near.lost) is not silent
+    assert not pair.far.lost
+
+
+# -- the disk
+
+
+def test_a_power_cut_takes_back_only_the_last_unsynced_batches() -> None:
+    rng, whole = random.Random(3), set()
+    for _ in range(50):
+        disk = StoreDisk()
+        store = JournalStore(disk, Writable())
+        for number in range(10):
+            batch = store.batch(sync=number == 4)
+            batch.put(b"k%d" % number, b"v")
+            batch.put(b"last", b"%d" % number)
+            store.write(batch)
+        disk.lose_power(rng)
+        kept = int(disk.data[b"last"])
+        assert sorted(disk.data) == sorted([b"last", *(b"k%d" % n for n in range(kept + 1))])
+        assert disk.keys == sorted(disk.data)
+        whole.add(kept)
+    assert whole == {4, 5, 6, 7, 8, 9}
+
+
+def test_the_store_behaves_as_the_memory_store() -> None:
+    rng, store, model = random.Random(4), JournalStore(StoreDisk(), Writable()), MemoryStore()
+    for _ in range(300):
+        for target in (store, model):
+            state = rng.getstate()
+            batch = target.batch()
+            for _ in range(rng.randrange(4)):
+                key = bytes([rng.randrange(30)])
+                batch.put(key, rng.randbytes(2)) if rng.random() < 0.6 else batch.delete(key)
+            target.write(batch)
+            after = rng.getstate()
+            rng.setstate(state)
+        rng.setstate(after)
+        start, stop = bytes([rng.randrange(30)]), rng.choice([None, bytes([rng.randrange(30)])])
+        backwards = rng.random() < 0.5
+        assert list(store.scan(start, stop, reverse=backwards)) == list(
+            model.scan(start, stop, reverse=backwards)
+        )
+
+
+def test_a_power_cut_keeps_what_was_synced_of_a_file(tmp_path: Path) -> None:
+    lengths = set()
+    for seed in range(40):
+        folder = tmp_path / str(seed)
+        folder.mkdir()
+        path, files = folder / "log", SyncedFiles()
+        path.write_bytes(b"synced")
+        files.file_synced(str(path), path.stat())
+        with path.open("ab") as file:
+            file.write(b" and not")
+        (folder / "new").write_bytes(b"x")
+        files.lose_power(folder, random.Random(seed))
+        assert path.read_bytes().startswith(b"synced")
+        lengths.add((path.stat().st_size, (folder / "new").exists()))
+    assert {size for size, _ in lengths} > {6} and {there for _, there in lengths} == {True, False}
+
+
+def test_the_dead_write_nothing_and_a_full_disk_takes_nothing(tmp_path: Path) -> None:
+    system, life = SystemCalls(), make_life(tmp_path)
+    with system.installed():
+        descriptor = in_life(life, os.open, tmp_path / "file", os.O_WRONLY | os.O_CREAT)
+        assert in_life(life, os.write, descriptor, b"one") == 3
+        life.machine.full = True
+        with pytest.raises(OSError, match="No space"):
+            in_life(life, os.write, descriptor, b"two")
+        life.machine.full = False
+        life.dead = True
+        system.end(life)
+        with pytest.raises(Killed):
+            in_life(life, os.write, descriptor, b"three")
+        os.close(descriptor)  # whoever unwinds late cannot close a file of another life
+        os.write(descriptor, b"four")
+    assert (tmp_path / "file").read_bytes() == b"one"
+
+
+# -- the web
+
+
+def test_a_web_is_a_tree_whose_odd_pages_have_one_link() -> None:
+    web = SyntheticWeb(WebSpec(hosts=15, pages=400), 5)
+    sizes = sorted((len(host.pages) for host in web.hosts), reverse=True)
+    assert sum(sizes) == 400 and sizes[-1] >= 1 and sizes[0] > 4 * sizes[-1]
+    linked = [web.links(page) for page in range(400)]
+    for page in range(1, 400):
+        assert web.parent[page] < page
+        assert web.link_to(page) in linked[web.parent[page]]
+        if page % 2:
+            assert (
+                sum(web.url(page) in set(links) or web.link_to(page) in set(links) for links in linked) == 1
+            )
+
+
+def test_answers_follow_from_seed_instant_and_count() -> None:
+    one, other = (SyntheticWeb(WebSpec(change_rate=0.01), 7, horizon=1000.0) for _ in range(2))
+    for page in range(0, 400, 7):
+        name, path = one.url(page).removeprefix("http://").split("/")
+        for now in (1.0, 500.0):
+            assert one.answer(name, f"/{path}", now, asked=1) == other.answer(name, f"/{path}", now, asked=1)
+    page = 8
+    version = one.version(page, 900.0)
+    assert version > 0 and token(page, version).encode() in one.body(page, version)
+    name, path = one.url(page).removeprefix("http://").split("/")
+    found = one.answer(name, f"/{path}", 900.0, asked=1)
+    assert one.answer(name, f"/{path}", 900.0, asked=1, etag=found.etag).status == 304
+    assert one.current_until(page, version - 1) <= 900.0 < one.current_until(page, version)
+
+
+def test_faults_are_drawn_in_order_and_by_seed() -> None:
+    drawn = fault_plan.draw(3, fault_plan.KINDS, 40, machines=3, within=100.0)
+    assert drawn == fault_plan.draw(3, fault_plan.KINDS, 40, machines=3, within=100.0)
+    assert drawn != fault_plan.draw(4, fault_plan.KINDS, 40, machines=3, within=100.0)
+    assert [fault.at for fault in drawn] == sorted(fault.at for fault in drawn)
+    assert {fault.kind for fault in drawn} == set(fault_plan.KINDS)
+    alone = fault_plan.draw(3, fault_plan.KINDS, 40, machines=1, within=100.0)
+    assert not {"partition", "loss", "clone"} & {fault.kind for fault in alone}

@@ -1,0 +1,449 @@
+"""What a running process shows and takes, with real stages, no loop of a crawl and no socket."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import msgspec
+import pytest
+
+from crawler.admin import vitals
+from crawler.config import convert
+from crawler.errors import ConfigError, UsageError
+from crawler.process import live as module
+from crawler.process.commands import Commands
+from crawler.process.live import COUNTS_INTERVAL, KEY_FILE_WAIT, Live, live_settings
+from crawler.records import Outcome
+from crawler.serve.indexnow import KEY_AGE_MAX
+from crawler.storage.commit import Change
+from crawler.storage.keys import ASKED, TODO
+from crawler.storage.kv import scan_prefix, seal, unseal
+from tests.process.support import Joint, fetch, made
+
+HOME, NEW, AWAY = "http://a.org/", "http://a.org/new", "http://elsewhere.example/"
+ON = {"refresh": {"endless": True, "share": 0.5, "min_age": 0.0}}
+
+
+class Shown:
+    """What is live about a process that only remembers what it is told."""
+
+    def __init__(self, joint: Joint) -> None:
+        self.joint = joint
+        self.queued: list[Any] = []
+        self.woken: list[str] = []
+        self.configured: list[Any] = []
+        stages = joint.stages
+        self.process = SimpleNamespace(
+            stages=stages,
+            queue=self.queued.append,
+            wake=lambda: self.woken.append("wake"),
+            stopped_by="",
+            started=12.0,
+            commands=Commands(stages, self.queued.append, dict),
+            commits=SimpleNamespace(observe=None),
+            last_changes=[],
+            configure=self.configured.append,
+        )
+        self.live = Live(cast(Any, self.process))
+
+    def commit(self) -> None:
+        """What was queued."""
+        for maker in self.queued:
+            self.joint.stages.commit_now(maker if isinstance(maker, Change) else made(maker())[0])
+        self.queued.clear()
+
+    def ask(self, command: str, **arguments: Any) -> dict[str, Any]:
+        steps = self.live.steps({"command": command} | arguments)
+        while True:
+            try:
+                next(steps)
+            except StopIteration as end:
+                return cast(dict[str, Any], end.value)
+
+    def fingerprint(self, url: str) -> int:
+        return self.joint.fingerprint(url)
+
+
+def stored(joint: Joint, *urls: str, **values: Any) -> None:
+    joint.seeds(*urls)
+    for _ in urls:
+        errand = joint.errand()
+        joint.page(errand, fetch(errand.url, errand.url.encode(), began=joint.clock.now(), **values))
+
+
+@pytest.fixture
+def shown(joint: Joint) -> Shown:
+    stored(joint, HOME)
+    return Shown(joint)
+
+
+@pytest.fixture
+def fresh(open_joint: Callable[..., Joint]) -> Shown:
+    """One that keeps known pages fresh."""
+    joint = open_joint(**ON)
+    stored(joint, HOME)
+    return Shown(joint)
+
+
+@pytest.fixture
+def level() -> Iterator[logging.Logger]:
+    log = logging.getLogger("crawler")
+    before = log.level
+    yield log
+    log.setLevel(before)
+
+
+# -- what clients may ask for
+
+
+def in_loop(call: Callable[[], Any]) -> Any:
+    async def play() -> Any:
+        return call()
+
+    return asyncio.run(play())
+
+
+def test_an_unknown_page_is_fetched_soon_as_a_link_once(shown: Shown) -> None:
+    number = shown.fingerprint(NEW)
+    assert in_loop(lambda: (shown.live.fetch_ahead(NEW, number), shown.live.fetch_ahead(NEW, number))) == (
+        True,
+        True,
+    )
+    assert len(shown.queued) == 1
+    shown.commit()
+    assert shown.joint.errand().depth == 1, "as deep as a link of a seed"
+
+
+def test_a_page_that_waits_already_needs_nothing(shown: Shown) -> None:
+    shown.joint.seeds(NEW)
+    assert in_loop(lambda: shown.live.fetch_ahead(NEW, shown.fingerprint(NEW))) and not shown.queued
+
+
+def test_what_may_not_be_fetched_is_not_promised(shown: Shown) -> None:
+    ahead = shown.live.fetch_ahead
+    assert not in_loop(lambda: ahead(AWAY, shown.fingerprint(AWAY))), "out of scope"
+    assert not in_loop(lambda: ahead(HOME, shown.fingerprint(HOME))), "stored, and nothing is refreshed"
+    shown.process.stopped_by = "signal"
+    assert not in_loop(lambda: ahead(NEW, shown.fingerprint(NEW))) and not shown.queued
+
+
+def test_pages_asked_ahead_have_a_bound_and_a_time(open_joint: Callable[..., Joint]) -> None:
+    shown = Shown(open_joint(serve={"ahead_max": 2}))
+    stored(shown.joint, HOME)
+
+    async def play() -> None:
+        loop, waits = asyncio.get_running_loop(), []
+        loop.call_later = lambda *timer: waits.append(timer)  # type: ignore[method-assign,assignment]
+        urls = [f"{HOME}{n}" for n in range(3)]
+        assert [shown.live.fetch_ahead(url, shown.fingerprint(url)) for url in urls] == [True, True, False]
+        delay, forget, number = waits[0]
+        assert delay == 60.0
+        forget(number)
+        assert shown.live.fetch_ahead(urls[2], shown.fingerprint(urls[2]))
+
+    asyncio.run(play())
+
+
+def test_a_known_page_is_the_refresh_frontier_s(fresh: Shown) -> None:
+    assert fresh.live.fetch_ahead(HOME, fresh.fingerprint(HOME)) and fresh.woken == ["wake"]
+    assert not fresh.queued
+    fresh.live.refresh_ahead = lambda url, fingerprint: False
+    assert not fresh.live.fetch_ahead(HOME, fresh.fingerprint(HOME))
+
+
+# -- signals
+
+
+def test_signals_of_known_and_unknown_pages(fresh: Shown) -> None:
+    said = fresh.live.signal([HOME, NEW, AWAY, AWAY + "x"], "indexnow")
+    assert (said.accepted, said.links, said.refused) == (1, 1, {"scope": 2})
+    fresh.commit()
+    assert fresh.joint.stages.frontier_counts().todo == 1
+
+
+def test_signals_where_nothing_is_refreshed(shown: Shown) -> None:
+    said = shown.live.signal([HOME, HOME], "indexnow")
+    assert (said.accepted, said.links, said.refused) == (0, 0, {"not_refreshing": 2}) and not shown.queued
+
+
+@pytest.mark.parametrize(
+    ("source", "number"),
+    [(name, number) for name, number in module.SIGNAL_SOURCES.items()]
+    + [(f"{name}:more", number) for name, number in module.SIGNAL_SOURCES.items()]
+    + [("nobody knows", len(module.SIGNAL_SOURCES))],
+)
+def test_a_signal_counts_for_its_source(
+    fresh: Shown, monkeypatch: pytest.MonkeyPatch, source: str, number: int
+) -> None:
+    taken: list[tuple[Any, ...]] = []
+    refresh = fresh.joint.stages.refresh
+    assert refresh is not None
+    monkeypatch.setattr(refresh, "signal", lambda *what: len(taken.append(what) or what[0]))
+    said = fresh.live.signal([HOME], source)
+    assert said.accepted == 1 and taken == [([fresh.fingerprint(HOME)], number, fresh.joint.clock.now())]
+    staged: list[Change] = []
+    monkeypatch.setattr(refresh, "stage_signals", staged.append)
+    (maker,) = fresh.queued
+    assert maker() is staged[0], "durable with the next group"
+
+
+# -- requests are importance
+
+
+def test_counts_of_requests_outlast_the_run(shown: Shown) -> None:
+    one, two = shown.fingerprint(HOME), shown.fingerprint(NEW)
+    for fingerprint in (one, one, two):
+        shown.live.demand.add(fingerprint, shown.joint.clock.now())
+    shown.live.put_counts()
+    assert len(shown.queued) == 1
+    shown.commit()
+    shown.live.put_counts()
+    assert not shown.queued, "nothing has changed"
+    rows = dict(scan_prefix(shown.joint.stages.store, ASKED))
+    assert set(rows) == {ASKED + each.to_bytes(8, "big") for each in (one, two)}
+    key = ASKED + one.to_bytes(8, "big")
+    assert msgspec.msgpack.decode(unseal(key, rows[key])) == [pytest.approx(2.0), shown.joint.clock.now()]
+    again = Shown(shown.joint)
+    again.live._load_counts()
+    now = shown.joint.clock.now()
+    assert [again.live.demand.count(each, now) for each in (one, two)] == pytest.approx([2.0, 1.0])
+
+
+def test_a_count_that_has_faded_is_forgotten(shown: Shown) -> None:
+    key = ASKED + (7).to_bytes(8, "big")
+    change = shown.live._counted({7: 1.0}, 5.0)
+    shown.joint.stages.commit(change)
+    assert shown.joint.stages.store.get(key) is not None
+    shown.joint.stages.commit(shown.live._counted({7: 0.0}, 5.0))
+    assert shown.joint.stages.store.get(key) is None
+
+
+def test_damaged_counts_are_left_behind(shown: Shown) -> None:
+    batch = shown.joint.stages.store.batch()
+    batch.put(ASKED + (7).to_bytes(8, "big"), seal(b"")[:-1] + b"?")
+    shown.joint.stages.store.write(batch)
+    shown.live._load_counts()
+    assert len(shown.live.demand) == 0
+
+
+def test_counts_weigh_pages_that_are_kept_fresh(fresh: Shown, monkeypatch: pytest.MonkeyPatch) -> None:
+    weighed: list[tuple[Any, ...]] = []
+    monkeypatch.setattr(fresh.joint.stages.refresh, "weigh", lambda *what: weighed.append(what))
+    change = fresh.live._counted({7: 1.0}, 5.0)
+    assert weighed == [({7: 1.0}, fresh.joint.clock.now(), change)]
+
+
+def test_counts_are_put_time_and_again(shown: Shown, monkeypatch: pytest.MonkeyPatch) -> None:
+    naps: list[float] = []
+
+    async def nap(seconds: float) -> None:
+        naps.append(seconds)
+        if len(naps) > 2:
+            raise asyncio.CancelledError
+
+    puts: list[int] = []
+    monkeypatch.setattr(module.asyncio, "sleep", nap)
+    monkeypatch.setattr(shown.live, "put_counts", lambda: puts.append(1))
+    with pytest.raises(asyncio.CancelledError):
+        asyncio.run(shown.live._keep_counts())
+    assert naps == [COUNTS_INTERVAL] * 3 and len(puts) == 2
+
+
+# -- key files of who signals
+
+
+def key_file(
+    shown: Shown, monkeypatch: pytest.MonkeyPatch, url: str, arrives: Any = None
+) -> tuple[bytes | None, int]:
+    """The file, and how often there was a wait for it."""
+    naps = 0
+
+    async def nap(seconds: float) -> None:
+        nonlocal naps
+        naps += 1
+        shown.joint.clock.advance(seconds)
+        if arrives is not None and naps == 3:
+            arrives()
+
+    monkeypatch.setattr(module.asyncio, "sleep", nap)
+    return asyncio.run(shown.live._key_file(url)), naps
+
+
+def test_a_key_file_comes_as_any_link(shown: Shown, monkeypatch: pytest.MonkeyPatch) -> None:
+    def arrives() -> None:
+        shown.commit()
+        errand = shown.joint.errand()
+        shown.joint.page(errand, fetch(errand.url, b"k" * 2000, began=shown.joint.clock.now()))
+
+    assert key_file(shown, monkeypatch, HOME + "key.txt", arrives) == (b"k" * 1024, 3)
+    assert key_file(shown, monkeypatch, HOME + "key.txt") == (b"k" * 1024, 0), "it is there"
+
+
+def test_a_key_file_that_is_missing_or_never_comes_is_none(
+    shown: Shown, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert key_file(shown, monkeypatch, AWAY) == (None, 0), "out of scope"
+    found, naps = key_file(shown, monkeypatch, HOME + "never.txt")
+    assert found is None and naps == int(KEY_FILE_WAIT) == 600
+
+
+def test_a_key_file_of_long_ago_or_of_an_error_does_not_count(
+    shown: Shown, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert key_file(shown, monkeypatch, HOME) == (HOME.encode(), 0)
+    shown.joint.clock.advance(KEY_AGE_MAX + 1.0)
+    assert key_file(shown, monkeypatch, HOME) == (None, 0), "nothing is refreshed, so no other will come"
+    joint = shown.joint
+    joint.follow(HOME + "gone.txt", fetch(HOME + "gone.txt", b"not here", status=404, outcome=Outcome.GONE))
+    assert key_file(shown, monkeypatch, HOME + "gone.txt")[0] is None
+
+
+def test_an_old_key_file_is_waited_for_where_it_may_be_asked_again(
+    fresh: Shown, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fresh.joint.clock.advance(KEY_AGE_MAX + 1.0)
+    fresh.live.refresh_ahead = lambda url, fingerprint: False  # it has been asked for already
+    assert key_file(fresh, monkeypatch, HOME) == (None, 600)
+
+
+# -- commands
+
+
+def test_the_status_has_the_sections_of_a_running_process(shown: Shown) -> None:
+    shown.joint.stages.frontier.pause()
+    status = shown.ask("status")
+    assert status["paused"] == list(shown.joint.stages.frontier.paused) != []
+    (process,) = status["processes"]
+    assert process["name"] == "p0" and process["started"] == 12.0 and process["loop_lag"] == 0.0
+    assert status["run"] == {"fetched": 1} and status["serve"] == {}
+    assert set(status["timings"]) == {"commit", "flush"}
+    assert status["waited"] == dict(shown.joint.stages.frontier.why_slow())
+
+
+def test_a_host_is_explained_with_its_robots_txt(shown: Shown) -> None:
+    facts = shown.ask("host", host="a.org")
+    assert facts["robots"]["of"] == "http://a.org" and facts["robots"]["status"] == 404
+    assert "robots" not in shown.ask("host", host="never.example")
+    with pytest.raises(UsageError, match="no host name"):
+        shown.ask("host", host="a b")
+
+
+def test_a_crawl_is_paused_and_resumed(shown: Shown) -> None:
+    assert shown.ask("pause")["paused"] and shown.joint.stages.frontier.paused and not shown.woken
+    assert shown.ask("resume") == {"paused": []} and shown.woken == ["wake"]
+    assert not shown.joint.stages.frontier.paused
+
+
+def test_wrong_arguments_and_commands_are_refused(shown: Shown) -> None:
+    with pytest.raises(UsageError, match="host"):
+        shown.ask("host", port=1)
+    with pytest.raises(UsageError):
+        shown.ask("nonsense")
+
+
+def test_settings_change_for_this_run(shown: Shown, level: logging.Logger) -> None:
+    quiet = logging.Handler()
+    level.addHandler(quiet)
+    level.addHandler(shown.live.errors)
+    before = shown.live.errors.level
+    try:
+        assert shown.ask("set", settings={"politeness.delay": "5", "log.level": "debug"}) == {
+            "set": {"politeness.delay": "5", "log.level": "debug"}
+        }
+        assert quiet.level == level.level == logging.DEBUG and shown.live.errors.level == before
+    finally:
+        level.removeHandler(quiet)
+        level.removeHandler(shown.live.errors)
+    (config,) = shown.configured
+    assert config.politeness.delay == 5
+    with pytest.raises(UsageError, match="refreshes nothing"):
+        shown.ask("set", settings={"refresh.share": "0.5"})
+    assert len(shown.configured) == 1
+
+
+def test_the_share_of_refresh_changes_where_there_is_one(fresh: Shown) -> None:
+    fresh.ask("set", settings={"refresh.share": "0.75"})
+    assert fresh.configured[0].refresh.share == 0.75
+
+
+def test_live_settings_are_those_alone() -> None:
+    config = convert({"crawl": {"concurrency": 8, "depth": 3}, "refresh": {"share": 0.2, "min_age": 7}})
+    made = live_settings(config, {"crawl.concurrency": "8", "refresh.share": "0.5"}, 8)
+    assert made == convert({"crawl": {"concurrency": 8, "depth": 3}, "refresh": {"share": 0.5, "min_age": 7}})
+    with pytest.raises(UsageError, match="at most 8"):
+        live_settings(config, {"crawl.concurrency": "9"}, 8)
+    with pytest.raises(ConfigError):
+        live_settings(config, {"politeness.delay": "soon"}, 8)
+
+
+# -- the life of it
+
+
+def test_it_collects_warnings_and_timings_while_it_runs(shown: Shown) -> None:
+    async def play() -> None:
+        await shown.live.start()
+        logging.getLogger("crawler").error("something")
+        shown.process.commits.observe("flush", 0.5)
+        await shown.live.close()
+        logging.getLogger("crawler").error("later")
+
+    asyncio.run(play())
+    sections = shown.live.sections()
+    assert sections["log"] == {"error": 1} or sum(sections["log"].values()) == 1
+    empty = vitals.Histogram().plain()
+    assert sections["timings"]["commit"] == empty != sections["timings"]["flush"]
+
+
+def test_lateness_fades_and_hosts_that_wait_are_told(
+    shown: Shown, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    late = [0.5, 0.0, 0.0, 0.1, 0.0]
+    lags: list[float] = []
+    taken: list[dict[str, int]] = []
+
+    class Loop:
+        now = 0.0
+
+        def time(self) -> float:
+            return self.now
+
+    loop = Loop()
+
+    async def nap(seconds: float) -> None:
+        lags.append(shown.live._lag)
+        if not late:
+            raise asyncio.CancelledError
+        loop.now += seconds + late.pop(0)
+
+    monkeypatch.setattr(module.asyncio, "sleep", nap)
+    monkeypatch.setattr(module.asyncio, "get_running_loop", lambda: loop)
+    monkeypatch.setattr(shown.live._recent, "take", lambda counts, now: taken.append(counts))
+    monkeypatch.setattr(shown.live._waits, "news", lambda hosts: ["a.org: waits"])
+    with caplog.at_level(logging.DEBUG, "crawler"), pytest.raises(asyncio.CancelledError):
+        coroutine = shown.live._watch_lag()
+        while True:
+            coroutine.send(None)
+    assert lags == pytest.approx([0.0, 0.5, 0.375, 0.28125, 0.2109375, 0.158203125])
+    assert [record.message for record in caplog.records].count("a.org: waits") == 1, "once a second"
+    assert taken == [{"done": 1, "hosts": 1, "new": 1, "known": 0}], "every five seconds"
+
+
+def test_a_page_server_listens_and_is_shown(open_joint: Callable[..., Joint], tmp_path: Path) -> None:
+    """Alone there is no socket for siblings; what was asked before counts again."""
+    shown = Shown(open_joint(serve={"address": "127.0.0.1:0"}))
+    stored(shown.joint, HOME)
+    shown.joint.stages.commit(shown.live._counted({7: 1.0}, shown.joint.clock.now()))
+
+    async def play() -> None:
+        await shown.live.start()
+        assert shown.live.sections()["serve"]["counted_pages"] == 1
+        served = shown.live.sections()["serve"]
+        assert (served["requests"], served["connections"], served["answers"]) == (0, 0, {})
+        assert not (shown.joint.stages.directory / "serve.sock").exists()
+        await shown.live.close()
+
+    asyncio.run(play())
+    assert next(scan_prefix(shown.joint.stages.store, TODO), None) is None

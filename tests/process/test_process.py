@@ -1,0 +1,455 @@
+"""One process: when it stops and for what, what is let go on meanwhile, what is closed. Nothing is fetched."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from crawler.clock import VirtualClock
+from crawler.config import convert
+from crawler.errors import StoreError
+from crawler.frontier.refresh import RefreshOutcome  # noqa: F401  so that refreshing is loaded
+from crawler.process import process as module
+from crawler.process.process import SEEDS_AHEAD, SEEDS_GRACE, Process
+from crawler.process.stages import Stages
+from crawler.storage.commit import Change
+
+SEEDS = [["http://a.org/"], ["http://b.org/"], ["http://c.org/"], ["http://d.org/"], ["http://e.org/"]]
+
+
+class Alone:
+    """A process whose frontier gives nothing out, on a virtual clock."""
+
+    def __init__(self, folder: Path, *, seeds: Any = (), sink: Any = None, **tree: Any) -> None:
+        self.clock = VirtualClock()
+        tree = {"store": {"durability": "process"}, "cache": {"bits": 8}} | tree
+        self.stages = Stages(convert(tree), folder / "p0", bytes(16), clock=self.clock)
+        self.process = Process(self.stages, pages_file=folder / "pages.jsonl", seeds=seeds, sink=sink)
+        self.stages.frontier.pause("test")
+
+    def run(self) -> None:
+        async def play() -> None:
+            await self.process.run()
+
+        asyncio.run(play())
+
+    def stop_at_once(self, reason: str = "stopped", **options: Any) -> None:
+        """Let the run stop as soon as its loop turns."""
+
+        async def play() -> None:
+            asyncio.get_running_loop().call_soon(lambda: self.process.stop(reason, **options))
+            await self.process.run()
+
+        asyncio.run(play())
+
+    def close(self) -> None:
+        self.process.close()
+        self.process.commits._writer.shutdown()
+        self.process.commits.merger.shutdown()
+        self.stages.close()
+
+
+@pytest.fixture
+def alone(tmp_path: Path) -> Iterator[Callable[..., Alone]]:
+    made: list[Alone] = []
+
+    def make(**options: Any) -> Alone:
+        made.append(Alone(tmp_path / str(len(made)), **options))
+        return made[-1]
+
+    (tmp_path / "0").mkdir()
+    yield make
+    for one in made:
+        one.close()
+
+
+# -- whole runs
+
+
+def test_nothing_to_do_is_done(alone: Callable[..., Alone]) -> None:
+    one = alone()
+    one.stages.frontier.resume("test")
+    one.run()
+    assert one.process.stopped_by == "done" and not one.process.stopped_on_purpose()
+    assert one.process.commits._lines.closed, "the log of fetches"
+
+
+def test_seeds_that_were_given_are_taken_before_a_stop_ends_the_run(alone: Callable[..., Alone]) -> None:
+    one = alone(seeds=SEEDS)
+    one.stop_at_once("signal")
+    assert one.process.stopped_on_purpose() and one.process.stopped_by == "signal"
+    assert one.stages.due.new == 5 and not one.process.busy() and one.stages.problems() == []
+
+
+def test_after_a_second_signal_seeds_that_are_left_are_named(
+    alone: Callable[..., Alone], caplog: pytest.LogCaptureFixture
+) -> None:
+    one = alone(seeds=SEEDS)
+    one.process.stop("signal", grace=0.0)
+    one.clock.advance(0.001)
+    one.run()
+    assert one.stages.due.new == 0 and not one.process.seeding()
+    assert "stopped while seeds were loading" in caplog.text
+
+
+def test_known_pages_go_before_seeds_only_if_asked(
+    alone: Callable[..., Alone], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    order: list[str] = []
+    monkeypatch.setattr(module, "known_changes", lambda stages: iter([order.append("known") or Change]))
+    one = alone(seeds=SEEDS[:1], crawl={"timestamping": True})
+    assert next(one.process._seeds) is Change and order == ["known"]
+    assert next(one.process._seeds, None) is not None
+    assert len(list(alone(seeds=SEEDS[:1]).process._seeds)) == 1 and order == ["known"]
+
+
+def test_a_failure_ends_the_run_and_is_raised(
+    alone: Callable[..., Alone], caplog: pytest.LogCaptureFixture
+) -> None:
+    """A bug of ours is logged where it happened, the world's fault is told by whoever catches it."""
+    for error, logged in ((StoreError("disk"), False), (ValueError("x"), True)):
+        caplog.clear()
+        one = alone(seeds=SEEDS[:1])
+        one.process.fail(error)
+        one.process.fail(RuntimeError("later"))
+        parted: list[str] = []
+        one.process.exchange.part = parted.append  # type: ignore[method-assign,assignment]
+        with pytest.raises(type(error)):
+            one.run()
+        assert one.process.failure is error and one.process.stopped_by == "error" and parted == []
+        assert ("please report this" in caplog.text.split("later")[0]) is logged
+
+
+def test_others_hear_of_the_end_unless_the_disk_failed(alone: Callable[..., Alone]) -> None:
+    one = alone()
+    parted: list[str] = []
+
+    async def part(reason: str) -> None:
+        parted.append(reason)
+
+    one.process.exchange.part = part  # type: ignore[method-assign]
+    one.stop_at_once("max_pages")
+    assert parted == ["max_pages"]
+
+
+def test_a_write_that_does_not_end_is_a_failure(
+    alone: Callable[..., Alone], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = alone()
+
+    async def stuck(limit: float) -> None:
+        one.process.commits.writing = True
+
+    monkeypatch.setattr(one.process.commits, "close", stuck)
+    with pytest.raises(StoreError, match="a write does not end"):
+        one.stop_at_once()
+
+
+def test_what_cannot_be_committed_in_time_is_a_failure(
+    alone: Callable[..., Alone], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = alone(crawl={"drain_max": 1})
+    limits: list[float] = []
+
+    async def no_time(limit: float, name: str, work: Any) -> bool:
+        limits.append(limit)
+        work.close()
+        return False
+
+    async def play(queued: bool) -> None:
+        if queued:
+            one.process.commits._point.add(Change())
+        await one.process._drain()
+
+    monkeypatch.setattr(module, "within", no_time)
+    one.process.stop("stopped")
+    asyncio.run(play(False))
+    assert one.process.failure is None, "all was committed all the same"
+    asyncio.run(play(True))
+    assert "within 1 s" in str(one.process.failure) and limits == [1.0, 1.0]
+    one.stages.commit(Change())  # takes what is queued along
+    one.stages.point.take()
+
+
+@pytest.mark.parametrize(
+    ("reason", "dropped"), [("signal", 1), ("max_time", 1), ("max_pages", 0), ("max_bytes", 0)]
+)
+def test_results_that_take_long_are_left_to_the_next_run_at_the_end_of_the_grace(
+    alone: Callable[..., Alone], reason: str, dropped: int
+) -> None:
+    """But for pages that were asked for by number or size."""
+    one, drops = alone(), []
+    one.stages.point.drop_heavy = lambda: drops.append(1)  # type: ignore[method-assign]
+    one.process.stop(reason)
+    one.clock.advance(3.5)
+
+    async def play() -> float:
+        loop = asyncio.get_running_loop()
+        timer = one.process._drop_heavy_later()
+        delay = timer.when() - loop.time()
+        timer._run()
+        timer.cancel()
+        one.clock.advance(100.0)
+        late = one.process._drop_heavy_later()
+        assert late.when() <= loop.time() + 0.01
+        late.cancel()
+        return delay
+
+    assert asyncio.run(play()) == pytest.approx(1.5, abs=0.2) and len(drops) == dropped
+
+
+# -- stopping
+
+
+def test_the_first_reason_counts_and_the_shortest_grace(alone: Callable[..., Alone]) -> None:
+    one = alone()
+    process = one.process
+    assert not process.stopping() and not process.stopped_on_purpose()
+    process.stop("signal")
+    at = process._stopped_at
+    assert process._grace == 5.0 and process._news.is_set() and process.stopping()
+    one.clock.advance(3.0)
+    process.stop("again", grace=0.5)
+    process.stop("again", grace=2.0)
+    assert (process.stopped_by, process._stopped_at, process._grace) == ("signal", at, 0.5)
+
+
+@pytest.mark.parametrize(
+    ("grace", "after", "late"),
+    [
+        (5.0, SEEDS_GRACE, False),
+        (5.0, SEEDS_GRACE + 0.01, True),
+        (0.5, 0.5, False),
+        (0.5, 0.51, True),
+        (9.0, 6.0, True),
+    ],
+)
+def test_seeds_are_taken_for_a_while_after_a_stop(
+    alone: Callable[..., Alone], grace: float, after: float, late: bool
+) -> None:
+    one = alone()
+    one.clock.advance(100.0)
+    assert not one.process._seeds_are_late()
+    one.process._grace = grace
+    one.process.stop("signal", grace=grace)
+    one.clock.advance(after)
+    assert one.process._seeds_are_late() is late
+
+
+def test_seeds_are_late_once_the_disk_has_failed(alone: Callable[..., Alone]) -> None:
+    one = alone()
+    one.process.failure = StoreError("disk")
+    assert one.process._seeds_are_late()
+
+
+def test_seeds_are_never_far_ahead_of_their_commits(
+    alone: Callable[..., Alone], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, ahead, naps = alone(seeds=SEEDS), [], []
+
+    async def nap(seconds: float) -> None:
+        naps.append(seconds)
+        ahead.append(len(one.stages.point))
+        one.stages.commit(Change())
+
+    monkeypatch.setattr(module.asyncio, "sleep", nap)
+    assert one.process.seeding() and one.process.busy()
+    one.process._news.clear()
+    asyncio.run(one.process._feed_seeds())
+    assert ahead and max(ahead) == SEEDS_AHEAD + 1 and not one.process.seeding()
+    assert one.process._news.is_set(), "the run may be over"
+    one.stages.commit(Change())
+
+
+def test_a_full_due_takes_no_more_seeds(alone: Callable[..., Alone], monkeypatch: pytest.MonkeyPatch) -> None:
+    one, naps = alone(seeds=SEEDS[:2]), []
+
+    async def nap(seconds: float) -> None:
+        naps.append(len(one.stages.point))
+        if len(naps) == 3:
+            monkeypatch.setattr(type(one.stages.due), "full", property(lambda self: False))
+
+    monkeypatch.setattr(type(one.stages.due), "full", property(lambda self: True))
+    monkeypatch.setattr(module.asyncio, "sleep", nap)
+    asyncio.run(one.process._feed_seeds())
+    assert naps == [1, 1, 1]
+    one.stages.commit(Change())
+
+
+# -- what wakes the schedule
+
+
+@pytest.mark.parametrize(
+    ("sink", "limited", "woken"), [(False, False, False), (True, False, True), (False, True, True)]
+)
+def test_an_errand_that_ends_wakes_the_schedule_if_its_commit_will_not(
+    alone: Callable[..., Alone], sink: bool, limited: bool, woken: bool
+) -> None:
+    one = alone()
+    looks: list[int] = []
+    one.process.commits.look_at_flight = lambda: looks.append(1)  # type: ignore[method-assign]
+    one.process.errands.sink = object() if sink else None  # type: ignore[assignment]
+    one.process.places.limited = limited
+    one.process._news.clear()
+    one.process._errand_ended()
+    assert one.process._news.is_set() is woken and looks == [1]
+
+
+@pytest.mark.parametrize(
+    ("more", "pending", "dry", "woken", "commits"),
+    [
+        (True, 0, False, True, 0),
+        (False, 0, True, False, 0),
+        (False, 3, True, False, 1),
+        (False, 3, False, False, 0),
+        (True, 3, True, True, 1),
+    ],
+)
+def test_starts_go_on_and_a_dry_frontier_has_its_flush(
+    alone: Callable[..., Alone],
+    monkeypatch: pytest.MonkeyPatch,
+    more: bool,
+    pending: int,
+    dry: bool,
+    woken: bool,
+    commits: int,
+) -> None:
+    one, calls = alone(), []
+    process = one.process
+    monkeypatch.setattr(process.places, "start", lambda now: more)
+    monkeypatch.setattr(type(one.stages.due), "pending", property(lambda self: pending))
+    monkeypatch.setattr(one.stages.frontier, "dry", lambda now: dry)
+    monkeypatch.setattr(process.commits, "wake", lambda: calls.append(1))
+    process._news.clear()
+    process._start_errands(0.0)
+    assert process._news.is_set() is woken and len(calls) == commits
+    monkeypatch.undo()
+
+
+def test_decisions_free_hosts_until_the_run_stops(alone: Callable[..., Alone]) -> None:
+    one, starts = alone(), []
+    one.process.places.start = lambda now: starts.append(now) is not None  # type: ignore[method-assign]
+    one.process.decided()
+    assert starts == [one.clock.now()]
+    one.process.stop("signal")
+    one.process.decided()
+    assert len(starts) == 1
+
+
+def test_what_is_durable_is_told_to_peers_and_the_schedule(alone: Callable[..., Alone]) -> None:
+    one, told = alone(), []
+    one.process.exchange.committed = lambda: told.append(1)  # type: ignore[method-assign]
+    one.process._news.clear()
+    one.process.committed()
+    assert told == [1] and one.process._news.is_set()
+
+
+# -- where it stands
+
+
+def test_a_process_is_busy_while_anything_waits(
+    alone: Callable[..., Alone], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = alone(seeds=SEEDS[:1])
+    process = one.process
+    assert process.busy(), "seeds are to come"
+    process._seeding = False
+    assert not process.busy()
+    process.commits.busy = True
+    assert process.busy()
+    process.commits.busy = False
+    one.stages.point.add(Change())
+    assert process.busy()
+    one.stages.commit(Change())
+    one.stages.commit(Change())
+    assert not process.busy()
+    with monkeypatch.context() as patch:
+        patch.setattr(type(one.stages.due), "pending", property(lambda self: 1))
+        assert process.busy()
+    with monkeypatch.context() as patch:
+        patch.setattr(type(process.places), "__len__", lambda self: 1)
+        assert process.busy()
+
+
+def test_the_standing_of_a_run(alone: Callable[..., Alone]) -> None:
+    one = alone()
+    process, advanced = one.process, []
+    process.exchange.advance = lambda: advanced.append(1)  # type: ignore[method-assign]
+    one.clock.advance(7.0)
+    standing = process.standing(one.clock.now())
+    assert (standing.elapsed, standing.busy, standing.finished, advanced) == (7.0, True, "", [])
+    process._seeding = False
+    one.stages.frontier.finished = lambda now: "patience"  # type: ignore[method-assign]
+    standing = process.standing(one.clock.now())
+    assert (standing.busy, standing.finished, advanced) == (False, "patience", [1])
+
+
+@pytest.mark.parametrize(
+    ("reason", "purpose"),
+    [("", False), ("done", False), ("patience", False), ("signal", True), ("max_pages", True)],
+)
+def test_who_ended_the_run(alone: Callable[..., Alone], reason: str, purpose: bool) -> None:
+    one = alone()
+    one.process.stopped_by = reason
+    assert one.process.stopped_on_purpose() is purpose
+
+
+# -- the disk, settings
+
+
+def test_a_low_disk_pauses_and_a_full_one_stops(
+    alone: Callable[..., Alone], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    one = alone(store={"low_water_bytes": "4 GiB", "stop_water_bytes": "1 GiB", "durability": "process"})
+    process, paused = one.process, one.stages.frontier.paused
+    free = 8 << 30
+    monkeypatch.setattr(module, "free_bytes", lambda folder: free)
+    monkeypatch.setattr(module, "total_bytes", lambda folder: 1 << 50)
+
+    def look() -> tuple[bool, bool, str]:
+        process._news.clear()
+        process._look_at_disk()
+        return "disk" in one.stages.frontier.paused, process._news.is_set(), process.stopped_by
+
+    with caplog.at_level(logging.WARNING, "crawler"):
+        assert look() == (False, False, "") and caplog.text == ""
+        free = 2 << 30
+        assert look() == (True, True, "") and "2048 MiB free; fetching stops" in caplog.text
+        caplog.clear()
+        assert look() == (True, False, "") and caplog.text == ""
+        free = 8 << 30
+        assert look() == (False, True, "") and "8192 MiB free; fetching goes on" in caplog.text
+        free = 5 << 20
+        assert look() == (True, True, "disk")
+        assert "5 MiB free, less than store.stop_water_bytes (1024 MiB); stopping" in caplog.text
+        caplog.clear()
+        assert look() == (True, False, "disk") and caplog.text == "", "said once"
+    assert paused
+
+
+def test_settings_change_while_it_runs(alone: Callable[..., Alone]) -> None:
+    one, rates = alone(refresh={"share": 0.2}), []
+    one.process.exchange.set_rate = rates.append  # type: ignore[method-assign]
+    tree = {"politeness": {"delay": 9}, "crawl": {"rate": 3, "concurrency": 4}, "refresh": {"share": 0.5}}
+    one.process._news.clear()
+    one.process.configure(convert(tree))
+    assert rates == [3] and one.process.places.concurrency == 4 and one.process._news.is_set()
+    assert one.stages.config.politeness.delay == 9 and one.stages.refresh is not None
+    assert one.stages.refresh.share.refresh == 0.5
+    bare = alone()
+    bare.process.configure(convert(tree))  # nothing is refreshed, nothing of it is set
+    assert bare.stages.refresh is None
+
+
+def test_others_see_this_process_through_its_loops(alone: Callable[..., Alone]) -> None:
+    one = alone(seeds=SEEDS[:1])
+    loops = one.process._loops()
+    assert not loops.idle(), "seeds are to come"
+    one.process._seeding = False
+    one.stages.frontier.finished = lambda now: "done"  # type: ignore[method-assign]
+    assert loops.idle() and loops.in_flight() == 0 and loops.pages_ended() == 0
+    one.stages.frontier.finished = lambda now: ""  # type: ignore[method-assign]
+    assert not loops.idle()

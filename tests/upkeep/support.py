@@ -1,0 +1,132 @@
+"""A small crawl at rest, made without a network, to be damaged and mended."""
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from crawler.clock import VirtualClock
+from crawler.config import Config, convert
+from crawler.crawl.directory import CrawlDirectory
+from crawler.frontier.discovery.entries import decode, order_depth
+from crawler.process.stages import Stages, at_rest
+from crawler.records import Capture, Extracted, Fetch, Outcome, PageRecord
+from crawler.storage.commit import Change
+from crawler.storage.keys import PARKED, TODO
+from crawler.storage.kv import scan_prefix
+from crawler.storage.level_store import LevelStore
+from tests.process.support import SEED, Joint, fetch, redirect
+
+SEEDS = ["http://a.org/", "http://a.org/same", "http://b.org/"]
+TREE = {"crawl": {"depth": 1}, "seeds": SEEDS, "store": {"durability": "process"}, "cache": {"bits": 8}}
+LINKS = b'<a href="/x">x</a> <a href="/r">y</a>'
+DEEP = b'<title>x</title><a href="/deep">d</a>'
+WEB: dict[str, Fetch] = {
+    "http://a.org/": fetch("http://a.org/", LINKS),
+    "http://a.org/same": fetch("http://a.org/same", LINKS),  # becomes a revisit record
+    "http://a.org/x": fetch("http://a.org/x", DEEP),
+    "http://a.org/r": redirect(
+        "http://a.org/r", "/\u00e9t", headers=((b"Location", "/\u00e9t".encode()),), content_type=""
+    ),
+}
+HREFS = {LINKS: ["/x", "/r"], DEEP: ["/deep"]}
+TO_DO = {"http://a.org/%C3%A9t": 1, "http://b.org/": 0}  # URL: depth
+PARKED_URLS = {"http://a.org/deep": 2}
+LATE = {"http://a.org/late": 0}  # waits in the links log
+
+
+class Held(NamedTuple):
+    """What a process holds: records and captures by URL, depths of what is to do or parked, counters."""
+
+    records: dict[str, PageRecord]
+    captures: dict[str, Capture]
+    todo: dict[str, int]
+    parked: dict[str, int]
+    counters: dict[str, int]
+
+
+def config() -> Config:
+    return convert(TREE)
+
+
+def crawl(path: Path, *, pending: bool = False) -> CrawlDirectory:
+    """Four pages are stored, three URLs are to do, one is parked; with `pending`, a link waits in the links log."""
+    directory = CrawlDirectory(path)
+    directory.create(SEED)
+    joint = Joint(path, **TREE)
+    directory.save_config(joint.stages.config)
+    joint.seeds(*SEEDS[:2])
+    for _ in WEB:
+        errand = joint.errand()
+        answer = WEB[errand.url]
+        found = answer.outcome is Outcome.FETCHED
+        extracted = Extracted(base=errand.url, hrefs=HREFS[answer.content]) if found else None
+        joint.page(errand, answer, extracted)
+        joint.stages.commit_now(Change())
+    joint.seeds("http://b.org/")
+    if pending:
+        joint.commit(joint.admission.seeds(["http://a.org/late"]))
+    joint.close()
+    return directory
+
+
+def opened(directory: CrawlDirectory, name: str = "p0") -> Any:
+    return at_rest(convert(directory.saved_config()), directory, name, clock=VirtualClock())
+
+
+def held(directory: CrawlDirectory) -> Held:
+    with opened(directory) as stages:
+        return Held(
+            {record.url: record for _, record in stages.pages.all_records()},
+            {capture.url: capture for _, capture in stages.pages.newest_captures()},
+            queue(stages, TODO),
+            queue(stages, PARKED),
+            dict(stages.point.counters),
+        )
+
+
+def queue(stages: Stages, prefix: bytes) -> dict[str, int]:
+    """The depth of each URL that waits."""
+    names = {"a.org": stages.fingerprinter.fingerprint("http://a.org/") >> 48}
+    found = {}
+    for key, value in scan_prefix(stages.store, prefix):
+        name = "a.org" if int.from_bytes(key[2:4], "big") == names["a.org"] else "b.org"
+        found[f"http://{name}{decode(key, value).tail[1:]}"] = order_depth(int.from_bytes(key[10:], "big"))
+    return found
+
+
+def keys(directory: CrawlDirectory, prefix: bytes) -> Iterator[tuple[LevelStore, bytes, bytes]]:
+    """Each key of a kind in the closed store of p0, to be changed through the store that comes with it."""
+    store = LevelStore(directory.process("p0") / "store")
+    try:
+        for key, value in list(scan_prefix(store, prefix)):
+            yield store, key, value
+    finally:
+        store.close()
+
+
+def lose(directory: CrawlDirectory, *prefixes: bytes) -> None:
+    """Remove all keys of some kinds."""
+    for prefix in prefixes:
+        for store, key, _ in keys(directory, prefix):
+            write(store, {key: None})
+
+
+def write(store: LevelStore, changes: dict[bytes, bytes | None]) -> None:
+    batch = store.batch(sync=True)
+    for key, value in changes.items():
+        batch.delete(key) if value is None else batch.put(key, value)
+    store.write(batch)
+
+
+@pytest.fixture(scope="module")
+def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return crawl(tmp_path_factory.mktemp("sound") / "crawl", pending=True).path
+
+
+@pytest.fixture
+def directory(sound: Path, tmp_path: Path) -> CrawlDirectory:
+    """A copy of the small crawl."""
+    return CrawlDirectory(Path(shutil.copytree(sound, tmp_path / "crawl")))

@@ -1,0 +1,333 @@
+"""`crawler check`: what is wrong is named, and mended from what is left without losing anything else."""
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from crawler.clock import VirtualClock
+from crawler.config import convert
+from crawler.crawl.directory import CrawlDirectory
+from crawler.errors import BusyError, DamageError
+from crawler.frontier.discovery.entries import decode
+from crawler.frontier.hosts.registry import Meta
+from crawler.frontier.hosts.table import RECORD
+from crawler.pages.captures import pack, unpack_capture, unpack_record
+from crawler.process.stages import BALLAST, at_rest
+from crawler.records import Capture, PageState
+from crawler.storage.files import Lock
+from crawler.storage.keys import (
+    CAPTURE,
+    DUE_RUNS,
+    FRONTIER,
+    HOST,
+    PAGE,
+    PARKED,
+    PAYLOAD,
+    SEGMENT,
+    TODO,
+)
+from crawler.storage.kv import scan_prefix, seal, unseal
+from crawler.storage.level_store import LevelStore
+from crawler.storage.moving import load
+from crawler.upkeep.check import PROBLEMS_MAX, check, repair, repair_before_opening
+from tests.upkeep import support
+from tests.upkeep.support import (
+    LATE,
+    PARKED_URLS,
+    TO_DO,
+    WEB,
+    config,
+    held,
+    keys,
+    lose,
+    opened,
+    write,
+)
+
+AGAIN = "1 URLs that nothing remembered are found again in stored pages and waiting links"
+RENEWED = "due: one run of the {} URLs known is written anew"
+FACTS = ("url", "state", "outcome", "status", "depth", "redirects", "fetched_at", "content_type", "digest")
+FACTS += ("location",)
+
+
+def mend(directory: CrawlDirectory) -> list[str]:
+    """What a repair did, after which nothing is wrong and a second one has nothing to do."""
+    done, left = repair(config(), directory, "p0", VirtualClock())
+    assert left == []
+    with opened(directory) as stages:
+        stages.frontier._check()
+    assert repair(config(), directory, "p0", VirtualClock()) == ([], [])
+    return done
+
+
+def facts(directory: CrawlDirectory) -> list[tuple[Any, ...]]:
+    """What must be known again of each page: links counted, times in ms and the like may be lost."""
+    records = held(directory).records.values()
+    return sorted(tuple(getattr(record, name) for name in FACTS) for record in records)
+
+
+def test_a_sound_process_is_left_as_it_is(directory: CrawlDirectory) -> None:
+    before = held(directory)
+    assert (set(before.records), before.todo, before.parked) == (set(WEB), TO_DO, PARKED_URLS)
+    assert mend(directory) == [] and held(directory) == before
+    assert before.captures["http://a.org/same"].kind == "revisit"
+
+
+@pytest.mark.parametrize(
+    ("prefixes", "done"),
+    [
+        (
+            [CAPTURE],
+            ["store: 0 keys c/, 5 were written (stored.captures)",
+             "5 captures restored from WARC records", RENEWED.format(7), AGAIN],
+        ),
+        (
+            [PAGE],
+            ["store: 0 keys u/, 4 were written (stored.records)",
+             "4 page records restored from WARC records", RENEWED.format(7), AGAIN],
+        ),
+        ([TODO], ["store: 0 keys t/, the records of their hosts say 2", RENEWED.format(5), AGAIN.replace("1", "3", 1)]),
+        ([PARKED], ["store: 0 keys p/, the records of their hosts say 1", RENEWED.format(6), AGAIN.replace("1", "2", 1)]),
+        (
+            [HOST],
+            [
+                "new = done + todo + parked: 7 != 5",
+                "store: 2 keys t/, the records of their hosts say 0",
+                "3 queue entries of hosts whose record is lost, or twice, are removed",
+                RENEWED.format(4),
+                AGAIN.replace("1", "4", 1),
+            ],
+        ),
+        ([DUE_RUNS], ["7 URLs are known, the runs hold 0", RENEWED.format(7), AGAIN]),
+        ([FRONTIER], ["store: it has hosts, but no b'm/frontier'", RENEWED.format(7), AGAIN]),
+    ],
+    ids=lambda value: value[0].decode("latin-1") if isinstance(value[0], bytes) else None,
+)  # fmt: skip
+def test_lost_keys_are_made_anew(directory: CrawlDirectory, prefixes: list[bytes], done: list[str]) -> None:
+    """Two places hold everything: the captures, records, queues and counts are those of before."""
+    before, known = held(directory), facts(directory)
+    lose(directory, *prefixes)
+    said = mend(directory)
+    assert len(said) == len(done) and all(want in line for want, line in zip(done, said, strict=True)), said
+    after = held(directory)
+    assert (after.todo, after.parked) == (TO_DO | LATE, PARKED_URLS)
+    assert after.captures == before.captures and facts(directory) == known
+    same = {"stored.records", "stored.captures", "urls.done", "pages.fetched", "bytes.wire", "urls.accepted"}
+    assert {name: after.counters[name] for name in same} == {name: before.counters[name] for name in same}
+
+
+def test_entries_found_again_are_as_they_were(directory: CrawlDirectory) -> None:
+    """Depth, origin and flags of a link decide how it goes on."""
+
+    def entries() -> dict[str, tuple[int, ...]]:
+        found = {}
+        with opened(directory) as stages:
+            for prefix in (TODO, PARKED):
+                for key, value in scan_prefix(stages.store, prefix):
+                    entry = decode(key, value)
+                    found[entry.tail] = (entry.fingerprint, entry.via, entry.flags, entry.rule)
+        return found
+
+    before = entries()
+    lose(directory, TODO, PARKED)
+    mend(directory)
+    after = entries()
+    late = after.pop("h/late")
+    assert late[1:] == (0, 1, 0), "a seed"
+    assert after.keys() == before.keys()
+    for tail, (fingerprint, via, flags, rule) in before.items():
+        assert after[tail][:2] == (fingerprint, via) and after[tail][3] == rule
+        assert after[tail][2] & flags == after[tail][2]
+
+
+def segment(directory: CrawlDirectory) -> Path:
+    (found,) = directory.process("p0").glob("warc/*.warc.gz*")
+    return found
+
+
+def test_a_broken_record_is_blanked_and_its_page_fetched_again(directory: CrawlDirectory) -> None:
+    """A revisit of it has lost its payload, so its page is fetched again as well."""
+    before = held(directory).captures
+    broken = before["http://a.org/"]
+    data = bytearray(segment(directory).read_bytes())
+    data[broken.offset + 100] ^= 0xFF
+    segment(directory).write_bytes(data)
+    said = mend(directory)
+    assert (
+        f"{broken.segment} at {broken.offset}: a broken record of {broken.length} bytes is blank now" in said
+    )
+    assert "2 pages whose copies are gone are to be fetched again" in said
+    after = held(directory)
+    gone = {"http://a.org/", "http://a.org/same"}
+    assert after.captures == {url: capture for url, capture in before.items() if url not in gone}
+    assert set(after.records) == set(WEB) - gone and after.todo == TO_DO | LATE | dict.fromkeys(gone, 0)
+    assert len(segment(directory).read_bytes()) == len(data), "all others keep their places"
+
+
+def test_what_was_cut_off_is_fetched_again(directory: CrawlDirectory) -> None:
+    cut = held(directory).captures["http://a.org/r"]
+    data = segment(directory).read_bytes()
+    segment(directory).write_bytes(data[: cut.offset + 10])
+    said, left = repair(config(), directory, "p0", VirtualClock())
+    assert left == [] and "1 pages whose copies are gone are to be fetched again" in said
+    assert held(directory).todo == TO_DO | LATE | {"http://a.org/r": 1}
+    assert held(directory).captures.keys() == set(WEB) - {"http://a.org/r"} | {"http://a.org/robots.txt"}
+
+
+def test_bytes_behind_the_last_whole_record_are_cut_off(directory: CrawlDirectory) -> None:
+    """With a damaged store the committed length is not known: the file goes as far as it is whole."""
+    before = held(directory)
+    lose(directory, SEGMENT, CAPTURE, PAGE)
+    size = segment(directory).stat().st_size
+    with segment(directory).open("ab") as file:
+        file.write(b"\x1f\x8b\x08 no member")
+    said = mend(directory)
+    name = before.captures["http://a.org/"].segment
+    assert f"{name}: taken back from lost+found" in said
+    assert f"{name}: 13 bytes behind its last whole record are cut off" in said
+    assert segment(directory).stat().st_size == size and held(directory).captures == before.captures
+    assert held(directory).todo == TO_DO | LATE
+
+
+@pytest.mark.parametrize(("prefix", "again"), [(PAGE, 0), (CAPTURE, 0), (TODO, 1), (HOST, 1), (PAYLOAD, 0)])
+def test_a_value_that_is_not_what_was_written_is_named_and_removed(
+    directory: CrawlDirectory, prefix: bytes, again: int
+) -> None:
+    before = held(directory)
+    for store, key, value in keys(directory, prefix):
+        write(store, {key: value[:-1] + bytes([value[-1] ^ 1])})
+        break
+    done, left = repair(config(), directory, "p0", VirtualClock())
+    assert left == [] and any(line.startswith("store: 1 values ") for line in done), done
+    after = held(directory)
+    assert after.todo.keys() == (TO_DO | LATE).keys() and after.parked == PARKED_URLS
+    assert set(after.records) == set(before.records) and after.captures == before.captures
+
+
+def test_a_key_that_nobody_writes_is_named_and_removed(directory: CrawlDirectory) -> None:
+    for store, _, _ in keys(directory, FRONTIER):
+        write(store, {b"zz": b"?", b"m/none": b"?"})
+    with opened(directory) as stages:
+        assert check(stages) == [
+            "store: nobody writes the key b'm/none'",
+            "store: nobody writes the key b'zz'",
+        ]
+    said = mend(directory)
+    assert "store: 1 values zz that could not be read are removed" in said
+    assert held(directory).todo == TO_DO | LATE
+
+
+def test_a_url_that_is_queued_twice_is_done_once(directory: CrawlDirectory) -> None:
+    """And the sequence goes on behind the largest number met, the cursor before the first entry."""
+    for store, key, value in keys(directory, TODO):
+        order = int.from_bytes(key[10:], "big") + 7
+        write(store, {key[:10] + order.to_bytes(8, "big"): value})
+    said = mend(directory)
+    assert "2 queue entries of hosts whose record is lost, or twice, are removed" in said
+    assert held(directory).todo == TO_DO | LATE
+
+
+def test_a_store_that_is_gone_is_made_anew(directory: CrawlDirectory) -> None:
+    """Only what was learned by no page is lost: links of the log whose keys are gone with it, and politeness."""
+    known, before = facts(directory), held(directory)
+    shutil.rmtree(directory.process("p0") / "store")
+    with pytest.raises(DamageError, match="is missing"), opened(directory):
+        pass
+    done, left = repair(config(), directory, "p0", VirtualClock())
+    assert left == [] and "5 captures restored from WARC records" in done
+    after = held(directory)
+    assert facts(directory) == known and after.captures == before.captures
+    assert after.todo.keys() == (TO_DO | LATE).keys() and after.parked == PARKED_URLS
+    assert after.counters["pages.fetched"] == 3 and after.counters["pages.redirect"] == 1
+
+
+def test_another_answer_within_the_same_second_is_kept_beside_it(directory: CrawlDirectory) -> None:
+    """WARC dates have whole seconds, so both would have one key."""
+    for store, key, value in keys(directory, CAPTURE):
+        capture = unpack_capture(key, value)
+        if capture.url == "http://a.org/x":  # its own key is lost, another capture has the same
+            other = held_captures(store)["http://a.org/r"]
+            write(store, {key: pack(other)})
+    lose(directory, PAGE)
+    mend(directory)
+    with opened(directory) as stages:
+        found = [unpack_capture(key, value) for key, value in scan_prefix(stages.store, CAPTURE)]
+    assert sorted(each.fetched_at for each in found if each.url == "http://a.org/x") == [1_000_000.001]
+
+
+def held_captures(store: LevelStore) -> dict[str, Capture]:
+    found = [unpack_capture(key, value) for key, value in scan_prefix(store, CAPTURE)]
+    return {capture.url: capture for capture in found}
+
+
+def test_a_stored_page_without_a_copy_is_fetched_again(directory: CrawlDirectory) -> None:
+    for store, key, value in keys(directory, PAGE):
+        record = unpack_record(key, value)
+        if record.url == "http://a.org/r":
+            record.state = PageState.STORED
+            write(store, {key: pack(record)})
+    for store, key, value in keys(directory, CAPTURE):
+        if unpack_capture(key, value).url == "http://a.org/r":
+            write(store, {key: None})
+    for store, key, _ in keys(directory, PAYLOAD):
+        write(store, {key: None})
+    done, left = repair(config(), directory, "p0", VirtualClock())
+    assert left == [] and "1 captures restored from WARC records" in done
+
+
+def test_host_records_and_totals_say_what_the_queues_hold(directory: CrawlDirectory) -> None:
+    """Their cursors reach back to the first entry: a scan that began behind it would never find it."""
+    for store, key, value in keys(directory, HOST):
+        fields = list(RECORD.unpack_from(unseal(key, value)))
+        fields[5:8] = [(1 << 64) - 2, 7, 9]
+        write(store, {key: seal(RECORD.pack(*fields) + unseal(key, value)[RECORD.size :])})
+    for store, _, _ in keys(directory, FRONTIER):
+        meta = load(store, FRONTIER, Meta, Meta())
+        meta.sequence, meta.parked = 0, {"pages_per_host": 5}
+        write(store, {FRONTIER: seal(msgspec.msgpack.encode(meta))})
+    done, left = repair(config(), directory, "p0", VirtualClock())
+    assert left == [] and any("say 14" in line for line in done), done
+    after = held(directory)
+    assert (after.todo, after.parked) == (TO_DO | LATE, PARKED_URLS)
+    for store, _, _ in keys(directory, FRONTIER):
+        meta = load(store, FRONTIER, Meta, Meta())
+        assert meta.parked == {"depth": 1} and meta.sequence >= 5
+    queues = {prefix: [key for _, key, _ in keys(directory, prefix)] for prefix in (TODO, PARKED)}
+    for _, key, value in keys(directory, HOST):
+        cursor, todo, parked = RECORD.unpack_from(unseal(key, value))[5:8]
+        own = [int.from_bytes(each[10:], "big") for each in queues[TODO] if each[2:10] == key[2:]]
+        assert cursor <= min(own) and todo == len(own)
+        assert parked == sum(each[2:10] == key[2:] for each in queues[PARKED])
+
+
+def test_keys_of_buckets_that_another_process_owns_are_named(tmp_path: Path) -> None:
+    two = convert(support.TREE | {"crawl": {"processes": 2}})
+    directory = CrawlDirectory(tmp_path)
+    directory.create(support.SEED)
+    directory.save_config(two)
+    with at_rest(two, directory, "p0", clock=VirtualClock()) as stages:
+        assert check(stages) == []
+        write(stages.store, {HOST + b"\xff" * 8: seal(b""), PAGE + b"\x00" * 8: seal(b"")})
+        found = check(stages)
+    assert [line for line in found if "owns" in line] == [
+        "store: 1 keys h/ of buckets 32768 to 65536, which p1 owns"
+    ]
+
+
+def test_a_report_has_a_bound(directory: CrawlDirectory) -> None:
+    with opened(directory) as stages:
+        write(stages.store, {b"zz%04d" % number: b"" for number in range(PROBLEMS_MAX + 5)})
+        assert len(check(stages)) == PROBLEMS_MAX
+
+
+def test_ballast_is_freed_before_anything_is_written(directory: CrawlDirectory) -> None:
+    folder = directory.process("p0")
+    assert repair_before_opening(folder) == ([], False)
+    (folder / BALLAST).write_bytes(bytes(3 << 20))
+    assert repair_before_opening(folder) == (["freed 3 MiB of ballast"], False)
+    assert not (folder / BALLAST).exists()
+    with Lock(folder / "node.lock", "p0"), pytest.raises(BusyError):
+        repair_before_opening(folder)

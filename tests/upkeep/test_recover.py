@@ -1,0 +1,120 @@
+"""The to-do list of a lost process, from what another has stored: each URL once, as deep as it was."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from crawler.errors import DamageError, UsageError
+from crawler.records import Extracted, LinkFlag
+from crawler.splitter.partition import Partition
+from crawler.storage.commit import Change
+from crawler.upkeep import recover as module
+from crawler.upkeep.recover import recover
+from crawler.urls.fingerprint import Fingerprinter
+from tests.process.support import SEED, Joint, fetch, redirect
+
+SEEDED, REDIRECTED = int(LinkFlag.SEED), int(LinkFlag.REDIRECT)
+NAMES = ("p0", "p1")
+
+
+def hosts(name: str, count: int) -> list[str]:
+    """Hosts that a process owns."""
+    partition, fingerprinter = Partition.equal_ranges(list(NAMES)), Fingerprinter(SEED)
+    found = (f"http://h{n}.org/" for n in range(1000))
+    own = [url for url in found if partition.owner(fingerprinter.fingerprint(url)) == name]
+    return own[:count]
+
+
+OWN, LOST = hosts("p0", 3), hosts("p1", 6)
+
+
+@pytest.fixture
+def one(open_joint: Callable[..., Joint]) -> Joint:
+    """p0 with a page of links, a redirect, and seeds of both processes."""
+    joint = open_joint(names=NAMES, crawl={"scope": "any"}, seeds=[OWN[0], LOST[0]])
+    pages = {
+        OWN[0]: fetch(OWN[0], b"".join(b'<a href="%b">x</a>' % url.encode() for url in [*LOST[:3], OWN[2]])),
+        OWN[1]: redirect(OWN[1], LOST[3]),
+    }
+    joint.seeds(*pages)
+    for _ in pages:
+        errand = joint.errand()
+        joint.page(errand, pages[errand.url], Extracted(base=errand.url))
+    return joint
+
+
+def recovered(joint: Joint, monkeypatch: pytest.MonkeyPatch) -> tuple[tuple[int, list[str]], list[Change]]:
+    changes: list[Change] = []
+    commit = joint.stages.commit_now
+
+    def noted(change: Change) -> None:
+        changes.append(change)
+        commit(change)
+
+    monkeypatch.setattr(joint.stages, "commit_now", noted)
+    return recover(joint.stages, "p1"), changes
+
+
+def links(changes: list[Change]) -> list[tuple[Any, ...]]:
+    return [
+        (link.url, link.depth, link.via, link.flags)
+        for change in changes
+        for peer, found in change.foreign
+        for link in found
+        if peer == "p1"
+    ]
+
+
+@pytest.mark.parametrize("lost", ["p0", "p7"])
+def test_only_a_peer_can_be_lost(one: Joint, lost: str) -> None:
+    with pytest.raises(UsageError, match=f"'{lost}' is not among the processes p0, p1"):
+        recover(one.stages, lost)
+
+
+def test_seeds_links_and_redirects_to_it_wait_once_each(one: Joint, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A seed that is linked as well stays a seed; what belongs to others stays where it is."""
+    before = one.stages.outbox.links
+    (count, problems), changes = recovered(one, monkeypatch)
+    assert (count, problems) == (4, []) and len(changes) == 1 and changes[0].sync
+    via = {url: one.fingerprint(url) for url in OWN}
+    assert links(changes) == [
+        (LOST[0], 0, 0, SEEDED),
+        (LOST[1], 1, via[OWN[0]], 0),
+        (LOST[2], 1, via[OWN[0]], 0),
+        (LOST[3], 0, via[OWN[1]], REDIRECTED),
+    ]
+    assert {n: c for n, c in changes[0].counts.items() if n.startswith("urls.")} == {
+        "urls.to_outbox": 4,
+        "urls.resharded": 4,
+    }
+    assert one.stages.outbox.links >= before + 4 and one.stages.problems() == []
+
+
+def test_large_archives_are_queued_in_parts_and_the_scope_is_told_once(
+    one: Joint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_LINKS_AT_ONCE", 1)
+    told: list[list[str]] = []
+    monkeypatch.setattr(one.stages.learned, "tell", lambda change, peers: told.append(peers))
+    (count, _), changes = recovered(one, monkeypatch)
+    assert count == 4 and [len(links([change])) for change in changes] == [1, 2, 1, 0]
+    assert told == [["p1"]]
+
+
+def test_a_page_that_cannot_be_read_is_named(one: Joint, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(capture: Any) -> Any:
+        raise DamageError(f"{capture.url} is broken")
+
+    monkeypatch.setattr(one.stages.pages, "read", broken)
+    (count, problems), changes = recovered(one, monkeypatch)
+    assert f"{OWN[0]} is broken" in problems and count == 2
+    assert [url for url, *_ in links(changes)] == [LOST[0], LOST[3]]
+
+
+def test_without_seeds_in_the_configuration_links_are_enough(
+    open_joint: Callable[..., Joint], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    joint = open_joint(names=NAMES, crawl={"scope": "any"})
+    (count, problems), changes = recovered(joint, monkeypatch)
+    assert (count, problems) == (0, []) and links(changes) == [] and len(changes) == 1

@@ -1,0 +1,106 @@
+"""Broken members of a WARC file give way to empty records of the same length; all others keep their places."""
+
+import gzip
+from pathlib import Path
+
+import pytest
+
+from crawler.pages import reading, warc
+from crawler.upkeep.warc_members import filler, mended
+
+NAME = "x.warc.gz"
+
+
+def member(text: str, size: int = 300) -> bytes:
+    """A record of a resource, as one gzip member."""
+    block = text.encode() + b"." * size
+    fields = b"WARC-Target-URI: http://a.org/%b\r\n" % text.encode()
+    record = warc.record(b"metadata", b"<urn:uuid:0>", b"2026-11-20T23:59:59Z", fields, block)
+    return gzip.compress(record, 0, mtime=0)
+
+
+MEMBERS = [member("one"), member("two", 5000), member("three")]
+SHORTEST = len(filler(1000) or b"") and next(length for length in range(1000) if filler(length) is not None)
+
+
+def starts() -> list[int]:
+    return [sum(map(len, MEMBERS[:n])) for n in range(len(MEMBERS))]
+
+
+def play(path: Path, data: bytes, end: int | None = None) -> list[tuple[int, int, bool]]:
+    """(offset, length, whether it is whole) of what is met."""
+    path.write_bytes(data)
+    found = mended(path, NAME, len(data) if end is None else end)
+    return [(at, length, record is not None) for at, length, record in found]
+
+
+def test_whole_members_are_met_in_order_and_nothing_is_written(tmp_path: Path) -> None:
+    path, data = tmp_path / NAME, b"".join(MEMBERS)
+    assert play(path, data) == [(at, len(m), True) for at, m in zip(starts(), MEMBERS, strict=True)]
+    assert path.read_bytes() == data
+    assert [record.fields["warc-target-uri"] for _, _, record in mended(path, NAME, len(data)) if record] == [
+        "http://a.org/one",
+        "http://a.org/two",
+        "http://a.org/three",
+    ]
+    assert list(mended(path, NAME, 0)) == []
+    assert play(path, data, end=len(MEMBERS[0])) == [(0, len(MEMBERS[0]), True)]
+
+
+@pytest.mark.parametrize("broken", [0, 1])
+@pytest.mark.parametrize("place", ["magic", "payload"])
+def test_a_broken_one_is_blank_and_the_file_can_be_read_again(
+    tmp_path: Path, broken: int, place: str
+) -> None:
+    path, data = tmp_path / NAME, bytearray(b"".join(MEMBERS))
+    at = starts()[broken]
+    data[at + (0 if place == "magic" else 150)] ^= 0xFF
+    found = play(path, bytes(data))
+    assert found == [
+        (start, len(m), n != broken) for n, (start, m) in enumerate(zip(starts(), MEMBERS, strict=True))
+    ]
+    after = path.read_bytes()
+    assert len(after) == len(data)
+    for n, (start, m) in enumerate(zip(starts(), MEMBERS, strict=True)):
+        if n != broken:
+            assert after[start : start + len(m)] == m
+    assert [record.kind for record in reading.records(path)] == ["metadata"] * 3
+    assert all(whole for *_, whole in play(path, after)), "once is enough"
+
+
+def test_two_broken_ones_in_a_row_become_one(tmp_path: Path) -> None:
+    path, data = tmp_path / NAME, bytearray(b"".join(MEMBERS))
+    data[100] ^= 0xFF
+    data[starts()[1] + 100] ^= 0xFF
+    assert play(path, bytes(data)) == [(0, starts()[2], False), (starts()[2], len(MEMBERS[2]), True)]
+
+
+@pytest.mark.parametrize("cut", [1, 150, len(MEMBERS[2]) - 1])
+def test_what_nothing_whole_follows_is_the_end(tmp_path: Path, cut: int) -> None:
+    path, data = tmp_path / NAME, b"".join(MEMBERS)[:-cut]
+    assert [whole for *_, whole in play(path, data)] == [True, True]
+    assert path.read_bytes() == data
+
+
+def test_a_gap_too_small_for_a_record_is_the_end(tmp_path: Path) -> None:
+    path = tmp_path / NAME
+    data = MEMBERS[0] + b"x" * 20 + MEMBERS[1]
+    assert play(path, data) == [(0, len(MEMBERS[0]), True)] and path.read_bytes() == data
+
+
+def test_a_digest_that_differs_is_broken(tmp_path: Path) -> None:
+    """The member's own checksum is right: somebody else wrote it so."""
+    wrong = gzip.compress(gzip.decompress(MEMBERS[1]).replace(b"two.", b"twO."), 0, mtime=0)
+    found = play(tmp_path / NAME, MEMBERS[0] + wrong + MEMBERS[2])
+    assert [whole for *_, whole in found] == [True, False, True]
+
+
+@pytest.mark.parametrize("more", [0, 1, 77, 70_000])
+def test_a_filler_of_any_length_is_one_empty_record(more: int) -> None:
+    """RFC 1952: a comment of spaces takes the room that is left."""
+    data = filler(SHORTEST + more)
+    assert data is not None and len(data) == SHORTEST + more
+    record = reading.parse_record(gzip.decompress(data))
+    assert (record.kind, record.block, record.fields["content-length"]) == ("metadata", b"", "0")
+    assert reading.member_length(iter([data]), NAME) == len(data)
+    assert filler(SHORTEST - 1) is None

@@ -178,7 +178,7 @@ class Cluster:
 
     def _config(self) -> Config:
         settings = self.settings
-        budget = max(len(host.pages) for host in self.web.hosts) + 40
+        budget = 2 * max(len(host.pages) for host in self.web.hosts) + 40  # redirects and errors count, too
         tree: dict[str, dict[str, Any]] = {
             "crawl": {
                 "scope": "any",

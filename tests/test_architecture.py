@@ -81,6 +81,7 @@ SHELL_IMPORTS = {"asyncio", "aiohttp", "uvloop", "socket", "time", "aiodns", "su
 # A plain file may name these for a reason of its own.
 SHELL_IMPORT_EXCEPTIONS = {
     "process/reader.py": {"asyncio"},  # large stored copies are read in a thread
+    "lab/cluster/curves.py": {"time"},  # the CPU time of a simulation
     "lab/commands/cache.py": {"time"},  # the CPU time of a simulation
     "lab/commands/histories.py": {"subprocess"},  # it runs git
     "storage/files.py": {"time"},  # waits for a lock that is held briefly

@@ -160,7 +160,7 @@ def _told(directory: Path) -> tuple[float, float]:
     lines = directory.joinpath("pages.jsonl").read_bytes().splitlines()
     sizes = [row["bytes"] for row in map(msgspec.json.decode, lines) if row["status"] == 200]
     report = msgspec.json.decode(directory.joinpath("report.json").read_bytes())
-    return sum(sizes) / len(sizes), report["links"] / len(sizes)
+    return sum(sizes) / len(sizes), report["urls"]["links"] / len(sizes)
 
 
 def _text(cost: CostRange) -> str:

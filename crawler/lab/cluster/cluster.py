@@ -15,6 +15,7 @@ import random
 import shutil
 import sys
 import tempfile
+from collections import Counter
 from collections.abc import Callable
 from contextvars import copy_context
 from functools import partial
@@ -51,12 +52,14 @@ PORT = 7000
 POINT_WAIT = 60.0  # seconds for which a kill waits for its point; then it comes at any instant
 RESTART = 3.0  # seconds until a process that failed is started again
 ENDING_MAX = 7_200.0  # virtual seconds behind the last fault in which a finite crawl has to end
+LOOK_EVERY = 10.0  # virtual seconds between looks at outboxes and the end
 LIVES_MAX = 60  # of a run whose end nobody set; more starts than that are no progress
 MEMORY = Path("/dev/shm")
 
 
 class ClusterSettings(msgspec.Struct, frozen=True):
     """One run. `rate` is pages a second over all processes; `length` in seconds, 0: until the crawl ends by itself.
+    `slow`: process 0 has a tenth of the places of the others.
 
     `slow` is how many times as slow as the others process 0 fetches.
     """
@@ -71,6 +74,7 @@ class ClusterSettings(msgspec.Struct, frozen=True):
     length: float = 0.0
     refresh: bool = False
     concurrency: int = 8
+    slow: bool = False
     tree: dict[str, Any] = {}
 
 
@@ -96,6 +100,8 @@ class Observed(msgspec.Struct):
     problems: list[str] = []  # laws of counting that did not hold
     done: list[Fault] = []
     cloned_at: float = 0.0
+    outbox_max: int = 0  # links that waited in all outboxes at once, at most
+    counters: dict[str, int] = {}  # of all processes, as they stood at the end
 
 
 class VirtualSurroundings(Surroundings):
@@ -164,7 +170,7 @@ class Cluster:
         self._graveyard: list[object] = []
         self._running: dict[str, tuple[Life, Process]] = {}
         self._home: set[str] = set()  # machines whose process has ended for good
-        self._faults_over = 0.0
+        self._opened: dict[str, Stages] = {}  # the last of each machine
 
     def _machine(self, label: str, name: str, folder: Path) -> Machine:
         folder.mkdir(parents=True)
@@ -172,7 +178,7 @@ class Cluster:
 
     def _config(self) -> Config:
         settings = self.settings
-        budget = max(len(host.pages) for host in self.web.hosts) + 40
+        budget = 2 * max(len(host.pages) for host in self.web.hosts) + 40  # redirects and errors count, too
         tree: dict[str, dict[str, Any]] = {
             "crawl": {
                 "scope": "any",
@@ -233,6 +239,7 @@ class Cluster:
         """Let go of all that the dead have left."""
         self._graveyard.clear()
         self._running.clear()
+        self._opened.clear()
         self.wire.listening.clear()
         self.wire.ends.clear()
         gc.unfreeze()
@@ -256,10 +263,15 @@ class Cluster:
         end = START + (settings.length or last + ENDING_MAX)
         while not self._over.is_set() and loop.time() < end:
             progress((loop.time() - START) / (end - START))
-            timer = loop.call_later(min(600.0, end - loop.time()), self._look)
+            timer = loop.call_later(min(LOOK_EVERY, end - loop.time()), self._look)
             await self._tick()
             timer.cancel()
+            waiting = sum(stages.outbox.links for stages in self._opened.values())
+            self.observed.outbox_max = max(self.observed.outbox_max, waiting)
         self.observed.elapsed = loop.time() - START
+        self.observed.counters = dict(
+            sum((stages.point.counters for stages in self._opened.values()), Counter())
+        )
         for machine in self.machines:
             if machine.life is not None:
                 self._kill(machine.life, power=False)
@@ -308,8 +320,13 @@ class Cluster:
         machine, loop = life.machine, asyncio.get_running_loop()
         clock = MachineClock(loop.time, machine.wall_offset)
         host, port = self.addresses[machine.label]
+        config = self.config
+        if self.settings.slow and machine.name == "p0":
+            places = max(1, self.settings.concurrency // 10)
+            crawl = msgspec.structs.replace(config.crawl, concurrency=places)
+            config = msgspec.structs.replace(config, crawl=crawl)
         config = msgspec.structs.replace(
-            self.config,
+            config,
             splitter=msgspec.structs.replace(
                 self.config.splitter, name=machine.name, listen=f"{host}:{port}"
             ),
@@ -337,6 +354,7 @@ class Cluster:
             )
             self._running[machine.label] = life, process
             self._graveyard.append((stages, process))
+            self._opened[machine.label] = stages
             await process.exchange.start()
             await process.run()
         finally:

@@ -53,6 +53,7 @@ POINTS = {
     "acks sent": 5,
     "entries sent": 5,
 }
+AT_ONCE = 0.2  # seconds until a service manager starts a process again
 
 
 class Fault(msgspec.Struct, frozen=True):
@@ -86,7 +87,8 @@ def _draw(rng: random.Random, kind: str, machines: int, within: float) -> Fault:
     at, one = rng.uniform(0.0, within), rng.randrange(machines)
     if kind in ("kill", "power"):
         point = rng.choice([*POINTS, "", ""])
-        return Fault(at, kind, (one,), rng.uniform(0.5, 20.0), point, rng.randint(1, POINTS.get(point, 1)))
+        away = rng.choice((AT_ONCE, rng.uniform(0.5, 20.0)))
+        return Fault(at, kind, (one,), away, point, rng.randint(1, POINTS.get(point, 1)))
     if kind == "partition":
         others = [k for k in range(machines) if k != one]
         parted = others if rng.random() < 0.3 else [rng.choice(others)]

@@ -278,5 +278,6 @@ def _zipf_sizes(hosts: int, pages: int, exponent: float) -> list[int]:
     weights = [1.0 / (k + 1) ** exponent for k in range(hosts)]
     whole = sum(weights)
     sizes = [1 + int((pages - hosts) * weight / whole) for weight in weights]
-    sizes[0] += pages - sum(sizes)
+    for k in range(pages - sum(sizes)):  # what rounding has left
+        sizes[k % hosts] += 1
     return sizes

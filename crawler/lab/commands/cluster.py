@@ -4,6 +4,7 @@
     crawler lab cluster --processes 4 --seed 7 --faults kill,partition --days 1
     crawler lab cluster --seed 1 --seeds 50 --faults kill,power --out runs.csv
     crawler lab cluster --processes 8 --pages 5000 --hosts 200 --faults none
+    crawler lab cluster --curve 1,4,16 --pages 200 --hosts 20 --out curve.csv
 
 The processes are the shipped ones; time, network, disks and the web are virtual
 (crawler/lab/cluster/README.md). The same seed makes the same run: the digest in
@@ -18,7 +19,7 @@ import msgspec
 
 from crawler.clock import SystemClock
 from crawler.errors import UsageError
-from crawler.lab.cluster import fault_plan
+from crawler.lab.cluster import curves, fault_plan
 from crawler.lab.cluster.cluster import Cluster, ClusterSettings, memory_folder
 from crawler.lab.cluster.judge import RunVerdict, judge
 from crawler.lab.cluster.synthetic_web import WebSpec
@@ -64,11 +65,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="virtual days; pages change and are fetched again",
     )
     add("--changes", type=float, default=1.0, metavar="X", help="with --days: changes a day and page (1)")
+    add("--curve", metavar="N,M", help="numbers of processes to compare; --pages and --hosts are each one's")
     add("--out", type=Path, metavar="FILE", help="CSV of the table")
 
 
 def run(args: argparse.Namespace) -> int:
     settings = _settings(args)
+    if args.curve:
+        return _curve(args)
     rows, broken = [], False
     print(_line(COLUMNS))
     for seed in range(args.seed, args.seed + args.seeds):
@@ -81,6 +85,40 @@ def run(args: argparse.Namespace) -> int:
     if args.out:
         pages_file.write_rows(args.out, list(COLUMNS), rows, iter([f"command: {args.command_line}"]))
     return int(broken)
+
+
+def _curve(args: argparse.Namespace) -> int:
+    """Runs of several sizes, with and without a slow process: table, CSV and picture."""
+    try:
+        sizes = sorted({int(part) for part in args.curve.split(",")})
+    except ValueError:
+        sizes = []
+    if not sizes or not 1 <= sizes[0] <= sizes[-1] <= PROCESSES_MAX:
+        raise UsageError(
+            f"--curve {args.curve}: expected numbers of 1 to {PROCESSES_MAX} processes, as 1,4,16"
+        )
+    if sizes[-1] * args.pages > PAGES_MAX:
+        raise UsageError(f"--curve: more than {PAGES_MAX:,} pages")
+    names, rows = list(curves.CurveRow.__struct_fields__), []
+    print(" ".join(names))
+    for processes in sizes:
+        for slow in (False, True)[: min(2, processes)]:
+            row = curves.measure(processes, slow=slow, seed=args.seed, pages=args.pages, hosts=args.hosts)
+            rows.append(row)
+            print(" ".join(_short(getattr(row, name)) for name in names), flush=True)
+    if args.out:
+        from crawler.lab.figures import drawing  # needs matplotlib
+
+        caption = f"{args.pages} pages and {args.hosts} hosts a process"
+        table = [[getattr(row, name) for name in names] for row in rows]
+        pages_file.write_rows(args.out, names, table, iter([f"command: {args.command_line}", caption]))
+        figure = curves.picture(rows, drawing.sheet)
+        drawing.save(figure, args.out.with_suffix(".png"), args.command_line, caption, args.seed)
+    return int(not all(row.flawless for row in rows))
+
+
+def _short(value: object) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
 def _settings(args: argparse.Namespace) -> ClusterSettings:

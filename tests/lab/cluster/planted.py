@@ -48,7 +48,7 @@ class Plant(msgspec.Struct, frozen=True):
     patches: Callable[[], list[tuple[Any, str, Any]]]
     faults: tuple[str, ...] = ("kill", "power")
     rate: float = 0.0
-    processes: int = 3
+    tree: dict[str, Any] = {}
 
 
 def _page_before_links() -> list[tuple[Any, str, Any]]:
@@ -293,7 +293,9 @@ PLANTS = {
     "cache-eats-links": Plant(
         "the CLOCK cache never drops a link that is not queued", _seen_before_commit, ()
     ),
-    "gaps-forgotten": Plant("after an unclean stop hosts wait their gaps", _gaps_forgotten),
+    "gaps-forgotten": Plant(
+        "after an unclean stop hosts wait their gaps", _gaps_forgotten, tree={"politeness": {"delay": 5.0}}
+    ),
     "retries-at-their-word": Plant("a clock that jumps stalls nobody", _retries_at_their_word, ("clock",)),
     "counters-in-memory": Plant("counts ride in every group", _uncounted),
     "ack-before-commit": Plant(
@@ -325,7 +327,9 @@ def planted(name: str) -> Iterator[None]:
 def settings_of(plant: Plant | None, seed: int) -> ClusterSettings:
     """A run that may bring out a bug; of the shipped code with all faults if there is none."""
     own = (
-        SETTINGS if plant is None else msgspec.structs.replace(SETTINGS, faults=plant.faults, rate=plant.rate)
+        SETTINGS
+        if plant is None
+        else msgspec.structs.replace(SETTINGS, faults=plant.faults, rate=plant.rate, tree=plant.tree)
     )
     return msgspec.structs.replace(own, seed=seed)
 

@@ -132,5 +132,7 @@ class Report(msgspec.Struct, kw_only=True):
         outcomes = group(self.run_counters, "pages")
         if not outcomes:  # robots.txt was all that was asked for
             outcomes = {f"robots.txt {name}": n for name, n in group(self.run_counters, "robots").items()}
-        reasons += [_said(name, n) for name, n in sorted(outcomes.items()) if name != "retried"]
-        return "; ".join(reasons) or "nothing is left to do; `crawler status` tells more"
+        said = [_said(name, n) for name, n in sorted(outcomes.items()) if name != "retried"]
+        if said:
+            said[-1] += " (`crawler why URL` tells more)"
+        return "; ".join(reasons + said) or "nothing is left to do; `crawler status` tells more"

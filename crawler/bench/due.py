@@ -53,7 +53,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--buffer", type=tables.count_argument, default=1 << 16, help="URLs of a flush")
     parser.add_argument("--flushes", type=tables.count_argument, default=64)
     parser.add_argument("--new", type=float, default=0.2, help="share of submissions that are new")
-    parser.add_argument("--only", nargs="+", choices=list(CONTENDERS), default=_installed())
+    parser.add_argument("--only", nargs="+", choices=list(CONTENDERS), default=installed())
     parser.add_argument("--slow-flushes", type=tables.count_argument, default=4, help="flushes of one_file")
     parser.add_argument(
         "--directory", type=Path, help="where the files go (default: the temporary directory)"
@@ -299,7 +299,7 @@ CONTENDERS: dict[str, Callable[[Path, int], Contender]] = {
 }
 
 
-def _installed() -> list[str]:
+def installed() -> list[str]:
     """All contenders, without LevelDB where plyvel is not installed."""
     return [name for name in CONTENDERS if name != "leveldb" or importlib.util.find_spec("plyvel")]
 

@@ -45,6 +45,13 @@ def sentence(answer: Mapping[str, Any]) -> str:
     return "Never met: no fetched page links to it, and it is no seed; the filter would accept it."
 
 
+# What answers of these statuses ask for, and the flags that give it.
+_WANTS = {
+    401: "; it wants a login (--http-user and --http-password, --login, --load-cookies)",
+    407: "; the proxy wants a login (--proxy http://USER:PASSWORD@HOST:PORT)",
+}
+
+
 def _tried(record: Mapping[str, Any], robots: Mapping[str, Any]) -> str:
     state, status, at = record["state"], record["status"], record["fetched_at"]
     answered = f"{status} at {at}" if status else f"{record['outcome']} after {record['attempts']} tries"
@@ -54,7 +61,7 @@ def _tried(record: Mapping[str, Any], robots: Mapping[str, Any]) -> str:
         PageState.STORED: f"Stored: {answered}, {_times(record['fetches'])}.",
         PageState.REDIRECTED: f"Redirects to {record['location']}: {answered}.",
         PageState.GONE: f"Gone: {answered}.",
-        PageState.FAILED: f"Failed: {answered}{_why(record['error'])}.",
+        PageState.FAILED: f"Failed: {answered}{_why(record['error'])}{_WANTS.get(status, '')}.",
         PageState.RETIRED: "Dropped by `crawler retire`.",
     }[PageState(state)]
 

@@ -86,7 +86,11 @@ def test_a_report_says_whether_all_holds_and_which_links_stayed() -> None:
 
 def test_a_crawl_without_a_page_gives_its_reasons() -> None:
     nothing = report(run_counters={"pages.dns_error": 2, "pages.retried": 4})
-    assert not nothing.any_success and nothing.why_nothing(1) == "1 seeds are no http(s) URLs; dns error 2"
+    assert (
+        not nothing.any_success
+        and nothing.why_nothing(1)
+        == "1 seeds are no http(s) URLs; dns error 2 (`crawler why URL` tells more)"
+    )
     assert "nothing is left" in report().why_nothing(0)
     assert report(counters={"pages.empty": 1}).any_success
 

@@ -9,6 +9,7 @@ from crawler.config import Config, convert
 from crawler.crawl.directory import CrawlDirectory
 from crawler.crawl.loosened import PLACES_MAX, SeedPlaces, confirm, inherited, loosened
 from crawler.errors import DamageError, UsageError
+from crawler.storage.engines import chosen
 
 LOOSE = {"politeness": {"delay": 0.0}, "robots": {"policy": "ignore"}}
 

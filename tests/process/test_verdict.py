@@ -30,6 +30,10 @@ def _record(**values: Any) -> dict[str, Any]:
         (_record(state="redirected", status=301, location="/n"), "Redirects to /n: 301 at T."),
         (_record(state="gone", status=404), "Gone: 404 at T."),
         (
+            _record(state="failed", status=401),
+            "Failed: 401 at T; it wants a login (--http-user and --http-password, --login, --load-cookies).",
+        ),
+        (
             _record(state="failed", status=0, outcome="reset", attempts=3, error="no bytes"),
             "Failed: reset after 3 tries (no bytes).",
         ),

@@ -9,7 +9,6 @@ from crawler.config import Config, convert
 from crawler.crawl.directory import CrawlDirectory
 from crawler.crawl.loosened import PLACES_MAX, SeedPlaces, confirm, inherited, loosened
 from crawler.errors import DamageError, UsageError
-from crawler.storage.engines import chosen
 
 LOOSE = {"politeness": {"delay": 0.0}, "robots": {"policy": "ignore"}}
 

@@ -32,7 +32,7 @@ class Around:
             ),
             shares=SimpleNamespace(
                 retake=lambda slot, now: self.did.append(("retake", slot)),
-                give=lambda slot: self.did.append(("give", slot)),
+                give=lambda slot, now: self.did.append(("give", slot)),
             ),
             release_address=lambda host, ended, now: self.did.append(("release", host.slot)),
         )

@@ -221,10 +221,10 @@ def test_all_that_is_begun_is_ended(alone: Callable[..., Alone], monkeypatch: py
 
         return note
 
-    monkeypatch.setattr(module, "Watchdog", Dog)
     monkeypatch.setattr(module.collector, "freeze", lambda: done.append("frozen"))
     for fails in (False, True):
         one = alone(crawl={"stall_max": 9})
+        monkeypatch.setattr(one.process.stages.around, "watchdog", Dog)
         monkeypatch.setattr(one.process.errands, "start", noting("errands start"))
         monkeypatch.setattr(one.process.errands, "close", noting("errands end"))
         if fails:

@@ -10,7 +10,7 @@ the network or with us, counts among the others from then on.
 
 Others that find theirs taken wait in line, and for each that waits one place is
 asked back: of a host that has had it for `PROMPT_MAX`, whose request goes on without
-(`outstanding.py`); where too many do so, of one that has had it so long and never answered,
+(`frontier/outstanding.py`); where too many do so, of one that has had it so long and never answered,
 or for `crowded_timeout` if it once did, whose request ends. So is one for each that
 the others have beyond their share while nearly all places are taken.
 """

@@ -25,7 +25,7 @@ from msgspec import structs
 
 from crawler.config import Config, convert, read_file, to_toml
 from crawler.config.credentials import add_credentials, credentials_of, without_credentials
-from crawler.errors import DamageError, DirectoryError, StoreError
+from crawler.errors import ConfigError, DamageError, DirectoryError, StoreError
 from crawler.records import UNDECODABLE
 from crawler.storage.engines import AUTO, another_engine, chosen, engine_of
 from crawler.storage.files import atomic_write, sync_directory
@@ -165,12 +165,24 @@ class CrawlDirectory:
         atomic_write(self.config_file, _config_text(config, places).encode())
 
     def renew_config(self) -> str:
-        """Let defaults stand in for a configuration that is lost; "" if it is not, else what was done."""
+        """Let defaults stand in for a configuration that is lost; "" if it is not, else what was done.
+
+        One that cannot be read is kept beside it, for its owner to look at.
+        """
+        kept = ""
         if not self._config_problem():
-            return ""
+            try:
+                convert(self._config_tree())
+                return ""
+            except ConfigError:
+                damaged = self.config_file.with_suffix(".damaged")
+                self.config_file.rename(damaged)
+                kept = f"; what could not be read is in {damaged.name}"
         count = max(1, len(self.process_names()), len([*self.path.glob(f"*{BEGUN}")]))
-        self._write_config(convert({"crawl": {"processes": count}}), ())
-        return f"{self.config_file.name} has the defaults; give the crawl's settings again when it goes on"
+        self._write_config(self._with_engine(convert({"crawl": {"processes": count}})), ())
+        return (
+            f"{self.config_file.name} has the defaults; give the crawl's settings again when it goes on{kept}"
+        )
 
     def _config_problem(self) -> str:
         """What is wrong with the file of the configuration; "" if nothing is, or no run has ended yet."""

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from crawler.config import Config, convert
 from crawler.crawl.directory import CrawlDirectory
 from crawler.crawl.loosened import PLACES_MAX, SeedPlaces, confirm, inherited, loosened
-from crawler.errors import DamageError, UsageError
+from crawler.errors import ConfigError, DamageError, UsageError
 
 LOOSE = {"politeness": {"delay": 0.0}, "robots": {"policy": "ignore"}}
 
@@ -107,5 +107,28 @@ def test_lost_settings_are_no_silent_new_beginning(tmp_path: Path, damage: str) 
     with pytest.raises(DamageError, match="check --repair"):
         directory.saved_config()
     assert "defaults" in directory.renew_config()
-    assert convert(directory.saved_config()) == Config()
+    assert_defaults(directory)
+
+
+def assert_defaults(directory: CrawlDirectory) -> None:
+    saved = convert(directory.saved_config())
+    assert replace(saved, store=Config().store) == Config() and saved.store.engine != "auto"
     assert directory.renew_config() == ""
+
+
+@pytest.mark.parametrize(
+    ("old", "new"), [("[robots]", "[r\x00bots]"), ("[robots]", "[robots"), ("delay =", "dela\x19 =")]
+)
+def test_settings_that_cannot_be_read_are_put_aside(tmp_path: Path, old: str, new: str) -> None:
+    """A byte flipped in the file made `check --repair` refuse for ever."""
+    directory = CrawlDirectory(tmp_path)
+    directory.create()
+    directory.save_config(convert({"politeness": {"delay": 30.0}}))
+    directory.save_report({})
+    damaged = directory.config_file.read_text().replace(old, new, 1)
+    directory.config_file.write_text(damaged)
+    with pytest.raises(ConfigError):
+        convert(directory.saved_config())
+    assert "crawl.damaged" in directory.renew_config()
+    assert (tmp_path / "crawl.damaged").read_text() == damaged
+    assert_defaults(directory)

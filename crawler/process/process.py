@@ -27,7 +27,7 @@ from crawler.process import collector
 from crawler.process.commands import Commands
 from crawler.process.commit_loop import CommitLoop
 from crawler.process.ending import within
-from crawler.process.errands import Errands, Sink
+from crawler.process.errands import Errands, Network, Sink
 from crawler.process.exchange import Loops, Member, exchange_of
 from crawler.process.forked import Forked
 from crawler.process.limits import STOP_GRACE, WATCH_INTERVAL, Disk, Standing, disk_state, limit_reached
@@ -79,9 +79,10 @@ class Process:
             self._seeds = chain(known_changes(stages), self._seeds)
         self._seeding = True
         self._background = Tasks(self.fail)
-        self.commits = CommitLoop(stages, pages_file, self)
+        network = stages.around.network(stages, Reader(stages.config, extractor, parser))
+        self.commits = CommitLoop(stages, pages_file, self)  # from here on there is something to close
         self.queue = self.commits.queue
-        self.errands = self._errands(Reader(stages.config, extractor, parser), sink)
+        self.errands = self._errands(network, sink)
         self.exchange = exchange_of(stages, member, self._loops())
         self.places = Places(
             stages.config.crawl.concurrency,
@@ -96,14 +97,14 @@ class Process:
         self.commands = Commands(stages, self.queue, self.exchange.status)
         self.last_changes: list[Callable[[], None]] = []  # what queues something to be committed at the end
 
-    def _errands(self, reader: Reader, sink: Sink | None) -> Errands:
+    def _errands(self, network: Network, sink: Sink | None) -> Errands:
         stages, config = self.stages, self.stages.config
         unexpected = stages.harvest.unexpected
         return Errands(
             config,
             clock=stages.clock,
             frontier=stages.frontier,
-            network=stages.around.network(stages, reader),
+            network=network,
             harvest=stages.harvest,
             key=stages.fingerprinter.key,
             trusts=stages.learned.trusts,

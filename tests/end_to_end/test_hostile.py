@@ -163,9 +163,9 @@ def test_bodies_are_accounted_for_until_they_are_committed(
         accounts.append(self.account)
         await begin(self)
 
-    async def noted(self: Reader, errand: Any, fetch: Any) -> Any:
+    async def noted(self: Reader, errand: Any, fetch: Any, *rest: Any) -> Any:
         reading.append(accounts[0].held >= len(fetch.body) > 0)
-        return await read(self, errand, fetch)
+        return await read(self, errand, fetch, *rest)
 
     monkeypatch.setattr(Client, "start", started)
     monkeypatch.setattr(Reader, "read", noted)

@@ -165,8 +165,10 @@ async def browser(folder: Path, *flags: str) -> AsyncIterator[Page]:
 async def _port(process: asyncio.subprocess.Process) -> str:
     """The port that the browser says it listens on."""
     assert process.stderr is not None
+    said = b""
     async with asyncio.timeout(30):
         while line := await process.stderr.readline():
+            said += line
             if b"DevTools listening on" in line:
                 return line.decode().split("127.0.0.1:")[1].split("/")[0]
-    raise RuntimeError("Chromium does not start")
+    raise RuntimeError(f"Chromium does not start: {said[-500:]!r}")

@@ -28,7 +28,8 @@ from crawler.frontier.refresh import RefreshOutcome, Schedule, Settings, state
 from crawler.frontier.refresh.refreshing import Refresh
 from crawler.records import Fetch, Outcome, PageRecord, PageState, Task
 from crawler.storage.commit import Change
-from crawler.storage.kv import LevelStore, MemoryStore
+from crawler.storage.kv import MemoryStore
+from crawler.storage.level_store import LevelStore
 from crawler.urls.fingerprint import Fingerprinter, registrable_domain
 
 DAY = 86_400.0

@@ -45,6 +45,21 @@ def _short_path(folder: Path) -> Iterator[str]:
         os.close(descriptor)
 
 
+def _bound(folder: Path) -> socket.socket:
+    """A socket that only this user may connect to. No await in here: the mask is that of the whole process."""
+    made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+    before = os.umask(0o177)
+    try:
+        with _short_path(folder) as path:
+            made.bind(path)
+    except BaseException:
+        made.close()
+        raise
+    finally:
+        os.umask(before)
+    return made
+
+
 class ControlServer:
     """Answers on `folder`/control.sock until closed."""
 
@@ -56,14 +71,9 @@ class ControlServer:
     async def start(self) -> None:
         """Listen; a socket left by a dead process is taken over (the folder's lock is ours)."""
         (self._folder / "control.sock").unlink(missing_ok=True)
-        before = os.umask(0o177)
-        try:
-            with _short_path(self._folder) as path:
-                self._server = await asyncio.start_unix_server(
-                    self._serve, path, limit=REQUEST_BYTES_MAX, **_KEEP_NAME
-                )
-        finally:
-            os.umask(before)
+        self._server = await asyncio.start_unix_server(
+            self._serve, sock=_bound(self._folder), limit=REQUEST_BYTES_MAX, **_KEEP_NAME
+        )
 
     async def close(self) -> None:
         if self._server is not None:

@@ -39,3 +39,27 @@ def test_it_is_gone_when_closed_and_nothing_is_said(
     with caplog.at_level(logging.ERROR), asyncio.Runner(loop_factory=new_loop) as runner:
         runner.run(play())
     assert not caplog.records and not (tmp_path / "control.sock").exists()
+
+
+@pytest.mark.parametrize("new_loop", [asyncio.new_event_loop, uvloop.new_event_loop])
+def test_two_that_begin_at_once_leave_the_mask_of_new_files_as_it_was(
+    tmp_path: Path, new_loop: Callable[[], asyncio.AbstractEventLoop]
+) -> None:
+    """Each set it and put back what it had found; the second had found the first one's, for good."""
+
+    async def answer(_: dict[str, Any]) -> None: ...
+
+    async def play() -> None:
+        servers = [ControlServer(tmp_path / name, answer) for name in ("a", "b")]
+        for name in ("a", "b"):
+            (tmp_path / name).mkdir()
+        await asyncio.gather(*(server.start() for server in servers))
+        for name in ("a", "b"):
+            assert (tmp_path / name / "control.sock").stat().st_mode & 0o777 == 0o600
+        await asyncio.gather(*(server.close() for server in servers))
+
+    os.umask(before := os.umask(0o022))
+    with asyncio.Runner(loop_factory=new_loop) as runner:
+        runner.run(play())
+    os.umask(after := os.umask(0o022))
+    assert after == before

@@ -95,11 +95,17 @@ def test_kills_at_the_steps_of_the_exchange_lose_nothing(tmp_path: Path, fault: 
 
 
 @pytest.mark.parametrize(
-    ("bug", "fault"), [("ack-before-commit", "acks sent:3"), ("outbox-in-memory", "batch written:12")]
+    ("bug", "point"), [("ack-before-commit", "acks sent"), ("outbox-in-memory", "batch written")]
 )
-def test_the_judge_sees_a_planted_bug(tmp_path: Path, bug: str, fault: str) -> None:
-    """A crash test that cannot fail proves nothing."""
-    with TreeWeb(tmp_path, PAGES // 3, "--fanout", "3") as web:
-        crawl_with_fault(web, tmp_path / "crawl", fault, ("tests.faults.planted_exchange", bug))
-        found = judge(web, tmp_path / "crawl")
-    assert found.lost > 0, found
+def test_the_judge_sees_a_planted_bug(tmp_path: Path, bug: str, point: str) -> None:
+    """A crash test that cannot fail proves nothing. Not every crash meets what the bug leaves undone: one of six."""
+    for times in (3, 5, 8, 12, 17, 23):
+        folder = tmp_path / str(times)
+        folder.mkdir()
+        with TreeWeb(folder, PAGES // 3, "--fanout", "3") as web:
+            crawl_with_fault(
+                web, folder / "crawl", f"{point}:{times}", ("tests.faults.planted_exchange", bug)
+            )
+            if judge(web, folder / "crawl").lost:
+                return
+    pytest.fail(f"{bug} was not seen")

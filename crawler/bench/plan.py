@@ -4,7 +4,7 @@
     crawler plan --pages 1e7 --hosts 50000 --rate 100 --refresh 20 --cores 4
     crawler bench units --out units.json && crawler plan --units units.json --pages 1e8 --hosts 1e6 --machines 3
 
-Arithmetic on unit costs (crawler/bench/planning.py): those of a reference machine, or those that
+Arithmetic on unit costs (crawler/bench/planning.py): a sketch of a reference machine, or what
 `crawler bench units` has measured on yours. Ranges are those of the unit costs.
 """
 

@@ -8,7 +8,8 @@
     memory          processes x base + hosts x row, and known pages x schedule where they are refreshed
     days            pages / rate
 
-Every unit cost is a range of what was measured; so is every result that rests on one.
+Every unit cost is a range, and so is every result that rests on one: of what `crawler bench units` measured, or
+REFERENCE, which is a sketch.
 """
 
 import math
@@ -64,8 +65,8 @@ class UnitCosts(msgspec.Struct, frozen=True):
     machine: str = ""
 
 
-# Where a number comes from; none is of your machine. Set `mid`: 1,851 us a page of 28 KiB and some 60 links, of which
-# parsing is 31 % and filter and caches 8 %; the most is the open web without its handshakes. Memory likewise.
+# A sketch, not a measurement: the CPU of whole crawls divided up by a profile, so that set `mid` adds up (1,851 us a
+# page of 28 KiB and some 60 links, of which parsing is 31 %, filter and caches 8 %); ranges are judged.
 REFERENCE = UnitCosts(
     page_cpu=CostRange(0.0010, 0.0011, 0.0017),
     kilobyte_cpu=CostRange(16e-6, 20e-6, 30e-6),
@@ -77,8 +78,8 @@ REFERENCE = UnitCosts(
     todo_disk=CostRange(60.0, 77.7, 110.0),  # of a URL of 77 characters
     process_memory=CostRange(87e6, 315e6, 500e6),  # a short crawl; the open web over HTTP and over TLS
     host_memory=CostRange(64.0, 90.0, 160.0),
-    refreshed_memory=CostRange(60.0, 120.0, 250.0),  # assumed: not measured
-    machine="reference",
+    refreshed_memory=CostRange(62.0, 62.0, 109.0),  # of 1e6 pages: put in; reopened from the store
+    machine="a sketch of a reference machine; `crawler bench units` measures yours",
 )
 
 

@@ -20,11 +20,20 @@ def collect_rarely() -> None:
 
 
 def freeze() -> None:
-    """Leave out what is there now, modules, settings, opened stages, and what outlives a full collection."""
+    """Leave out what is there now, modules, settings, opened stages, and what outlives a full collection.
+
+    Until as many calls of `thaw`: the process may be somebody's whose crawl is a part of it.
+    """
     gc.collect()
     gc.freeze()
+    gc.callbacks.append(_freeze_survivors)
+
+
+def thaw() -> None:
+    """A crawl is over; behind the last one, collections look at everything again."""
+    gc.callbacks.remove(_freeze_survivors)
     if _freeze_survivors not in gc.callbacks:
-        gc.callbacks.append(_freeze_survivors)
+        gc.unfreeze()
 
 
 def _freeze_survivors(phase: str, collection: dict[str, Any]) -> None:

@@ -151,6 +151,7 @@ class Process:
             if self.failure is None:
                 await self.exchange.part(self.stopped_by)
         finally:
+            collector.thaw()
             await self._shut_down(loops)
             watchdog.stop()
         if self.failure is not None:

@@ -10,8 +10,7 @@ so that all pages weigh the same. After `--learn` seconds it is counted for
 `--seconds` how many answers equalled the live page, and how many of those that
 said P[fresh] = p did. `--changes` is changes a fetch, over all pages.
 
-Stores are not synced: while a
-disk does, an old copy would be served with what is known of the new one.
+Stores are not synced, so that the disk decides nothing.
 
 One second here is a day of the sites (`refresh.speed`). Little CPU is used: the
 figures are shares, and both crawls have the same machine at the same time.

@@ -47,3 +47,20 @@ def test_cycles_that_die_young_are_freed() -> None:
     dead = weakref.ref(Cycle())
     kept = [[number] for number in range(100_000)]
     assert dead() is None and kept
+
+
+def test_behind_the_last_crawl_the_collector_is_as_it_was() -> None:
+    """A crawl may be a part of somebody's process, whose cycles would be kept for good."""
+    callbacks = list(gc.callbacks)
+    collector.freeze()
+    collector.freeze()
+    cycle = Cycle()
+    dead = weakref.ref(cycle)
+    gc.collect()
+    del cycle
+    collector.thaw()
+    gc.collect()
+    assert dead() is not None, "another crawl runs"
+    collector.thaw()
+    gc.collect()
+    assert dead() is None and gc.get_freeze_count() == 0 and gc.callbacks == callbacks

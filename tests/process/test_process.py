@@ -222,6 +222,7 @@ def test_all_that_is_begun_is_ended(alone: Callable[..., Alone], monkeypatch: py
         return note
 
     monkeypatch.setattr(module.collector, "freeze", lambda: done.append("frozen"))
+    monkeypatch.setattr(module.collector, "thaw", lambda: done.append("thawed"))
     for fails in (False, True):
         one = alone(crawl={"stall_max": 9})
         monkeypatch.setattr(one.process.stages.around, "watchdog", Dog)
@@ -233,7 +234,8 @@ def test_all_that_is_begun_is_ended(alone: Callable[..., Alone], monkeypatch: py
                 one.run()
         else:
             one.stop_at_once()
-        assert done == ["watchdog of 9 s", "watches", "errands start", "frozen", "errands end", "watched"]
+        began = ["watchdog of 9 s", "watches", "errands start", "frozen"]
+        assert done == [*began, "thawed", "errands end", "watched"]
         assert len(one.process._background) == len(one.process.places) == 0
         done.clear()
 

@@ -132,4 +132,5 @@ def test_processes_share_one_rate_for_known_pages(tmp_path: Path, command: str) 
         assert last - first > 1.6, "more than the rate over two seconds"
     if command == "refresh":
         assert {each.page for each in web.log if each.at > begun and each.page >= 0} == set(range(len(web)))
-        assert report["refreshing"]["share"] == pytest.approx(1.0, abs=0.02)
+        # Parts follow what was heard last, so their sum is 1 to within a heartbeat; parts nobody shared sum up to 2.
+        assert report["refreshing"]["share"] == pytest.approx(1.0, abs=0.1)

@@ -827,6 +827,23 @@ def test_first_pages_come_before_the_robots_txt_of_all_hosts() -> None:
     assert requests[:60].count(Task.PAGE) > 15
 
 
+def test_with_a_rate_no_more_hosts_are_begun_than_it_can_ask() -> None:
+    """Four hundred seeds at 20 requests a second: first pages do not wait for the robots.txt of all."""
+    crawl = Crawl(
+        config(crawl={"rate": 20.0}),
+        concurrency=512,
+        robots=Robots(),
+        answer=lambda errand, now: fetched(errand.url, 0.3),
+        addresses=lambda name: (name,),
+    )
+    crawl.checking = False
+    crawl.add([link(f"https://h{n}.org/{path}") for n in range(400) for path in "ab"])
+    crawl.run(requests=300)
+    assert [request.task for request in crawl.requests].count(Task.PAGE) >= 100
+    assert len({errand.host for errand in crawl.handed}) <= 200
+    assert crawl.run() == "done"
+
+
 # ---- what it tells ----
 
 

@@ -54,7 +54,7 @@ class Gates:
             turn_max=config.frontier.turn_max,
             stay=config.fetch.keep_alive_max,
         )
-        self.look_ups = LookUps(self.bench, config.network.dns_concurrency)
+        self.look_ups = LookUps(self.bench, config.network.dns_concurrency, self.rate)
         self.shares = PlaceShares(
             registry.hosts, concurrency, config.frontier.untried_share, config.fetch.crowded_timeout
         )

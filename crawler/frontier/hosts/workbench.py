@@ -146,10 +146,7 @@ class Workbench:
     def wait_at(self, host: FrontHost, address: Address, now: float) -> None:
         """The host waits for its address: behind the others, or before them if it has just been called."""
         host.waiting = True
-        if host.called_by is address:
-            address.waiting.appendleft(host)
-        else:
-            address.waiting.append(host)
+        address.wait(host, first=host.called_by is address)
         self.call_next(address, now)
 
     def call_next(self, address: Address, now: float) -> None:

@@ -844,6 +844,22 @@ def test_with_a_rate_no_more_hosts_are_begun_than_it_can_ask() -> None:
     assert crawl.run() == "done"
 
 
+def test_a_new_crawl_begins_at_once_and_one_that_was_killed_waits() -> None:
+    """Even one killed before its first commit: it may have asked for what no record knows."""
+    new = Crawl(config(), clean=False)
+    new.add([link("https://a.org/")])
+    began = new.now
+    new.run(requests=1)
+    assert new.requests[0].began - began < 0.1
+    killed = Crawl(config(), clean=False)
+    again = Crawl(config(), store=killed.store, clean=False)
+    again.add([link(f"https://h{n}.org/") for n in range(99)])
+    began = again.now
+    assert not again.frontier._bench.front, "none of them may be asked yet"
+    again.run(requests=1)
+    assert again.requests[0].began - began >= config().politeness.delay
+
+
 # ---- what it tells ----
 
 

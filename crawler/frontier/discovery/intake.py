@@ -86,7 +86,7 @@ class Intake:
                 self._park(slot, order, entry, rule, batch)
             else:
                 batch.put(make_key(TODO, keys[slot], order), encode(entry))
-                self._enqueue(slot, name, order, entry, front_max=may_enter)
+                self._enqueue(slot, name, order, entry, may_enter, now)
         registry.sequence = sequence
         registry.put_meta(batch)
         self._touch(touched, batch, now)
@@ -98,10 +98,12 @@ class Intake:
         registry.parked[rule] += 1
         batch.put(make_key(PARKED, registry.hosts.key[slot], order), encode(entry))
 
-    def _enqueue(self, slot: int, name: str, order: int, entry: Todo, *, front_max: int) -> None:
+    def _enqueue(
+        self, slot: int, name: str, order: int, entry: Todo, front_max: int = 0, now: float = 0.0
+    ) -> None:
         """Count a queue entry, and keep it in memory where the rest of its queue is.
 
-        A host that had nothing to do joins the front while that has fewer than `front_max` hosts.
+        A host that had nothing to do and may be asked now joins a front of fewer than `front_max` hosts.
         """
         registry, hosts, bench = self._registry, self._registry.hosts, self._bench
         registry.budget.accept(slot, entry.flags)
@@ -115,6 +117,7 @@ class Intake:
                 host.read_to = NO_ORDER
             elif (
                 len(bench.front) < front_max
+                and hosts.ready[slot] <= now
                 and hosts.place[slot] == HostState.IDLE
                 and not hosts.flags[slot] & SILENCED
             ):
@@ -219,7 +222,7 @@ class Intake:
             entry.rule = 0
             batch.delete(key)
             batch.put(TODO + key[2:], encode(entry))
-            self._enqueue(slot, name, order, entry, front_max=0)
+            self._enqueue(slot, name, order, entry)
         for slot, name in touched.items():
             batch.put(*registry.record(slot, name))
         registry.put_meta(batch)

@@ -61,8 +61,8 @@ class ByteAccount(Generic[_O]):
         """Give back the owner's share or charge, and its place in the line; harmless if it has none."""
         charged = self._charges.pop(owner, 0)
         self.charged -= charged
-        self.held -= charged + self._shares.pop(owner, 0)  # type: ignore[call-overload]
-        self._waiting.pop(owner, None)  # type: ignore[call-overload]  # who is charged has neither
+        self.held -= charged + self._shares.pop(owner, 0)  # type: ignore[arg-type]
+        self._waiting.pop(owner, None)  # type: ignore[arg-type]  # who is charged has neither
 
     def next_free(self) -> _O | None:
         """The next owner in line that what it waits for is granted to; None if there is none."""

@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
-from crawler.config.units import ENDLESS, ByteCount, Count, Limit, Number, Positive, Seconds
+from crawler.config.units import ENDLESS, ByteCount, Count, Limit, Number, Port, Positive, Seconds
 
 Scope = Literal["host", "domain", "prefix", "any"]
 RobotsPolicy = Literal["obey", "ignore"]
@@ -175,6 +175,7 @@ class NetworkConfig(_Section, frozen=True):
     """Addresses and names (`fetcher/README.md`, "Addresses")."""
 
     allow_networks: tuple[str, ...] = ()
+    allow_ports: tuple[Port, ...] = ()  # among those of other protocols (WHATWG Fetch)
     dns_timeout: Seconds = Seconds(5)
     dns_patience: Seconds = Seconds(1.5)
     dns_concurrency: Positive = 256

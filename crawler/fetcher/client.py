@@ -69,7 +69,7 @@ class Client:
         self._clock = clock
         self._limits = FetchLimits.of(fetch)
         self._asking = Asking(identity, user_agent(identity))
-        self._guard = AddressGuard(network.allow_networks)
+        self._guard = AddressGuard(network.allow_networks, network.allow_ports)
         self._view = memoryview(bytearray(READ_BYTES))
         self._active: set[Connection] = set()
         self.account: ByteAccount[Connection] = ByteAccount(max(1, fetch.held_bytes_max))

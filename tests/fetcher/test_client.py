@@ -627,6 +627,22 @@ def test_what_is_sent() -> None:
     run(play())
 
 
+def test_ports_of_other_protocols_are_not_connected_to() -> None:
+    """Wherever a redirect leads; the error names the setting that opens them."""
+
+    async def play(ports: tuple[int, ...]) -> Fetch:
+        client = make_client(network=NetworkConfig(allow_networks=("127.0.0.0/8",), allow_ports=ports))
+        await client.start()
+        try:
+            return await client.fetch(FetchRequest("http://127.0.0.1:6000/"))
+        finally:
+            await client.close()
+
+    refused = run(play(()))
+    assert refused.outcome is Outcome.ADDRESS_DENIED and "network.allow_ports" in refused.error
+    assert run(play((6000,))).outcome is Outcome.CONNECT_ERROR
+
+
 def test_a_body_that_has_come_is_charged_to_its_owner_before_others_get_room() -> None:
     """Two bodies of 600 within 500: the second goes on only when the owner of the first lets go."""
 

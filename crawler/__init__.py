@@ -26,6 +26,7 @@ process), crawl (what a crawl is), supervision (N processes), upkeep (a crawl at
 rest), serve, admin, cli.
 """
 
+import warnings
 from typing import TYPE_CHECKING
 
 from crawler import kernel_forms
@@ -48,6 +49,8 @@ __all__ = [
 ]
 
 kernel_forms.settle(__path__[0])
+# `re` warns of patterns that a later Python may read in another way: of users' patterns, on their screens.
+warnings.filterwarnings("ignore", category=FutureWarning, module=r"crawler\.")
 
 
 def __getattr__(name: str) -> object:

@@ -33,6 +33,35 @@ def test_random_owners_all_come_to_their_end() -> None:
         assert account.held == 0 and not waiting
 
 
+def test_what_has_come_whole_and_waits_is_bounded_too() -> None:
+    """Bodies of 10 that nobody takes once they are whole: an eighth of the limit comes beyond it, and all later."""
+    account: ByteAccount[int] = ByteAccount(100, small=0)
+    left = dict.fromkeys(range(40), 10)
+    whole: list[str] = []
+    grown = list(left)  # those that may grow
+    most = 0
+    while left:
+        while grown:
+            owner = grown.pop(0)
+            left[owner] -= 1
+            if not left[owner]:
+                del left[owner]
+                account.release(owner)
+                account.charge(f"parsing {owner}", 10)
+                whole.append(f"parsing {owner}")
+            elif account.reserve(owner, 1):
+                grown.append(owner)
+            most = max(most, account.held)
+            account._check()
+            while (free := account.next_free()) is not None:
+                grown.append(free)
+        assert whole, "nobody grows, and nothing is to end"
+        account.release(whole.pop(0))
+        while (free := account.next_free()) is not None:
+            grown.append(free)
+    assert most <= 100 + 100 // 8 + 10
+
+
 def test_first_come_first_served_and_the_oldest_always() -> None:
     account: ByteAccount[str] = ByteAccount(10, small=0)
     assert account.reserve("a", 6) and account.reserve("b", 4)

@@ -10,6 +10,7 @@ from crawler import __version__
 from crawler.admin.status import group, nested
 from crawler.clock import iso_time
 from crawler.records import DueCounts, FrontierCounts, HostStatus, SplitterCounts
+from crawler.urlfilter.url_filter import RULES
 
 _NO_COUNTERS: dict[str, Any] = {"pages": {}, "bytes": {}, "urls": {}, "robots": {}}  # always there
 # Outcomes that show that something could be fetched.
@@ -133,6 +134,11 @@ class Report(msgspec.Struct, kw_only=True):
         if not outcomes:  # robots.txt was all that was asked for
             outcomes = {f"robots.txt {name}": n for name, n in group(self.run_counters, "robots").items()}
         said = [_said(name, n) for name, n in sorted(outcomes.items()) if name != "retried"]
+        if not said:  # nothing was asked for
+            filtered = group(self.run_counters, "urls.filtered")
+            said = [
+                f"URL filter: {RULES[name]} ({n})" for name, n in sorted(filtered.items()) if name in RULES
+            ]
         if said:
             said[-1] += " (`crawler why URL` tells more)"
         return "; ".join(reasons + said) or "nothing is left to do; `crawler status` tells more"

@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
-from crawler.config.units import ENDLESS, ByteCount, Count, Limit, Number, Positive, Seconds
+from crawler.config.units import ENDLESS, ByteCount, Count, Limit, Number, Port, Positive, Seconds
 
 Scope = Literal["host", "domain", "prefix", "any"]
 RobotsPolicy = Literal["obey", "ignore"]
@@ -175,6 +175,7 @@ class NetworkConfig(_Section, frozen=True):
     """Addresses and names (`fetcher/README.md`, "Addresses")."""
 
     allow_networks: tuple[str, ...] = ()
+    allow_ports: tuple[Port, ...] = ()  # among those of other protocols (WHATWG Fetch)
     dns_timeout: Seconds = Seconds(5)
     dns_patience: Seconds = Seconds(1.5)
     dns_concurrency: Positive = 256
@@ -201,11 +202,12 @@ class ExtractConfig(_Section, frozen=True):
     links_max: Count = 20_000
     attributes_max: Count = 2_000  # of one tag; a page with more gets a plain scan
     depth_max: Count = 2_000  # of open elements; a page with more gets a plain scan
+    tags_max: Count = 200_000  # start tags; a page with more gets a plain scan
     all_attributes: bool = False  # every URL-bearing attribute, not only links
     inline_bytes_max: ByteCount = ByteCount(512 << 10)  # larger pages are parsed in a worker
     inline_tags_max: Count = 25_000  # pages with more tags are parsed in a worker
     worker_queue_max: Positive = 32  # pages that wait for the worker; further ones get a plain scan
-    worker_memory_bytes_max: ByteCount = ByteCount(512 << 20)  # of the worker's data
+    worker_memory_bytes_max: ByteCount = ByteCount(256 << 20)  # of the worker's data
 
 
 class FilterConfig(_Section, frozen=True):

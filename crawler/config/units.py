@@ -14,6 +14,7 @@ ENDLESS = 1 << 62  # no number of the configuration is larger
 
 Count = Annotated[int, Meta(ge=0, le=ENDLESS)]
 Positive = Annotated[int, Meta(ge=1, le=ENDLESS)]
+Port = Annotated[int, Meta(ge=1, le=65_535)]
 Limit = Annotated[int, Meta(ge=-1, le=ENDLESS)]  # -1 = none
 Number = Annotated[float, Meta(ge=0.0, le=float(ENDLESS))]
 

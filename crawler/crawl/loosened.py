@@ -43,6 +43,7 @@ _VALUES: dict[str, Any] = {
     "crawl.scope": "any",
     "fetch.tls": "record",
     "network.allow_networks": None,
+    "network.allow_ports": None,
 }
 _DEFAULT = Config()
 

@@ -37,6 +37,9 @@ from crawler.records import Extracted
 NICE = 5  # where processors are few the fetch loop, for which all pages wait, goes first
 LENGTH = struct.Struct(">I")
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # malloc.h
+_LARGE_BYTES = (
+    2 << 20
+)  # of a page, whose memory is given back; one in a hundred of those parsed here has more
 
 
 class Job(msgspec.Struct, frozen=True, gc=False, array_like=True, tag=True):
@@ -71,7 +74,10 @@ def run(requests: BinaryIO, answers: BinaryIO) -> int:
 
 
 def _keep_freed_memory() -> None:
-    """Let what one page took stay for the next, instead of being given back and taken page by page (glibc)."""
+    """Let what one page took stay for the next, instead of being given back and taken page by page (glibc).
+
+    Pages over `_LARGE_BYTES` are an exception (`serve`).
+    """
     if mallopt := getattr(ctypes.CDLL(None), "mallopt", None):
         mallopt(_TRIM_THRESHOLD, 64 << 20)
         mallopt(_MMAP_THRESHOLD, 16 << 20)
@@ -89,8 +95,10 @@ def serve(requests: BinaryIO, answers: BinaryIO, config: ExtractConfig) -> None:
     """Answer each frame of `requests`."""
     decoder: msgspec.msgpack.Decoder[Job | MapPiece] = msgspec.msgpack.Decoder(Job | MapPiece)
     maps = MapReaders(config.cpu_seconds_max)
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     while len(head := requests.read(LENGTH.size)) == LENGTH.size:
-        job = decoder.decode(requests.read(*LENGTH.unpack(head)))
+        (length,) = LENGTH.unpack(head)
+        job = decoder.decode(requests.read(length))
         if isinstance(job, MapPiece):
             found = maps.take(job)
         else:
@@ -103,6 +111,8 @@ def serve(requests: BinaryIO, answers: BinaryIO, config: ExtractConfig) -> None:
             answers.flush()
             del packed
         del job, found  # not while the next page is awaited
+        if length > _LARGE_BYTES and trim is not None:
+            trim(0)
 
 
 def read(job: Job, config: ExtractConfig) -> Extracted:

@@ -20,7 +20,9 @@ without these attributes (`without_formatting_attributes`), which bounds it.
                 (6,300 tags that stay open; 500 formatting elements that as many tags reopen) at 0.1 s
     STRIP       parse here, without the attributes of formatting elements
     APART       parse in the worker, under its CPU and memory limit: large, or suspicious
-    EXCESSIVE   more open elements, or attributes on a tag, than allowed: only a plain scan
+    EXCESSIVE   more tags, open elements, or attributes on a tag, than allowed: only a plain scan
+
+A tag takes 700 bytes in the tree: 450,000 of them, in 10 MB, 330 MB.
 
 A suspicion is cheap to raise and may be wrong: APART gives the same result as
 SAFE. EXCESSIVE is said after a closer look only. That is no proof - what an
@@ -92,6 +94,8 @@ def judge(content: bytes, config: ExtractConfig) -> Judgement:
     if size <= _TAG_BYTES_MEAN_MIN * TAGS_HARMLESS:
         return Judgement.SAFE
     tags, end_tags, formatting = survey(content)
+    if tags - end_tags > config.tags_max:  # `links_max` is met by the scan, in a tenth of the time
+        return Judgement.EXCESSIVE
     short_tags = _ends_tags(content, config.attributes_max * ATTRIBUTE_BYTES)
     if short_tags and tags <= TAGS_HARMLESS and size <= ATTRIBUTES_HARMLESS_BYTES:
         return Judgement.SAFE

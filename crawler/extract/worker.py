@@ -13,7 +13,7 @@ import asyncio
 import os
 import socket
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Hashable
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
@@ -37,6 +37,8 @@ SCAN_INLINE_BYTES = 128 << 10  # scanned at once; in the worst case, tag after t
 _BEHIND_BYTES = (
     1 << 20
 )  # that the child has not read yet; further ones wait on our side, where they are kept anyway
+# Bytes that parsing takes for each of a page: its copies on both sides and its tree.
+PARSED_FACTOR = 16
 START_SECONDS = 30.0  # wall time a child may take to start, on top
 
 
@@ -62,6 +64,14 @@ Apart = Callable[[], None]
 
 def nothing() -> None:
     """Nobody wants to know that an answer is waited for."""
+
+
+class Holding(Protocol):
+    """Who keeps account of the bytes in memory."""
+
+    def hold_more(self, owner: Hashable, nbytes: int) -> None: ...
+
+    def let_go(self, owner: Hashable) -> None: ...
 
 
 class _Child(NamedTuple):
@@ -90,6 +100,7 @@ class Worker:
         self._waiting = 0
         self._streams: dict[int, _Child | None] = {}  # and the child that has what came first
         self._stream_number = 0
+        self.holding: Holding | None = None  # who is told what parsing takes
         self.share = LoopShare() if share is None else share  # of all that is read in the loop
         self.starts = 0
         self.deaths = 0
@@ -175,7 +186,7 @@ class Worker:
             self._waiting += 1
             try:
                 async with self._turn:
-                    found = await self._ask_job(Job(page, content))
+                    found = await self._parse(Job(page, content))
             finally:
                 self._waiting -= 1
         if found is not None:
@@ -186,6 +197,17 @@ class Worker:
         """End the child."""
         async with self._turn:
             await self._end()
+
+    async def _parse(self, job: Job) -> Extracted | None:
+        """What the child finds in a page; meanwhile its memory counts as what is held."""
+        if self.holding is None:
+            return await self._ask_job(job)
+        tree = min(PARSED_FACTOR * len(job.content), self._config.worker_memory_bytes_max)
+        self.holding.hold_more(self, tree)
+        try:
+            return await self._ask_job(job)
+        finally:
+            self.holding.let_go(self)
 
     async def _ask_job(self, job: Job) -> Extracted | None:
         async def send(child: _Child) -> None:

@@ -7,7 +7,7 @@ one cloud provider's metadata address; the IPv4 address inside an IPv6 one
 (::ffff:0:0/96, 64:ff9b::/96) is judged as IPv4. What is not a plain address in
 canonical spelling is denied. `allow_networks` overrides, also for a part of a
 denied network. Ports on which other protocols than HTTP are spoken are refused
-as browsers refuse them (WHATWG Fetch, "bad port").
+as browsers refuse them (`urls/ports.py`), unless `allow_ports` names them.
 
 Behind a proxy the guard sees the proxy's address only: which hosts the proxy
 then reaches is for the proxy to decide.
@@ -16,6 +16,7 @@ then reaches is for the proxy to decide.
 import ipaddress
 
 from crawler.errors import ConfigError
+from crawler.urls.ports import BAD_PORTS
 
 DENIED_NETWORKS = tuple(
     ipaddress.ip_network(text)
@@ -54,14 +55,6 @@ DENIED_NETWORKS = tuple(
     )
 )
 
-# WHATWG Fetch, section 2.9: the port is enough to know that no web server is meant.
-BAD_PORTS = frozenset(
-    (0, 1, 7, 9, 11, 13, 15, 17, 19, 20, 21, 22, 23, 25, 37, 42, 43, 53, 69, 77, 79, 87, 95, 101, 102, 103)
-    + (104, 109, 110, 111, 113, 115, 117, 119, 123, 135, 137, 139, 143, 161, 179, 389, 427, 465, 512, 513)
-    + (514, 515, 526, 530, 531, 532, 540, 548, 554, 556, 563, 587, 601, 636, 989, 990, 993, 995, 1719, 1720)
-    + (1723, 2049, 3659, 4045, 4190, 5060, 5061, 6000, 6566, 6665, 6666, 6667, 6668, 6669, 6679, 6697, 10080)
-)
-
 _EMBEDDING = (ipaddress.ip_network("::ffff:0:0/96"), ipaddress.ip_network("64:ff9b::/96"))
 _MEMO_MAX = 100_000
 
@@ -82,10 +75,11 @@ class AddressGuard:
         ConfigError: an entry of `allow_networks` is not a network.
     """
 
-    __slots__ = ("_allowed", "_memo")
+    __slots__ = ("_allowed", "_bad_ports", "_memo")
 
-    def __init__(self, allow_networks: tuple[str, ...] = ()) -> None:
+    def __init__(self, allow_networks: tuple[str, ...] = (), allow_ports: tuple[int, ...] = ()) -> None:
         self._allowed = tuple(_network(text) for text in allow_networks)
+        self._bad_ports = BAD_PORTS.difference(allow_ports)
         self._memo: dict[str, bool] = {}
 
     def allows(self, address: str) -> bool:
@@ -96,6 +90,10 @@ class AddressGuard:
                 self._memo.clear()
             known = self._memo[address] = self._judge(address)
         return known
+
+    def allows_port(self, port: int) -> bool:
+        """True if web servers may be looked for on `port`."""
+        return port not in self._bad_ports
 
     def _judge(self, text: str) -> bool:
         try:

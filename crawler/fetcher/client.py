@@ -69,7 +69,7 @@ class Client:
         self._clock = clock
         self._limits = FetchLimits.of(fetch)
         self._asking = Asking(identity, user_agent(identity))
-        self._guard = AddressGuard(network.allow_networks)
+        self._guard = AddressGuard(network.allow_networks, network.allow_ports)
         self._view = memoryview(bytearray(READ_BYTES))
         self._active: set[Connection] = set()
         self.account: ByteAccount[Connection] = ByteAccount(max(1, fetch.held_bytes_max))
@@ -211,6 +211,9 @@ class Client:
                 self._watch()
             answer = Answer(limits, request.listener)
             await connection.exchange(sent, answer, limits, deadline, request.place)
+            if request.owner is not None:  # before anybody else is given room
+                self.account.release(connection)
+                self.account.charge(request.owner, answer.held_bytes)
             return answer
         except BaseException:
             connection.close()
@@ -219,13 +222,8 @@ class Client:
             self._active.discard(connection)
             self.let_go(connection)
 
-    def hold(self, owner: Hashable, fetch: Fetch) -> None:
-        """Charge what an answer holds to the account until `let_go`: less is received meanwhile."""
-        decoded = 0 if fetch.content is fetch.body else len(fetch.content)
-        self.account.charge(owner, len(fetch.body) + decoded)
-
     def hold_more(self, owner: Hashable, nbytes: int) -> None:
-        """The same of what was made of the answer."""
+        """Charge what was made of an answer to its owner until `let_go`: less is received meanwhile."""
         self.account.charge(owner, nbytes)
 
     def let_go(self, owner: Hashable) -> None:

@@ -27,7 +27,7 @@ from yarl import URL
 from crawler.config.checks import PROXY
 from crawler.errors import ConfigError
 from crawler.fetcher import tls
-from crawler.fetcher.address_guard import BAD_PORTS, AddressGuard
+from crawler.fetcher.address_guard import AddressGuard
 from crawler.fetcher.connection import READ_BYTES, Connection
 from crawler.fetcher.fetch_request import FetchLimits, Target
 from crawler.fetcher.not_opened import NotOpened, one_line
@@ -173,8 +173,11 @@ class Connector:
             raise NotOpened(Outcome.TLS_ERROR, one_line(error)) from error
 
     def _allowed(self, target: Target, addresses: tuple[str, ...]) -> tuple[str, ...]:
-        if target.port in BAD_PORTS:
-            raise NotOpened(Outcome.ADDRESS_DENIED, f"port not allowed: {target.port}")
+        if not self._guard.allows_port(target.port):
+            raise NotOpened(
+                Outcome.ADDRESS_DENIED,
+                f"port of another protocol: {target.port} (network.allow_ports opens it)",
+            )
         if ":" in target.hostname or target.hostname.replace(".", "").isdigit():
             addresses = (target.hostname,)
         if not addresses:

@@ -7,7 +7,7 @@ none else; they stand in no record.
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import NamedTuple, Protocol
 
 import msgspec
@@ -75,8 +75,8 @@ class FetchRequest(msgspec.Struct, gc=False):
     client's. `jar` holds the cookies of one redirect chain; `headers` are
     "Name: value". `credentials`: the URL is one for which those of the
     configuration were given. `tls` is "verify", "record" or "" for the client's setting. `place` is
-    what it holds and may have to give up.
-    configuration were given. `tls` is "verify", "record" or "" for the client's setting.
+    what it holds and may have to give up. `owner` is charged for what is received until the client is told to let go of
+    it; without one nobody is, once the answer has come.
     `body` is sent behind the head, and stands in no record. `listener` gets the content, piece by piece as it comes.
     """
 
@@ -95,6 +95,7 @@ class FetchRequest(msgspec.Struct, gc=False):
     jar: Cookies | None = None
     credentials: bool = False
     place: PlaceHeld | None = None
+    owner: Hashable = None
     method: str = "GET"
     body: bytes = b""
     listener: Callable[[bytes], None] | None = None

@@ -113,6 +113,7 @@ class Errands:
         self._clock = clock
         self._frontier = frontier
         self._client, self._resolver, self._reader = network
+        self._reader.charge(self._client)
         self._harvest = harvest
         self._key = key
         self._trusts = trusts
@@ -186,30 +187,29 @@ class Errands:
         self._queue(lambda: self._harvest.denied(errand, now))
 
     async def _robots_txt(self, errand: Errand) -> None:
+        owner = object()  # of the bytes: a host may ask again while those of its last answer are held
         fetch = await self._ended(
-            errand, self._fetch_robots(errand), lambda text: self._internal_error(errand.url, text)
+            errand, self._fetch_robots(errand, owner), lambda text: self._internal_error(errand.url, text)
         )
         now = self._clock.now()
         _say(fetch)
-        if len(fetch.content) <= HEAVY_ROBOTS:
-            return self._queue(lambda: self._harvest.robots(errand, fetch, now))
-        key = (errand.host, errand.url)
-        self._client.hold(key, fetch)
-        self._step_aside(errand)
 
         def make() -> Making:
             change = yield from steps(self._harvest.robots(errand, fetch, now))
-            change.after.append(lambda: self._client.let_go(key))
+            change.after.append(lambda: self._client.let_go(owner))
             return change
 
+        if len(fetch.content) <= HEAVY_ROBOTS:
+            return self._queue(make)
+        self._step_aside(errand)
         self._queue_heavy(make)
 
-    async def _fetch_robots(self, errand: Errand) -> Fetch:
-        return await self._follow(errand, self._request(errand, robots=True), self._robots_hop)
+    async def _fetch_robots(self, errand: Errand, owner: object) -> Fetch:
+        return await self._follow(errand, self._request(errand, owner, robots=True), self._robots_hop)
 
     async def _page(self, errand: Errand) -> None:
         reach("fetch begun")
-        owner = object()  # of the bytes: a host may ask again while those of its last answer are held
+        owner = object()  # of the bytes, as above
         fetch, extracted = await self._ended(
             errand,
             self._fetch_page(errand, owner),
@@ -257,16 +257,16 @@ class Errands:
         stream: MapStream | None = None
         if errand.flags & _OWN_WAY and self.way_of is not None:
             way = self.way_of(errand)
-            fetch = await self._follow(errand, _going(self._request(errand), way), self._any_hop, way)
+            request = _going(self._request(errand, owner), way)
+            fetch = await self._follow(errand, request, self._any_hop, way)
         else:
-            request, stream = self._request(errand), self._reader.follow(errand)
+            request, stream = self._request(errand, owner), self._reader.follow(errand)
             request.listener = None if stream is None else stream.feed
             try:
                 fetch = await self._follow(errand, request, self._own_key_hop)
             except BaseException:
                 self._reader.drop(stream)
                 raise
-        self._client.hold(owner, fetch)  # while it is read, waits, and is written
         extracted = await self._read(errand, fetch, stream)
         if extracted is not None:
             self._client.hold_more(owner, size_of(extracted))
@@ -318,6 +318,8 @@ class Errands:
             if not (url := next_hop(request, fetch, chain)):
                 break
             chain.append((url, self._cookies(request, url)))
+            fetch.body = fetch.content = b""  # nobody keeps it: a hop that waits holds no bytes
+            self._client.let_go(request.owner)
             way = way_on(way, fetch.status, same_host=hostname(url) == errand.hostname)
             fetch = await self._hop(errand, request, url, fetch, way)
         return fetch
@@ -398,7 +400,7 @@ class Errands:
             least = min(least * 1.5, HOP_ASKS_MAX)
         return True
 
-    def _request(self, errand: Errand, *, robots: bool = False) -> FetchRequest:
+    def _request(self, errand: Errand, owner: object, *, robots: bool = False) -> FetchRequest:
         config = self._config
         gap, gap_factor = self._frontier.gap_terms(errand)
         keep_alive = gap + config.fetch.keep_alive_extra
@@ -414,6 +416,7 @@ class Errands:
             self._override(request, errand)
         self._allow_secrets(request, errand.hostname)
         request.place = ErrandPlace(self._frontier, self._clock, errand, self._wake)
+        request.owner = owner
         if robots:
             request.body_bytes_max = config.robots.bytes_max
         elif errand.flags & _SITEMAP:

@@ -25,7 +25,7 @@ from crawler.extract.map_stream import MapStream
 from crawler.extract.repeats import links_with_repeats
 from crawler.extract.sitemap import Entry, read_sitemap
 from crawler.extract.types import is_css, is_html, is_usable, is_xhtml, sniff_html
-from crawler.extract.worker import Apart, Worker, nothing, work
+from crawler.extract.worker import Apart, Holding, Worker, nothing, work
 from crawler.process.forked import Forked, can_fork, fork_children
 from crawler.records import Errand, Extracted, Fetch, LinkFlag, Outcome
 
@@ -73,6 +73,10 @@ class Reader:
             msgspec.structs.replace(config.extract, cpu_seconds_max=config.sitemaps.cpu_seconds_max)
         )
         self._overrides = Overrides(config.override)
+
+    def charge(self, holding: Holding) -> None:
+        """From now on tell `holding` what is held while a child parses."""
+        self._worker.holding = holding
 
     def follow(self, errand: Errand) -> MapStream | None:
         """What a map is to be fed to while it arrives (and `read`, or `drop`, is told of then); None for a page."""

@@ -324,7 +324,14 @@ class Stages:
     def _intake(self, hook: Callable[[str], bool] | None) -> LinkFilter:
         config = self.config
         requisites = config.crawl.requisites
-        url_filter = UrlFilter(self._scope(), config.filter, config.traps, requisites=requisites, hook=hook)
+        url_filter = UrlFilter(
+            self._scope(),
+            config.filter,
+            config.traps,
+            allow_ports=config.network.allow_ports,
+            requisites=requisites,
+            hook=hook,
+        )
         return LinkFilter(url_filter, self.fingerprinter, length_max=config.urls.length_max)
 
     def _scope(self) -> Scope:

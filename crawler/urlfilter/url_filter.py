@@ -12,7 +12,7 @@ Flags change what binds (`-` = does not bind):
     extension, kind        x         -       -         x
     exclude                x         x       x         x
     include                x         -       -         -
-    path_segments ...      x         x       x         x
+    port, path_segments... x         x       x         x
 
 A seed is what the user asked for and a sitemap a means to find pages, so
 neither is held against `include`; a sitemap may lie on another host if the
@@ -36,6 +36,7 @@ from crawler.urls import canonical
 from crawler.urls.canonical import directory, hostname
 from crawler.urls.fingerprint import registrable_domain
 from crawler.urls.kinds import Kinds
+from crawler.urls.ports import BAD_PORTS, port_of
 from crawler.urls.surt_prefix import surt_of, surt_prefix
 
 REQUISITE = "requisite"
@@ -44,6 +45,7 @@ EXTENSION = "extension"
 KIND = "kind"
 EXCLUDE = "exclude"
 INCLUDE = "include"
+PORT = "port"
 HOOK = "hook"
 
 # Every rule, in the order in which they are tried, with its reason for people.
@@ -57,6 +59,7 @@ RULES = {
     KIND: "its name is that of a kind which filter.reject names, or filter.accept does not",
     EXCLUDE: "it matches a pattern of filter.exclude",
     INCLUDE: "it matches no pattern of filter.include",
+    PORT: "its port is that of another protocol (WHATWG Fetch), and network.allow_ports does not name it",
     traps.PATH_SEGMENTS: "its path has more segments than traps.path_segments_max",
     traps.REPEATED_SEGMENTS: "it repeats a part of its path more often than traps.repeated_segments_max",
     HOOK: "it is rejected by the URL filter that was supplied",
@@ -260,6 +263,7 @@ class UrlFilter:
         scope: grows by `widen`; `revision` changes when it did.
         config: include, exclude, extensions.
         trap_limits: bounds of the path.
+        allow_ports: ports of other protocols that may be asked all the same.
         requisites: whether links with the flag REQUISITE are wanted.
         hook: a filter of the user's, asked last, False rejects; seeds and sitemaps are not asked about.
 
@@ -273,10 +277,12 @@ class UrlFilter:
         config: FilterConfig = FilterConfig(),  # noqa: B008 (frozen)
         trap_limits: TrapsConfig = TrapsConfig(),  # noqa: B008 (frozen)
         *,
+        allow_ports: Iterable[int] = (),
         requisites: bool = False,
         hook: Callable[[str], bool] | None = None,
     ) -> None:
         self.scope = scope
+        self._bad_ports = BAD_PORTS.difference(allow_ports, (0,))  # 0: none is named
         self.revision = 0
         self._requisites = requisites
         self._hook = hook
@@ -304,7 +310,7 @@ class UrlFilter:
         if flags & _REQUISITE and not self._requisites:
             return REQUISITE
         if flags & _ANY_HOST:
-            return self._pattern_verdict(url, flags) or traps.trap(url, *self._limits)
+            return self._pattern_verdict(url, flags) or self._port(url) or traps.trap(url, *self._limits)
         place = directory(url)
         rule = self._directories.get(place, _UNKNOWN)
         if rule is _UNKNOWN and not self._anywhere:
@@ -312,7 +318,7 @@ class UrlFilter:
         if rule == SCOPE:
             if not self.scope.names(url):
                 return SCOPE
-            rule = traps.directory_trap(place, *self._limits)
+            rule = self._port(url) or traps.directory_trap(place, *self._limits)
         if self._patterned and (found := self._pattern_verdict(url, flags)):
             return found
         if rule is _UNKNOWN:
@@ -325,18 +331,26 @@ class UrlFilter:
             return self.scope.summary()
         if rule == EXTENSION:
             return next((name for name in self._extensions if _path_end(url).endswith(name)), "")
+        if rule == PORT:
+            return f"--set 'network.allow_ports=[{port_of(url)}]' opens it"
         if rule == EXCLUDE:
             return next((pattern.pattern for pattern in self._exclude if pattern.search(url)), "")
         return ", ".join(pattern.pattern for pattern in self._include) if rule == INCLUDE else ""
 
     def _directory_verdict(self, place: str) -> str | None:
-        """SCOPE, or what `directory_trap` says: the part of a page link's verdict that depends only on its directory."""
-        rule = traps.directory_trap(place, *self._limits) if self.scope.spans(place) else SCOPE
+        """SCOPE, PORT, or what `directory_trap` says: what of a page link's verdict depends only on its directory."""
+        rule: str | None = SCOPE
+        if self.scope.spans(place):
+            rule = self._port(place) or traps.directory_trap(place, *self._limits)
         if len(self._directories) >= _DIRECTORIES_MAX:
             self._directories.clear()
         if len(place) <= _DIRECTORY_LENGTH_MAX:
             self._directories[place] = rule
         return rule
+
+    def _port(self, url: str) -> str:
+        """PORT if that of a request form, or of its directory, is refused."""
+        return PORT if port_of(url) in self._bad_ports else ""
 
     def _pattern_verdict(self, url: str, flags: int) -> str:
         if self._extensions and not flags & _ANY_EXTENSION and _path_end(url).endswith(self._extensions):

@@ -18,6 +18,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 import scale
 
+from crawler.crawl.loosened import loosened
 from crawler.process.commands import Commands
 from crawler.process.stages import Stages
 from crawler.storage.commit import Change
@@ -80,7 +81,11 @@ def main() -> None:
                 "command": "signal",
                 "urls": [scale.url(n, args.hosts) for n in range(1000)],
             },
-            "seed, 1,000 URLs": {"command": "seed", "urls": [f"https://{busiest}/s{n}" for n in range(1000)]},
+            "seed, 1,000 URLs": {
+                "command": "seed",
+                "urls": [f"https://{busiest}/s{n}" for n in range(1000)],
+                "settings": loosened(stages.config),
+            },
             "block": {"command": "block", "host": busiest},
             "unblock": {"command": "unblock", "host": busiest},
             "retire, one in 16": {"command": "retire", "pattern": "^https://[^/]*/[0-9a-f]*7/"},

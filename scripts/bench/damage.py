@@ -1,6 +1,6 @@
 """The damage matrix: each file of a crawl directory lost, cut, or with one byte flipped; what becomes of the crawl.
 
-    .venv/bin/python scripts/bench/damage.py [--pages N] [--only PATTERN]
+    .venv/bin/python scripts/bench/damage.py [--pages N] [--only PATTERN] [--engine leveldb|rocksdict]
 
 A small tree-shaped web is crawled once. For each kind of file and each damage a
 copy of the directory is damaged, checked, repaired, checked, and crawled on.
@@ -17,6 +17,7 @@ import subprocess
 import sys
 import tempfile
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -75,26 +76,28 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--pages", type=int, default=150)
     parser.add_argument("--only", default="", help="kinds of files, a regular expression")
+    parser.add_argument("--engine", default="leveldb", choices=("leveldb", "rocksdict"))
     args = parser.parse_args()
+    flags = (*SMALL, "--set", f"store.engine={args.engine}")
     with (
         tempfile.TemporaryDirectory() as temporary,
         TreeWeb(Path(temporary), args.pages) as web,
     ):
         whole = Path(temporary) / "whole"
-        ended = crawl(whole, web.seed, *SMALL)
+        ended = crawl(whole, web.seed, *flags)
         assert ended.code == 0, ended.err
-        crawl(whole, web.seed, *SMALL)  # opened once more: what lay in the log lies in a table
+        crawl(whole, web.seed, *flags)  # opened once more: what lay in the log lies in a table
         print(f"{'file':34} {'damage':8} check repair check crawl  lost again  what was said first")
         silent = 0
         for kind, path in files_by_kind(whole).items():
             if not re.search(args.only, kind):
                 continue
             for how in DAMAGES if path.is_file() else DAMAGES[:1]:
-                silent += row(web, whole, kind, path, how)
+                silent += row(web, whole, kind, path, how, flags)
         print(f"{silent} losses in silence")
 
 
-def row(web: TreeWeb, whole: Path, kind: str, path: Path, how: str) -> bool:
+def row(web: TreeWeb, whole: Path, kind: str, path: Path, how: str, flags: Sequence[str]) -> bool:
     """One row of the matrix; whether something was lost in silence."""
     directory = whole.parent / "copy"
     shutil.rmtree(directory, ignore_errors=True)
@@ -104,7 +107,7 @@ def row(web: TreeWeb, whole: Path, kind: str, path: Path, how: str) -> bool:
     first = command("check", "--dir", directory)
     repaired = command("check", "--dir", directory, "--repair")
     second = command("check", "--dir", directory)
-    ended = crawl(directory, web.seed, *SMALL)
+    ended = crawl(directory, web.seed, *flags)
     again: Counter[str] = web.fetched() - before
     found = judge(web, directory)
     lines = said(first, repaired)

@@ -7,10 +7,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 import uvloop
 
-from crawler.admin.control import ControlServer
+from crawler.admin.control import REQUEST_BYTES_MAX, ControlServer
 
 
 @pytest.mark.parametrize("new_loop", [asyncio.new_event_loop, uvloop.new_event_loop])
@@ -63,3 +64,27 @@ def test_two_that_begin_at_once_leave_the_mask_of_new_files_as_it_was(
         runner.run(play())
     os.umask(after := os.umask(0o022))
     assert after == before
+
+
+def test_every_malformed_command_gets_an_error_line(tmp_path: Path) -> None:
+    """The connection goes on, and the next command is answered; only a line without an end ends it."""
+    malformed = [b"", b"{", b"[1]", b"null", b'"status"', b"\xff\xfe", b"[" * 5000, b'{"a": 1}{']
+
+    async def handler(request: dict[str, Any]) -> Any:
+        return request
+
+    async def play() -> None:
+        server = ControlServer(tmp_path, handler)
+        await server.start()
+        reader, writer = await asyncio.open_unix_connection(str(tmp_path / "control.sock"))
+        for line in malformed:
+            writer.write(line + b'\n{"command": "x"}\n')
+            answer = msgspec.json.decode(await reader.readline())
+            assert (answer["ok"], answer["code"]) == (False, 2) and "no JSON object" in answer["error"], line
+            assert msgspec.json.decode(await reader.readline()) == {"ok": True, "result": {"command": "x"}}
+        writer.write(b" " * (REQUEST_BYTES_MAX + 1))
+        assert b"a request of more than" in await reader.readline() and not await reader.read()
+        writer.close()
+        await server.close()
+
+    asyncio.run(play())

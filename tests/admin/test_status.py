@@ -92,6 +92,7 @@ def test_a_crawl_without_a_page_gives_its_reasons() -> None:
         == "1 seeds are no http(s) URLs; dns error 2 (`crawler why URL` tells more)"
     )
     assert "nothing is left" in report().why_nothing(0)
+    assert "network.allow_ports" in report(run_counters={"urls.filtered.port": 1}).why_nothing(0)
     assert report(counters={"pages.empty": 1}).any_success
 
 

@@ -83,6 +83,12 @@ def test_shapes(name: str) -> None:
     assert judge(content, CONFIG) is judgement
 
 
+def test_a_page_of_very_many_tags_is_only_scanned() -> None:
+    config = ExtractConfig(tags_max=1000)
+    assert judge(b"<a href=x>x</a>" * 1000, config) is Judgement.SAFE
+    assert judge(b"<a href=x>x</a>" * 1001, config) is Judgement.EXCESSIVE
+
+
 def test_open_elements() -> None:
     assert open_elements(b"") == 0
     assert open_elements(b"<div><SPAN></span><b></div>") == 2

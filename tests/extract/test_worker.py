@@ -18,7 +18,7 @@ from crawler.extract import worker as worker_module
 from crawler.extract.collected import Context
 from crawler.extract.links import extract_page
 from crawler.extract.parser_child import LENGTH, Job, limits_of, serve
-from crawler.extract.worker import Worker
+from crawler.extract.worker import PARSED_FACTOR, Worker
 from crawler.process.reader import fork_parser
 from crawler.records import Extracted
 from tests.extract.test_parser_guard import ORDINARY, SHAPES
@@ -53,6 +53,33 @@ def test_the_known_shapes(name: str) -> None:
     _run(test())
 
 
+class Holds:
+    """Notes what is held at once."""
+
+    def __init__(self) -> None:
+        self.told: list[int] = []
+
+    def hold_more(self, owner: object, nbytes: int) -> None:
+        self.told.append(nbytes)
+
+    def let_go(self, owner: object) -> None:
+        self.told.append(0)
+
+
+def test_what_parsing_takes_is_accounted_for() -> None:
+    """Two heavy pages, one after the other; the second is cut at what the child may have."""
+
+    async def test() -> None:
+        memory = ByteCount(64 << 20)
+        worker = Worker(ExtractConfig(inline_bytes_max=ByteCount(1000), worker_memory_bytes_max=memory))
+        worker.holding = holds = Holds()
+        pages = LINK + b" " * 100_000, LINK + b" " * 5_000_000
+        await _closing(worker, LINK, *pages)
+        assert holds.told == [PARSED_FACTOR * len(pages[0]), 0, memory, 0]
+
+    _run(test())
+
+
 def _children_cpu() -> float:
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime
@@ -80,7 +107,10 @@ def test_a_page_that_takes_too_much_memory(forked: bool) -> None:
     fork = fork_parser() if forked else None  # what it has from its parent does not count
 
     async def test() -> None:
-        config = ExtractConfig(worker_memory_bytes_max=ByteCount(96 << 20), inline_bytes_max=ByteCount(1000))
+        memory = ByteCount(96 << 20)
+        config = ExtractConfig(
+            worker_memory_bytes_max=memory, inline_bytes_max=ByteCount(1000), tags_max=10**7
+        )
         worker = Worker(config, fork)
         found, after = await _closing(worker, LINK + b"<p>x" * 1_000_000, ORDINARY * 100)
         assert found.parse_limit and found.hrefs == ["first"]

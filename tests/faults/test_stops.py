@@ -48,8 +48,8 @@ def begin(web: TreeWeb, directory: Path, *arguments: str, pages: int = 40) -> "s
 
 
 def test_first_signal_stops_in_order(web: TreeWeb, tmp_path: Path) -> None:
-    """SIGINT, then SIGTERM in the next run: exit 0, how to go on is said, nothing is fetched again."""
-    for number in (signal.SIGINT, signal.SIGTERM):
+    """SIGINT, then SIGTERM and SIGHUP in the next runs: exit 0, how to go on is said, nothing is fetched again."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         process = begin(web, tmp_path / "crawl")
         process.send_signal(number)
         ended = end(process)

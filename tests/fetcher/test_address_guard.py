@@ -91,3 +91,10 @@ def test_agrees_with_a_plain_scan(address: ipaddress.IPv4Address | ipaddress.IPv
     expected = not any(address in ipaddress.ip_network(network) for network in DENIED_NETWORKS)
     assert guard.allows(str(address)) is expected
     assert guard.allows(str(address)) is expected
+
+
+def test_ports_of_other_protocols_are_refused_unless_named() -> None:
+    """WHATWG Fetch, "bad port"."""
+    guard = AddressGuard(allow_ports=(6000,))
+    assert not any(map(AddressGuard().allows_port, (25, 6000, 6667, 10080)))
+    assert all(map(guard.allows_port, (6000, 80, 443, 8080))) and not guard.allows_port(25)

@@ -627,6 +627,51 @@ def test_what_is_sent() -> None:
     run(play())
 
 
+def test_ports_of_other_protocols_are_not_connected_to() -> None:
+    """Wherever a redirect leads; the error names the setting that opens them."""
+
+    async def play(ports: tuple[int, ...]) -> Fetch:
+        client = make_client(network=NetworkConfig(allow_networks=("127.0.0.0/8",), allow_ports=ports))
+        await client.start()
+        try:
+            return await client.fetch(FetchRequest("http://127.0.0.1:6000/"))
+        finally:
+            await client.close()
+
+    refused = run(play(()))
+    assert refused.outcome is Outcome.ADDRESS_DENIED and "network.allow_ports" in refused.error
+    assert run(play((6000,))).outcome is Outcome.CONNECT_ERROR
+
+
+def test_a_body_that_has_come_is_charged_to_its_owner_before_others_get_room() -> None:
+    """Two bodies of 600 within 500: the second goes on only when the owner of the first lets go."""
+
+    async def play() -> None:
+        client = make_client(small(held_bytes_max=ByteCount(500)))
+        client.account._small = 0
+        await client.start()
+        whole = [head("Content-Length: 600") + b"x" * 200, 0.05, b"x" * 200, 0.05, b"x" * 200]
+        async with Server(whole, whole) as server:
+
+            def begin(owner: str) -> asyncio.Task[Fetch]:
+                request = FetchRequest(server.url(host=f"{owner}.test"), ("127.0.0.1",), owner=owner)
+                return asyncio.create_task(client.fetch(request))
+
+            first, second = begin("a"), begin("b")
+            while not (first.done() or second.done()):
+                await asyncio.sleep(0.005)
+            one, other = ("a", second) if first.done() else ("b", first)
+            assert client.account._charges == {one: 600}
+            assert len(client.account._waiting) == 1 and client.account.held == 800
+            client.let_go(one)
+            assert len((await other).body) == 600
+            client.account._check()
+            assert client.account.held == client.account.charged == 600
+        await client.close()
+
+    run(play())
+
+
 def test_bodies_beyond_the_account_wait() -> None:
     """Further ones wait with their clocks stopped, and come whole after the whole fetch's time."""
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from crawler.errors import DamageError
+from crawler.frontier.views import shares
 from crawler.records import Blame, Errand, Fetch, Link, Outcome, Task
 from crawler.robots.cache import ALLOWED, DENIED, FETCH, Verdict, VerdictKind
 from crawler.storage.keys import FRONTIER
@@ -1051,3 +1052,12 @@ def test_hosts_that_have_answered_are_counted_once_and_for_good() -> None:
     assert crawl.frontier.hosts_reached == crawl.frontier.counters()["hosts_reached"] == 2
     crawl.stop()
     assert Crawl(store=crawl.store).frontier.hosts_reached == 2
+
+
+def test_why_slow_is_a_share_of_the_time() -> None:
+    assert shares({"rate": 3.0, "host": 0.0, "machine": 9.0}, 4.0) == {
+        "rate": 0.75,
+        "host": 0.0,
+        "machine": 1.0,
+    }
+    assert shares({"rate": 3.0}, 0.0) == {"rate": 0.0}

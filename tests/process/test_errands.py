@@ -30,11 +30,9 @@ class Canned:
         self.names: dict[str, Resolution | Exception] = {}
         self.requests: list[FetchRequest] = []
         self.asked_at: list[float] = []
+        self.held_at: list[int] = []
         self.ended: list[str] = []
         self.account: ByteAccount[Any] = ByteAccount(1 << 30)
-
-    def hold(self, owner: object, fetch: Fetch) -> None:
-        self.account.charge(owner, len(fetch.body))
 
     def hold_more(self, owner: object, nbytes: int) -> None:
         pass
@@ -44,10 +42,12 @@ class Canned:
 
     async def fetch(self, request: FetchRequest) -> Fetch:
         self.requests.append(request)
+        self.held_at.append(self.account.held)
         self.asked_at.append(self._joint.clock.now())
         answer = self.answers[request.url].pop(0)
         if isinstance(answer, Exception):
             raise answer
+        self.account.charge(request.owner, len(answer.body))
         if request.jar is not None:
             lines = [value for name, value in answer.headers if name == b"Set-Cookie"]
             request.jar.store(split(request.url), lines, self._joint.clock.now())
@@ -222,7 +222,9 @@ def test_a_hop_to_the_same_key_is_followed_in_the_hosts_turn(run: Run) -> None:
     run.answer(redirect(HOME + "~x", HOME + "%7Ex"), fetch(HOME + "%7Ex", b"page"))
     run.joint.page(run.joint.errand(), fetch(HOME))
     run.joint.add(HOME + "~x")
+    run.canned.answers[HOME + "~x"][0].body = b"moved" * 1000
     answer = run.fetched(run.joint.errand())
+    assert run.canned.held_at == [0, 0], "a hop that waits holds nothing"
     assert (answer.outcome, answer.url) == (Outcome.FETCHED, HOME + "%7Ex")
     first, second = run.canned.asked_at
     assert second - first >= run.joint.stages.config.politeness.delay

@@ -1,5 +1,6 @@
 """The stages of a process: what they open in, how they close, what a lost page becomes."""
 
+import errno
 from collections import Counter
 from functools import partial
 from pathlib import Path
@@ -10,9 +11,9 @@ import pytest
 from crawler.clock import VirtualClock
 from crawler.config import convert
 from crawler.crawl.topology import Topology
-from crawler.errors import DirectoryError
+from crawler.errors import DirectoryError, StoreError
 from crawler.pages.captures import record_key
-from crawler.process.stages import Stages
+from crawler.process.stages import Stages, _disk_errors
 from crawler.records import Errand, Fetch, Link, Outcome, Task
 from crawler.splitter.partition import Partition
 from crawler.storage.commit import Change
@@ -178,3 +179,15 @@ def test_a_crawl_of_several_counts_what_waits_for_each_peer(tmp_path: Path) -> N
     assert waiting["p2"].outbox_bytes > 0 and waiting["p2"].connected is None
     assert stages.problems() == []
     stages.close()
+
+
+@pytest.mark.parametrize(
+    ("number", "failed"), [(errno.ENOSPC, True), (errno.EIO, True), (errno.EACCES, False)]
+)
+def test_a_full_disk_that_the_opening_meets_is_a_store_error(
+    tmp_path: Path, number: int, failed: bool
+) -> None:
+    """It may be met as an error of the directory, which would end in another exit code and no new try."""
+    with pytest.raises(StoreError if failed else DirectoryError) as met, _disk_errors(tmp_path):
+        raise DirectoryError("cannot be made") from OSError(number, "why")
+    assert isinstance(met.value, StoreError) is failed

@@ -14,7 +14,7 @@ import uvloop
 
 from crawler.clock import SystemClock
 from crawler.config import SplitterConfig
-from crawler.errors import ConfigError, DamageError
+from crawler.errors import ConfigError, DamageError, DirectoryError
 from crawler.splitter.crawlwide import CrawlWide, Progress
 from crawler.splitter.inbox import Inbox
 from crawler.splitter.outbox import Outbox
@@ -40,20 +40,26 @@ class Process:
     """One process without a crawl: what it receives is committed at once, in the loop."""
 
     def __init__(
-        self, name: str, config: SplitterConfig, *, secret: bytes = b"", crawl: str = "crawl"
+        self,
+        name: str,
+        config: SplitterConfig,
+        *,
+        secret: bytes = b"",
+        crawl: str = "crawl",
+        incarnation: int = 0,
     ) -> None:
         self.name = name
         self.store = MemoryStore()
         self.partition = Partition.equal_ranges(NAMES)
         self.others = [other for other in NAMES if other != name]
-        rng = random.Random(name)
+        rng = random.Random(name * (1 + incarnation))
         boot = rng.randbytes(8)
         self.outbox = Outbox(self.store, self.others, config, rng)
         self.inbox = Inbox(self.store, self.partition, name, self.others, config)
         self.crawlwide = CrawlWide(name, NAMES, boot, self.progress)
         self.received: list = []
         self.common = Common(
-            Identity(crawl, name, boot, 1, b"check"),
+            Identity(crawl, name, boot, 1, b"check", incarnation),
             self.partition,
             self.outbox,
             self.inbox,
@@ -200,6 +206,28 @@ def test_a_peer_that_comes_back_gets_what_waited(use_uvloop: bool) -> None:
         await asyncio.gather(p0.peers.close(), again.peers.close())
 
     run(main, use_uvloop=use_uvloop)
+
+
+def test_of_a_node_and_its_copy_the_older_start_stops() -> None:
+    """It hears from a peer that a newer one is at work; the newer one goes on."""
+
+    async def play() -> None:
+        other, copy = Process("p1", CONFIG), Process("p0", CONFIG, incarnation=2)
+        addresses = await start(other, copy)
+        copy.commit([("p1", copy.links_for("p1", 10))])
+        await reached(lambda: len(other.received) == 10)
+        older = Process("p0", CONFIG, incarnation=1)
+        await older.peers.start()
+        older.peers.set_address("p1", addresses[0])
+        older.commit([("p1", older.links_for("p1", 10))])
+        await reached(lambda: bool(older.failures))
+        assert isinstance(older.failures[0], DirectoryError) and older.failures[0].exit_code == 3
+        assert "stopped, since p1 says: p0: a newer start" in str(older.failures[0])
+        assert not copy.failures and not other.failures
+        for process in (other, copy, older):
+            await process.peers.close()
+
+    run(play, use_uvloop=False)
 
 
 @pytest.mark.parametrize(

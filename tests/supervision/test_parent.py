@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from crawler.process.forked import fork_children
-from crawler.supervision.parent import ORPHAN_LIMIT, wait_for_end
+from crawler.supervision.parent import ORPHAN_LIMIT, wait_for_end, watch_parent
 from tests.faults.harness import TreeWeb, settings, start
 
 SURELY = 30.0  # seconds after which a wait is given up: the test has failed
@@ -52,6 +52,29 @@ def test_a_child_hears_of_the_end_of_its_parent() -> None:
     assert parent.link.recv(1) == b"e"
     os.waitpid(parent.pid, 0)
     parent.link.close()
+
+
+def test_a_child_whose_loop_stands_ends_with_its_parent_all_the_same() -> None:
+    """`gone` is called first, and the process ended when its time is over: no pipe, no loop has a part in it."""
+
+    def work(link: socket.socket) -> int:
+        (child,) = fork_children(lambda inner: _stand(inner, link), 1)
+        child.link.recv(1)
+        os._exit(0)
+
+    (parent,) = fork_children(work, 1)
+    parent.link.settimeout(SURELY)
+    assert parent.link.recv(1) == b"g"
+    assert parent.link.recv(1) == b"", "the child has ended"
+    os.waitpid(parent.pid, 0)
+    parent.link.close()
+
+
+def _stand(inner: socket.socket, link: socket.socket) -> int:
+    watch_parent(os.getppid(), lambda: link.sendall(b"g"), limit=0.01)
+    inner.sendall(b"w")
+    time.sleep(2 * SURELY)
+    return 0
 
 
 def _tell_when_alone(inner: socket.socket, link: socket.socket) -> int:

@@ -103,6 +103,17 @@ def verdict(url: str, flags: int = 0, **options: bool) -> str:
     return UrlFilter(Scope("host", seeds), CONFIG, TrapsConfig(), **options).verdict(url, flags)
 
 
+@pytest.mark.parametrize("flags", [0, LinkFlag.SEED, LinkFlag.SITEMAP, LinkFlag.REQUISITE])
+def test_ports_of_other_protocols(flags: int) -> None:
+    """They bind every link, name the value that opens them, and are open if the configuration names them."""
+    url, seeds = "http://a.example:6000/docs/x?a:25/", ["http://a.example/"]
+    shut = UrlFilter(Scope("host", seeds), requisites=True)
+    assert shut.verdict(url, flags) == filters.PORT
+    assert "network.allow_ports=[6000]" in shut.detail(url, filters.PORT)
+    opened = UrlFilter(Scope("host", seeds), allow_ports=(6000,), requisites=True)
+    assert opened.verdict(url, flags) == ""
+
+
 @pytest.mark.parametrize(
     ("url", "rule"),
     [
@@ -125,6 +136,10 @@ def verdict(url: str, flags: int = 0, **options: bool) -> str:
         ("http://a.example/docs/x?print=1", filters.EXCLUDE),
         ("http://a.example/docs/LogOut", filters.EXCLUDE),
         ("http://a.example/x", filters.INCLUDE),
+        ("http://a.example:6000/docs/x", filters.PORT),
+        ("http://a.example:6001/docs/x", ""),
+        ("http://a.example:6000/docs/x/x/x/", filters.PORT),
+        ("http://a.example:6000/x", filters.INCLUDE),
     ],
 )
 def test_verdict_on_page_links(url: str, rule: str) -> None:

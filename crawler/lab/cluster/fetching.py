@@ -66,11 +66,8 @@ class VirtualClient:
     async def close(self) -> None:
         """Nothing is closed."""
 
-    def hold(self, owner: Hashable, fetch: Fetch) -> None:
-        """Memory is not counted here."""
-
     def hold_more(self, owner: Hashable, nbytes: int) -> None:
-        """Nor is this."""
+        """Memory is not counted here."""
 
     def let_go(self, owner: Hashable) -> None:
         """Nor is this."""

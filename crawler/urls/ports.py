@@ -1,0 +1,19 @@
+"""The ports on which other protocols than HTTP are spoken: browsers ask them for nothing, nor do we."""
+
+import re
+
+# WHATWG Fetch, section 2.9: the port is enough to know that no web server is meant.
+BAD_PORTS = frozenset(
+    (0, 1, 7, 9, 11, 13, 15, 17, 19, 20, 21, 22, 23, 25, 37, 42, 43, 53, 69, 77, 79, 87, 95, 101, 102, 103)
+    + (104, 109, 110, 111, 113, 115, 117, 119, 123, 135, 137, 139, 143, 161, 179, 389, 427, 465, 512, 513)
+    + (514, 515, 526, 530, 531, 532, 540, 548, 554, 556, 563, 587, 601, 636, 989, 990, 993, 995, 1719, 1720)
+    + (1723, 2049, 3659, 4045, 4190, 5060, 5061, 6000, 6566, 6665, 6666, 6667, 6668, 6669, 6679, 6697, 10080)
+)
+
+_PORT = re.compile(r"https?://[^/]*:([0-9]+)/")
+
+
+def port_of(url: str) -> int:
+    """The port that a request form names; 0 if it names none, which is the scheme's."""
+    found = _PORT.match(url)
+    return int(found[1]) if found is not None else 0

@@ -1,0 +1,56 @@
+"""How a command ends that met the world's faults: one line and an exit code, never a traceback."""
+
+import errno
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from crawler import cli
+from crawler.errors import CrawlerError, DirectoryError, StoreError
+
+
+def _directory_error(number: int) -> DirectoryError:
+    """One that an error of the system is behind."""
+    try:
+        raise DirectoryError("/x: cannot be made") from OSError(number, "why")
+    except DirectoryError as error:
+        return error
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (OSError(errno.ENOSPC, "No space left on device", "/x"), 75),
+        (OSError(errno.EDQUOT, "Disk quota exceeded"), 75),
+        (OSError(errno.EIO, "Input/output error"), 75),
+        (_directory_error(errno.ENOSPC), 75),
+        (_directory_error(errno.EFBIG), 75),
+        (_directory_error(errno.EACCES), DirectoryError.exit_code),
+        (StoreError("the disk"), 75),
+        (CrawlerError("something"), CrawlerError.exit_code),
+        (KeyboardInterrupt(), 130),
+    ],
+)
+def test_exit_codes(
+    error: BaseException, code: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A full disk is 75 whatever met it first: then it is tried again."""
+
+    def main(*_: Any) -> int:
+        raise error
+
+    monkeypatch.setattr(cli.importlib, "import_module", lambda name: SimpleNamespace(main=main))
+    assert cli._run("crawl", []) == code
+    assert capsys.readouterr().err.count("\n") == (0 if code == 130 else 1)
+
+
+def test_a_bug_is_no_ending(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is no fault of the disk is shown with its place."""
+
+    def main(*_: Any) -> int:
+        raise FileNotFoundError(errno.ENOENT, "No such file", "/x")
+
+    monkeypatch.setattr(cli.importlib, "import_module", lambda name: SimpleNamespace(main=main))
+    with pytest.raises(FileNotFoundError):
+        cli._run("crawl", [])

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
 import pytest
 
 from crawler.byte_account import ByteAccount
@@ -336,6 +337,51 @@ def test_a_request_of_ones_own_stays_where_the_crawl_is_at_home(run: Run) -> Non
     errand.flags |= int(LinkFlag.OWN_WAY)
     asyncio.run(run.errands.run(errand))
     assert len(run.canned.requests) == 1
+
+
+@pytest.mark.parametrize("location", ["http://elsewhere.example/", "http://[broken"])
+def test_a_hop_that_leads_nowhere_is_the_answer(run: Run, location: str) -> None:
+    run.errands.way_of = lambda errand: Way("POST", b"q=1")
+    run.answer(redirect(HOME, location))
+    errand = run.joint.errand()
+    errand.flags |= int(LinkFlag.OWN_WAY)
+    asyncio.run(run.errands.run(errand))
+    assert not run.joint.harvest.unexpected.counts and len(run.canned.requests) == 1
+
+
+@pytest.mark.parametrize("most", [0, 2])
+def test_a_request_of_ones_own_follows_so_many_hops(
+    run: Run, monkeypatch: pytest.MonkeyPatch, most: int
+) -> None:
+    config = run.joint.stages.config
+    limited = msgspec.structs.replace(config.fetch, redirects_max=most)
+    monkeypatch.setattr(run.errands, "_config", msgspec.structs.replace(config, fetch=limited))
+    run.errands.way_of = lambda errand: Way("GET", b"", ("X: 1",))
+    urls = [HOME, *(f"http://a.org/{n}" for n in range(5))]
+    run.answer(*(redirect(url, then) for url, then in zip(urls, urls[1:], strict=False)))
+    errand = run.joint.errand()
+    errand.flags |= int(LinkFlag.OWN_WAY)
+    asyncio.run(run.errands.run(errand))
+    assert [request.url for request in run.canned.requests] == urls[: most + 1]
+
+
+@pytest.mark.parametrize(
+    ("attempt", "waiting", "patient"), [(0, 0, True), (0, 3, False), (1, 3, True), (1, 0, True)]
+)
+def test_a_look_up_is_patient_unless_others_wait_and_it_is_the_first(
+    run: Run, monkeypatch: pytest.MonkeyPatch, attempt: int, waiting: int, patient: bool
+) -> None:
+    asked: list[bool] = []
+
+    async def resolve(name: str, *, patient: bool = True) -> Resolution:
+        asked.append(patient)
+        return NOT_FOUND
+
+    run.canned.resolve = resolve  # type: ignore[method-assign]
+    monkeypatch.setattr(type(run.joint.frontier), "look_ups_waiting", waiting)
+    errand = Errand(Task.RESOLVE, 1, "a.org", HOME, attempt=attempt)
+    asyncio.run(run.errands.run(errand))
+    assert asked == [patient]
 
 
 @pytest.mark.parametrize(

@@ -103,6 +103,7 @@ def test_why_tells_a_page_a_url_to_do_and_one_never_met(stages: Stages) -> None:
     fetched(stages, URL)
     ask(stages, "seed", urls=["http://a.org/todo"])
     page = ask(stages, "why", url=URL)
+    assert page["verdict"].startswith("Stored: 200 at ")
     assert page["known"] and page["record"]["state"] == "stored" and len(page["captures"]) == 1
     todo = ask(stages, "why", url="HTTP://A.org:80/todo#part")
     assert todo["url"] == "http://a.org/todo" and todo["known"] and todo["queue"] == "to do"
@@ -200,7 +201,10 @@ def test_why_names_the_owner_where_there_are_several(open_joint: Open) -> None:
     owner = two.stages.topology.partition.owner
     for url in (HOME, "http://b.org/", "http://c.org/", "http://d.org/"):
         answer = ask(two.stages, "why", url=url)
-        assert (answer["process"], answer["owner"]) == ("p0", owner(two.fingerprint(url)))
+        assert answer["verdict"] and (answer["process"], answer["owner"]) == (
+            "p0",
+            owner(two.fingerprint(url)),
+        )
         assert answer["fingerprint"] == f"{two.fingerprint(url):016x}"
     assert "owner" not in ask(open_joint().stages, "why", url=HOME)
 

@@ -1,8 +1,11 @@
 """What is made anew from WARC files: the keys as they were written, and who has lost a copy."""
 
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -246,3 +249,20 @@ def test_a_page_whose_facts_are_few_is_a_seed(tmp_path: Path) -> None:
     lose(directory, PAGE)
     mended(directory, store_damaged=True)
     assert {url: (each.depth, each.redirects) for url, each in records(directory).items()} == before
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [{}, {"warc-target-uri": HOME}, {"warc-target-uri": HOME, "warc-date": "yesterday"}],
+)
+def test_a_record_of_nothing_restores_nothing(directory: CrawlDirectory, fields: dict[str, str]) -> None:
+    """Others may have written it: without a URL or an instant it is no capture."""
+    before = dump(directory, *KINDS)
+    record: Any = SimpleNamespace(kind="response", fields=fields, block=b"HTTP/1.1 200 OK\r\n\r\nx")
+    with begun(directory, store_damaged=True) as (recapture, repair):
+        restored: Counter[str] = Counter()
+        recapture._restore("s", [(0, 10, record)], set(), restored)
+        recapture._restore("s", [], set(), restored)
+        repair.writer.flush()
+        assert not restored and not repair.lost
+    assert dump(directory, *KINDS) == before

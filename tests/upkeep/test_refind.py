@@ -212,3 +212,18 @@ def test_a_copy_that_cannot_be_read_gives_no_links_and_stops_nothing(
     (links,) = taken(joint.stages, monkeypatch)
     (whole,) = {A, B} - {broken}
     assert [link.via for link in links] == [joint.fingerprint(whole)]
+
+
+def test_what_is_found_again_outlasts_a_power_cut(open_joint: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever has been told so does not look again."""
+    joint = open_joint(seeds=[A])
+    lost = known(joint, B)
+    changes: list[Change] = []
+    commit = joint.stages.commit
+    monkeypatch.setattr(joint.stages, "commit", lambda change: changes.append(change) or commit(change))
+    refind(joint.stages, [lost], [Link(joint.fingerprint(C), C)], reread=True)
+    again, waited, *_ = [change for change in changes if isinstance(change, Change)]
+    assert again.sync and waited.sync and [link.url for link in waited.links] == [C]
+    spans = [change for change in changes if isinstance(change, Change) and not change.links]
+    assert len(spans) >= 2 and all(change.sync for change in spans)
+    assert (waited.counts["urls.resharded"], waited.counts["urls.to_due"]) == (1, 1)

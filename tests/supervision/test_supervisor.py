@@ -188,7 +188,8 @@ class Canned:
 
         say({"port": self._port})
         if self._at_once:
-            say({"report": report(stopped_by=self._at_once, counters={"pages.fetched": 1})})
+            counters = {"pages.fetched": 1}
+            say({"report": report(stopped_by=self._at_once, counters=counters, started=1e12, ended=0.0)})
         while not self._at_once and (line := await reader.readline()):
             self.heard.append(msgspec.json.decode(line))
             if "stop" in self.heard[-1] and not (self._stubborn or self._immortal):

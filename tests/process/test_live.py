@@ -295,7 +295,9 @@ def test_a_key_file_of_long_ago_or_of_an_error_does_not_count(
     shown: Shown, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert key_file(shown, monkeypatch, HOME) == (HOME.encode(), 0)
-    shown.joint.clock.advance(KEY_AGE_MAX + 1.0)
+    fetched_at = next(iter(shown.joint.stages.pages.captures(shown.fingerprint(HOME)))).fetched_at
+    shown.joint.clock.advance(fetched_at + KEY_AGE_MAX - shown.joint.clock.now())
+    assert shown.joint.clock.now() - fetched_at == KEY_AGE_MAX
     assert key_file(shown, monkeypatch, HOME) == (None, 0), "nothing is refreshed, so no other will come"
     joint = shown.joint
     joint.follow(HOME + "gone.txt", fetch(HOME + "gone.txt", b"not here", status=404, outcome=Outcome.GONE))
@@ -415,6 +417,7 @@ def test_lateness_fades_and_hosts_that_wait_are_told(
 
     async def nap(seconds: float) -> None:
         lags.append(shown.live._lag)
+        assert taken, "at once, so that there is something to compare with"
         if not late:
             raise asyncio.CancelledError
         loop.now += seconds + late.pop(0)
@@ -471,6 +474,19 @@ def test_siblings_ask_each_other_over_sockets_of_their_own(open_joint: Callable[
         await other.live.start()
         await other.live.close()
         await shown.live.close()
+
+    asyncio.run(play())
+
+
+def test_requests_say_how_much_known_pages_matter(open_joint: Callable[..., Joint]) -> None:
+    fresh = Shown(open_joint(**ON, serve={"address": "127.0.0.1:0"}))
+    refresh = fresh.joint.stages.refresh
+    assert refresh is not None
+
+    async def play() -> None:
+        await fresh.live.start()
+        assert refresh.importance.asked == fresh.live.demand.rate
+        await fresh.live.close()
 
     asyncio.run(play())
 

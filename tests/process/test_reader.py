@@ -352,3 +352,11 @@ def test_dates_that_changed() -> None:
     assert changed_dates(dated, known, first=False) == [("c", 4.0)]
     assert changed_dates(dated, known, first=True) == [("b", 2.0), ("c", 4.0), ("d", 5.0)]
     assert changed_dates(dated, [], first=False) == []
+
+
+def test_dates_of_a_listing_count_where_it_is_asked_again() -> None:
+    listing = b'<title>Index of /</title><pre><a href="a.html">a.html</a>   01-Jan-2024 10:00  12K\n'
+    refresh = int(LinkFlag.REFRESH)
+    for body, flags, told_by in ((listing, refresh, "listing"), (listing, 0, ""), (PAGE, refresh, "")):
+        found = read(fetch(HOME, body, began=1e12), flags=flags)
+        assert found is not None and found.told_by == told_by and bool(found.dated) == bool(told_by)

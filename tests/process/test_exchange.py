@@ -29,8 +29,15 @@ REAL_SLEEP = asyncio.sleep
 class Here:
     """The loops of a process that runs none, and the exchange that asks them."""
 
-    def __init__(self, folder: Path, names: tuple[str, ...] = ("p0",), **crawl: Any) -> None:
-        self.folder, self.names, self.crawl = folder, names, crawl
+    def __init__(
+        self,
+        folder: Path,
+        names: tuple[str, ...] = ("p0",),
+        more: dict[str, dict[str, Any]] | None = None,
+        **crawl: Any,
+    ) -> None:
+        self.folder, self.names = folder, names
+        self.tree = (more or {}) | {"crawl": crawl}
         self.idle, self.in_flight, self.pages_ended = False, 0, 0
         self.queued: list[Any] = []
         self.woken = 0
@@ -38,7 +45,7 @@ class Here:
 
     def open(self) -> Stages:
         topology = Topology("p0", Partition.equal_ranges(list(self.names)))
-        config = convert({"crawl": self.crawl})
+        config = convert(self.tree)
         return Stages(config, self.folder / "p0", bytes(16), clock=VirtualClock(), topology=topology)
 
     def again(self) -> None:
@@ -160,7 +167,7 @@ class Peered:
     """The exchange of p0 with p1, which is not reached: what it does with its own queues."""
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch, **member: Any) -> None:
-        self.here = Here(folder, ("p0", "p1"))
+        self.here = Here(folder, ("p0", "p1"), {"splitter": {"heartbeat": 0.5}})
         exchange = self.here.exchange(**member)
         assert isinstance(exchange, PeerExchange)
         self.exchange = exchange
@@ -308,7 +315,7 @@ def test_the_queue_of_a_peer_that_is_away_is_rewritten(
         (True, False, "max_pages", []),
         (False, False, "signal", []),
         (False, False, "done", []),
-        (False, False, "max_pages", [module.LAST_WORDS * 1.0]),
+        (False, False, "max_pages", [module.LAST_WORDS]),
     ],
 )
 def test_who_stays_until_others_have_heard(
@@ -371,6 +378,12 @@ def test_alone_the_rate_is_all_mine(folder: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(here.stages.frontier, "set_rate", rates.append)
     exchange.set_rate(8.0)
     assert rates == [8.0] and exchange.crawlwide.rate == 8.0
+    here.stages.close()
+    here = Here(folder / "fresh", more={"refresh": {"endless": True, "share": 0.5}})
+    monkeypatch.setattr(here.stages.refresh, "set_rate", rates.append)
+    here.exchange().set_rate(4.0)
+    assert rates == [8.0, 4.0] and here.stages.refresh is not None, "known pages have the same rate"
+    here.stages.close()
 
 
 def test_what_heartbeats_say_of_this_process(

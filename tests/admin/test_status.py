@@ -159,6 +159,13 @@ def test_ages_and_levels_of_processes_without_a_page_are_left_out() -> None:
     assert said["more_rate"] == {"share": 0.2, "gain": 0.5} and said["arms"] == []
 
 
+def test_the_mean_of_an_arm_without_an_error_has_none() -> None:
+    arm = {"policy": "ncis", "pages": 10, "refreshes": 10, "changed": 2, "expected": 0.5}
+    parts = [Status(refreshing=refreshed(1, arms=[arm])) for _ in range(2)]
+    (said,) = merge(parts).refreshing["arms"]
+    assert (said["expected"], said["expected_error"]) == (0.5, 0.0) and "seen" not in said
+
+
 def test_what_no_part_has_is_none_and_words_are_those_of_the_first_that_has_any() -> None:
     parts = [{"a": None, "b": "", "c": True}, {"a": None, "b": "x", "c": False}, {"b": "y", "d": 2.5}]
     assert merge(parts) == {"a": None, "b": "x", "c": True, "d": 2.5}

@@ -75,6 +75,11 @@ def test_the_parts_of_the_web_that_rows_mean() -> None:
     assert surts == ["http://(org,f,)/a"]
 
 
+def test_a_seed_without_links_has_a_table_of_its_own() -> None:
+    tables, _ = tables_of([SeedRow("http://127.0.0.1/", depth=0)], "host")
+    assert tables == [{"match": "127.0.0.1", "depth": 0}]
+
+
 def test_a_row_with_nothing_of_its_own_is_plain() -> None:
     assert SeedRow(A).is_plain
     for row in (SeedRow(""), SeedRow(A, "host"), SeedRow(A, "", 0), SeedRow(A, "", -1, 0)):

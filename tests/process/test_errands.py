@@ -1,6 +1,7 @@
 """The errands of a process: hops, turns, bugs, the sink; a canned client and resolver, real stages."""
 
 import asyncio
+import logging
 from collections.abc import Callable
 from typing import Any
 
@@ -363,6 +364,21 @@ def test_a_request_of_ones_own_follows_so_many_hops(
     errand.flags |= int(LinkFlag.OWN_WAY)
     asyncio.run(run.errands.run(errand))
     assert [request.url for request in run.canned.requests] == urls[: most + 1]
+
+
+def test_what_failed_requests_met_is_said_to_who_asks_for_it(
+    run: Run, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(logging.getLogger("crawler"), "propagate", True)
+    run.canned.names["a.org"] = Resolution((), 0.0, Outcome.DNS_ERROR, "no answer")
+    with caplog.at_level(logging.DEBUG, "crawler"):
+        asyncio.run(run.errands.run(Errand(Task.RESOLVE, 1, "a.org", HOME)))
+        run.answer(fetch(HOME, b"", outcome=Outcome.BAD_REDIRECT, status=301, blame=Blame.URL, error="why"))
+        asyncio.run(run.errands.run(run.joint.errand()))
+    assert caplog.messages == [
+        "http://a.org/: dns error: no answer",
+        "http://a.org/: bad redirect 301: why",
+    ]
 
 
 @pytest.mark.parametrize(

@@ -361,3 +361,31 @@ def test_a_full_disk_is_named_whatever_met_it() -> None:
         with pytest.raises(expected) as raised, _disk_errors(Path("p0")):
             raise error
         assert (raised.value is error) == (expected is not StoreError)
+
+
+@pytest.mark.parametrize(
+    ("tree", "refreshes"),
+    [({}, False), ({"share": 0.5}, True), ({"share": 0.0, "endless": True}, True), ({"share": 0.0}, False)],
+)
+def test_pages_are_refreshed_by_a_share_of_the_rate_or_without_an_end(
+    tmp_path: Path, tree: dict[str, Any], refreshes: bool
+) -> None:
+    stages = opened(tmp_path, tree={"refresh": tree})
+    assert (stages.refresh is not None) is refreshes
+    stages.close()
+
+
+@pytest.mark.parametrize(("durability", "outlasts"), [("power", True), ("process", False)])
+def test_what_is_committed_outlasts_a_power_cut_by_setting(
+    tmp_path: Path, durability: str, outlasts: bool
+) -> None:
+    stages = opened(tmp_path, tree={"store": {"durability": durability}})
+    assert stages._outlasts_power_cut is outlasts
+    stages.close()
+
+
+def test_links_pass_from_the_seeds_to_the_frontier(tmp_path: Path) -> None:
+    stages = opened(tmp_path)
+    stages.commit_now(stages.admission.seeds([URL, "http://b.org/"]))
+    assert stages.frontier_counts().todo == 2 and stages.problems() == []
+    stages.close()

@@ -1,6 +1,7 @@
 """A crawl put aside, so that another one can begin in its place."""
 
 import contextlib
+from itertools import count
 from pathlib import Path
 
 from crawler.crawl.directory import CrawlDirectory
@@ -20,9 +21,8 @@ def put_aside(directory: CrawlDirectory) -> Path | None:
         for name in directory.process_names():
             held.callback(Lock(directory.process(name) / "node.lock", name).release)
         path = directory.path.absolute()
-        aside = next(
-            free for n in range(1, 10_000) if not (free := path.with_name(f"{path.name}.{n}")).exists()
-        )
+        names = (path.with_name(f"{path.name}.{n}") for n in count(1))
+        aside = next(name for name in names if not name.exists())
         try:
             path.rename(aside)
         except OSError as error:

@@ -187,12 +187,13 @@ class Commands:
         known, new = [], []
         for url in urls:
             form = canonical(url)
-            fingerprint = stages.fingerprinter.fingerprint(form) if form is not None else 0
             if form is None:
                 said["refused"] += 1
-            elif stages.topology.peers and stages.topology.partition.owner(fingerprint) != stages.name:
+                continue
+            fingerprint = stages.fingerprinter.fingerprint(form)
+            if stages.topology.peers and stages.topology.partition.owner(fingerprint) != stages.name:
                 continue  # its owner is asked, too
-            elif stages.pages.record(fingerprint) is not None:
+            if stages.pages.record(fingerprint) is not None:
                 known.append(fingerprint)
             elif stages.intake.explain(form).rule:
                 said["refused"] += 1

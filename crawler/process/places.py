@@ -31,7 +31,7 @@ class Places:
         room: Callable[[int], int],
         ended: Callable[[], None],
         fail: Fail,
-        time: Callable[[], float] = lambda: 0.0,
+        time: Callable[[], float],
     ) -> None:
         self._time = time
         self.concurrency = concurrency

@@ -7,6 +7,7 @@ Everything is written in two places at least, so little is ever lost for good:
     DUE runs and their manifest      the keys u/, t/ and p/: every URL known is in one of them
     to-do entries, links log         the links of all stored pages, through the DUE: what is new waits again
     host records' queue lengths      the queues
+    scope m/scope                    the seeds, the places of seeds, where seeds redirected
     a stored page's copy             the web: its URL is to do again
 
 Steps: `recapture.py` (WARC files and their keys), `requeue.py` (queues, DUE, counters), and on

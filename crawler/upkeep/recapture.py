@@ -157,13 +157,23 @@ class Recapture:
                 self._repair.writer.put(payload_key(digest), seal(key))
             self._repair.writer.flush()  # what follows looks it up
             restored["captures"] += 1
-        if found.facts and self._repair.store.get(record_key(fingerprint)) is None:
-            self._repair.writer.put(
-                record_key(fingerprint), pack(_record(fetch, fingerprint, digest, found, at))
-            )
-            self._repair.writer.flush()
-            self._repair.lost.discard(fingerprint)
-            restored["page records"] += 1
+        if found.facts:
+            self._restore_record(fetch, fingerprint, digest, found, restored)
+
+    def _restore_record(
+        self, fetch: Fetch, fingerprint: int, digest: bytes, found: Found, restored: Counter[str]
+    ) -> None:
+        """Put a record that is not there; one that is older than a capture of its page was made here, and is renewed."""
+        key = record_key(fingerprint)
+        value = self._repair.store.get(key)
+        previous = None if value is None else unpack_record(key, value)
+        if previous is not None and previous.fetched_at >= fetch.began:
+            return
+        record = _record(previous, fetch, fingerprint, digest, found)
+        self._repair.writer.put(key, pack(record))
+        self._repair.writer.flush()
+        self._repair.lost.discard(fingerprint)
+        restored["page records"] += previous is None
 
     def remove_orphans(self) -> None:
         """Captures whose bytes are gone, payload keys of such, and the records of pages without a copy."""
@@ -243,8 +253,10 @@ def _fetch(url: str, at: float, found: Found) -> tuple[Fetch, bytes]:
     return fetch, digest
 
 
-def _record(fetch: Fetch, fingerprint: int, digest: bytes, found: Found, at: float) -> PageRecord:
-    """The record of a page whose only trace is this capture."""
+def _record(
+    previous: PageRecord | None, fetch: Fetch, fingerprint: int, digest: bytes, found: Found
+) -> PageRecord:
+    """The record of a page as its captures up to this one tell of it."""
     number = {name: int(value) for name, value in found.facts.items() if value.isdigit()}
     errand = Errand(
         task=Task.PAGE,
@@ -255,4 +267,7 @@ def _record(fetch: Fetch, fingerprint: int, digest: bytes, found: Found, at: flo
         depth=number.get("depth", 0),
         redirects=number.get("redirects", 0),
     )
-    return next_record(None, fetch, errand, None, payload_digest=digest, digest=b"", now=at)
+    record = next_record(previous, fetch, errand, None, payload_digest=digest, digest=b"", now=fetch.began)
+    if previous is not None and previous.digest == digest:
+        record.changes, record.changed_at = previous.changes, previous.changed_at
+    return record

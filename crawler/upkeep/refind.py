@@ -4,6 +4,8 @@ from collections.abc import Iterable
 
 import numpy as np
 
+from crawler.crawl.directory import CrawlDirectory
+from crawler.crawl.loosened import ANYWHERE
 from crawler.errors import DamageError
 from crawler.export.page_work import links_of
 from crawler.frontier.discovery.entries import decode
@@ -11,8 +13,9 @@ from crawler.pages.captures import record_key
 from crawler.process.stages import Stages
 from crawler.records import Link, LinkFlag
 from crawler.storage.commit import Change
-from crawler.storage.keys import PARKED, TODO
+from crawler.storage.keys import PARKED, SCOPE_STATE, TODO
 from crawler.storage.kv import scan_prefix
+from crawler.urls.canonical import canonical, resolve
 
 _LINKS_AT_ONCE = 10_000
 
@@ -27,6 +30,7 @@ def refind(stages: Stages, lost: Iterable[int], links: Iterable[Link], *, reread
         stages, [link for link in links if stages.topology.partition.owner(link.fingerprint) == stages.name]
     )
     if reread:
+        _span_scope(stages)
         _reread(stages)
     if found := stages.due.new - before:
         lines.append(
@@ -63,6 +67,33 @@ def _queued(stages: Stages) -> set[int]:
         for prefix in (TODO, PARKED)
         for key, value in scan_prefix(stages.store, prefix)
     }
+
+
+def _span_scope(stages: Stages) -> None:
+    """Span a scope that was lost with the store: by the seeds, where seeds lay, and where they redirected.
+
+    Else every link of a stored page would lie outside of it.
+    """
+    if stages.store.get(SCOPE_STATE) is not None:
+        return
+    change = Change(sync=True)
+    seeds = [url for raw_url in stages.config.seeds if (url := canonical(raw_url)) is not None]
+    stages.learned.given(change, seeds)
+    if stages.config.crawl.scope in ("host", "domain"):
+        places = CrawlDirectory(stages.directory.parent).seed_places()
+        stages.learned.spread(
+            change, [f"http://{name.removeprefix('*.')}/" for name in places if name != ANYWHERE]
+        )
+    seen = set(seeds)
+    while seeds:
+        url = seeds.pop()
+        record = stages.pages.record(stages.fingerprinter.fingerprint(url))
+        target = resolve(url, record.location) if record is not None and record.location else None
+        if target is not None and target not in seen:
+            stages.admission.spread(change, url, target, 0)
+            seen.add(target)
+            seeds.append(target)
+    stages.commit_now(change)
 
 
 def _reread(stages: Stages) -> None:

@@ -32,18 +32,20 @@ def mended(path: Path, name: str, end: int) -> Iterator[tuple[int, int, reading.
     with path.open("r+b") as file, mmap.mmap(file.fileno(), end, access=mmap.ACCESS_READ) as data:
         at = 0
         while at < end:
-            record, length = _member(data, at, name)
-            if record is None:
+            if (whole := _member(data, at, name)) is not None:
+                record, length = whole
+                yield at, length, record
+            else:
                 following = _next_member(data, at + 1, name)
                 blank = filler(following - at) if following is not None else None
-                if following is None or blank is None:
+                if blank is None:
                     return
-                length = following - at
+                length = len(blank)
                 file.seek(at)
                 file.write(blank)
                 file.flush()
                 os.fsync(file.fileno())
-            yield at, length, record
+                yield at, length, None
             at += length
 
 
@@ -59,14 +61,14 @@ def filler(length: int) -> bytes | None:
     return head + b" " * padding + b"\0" + deflated + tail
 
 
-def _member(data: mmap.mmap, at: int, name: str) -> tuple[reading.Record | None, int]:
+def _member(data: mmap.mmap, at: int, name: str) -> tuple[reading.Record, int] | None:
     """The whole and right record at `at`, and the length of its member; None if there is none."""
     try:
         length = reading.member_length(_chunks(data, at), name)
         record = reading.parse_record(reading.expand(data[at : at + length], where=name), name)
     except DamageError:
-        return None, 0
-    return (None, 0) if reading.check_digests(record) else (record, length)
+        return None
+    return None if reading.check_digests(record) else (record, length)
 
 
 def _chunks(data: mmap.mmap, at: int, step: int = 1 << 16) -> Iterator[bytes]:
@@ -76,6 +78,6 @@ def _chunks(data: mmap.mmap, at: int, step: int = 1 << 16) -> Iterator[bytes]:
 def _next_member(data: mmap.mmap, at: int, name: str) -> int | None:
     """Where the next whole record begins."""
     for match in _MEMBER.finditer(data, at):
-        if _member(data, match.start(), name)[0] is not None:
+        if _member(data, match.start(), name) is not None:
             return match.start()
     return None

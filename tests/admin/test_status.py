@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from crawler.admin.report import Report
-from crawler.admin.status import Status, group, merge, nested
+from crawler.admin.status import Status, group, merge, nested, rates
 from crawler.admin.vitals import LastMinute
 from crawler.records import DueCounts, FrontierCounts, PeerStatus, SplitterCounts
 
@@ -141,3 +141,42 @@ def test_refreshes_of_several_processes_are_weighed_by_their_pages() -> None:
     assert [host["host"] for host in said["hosts"]] == ["b", "a"]
     assert merge([Status(), Status(refreshing=one)]).refreshing == one
     assert merge([Status(), Status()]).refreshing == {}
+
+
+def test_a_status_of_nothing_has_no_instant_and_no_counts() -> None:
+    plain = Status().plain()
+    assert plain["now"] == 0.0 and plain["frontier"]["todo"] == 0 and plain["splitter"] == {}
+
+
+def test_ages_and_levels_of_processes_without_a_page_are_left_out() -> None:
+    aged = {"median": 10.0, "p90": 20.0, "oldest": 30.0}
+    one, two = (
+        refreshed(0, ages=aged, level=None),
+        refreshed(0, more_rate={"share": 0.2, "gain": 0.5, "pages": 1}),
+    )
+    said = merge([Status(refreshing=one), Status(refreshing=two)]).refreshing
+    assert said["ages"] == {"median": 0.0, "p90": 0.0, "oldest": 30.0}
+    assert said["level"] is None and said["expected_freshness"] is None and said["levels"] == [None, 10.0]
+    assert said["more_rate"] == {"share": 0.2, "gain": 0.5} and said["arms"] == []
+
+
+def test_the_mean_of_an_arm_without_an_error_has_none() -> None:
+    arm = {"policy": "ncis", "pages": 10, "refreshes": 10, "changed": 2, "expected": 0.5}
+    parts = [Status(refreshing=refreshed(1, arms=[arm])) for _ in range(2)]
+    (said,) = merge(parts).refreshing["arms"]
+    assert (said["expected"], said["expected_error"]) == (0.5, 0.0) and "seen" not in said
+
+
+def test_what_no_part_has_is_none_and_words_are_those_of_the_first_that_has_any() -> None:
+    parts = [{"a": None, "b": "", "c": True}, {"a": None, "b": "x", "c": False}, {"b": "y", "d": 2.5}]
+    assert merge(parts) == {"a": None, "b": "x", "c": True, "d": 2.5}
+    assert merge([{"c": False}, {"c": False}]) == {"c": False}
+
+
+@pytest.mark.parametrize(
+    ("seconds", "pages", "size"), [(2.0, 2.0, 4.0), (0.5, 8.0, 16.0), (0.0, 0.0, 0.0), (-1.0, 0.0, 0.0)]
+)
+def test_rates_are_growth_by_time(seconds: float, pages: float, size: float) -> None:
+    before, after = {"pages.fetched": 1, "pages.gone": 7}, {"pages.fetched": 5, "bytes.wire": 8}
+    assert rates(before, after, seconds) == {"pages": pages, "bytes": size}
+    assert rates({"bytes.wire": 3}, {"bytes.wire": 3}, 1.0) == {"pages": 0.0, "bytes": 0.0}

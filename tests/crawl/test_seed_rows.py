@@ -75,6 +75,31 @@ def test_the_parts_of_the_web_that_rows_mean() -> None:
     assert surts == ["http://(org,f,)/a"]
 
 
+def test_a_seed_without_links_has_a_table_of_its_own() -> None:
+    tables, _ = tables_of([SeedRow("http://127.0.0.1/", depth=0)], "host")
+    assert tables == [{"match": "127.0.0.1", "depth": 0}]
+
+
+def test_a_row_with_nothing_of_its_own_is_plain() -> None:
+    assert SeedRow(A).is_plain
+    for row in (SeedRow(""), SeedRow(A, "host"), SeedRow(A, "", 0), SeedRow(A, "", -1, 0)):
+        assert not row.is_plain
+
+
+@pytest.mark.parametrize(
+    ("url", "matches"),
+    [
+        ("http://127.0.0.1/", ["127.0.0.1"]),
+        ("http://localhost/", ["localhost"]),
+        ("http://www.a.org/", ["www.a.org", "a.org"]),
+        ("http://a.org/", ["a.org", "www.a.org"]),
+    ],
+)
+def test_a_host_is_matched_with_its_twin_if_it_can_have_one(url: str, matches: list[str]) -> None:
+    tables, _ = tables_of([SeedRow(url, "host", 1)], "domain")
+    assert [table["match"] for table in tables] == matches
+
+
 @pytest.mark.parametrize(
     ("text", "scope", "said"),
     [

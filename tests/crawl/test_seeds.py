@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from crawler.config import convert
+from crawler.crawl.loosened import SeedPlaces
 from crawler.crawl.seeds import REFUSED_SHOWN, SEEDS_AT_ONCE, SeedFile, Seeds
 from crawler.errors import UsageError
 
@@ -58,3 +59,39 @@ def test_the_file_gives_back_what_was_written_as_often_as_asked(tmp_path: Path) 
     file.write([[]])
     assert list(file) == [] and not file.path.exists()
     file.remove()
+
+
+def test_places_of_seeds_are_noted_when_all_are_read_and_some_are_new() -> None:
+    noted: list[list[str]] = []
+    places = SeedPlaces("host")
+    places.known(["a.org"])
+    for urls, expected in (
+        (["http://a.org/", "http://b.org/"], [["a.org", "b.org"]]),
+        (["http://b.org/x"], [["a.org", "b.org"]]),
+        (["http://c.org/", "x:"], [["a.org", "b.org"], ["a.org", "b.org", "c.org"]]),
+    ):
+        seeds = Seeds(convert(CONTACT), urls, places)
+        seeds.note = lambda names: noted.append(list(names))
+        pieces = iter(seeds)
+        next(pieces)
+        before = list(noted)
+        assert list(pieces) == [] and noted == expected
+        assert len(before) < len(noted) or not places.grown
+    assert not places.grown
+
+
+def test_seeds_without_places_note_them_nowhere() -> None:
+    seeds = Seeds(convert(CONTACT | {"crawl": {"scope": "domain"}}), ["http://www.a.org/"])
+    assert list(seeds) == [["http://www.a.org/"]] and list(seeds.places.names) == ["*.a.org"]
+
+
+def test_a_long_seed_is_cut_in_the_log(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(logging.getLogger("crawler"), "propagate", True)
+    list(Seeds(convert(CONTACT), ["x:" + "y" * 1000]))
+    assert caplog.messages == [f"seed {'x:' + 'y' * 198!r} is no http(s) URL"]
+
+
+def test_whoever_writes_the_file_counts_what_it_refuses(tmp_path: Path) -> None:
+    assert SeedFile(tmp_path / "seeds.run").refused == 0

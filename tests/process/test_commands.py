@@ -1,6 +1,6 @@
 """What a process answers: each command, and one line for each request that is none."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -8,12 +8,31 @@ import msgspec
 import pytest
 
 from crawler.admin.status import Status
+from crawler.clock import iso_time
+from crawler.crawl.directory import CrawlDirectory
 from crawler.errors import UsageError
 from crawler.frontier import views
 from crawler.frontier.discovery import intake as discovery_intake
+from crawler.frontier.refresh.refreshing import SIGNAL_SOURCES
+from crawler.process import commands as module
 from crawler.process.commands import Commands
 from crawler.process.stages import Stages
+from crawler.records import (
+    Capture,
+    Extracted,
+    LinkFlag,
+    Outcome,
+    PageRecord,
+    PageState,
+    PeerStatus,
+    Task,
+)
+from crawler.storage.commit import Change
+from tests.process.support import Joint, fetch
 from tests.process.test_stages import URL, fetched, opened
+
+Open = Callable[..., Joint]
+HOME, NEW, AWAY = "http://a.org/", "http://a.org/new", "http://elsewhere.example/"
 
 
 @pytest.fixture
@@ -84,6 +103,7 @@ def test_why_tells_a_page_a_url_to_do_and_one_never_met(stages: Stages) -> None:
     fetched(stages, URL)
     ask(stages, "seed", urls=["http://a.org/todo"])
     page = ask(stages, "why", url=URL)
+    assert page["verdict"].startswith("Stored: 200 at ")
     assert page["known"] and page["record"]["state"] == "stored" and len(page["captures"]) == 1
     todo = ask(stages, "why", url="HTTP://A.org:80/todo#part")
     assert todo["url"] == "http://a.org/todo" and todo["known"] and todo["queue"] == "to do"
@@ -146,3 +166,238 @@ def test_commands_pause_on_long_queues(stages: Stages, monkeypatch: pytest.Monke
     assert count >= 10 and retired == {"retired": 19} and stages.frontier_counts().todo == 76
     assert pauses(command="retire", pattern=r"b\.org")[1] == {"retired": 76}
     assert stages.frontier_counts().todo == 0
+
+
+def visited(joint: Joint, *urls: str, **values: Any) -> None:
+    """Let seeds be fetched and stored."""
+    joint.seeds(*urls)
+    for _ in urls:
+        errand = joint.errand()
+        joint.page(errand, fetch(errand.url, errand.url.encode(), began=joint.clock.now()), **values)
+
+
+def test_status_names_peers_and_as_many_hosts_as_are_asked_for(open_joint: Open) -> None:
+    alone, two = open_joint(), open_joint(names=("p0", "p1"))
+    alone.seeds(*(f"http://h{n}.org/" for n in range(22)))
+    assert len(ask(alone.stages, "status")["waiting"]) == 20
+    assert ask(alone.stages, "status")["peers"] == {}
+    idle = {"p0": {"p1": {"outbox_links": 0, "outbox_bytes": 0}}}
+    assert ask(two.stages, "status")["peers"] == idle
+    running = Commands(two.stages, two.stages.commit_now, lambda: {"p1": PeerStatus(3, 4, True)}).run(
+        {"command": "status"}
+    )
+    assert running["peers"] == {"p0": {"p1": {"outbox_links": 3, "outbox_bytes": 4, "connected": True}}}
+
+
+def test_status_says_how_pages_are_kept_fresh(open_joint: Open) -> None:
+    fresh = open_joint(refresh={"endless": True, "share": 0.5})
+    visited(fresh, HOME)
+    assert [row["host"] for row in ask(fresh.stages, "status")["refreshing"]["hosts"]] == ["a.org"]
+    assert ask(fresh.stages, "status", hosts=0)["refreshing"]["hosts"] == []
+
+
+def test_why_names_the_owner_where_there_are_several(open_joint: Open) -> None:
+    two = open_joint(names=("p0", "p1"))
+    owner = two.stages.topology.partition.owner
+    for url in (HOME, "http://b.org/", "http://c.org/", "http://d.org/"):
+        answer = ask(two.stages, "why", url=url)
+        assert answer["verdict"] and (answer["process"], answer["owner"]) == (
+            "p0",
+            owner(two.fingerprint(url)),
+        )
+        assert answer["fingerprint"] == f"{two.fingerprint(url):016x}"
+    assert "owner" not in ask(open_joint().stages, "why", url=HOME)
+
+
+def test_why_tells_what_robots_txt_says(joint: Joint) -> None:
+    assert "robots" not in ask(joint.stages, "why", url=HOME), "never fetched"
+    joint.seeds(HOME)
+    errand = joint.errand(Task.ROBOTS)
+    rules = b"User-agent: *\nDisallow: /no\nAllow: /no/but\n"
+    joint.commit(joint.harvest.robots(errand, fetch(errand.url, rules), joint.clock.now()))
+    common = {"url": "http://a.org/robots.txt", "fetched_at": iso_time(joint.clock.now())}
+    for path, line, denied in (
+        ("no/1", "Disallow: /no", True),
+        ("no/but", "Allow: /no/but", False),
+        ("yes", "no line is about it", False),
+    ):
+        said = ask(joint.stages, "why", url=HOME + path)["robots"]
+        assert said == common | {"line": line, "denied": denied}
+
+
+def test_why_tells_where_a_url_was_found(joint: Joint) -> None:
+    visited(joint, HOME, extracted=Extracted(HOME, hrefs=["/new", "/todo"]))
+    joint.stages.commit_now(Change())
+    errand = joint.errand()
+    joint.page(errand, fetch(errand.url, b"x", began=joint.clock.now()))
+    (waits,) = {"http://a.org/new", "http://a.org/todo"} - {errand.url}
+    for url in (errand.url, waits):
+        assert ask(joint.stages, "why", url=url)["found_on"] == HOME
+    assert "found_on" not in ask(joint.stages, "why", url=HOME)
+    known = ask(joint.stages, "why", url=waits)
+    assert known["known"] and known["filter"] == "accepted" and known["reason"]
+    assert ask(joint.stages, "why", url=AWAY)["filter"] == "scope"
+
+
+def test_why_tells_how_a_page_is_kept_fresh(open_joint: Open) -> None:
+    fresh = open_joint(refresh={"endless": True, "share": 0.5})
+    visited(fresh, HOME)
+    assert ask(fresh.stages, "why", url=HOME)["refresh"]["crawled_at"][:4] == "1970"
+    assert "refresh" not in ask(fresh.stages, "why", url=NEW)
+
+
+def test_instants_are_told_as_people_read_them() -> None:
+    """Those that are past, or never come, are not told."""
+    answer = {"retry_at": 7.0, "waiting": {"ready_at": 5.0, "next_retry_at": float("inf"), "host": "a.org"}}
+    module._say_times(answer, 5.0)
+    assert answer == {"retry_at": iso_time(7.0), "waiting": {"host": "a.org"}}
+    answer = {"waiting": {"ready_at": 5.5, "next_retry_at": 6.0}}
+    module._say_times(answer, 5.0)
+    assert answer == {"waiting": {"ready_at": iso_time(5.5), "next_retry_at": iso_time(6.0)}}
+    known = {"crawled_at": 3.0, "deadline": None, "rate": 0.5}
+    assert module._in_words(known) == {"crawled_at": iso_time(3.0), "deadline": None, "rate": 0.5}
+
+
+def test_records_and_captures_are_plain() -> None:
+    record = PageRecord(
+        HOME,
+        PageState.STORED,
+        Outcome.FETCHED,
+        via=255,
+        flags=int(LinkFlag.SEED),
+        digest=b"\x01",
+        fetched_at=3.0,
+    )
+    plain = module._plain_record(record)
+    assert (plain["digest"], plain["content_digest"], plain["via"]) == ("01", "", f"{255:016x}")
+    assert (plain["flags"], plain["fetched_at"], plain["changed_at"]) == (
+        "SEED",
+        iso_time(3.0),
+        iso_time(0.0),
+    )
+    capture = Capture("s", 0, 5, "response", 3.0, 200, "text/html", b"\x02", HOME, refers_to=b"\x03")
+    told = module._plain_capture(capture)
+    assert (told["digest"], told["refers_to"], told["fetched_at"]) == ("02", "03", iso_time(3.0))
+    assert (told["url"], told["length"]) == (HOME, 5)
+    msgspec.json.encode([plain, told])
+
+
+def test_a_page_that_asks_not_to_be_shown_is_given_only_on_request(joint: Joint) -> None:
+    visited(joint, HOME, extracted=Extracted(HOME, noarchive=True))
+    assert ask(joint.stages, "get", url=HOME) is None
+    assert ask(joint.stages, "get", url=HOME, with_noarchive=True)["status"] == 200
+
+
+def test_seeds_elsewhere_ask_for_looser_settings_again(open_joint: Open) -> None:
+    """And the place of each is noted, so that the next one there is asked for nothing."""
+    joint = open_joint(politeness={"delay": 0.0})
+    directory = CrawlDirectory(joint.stages.directory.parent)
+    directory.save_config(joint.stages.config)
+    with pytest.raises(UsageError, match="looser settings"):
+        ask(joint.stages, "seed", urls=[HOME])
+    with pytest.raises(UsageError, match=r"politeness\.delay is 0 in this crawl"):
+        ask(joint.stages, "seed", urls=[HOME], settings={"politeness.delay": "3"})
+    assert directory.seed_places() == [] and joint.stages.frontier_counts().todo == 0
+    ask(joint.stages, "seed", urls=[HOME], settings={"politeness.delay": "0"})
+    assert directory.seed_places() == ["a.org"]
+    config = directory.config_file.stat().st_mtime_ns
+    assert ask(joint.stages, "seed", urls=[NEW])["queued"] == 1
+    assert directory.config_file.stat().st_mtime_ns == config, "nothing new to note"
+
+
+class Signals:
+    """What the refresh schedule is told."""
+
+    def __init__(self, joint: Joint, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.taken: list[tuple[list[int], int, float]] = []
+        self.staged: list[Change] = []
+        monkeypatch.setattr(joint.stages.refresh, "signal", self._signal)
+        monkeypatch.setattr(joint.stages.refresh, "stage_signals", self.staged.append)
+
+    def _signal(self, known: list[int], number: int, now: float) -> int:
+        self.taken.append((known, number, now))
+        return len(known) - 1
+
+
+def test_signals_tell_the_schedule_of_known_pages_and_queue_new_ones(
+    open_joint: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    joint = open_joint(refresh={"endless": True, "share": 0.5})
+    visited(joint, HOME, "http://a.org/2", "http://a.org/3")
+    known = [joint.fingerprint(url) for url in (HOME, "http://a.org/2", "http://a.org/3")]
+    schedule = Signals(joint, monkeypatch)
+    committed: list[Change] = []
+    urls = [HOME, "http://a.org/2", "http://a.org/3", NEW, "x:", "y:", AWAY]
+    said = Commands(joint.stages, committed.append).run({"command": "signal", "urls": urls})
+    assert said == {"noted": 2, "links": 1, "not_refreshed": 1, "refused": 3}
+    assert schedule.taken == [(known, SIGNAL_SOURCES["signal"], joint.clock.now())]
+    assert committed == schedule.staged, "both in one change"
+    joint.stages.commit_now(committed[0])
+    assert joint.errand().depth == 1
+    for source, number in (("feed:of/site", SIGNAL_SOURCES["feed"]), ("nobody", len(SIGNAL_SOURCES))):
+        ask(joint.stages, "signal", urls=[HOME], source=source)
+        assert schedule.taken[-1][:2] == ([known[0]], number)
+
+
+def test_signals_where_nothing_is_refreshed_queue_new_pages_alone(joint: Joint) -> None:
+    visited(joint, HOME)
+    said = ask(joint.stages, "signal", urls=[HOME, HOME, NEW])
+    assert said == {"noted": 0, "links": 1, "not_refreshed": 2, "refused": 0}
+    assert ask(joint.stages, "signals") == []
+
+
+def test_each_process_takes_the_signals_of_its_own_pages(open_joint: Open) -> None:
+    joint = open_joint(names=("p0", "p1"), crawl={"scope": "any"})
+    urls = [f"http://h{n}.org/" for n in range(8)]
+    owner = joint.stages.topology.partition.owner
+    own = [url for url in urls if owner(joint.fingerprint(url)) == "p0"]
+    said = ask(joint.stages, "signal", urls=urls)
+    assert said == {"noted": 0, "links": len(own), "not_refreshed": 0, "refused": 0} and own != urls
+
+
+def test_signals_are_told_by_host_and_source(open_joint: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    joint = open_joint(refresh={"endless": True, "share": 0.5})
+    visited(joint, HOME)
+    refresh = joint.stages.refresh
+    assert refresh is not None
+    key = next(iter(refresh.by_host(joint.clock.now())))
+    monkeypatch.setattr(refresh, "heard", lambda: [{"host_key": key, "source": "feed"}])
+    assert ask(joint.stages, "signals") == [{"host": "a.org", "source": "feed"}]
+
+
+@pytest.mark.parametrize(
+    ("command", "arguments"),
+    [
+        ("block", {"host": "a.org"}),
+        ("unblock", {"host": "a.org"}),
+        ("seed", {"urls": [NEW]}),
+        ("signal", {"urls": [NEW]}),
+        ("retire", {"pattern": "new"}),
+    ],
+)
+def test_a_command_waits_for_what_is_being_made_and_commits(
+    joint: Joint, monkeypatch: pytest.MonkeyPatch, command: str, arguments: dict[str, Any]
+) -> None:
+    """A decision between two halves of a change would not see what the first has decided."""
+    joint.seeds(HOME)
+    done: list[Any] = []
+
+    def making() -> Generator[None, None, None]:
+        done.append("made")
+        yield
+
+    monkeypatch.setattr(joint.stages.point, "making", making)
+    monkeypatch.setattr(joint.frontier, "block", lambda name: done.append(("block", name)))
+    monkeypatch.setattr(joint.frontier, "unblock", lambda name, now: done.append(("unblock", name, now)))
+    steps = Commands(joint.stages, lambda change: done.append("committed")).steps(
+        {"command": command} | arguments
+    )
+    next(steps)
+    assert done == ["made"]
+    with pytest.raises(StopIteration):
+        while True:
+            next(steps)
+    assert "committed" in done[1:] or command == "retire"
+    if "block" in command:
+        called = ("block", "a.org") if command == "block" else ("unblock", "a.org", joint.clock.now())
+        assert done == ["made", called, "committed"]

@@ -1,18 +1,32 @@
 """The errands of a process: hops, turns, bugs, the sink; a canned client and resolver, real stages."""
 
 import asyncio
+import logging
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
 import pytest
 
 from crawler.byte_account import ByteAccount
 from crawler.errors import StoreError
 from crawler.fetcher.dns_cache import Resolution
 from crawler.fetcher.fetch_request import FetchRequest, split
-from crawler.process.errands import HOP_WAIT_MAX, Errands, Network
+from crawler.process.errands import (
+    HEAVY_BYTES,
+    HEAVY_LINKS,
+    HEAVY_ROBOTS,
+    HOP_WAIT_MAX,
+    PLAIN,
+    ErrandPlace,
+    Errands,
+    Network,
+    is_heavy,
+    size_of,
+    way_on,
+)
 from crawler.process.reader import Reader
-from crawler.records import Blame, Errand, Extracted, Fetch, LinkFlag, Outcome, Task
+from crawler.records import Blame, Errand, Extracted, Fetch, LinkFlag, Outcome, Task, Way
 from crawler.storage.commit import Change, Maker, Making, steps
 from tests.process.support import Joint, fetch, links_of, made, redirect
 
@@ -73,6 +87,7 @@ class Run:
         self.joint = joint
         self.canned = Canned(joint)
         self.makers: list[Change | Maker] = []
+        self.heavy: list[Maker] = []
         self.woken = 0
         self.errands = Errands(
             joint.stages.config,
@@ -83,7 +98,7 @@ class Run:
             key=joint.stages.fingerprinter.key,
             trusts=joint.stages.learned.trusts,
             queue=self.makers.append,
-            queue_heavy=self.makers.append,
+            queue_heavy=self._queue_heavy,
             wake=self._wake,
             unexpected=joint.harvest.unexpected,
             **options,
@@ -91,6 +106,10 @@ class Run:
 
     def _wake(self) -> None:
         self.woken += 1
+
+    def _queue_heavy(self, maker: Maker) -> None:
+        self.makers.append(maker)
+        self.heavy.append(maker)
 
     def answer(self, *answers: Fetch) -> None:
         for each in answers:
@@ -211,6 +230,192 @@ def test_bytes_are_held_until_the_commit_of_their_own_errand(
         for act in change.after:
             act()
         assert run.canned.account.held == left
+
+
+# ---- what takes long ----
+
+
+def test_a_long_robots_txt_is_decided_on_when_there_is_time(run: Run) -> None:
+    """Meanwhile its bytes are held, and its place is another's."""
+    errand = run.joint.errand(Task.ROBOTS)
+    line = b"Disallow: /no\n"
+    rules = b"User-agent: *\n" + line * (HEAVY_ROBOTS // len(line) + 1)
+    run.answer(fetch(errand.url, rules))
+    asyncio.run(run.errands.run(errand))
+    (maker,) = run.heavy
+    assert run.makers == [maker] and run.canned.account.held == len(rules)
+    assert run.joint.frontier.requests == 0 and run.woken == 1
+    change, _ = made(maker())
+    assert run.canned.account.held == len(rules)
+    run.joint.commit(change)
+    assert run.canned.account.held == 0
+    assert run.joint.stages.robots.line("http://a.org", "/no") == "Disallow: /no"
+
+
+@pytest.mark.parametrize(("size", "heavy"), [(HEAVY_ROBOTS, 0), (HEAVY_ROBOTS + 1, 1)])
+def test_a_robots_txt_of_usual_length_is_decided_on_at_once(run: Run, size: int, heavy: int) -> None:
+    errand = run.joint.errand(Task.ROBOTS)
+    run.answer(fetch(errand.url, b"#" * size))
+    asyncio.run(run.errands.run(errand))
+    assert len(run.heavy) == heavy and len(run.makers) == 1
+
+
+def test_a_page_with_many_links_is_decided_on_when_there_is_time(run: Run) -> None:
+    hrefs = b"".join(b'<a href="/%d">x</a>' % n for n in range(HEAVY_LINKS + 1))
+    run.answer(fetch(HOME, hrefs))
+    asyncio.run(run.errands.run(run.joint.errand()))
+    assert len(run.heavy) == 1 and run.joint.frontier.requests == 0
+
+
+def test_what_is_heavy() -> None:
+    half = HEAVY_BYTES // 2
+    assert not is_heavy(fetch(HOME, b"x" * half), None)
+    assert is_heavy(fetch(HOME, b"x" * half, content=b"x" * (half + 1)), None)
+    third = HEAVY_LINKS // 3
+    found = Extracted(
+        HOME, hrefs=["/"] * third, maps=["/"] * third, requisites=["/"] * (HEAVY_LINKS - 2 * third)
+    )
+    assert not is_heavy(fetch(HOME), found)
+    found.maps.append("/")
+    assert is_heavy(fetch(HOME), found)
+
+
+def test_memory_of_links_grows_with_their_number_and_length() -> None:
+    assert size_of(Extracted(HOME)) == 0
+    one, two = size_of(Extracted(HOME, hrefs=["ab"])), size_of(Extracted(HOME, hrefs=["ab"], maps=["abc"]))
+    assert 50 < one < 70 and two == 2 * one + 1
+    assert size_of(Extracted(HOME, requisites=["ab"], repeats=["ab"])) == 2 * one
+    assert size_of(Extracted(HOME, dated=[("ab", 1.0)])) == 150
+
+
+class Lent:
+    """A frontier that gives up places when it is asked."""
+
+    def __init__(self, frees: int) -> None:
+        self.requests, self._frees = 3, frees
+        self.aside: list[tuple[str, float]] = []
+
+    def yields(self, errand: Any, now: float) -> bool:
+        self.requests -= self._frees
+        return bool(self._frees)
+
+    def step_aside(self, errand: Any, now: float) -> None:
+        self.aside.append((errand, now))
+
+
+@pytest.mark.parametrize(("frees", "wakes"), [(0, 0), (1, 1)])
+def test_a_place_that_is_given_up_wakes_who_starts_errands(joint: Joint, frees: int, wakes: int) -> None:
+    frontier: Any = Lent(frees)
+    woken: list[int] = []
+    errand: Any = "errand"
+    place = ErrandPlace(frontier, joint.clock, errand, lambda: woken.append(1))
+    assert place.is_needed() is bool(frees) and len(woken) == wakes
+    place.give()
+    assert frontier.aside == [("errand", joint.clock.now())]
+
+
+# ---- ways of a user's own ----
+
+
+def test_a_request_goes_the_users_way(run: Run) -> None:
+    """Beside the headers that are configured; a redirect is followed wherever the crawl is at home."""
+    run.errands.way_of = lambda errand: Way("POST", b"q=1", ("X-Own: 1", "Content-Type: a/b"))
+    seen_elsewhere = fetch(HOME, b"", outcome=Outcome.REDIRECT, status=303, location="http://a.org/found")
+    run.answer(seen_elsewhere, fetch("http://a.org/found", b"found"))
+    errand = run.joint.errand()
+    errand.flags |= int(LinkFlag.OWN_WAY)
+    asyncio.run(run.errands.run(errand))
+    first, second = run.canned.requests
+    assert (first.url, first.method, first.body) == (HOME, "POST", b"q=1")
+    assert first.headers == ("X-Own: 1", "Content-Type: a/b")
+    assert (second.url, second.method, second.body) == ("http://a.org/found", "GET", b"")
+
+
+def test_a_request_of_ones_own_stays_where_the_crawl_is_at_home(run: Run) -> None:
+    run.errands.way_of = lambda errand: Way("POST", b"q=1")
+    run.answer(redirect(HOME, "http://elsewhere.example/"))
+    errand = run.joint.errand()
+    errand.flags |= int(LinkFlag.OWN_WAY)
+    asyncio.run(run.errands.run(errand))
+    assert len(run.canned.requests) == 1
+
+
+@pytest.mark.parametrize("location", ["http://elsewhere.example/", "http://[broken"])
+def test_a_hop_that_leads_nowhere_is_the_answer(run: Run, location: str) -> None:
+    run.errands.way_of = lambda errand: Way("POST", b"q=1")
+    run.answer(redirect(HOME, location))
+    errand = run.joint.errand()
+    errand.flags |= int(LinkFlag.OWN_WAY)
+    asyncio.run(run.errands.run(errand))
+    assert not run.joint.harvest.unexpected.counts and len(run.canned.requests) == 1
+
+
+@pytest.mark.parametrize("most", [0, 2])
+def test_a_request_of_ones_own_follows_so_many_hops(
+    run: Run, monkeypatch: pytest.MonkeyPatch, most: int
+) -> None:
+    config = run.joint.stages.config
+    limited = msgspec.structs.replace(config.fetch, redirects_max=most)
+    monkeypatch.setattr(run.errands, "_config", msgspec.structs.replace(config, fetch=limited))
+    run.errands.way_of = lambda errand: Way("GET", b"", ("X: 1",))
+    urls = [HOME, *(f"http://a.org/{n}" for n in range(5))]
+    run.answer(*(redirect(url, then) for url, then in zip(urls, urls[1:], strict=False)))
+    errand = run.joint.errand()
+    errand.flags |= int(LinkFlag.OWN_WAY)
+    asyncio.run(run.errands.run(errand))
+    assert [request.url for request in run.canned.requests] == urls[: most + 1]
+
+
+def test_what_failed_requests_met_is_said_to_who_asks_for_it(
+    run: Run, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(logging.getLogger("crawler"), "propagate", True)
+    run.canned.names["a.org"] = Resolution((), 0.0, Outcome.DNS_ERROR, "no answer")
+    with caplog.at_level(logging.DEBUG, "crawler"):
+        asyncio.run(run.errands.run(Errand(Task.RESOLVE, 1, "a.org", HOME)))
+        run.answer(fetch(HOME, b"", outcome=Outcome.BAD_REDIRECT, status=301, blame=Blame.URL, error="why"))
+        asyncio.run(run.errands.run(run.joint.errand()))
+    assert caplog.messages == [
+        "http://a.org/: dns error: no answer",
+        "http://a.org/: bad redirect 301: why",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("attempt", "waiting", "patient"), [(0, 0, True), (0, 3, False), (1, 3, True), (1, 0, True)]
+)
+def test_a_look_up_is_patient_unless_others_wait_and_it_is_the_first(
+    run: Run, monkeypatch: pytest.MonkeyPatch, attempt: int, waiting: int, patient: bool
+) -> None:
+    asked: list[bool] = []
+
+    async def resolve(name: str, *, patient: bool = True) -> Resolution:
+        asked.append(patient)
+        return NOT_FOUND
+
+    run.canned.resolve = resolve  # type: ignore[method-assign]
+    monkeypatch.setattr(type(run.joint.frontier), "look_ups_waiting", waiting)
+    errand = Errand(Task.RESOLVE, 1, "a.org", HOME, attempt=attempt)
+    asyncio.run(run.errands.run(errand))
+    assert asked == [patient]
+
+
+@pytest.mark.parametrize(
+    ("status", "method", "same_host", "expected"),
+    [
+        (303, "PUT", True, Way("GET", b"", ("X: 1", "Cookie: c"))),
+        (301, "POST", True, Way("GET", b"", ("X: 1", "Cookie: c"))),
+        (302, "POST", False, Way("GET", b"", ("X: 1",))),
+        (302, "PUT", True, Way("PUT", b"b", ("X: 1", "Content-Type: t", "Cookie: c"))),
+        (307, "POST", False, Way("POST", b"b", ("X: 1", "Content-Type: t"))),
+        (308, "POST", True, Way("POST", b"b", ("X: 1", "Content-Type: t", "Cookie: c"))),
+    ],
+)
+def test_how_a_redirect_is_followed(status: int, method: str, same_host: bool, expected: Way) -> None:
+    """Fetch Standard, HTTP-redirect fetch; credentials stay with their host."""
+    way = Way(method, b"b", ("X: 1", "Content-Type: t", "Cookie: c"))
+    assert way_on(way, status, same_host=same_host) == expected
+    assert way_on(PLAIN, status, same_host=same_host) is PLAIN
 
 
 # ---- hops ----

@@ -14,10 +14,12 @@ import pytest
 from crawler.clock import VirtualClock
 from crawler.config import convert
 from crawler.crawl.topology import Topology
+from crawler.frontier.refresh.levels import LevelReport
 from crawler.process import exchange as module
 from crawler.process.exchange import Exchange, Loops, Member, PeerExchange, exchange_of
 from crawler.process.stages import Stages
 from crawler.records import Link
+from crawler.splitter.crawlwide import Progress
 from crawler.splitter.partition import Partition
 from crawler.storage.commit import Change
 
@@ -27,8 +29,15 @@ REAL_SLEEP = asyncio.sleep
 class Here:
     """The loops of a process that runs none, and the exchange that asks them."""
 
-    def __init__(self, folder: Path, names: tuple[str, ...] = ("p0",), **crawl: Any) -> None:
-        self.folder, self.names, self.crawl = folder, names, crawl
+    def __init__(
+        self,
+        folder: Path,
+        names: tuple[str, ...] = ("p0",),
+        more: dict[str, dict[str, Any]] | None = None,
+        **crawl: Any,
+    ) -> None:
+        self.folder, self.names = folder, names
+        self.tree = (more or {}) | {"crawl": crawl}
         self.idle, self.in_flight, self.pages_ended = False, 0, 0
         self.queued: list[Any] = []
         self.woken = 0
@@ -36,7 +45,7 @@ class Here:
 
     def open(self) -> Stages:
         topology = Topology("p0", Partition.equal_ranges(list(self.names)))
-        config = convert({"crawl": self.crawl})
+        config = convert(self.tree)
         return Stages(config, self.folder / "p0", bytes(16), clock=VirtualClock(), topology=topology)
 
     def again(self) -> None:
@@ -158,7 +167,7 @@ class Peered:
     """The exchange of p0 with p1, which is not reached: what it does with its own queues."""
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch, **member: Any) -> None:
-        self.here = Here(folder, ("p0", "p1"))
+        self.here = Here(folder, ("p0", "p1"), {"splitter": {"heartbeat": 0.5}})
         exchange = self.here.exchange(**member)
         assert isinstance(exchange, PeerExchange)
         self.exchange = exchange
@@ -306,7 +315,7 @@ def test_the_queue_of_a_peer_that_is_away_is_rewritten(
         (True, False, "max_pages", []),
         (False, False, "signal", []),
         (False, False, "done", []),
-        (False, False, "max_pages", [module.LAST_WORDS * 1.0]),
+        (False, False, "max_pages", [module.LAST_WORDS]),
     ],
 )
 def test_who_stays_until_others_have_heard(
@@ -369,6 +378,12 @@ def test_alone_the_rate_is_all_mine(folder: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(here.stages.frontier, "set_rate", rates.append)
     exchange.set_rate(8.0)
     assert rates == [8.0] and exchange.crawlwide.rate == 8.0
+    here.stages.close()
+    here = Here(folder / "fresh", more={"refresh": {"endless": True, "share": 0.5}})
+    monkeypatch.setattr(here.stages.refresh, "set_rate", rates.append)
+    here.exchange().set_rate(4.0)
+    assert rates == [8.0, 4.0] and here.stages.refresh is not None, "known pages have the same rate"
+    here.stages.close()
 
 
 def test_what_heartbeats_say_of_this_process(
@@ -407,3 +422,117 @@ def test_pages_are_fetches_of_any_outcome() -> None:
         "robots.gone": 9,
     }
     assert module.pages_of(counters) == 10
+
+
+def test_runs_without_a_name_are_each_a_run_of_their_own(folder: Path) -> None:
+    here = Here(folder, max_pages=10)
+    for _ in range(3):
+        exchange = here.exchange()
+        assert exchange.room(20) == 10
+        here.fetch(4)
+        assert exchange.room(20) == 6
+        here.again()
+    assert here.exchange(run="named").room(20) == 10
+    here.stages.close()
+
+
+def test_what_is_kept_of_a_run_is_known_again_and_no_other_run_s(folder: Path) -> None:
+    here = Here(folder)
+    here.fetch(2, 30)
+    here.again()
+    before = module._run_before(here.stages, "one")
+    assert (before["pages.fetched"], before["bytes.wire"]) == (2, 30)
+    here.fetch(1)
+    here.again()
+    assert module._run_before(here.stages, "one") == before
+    assert module._run_before(here.stages, "two")["pages.fetched"] == 3
+    assert module._run_before(here.stages, "one")["pages.fetched"] == 3, "it was another run meanwhile"
+    here.stages.close()
+
+
+def test_life_of_an_exchange_with_peers(
+    peered: Callable[..., Peered], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It listens, beats, and takes what waits; in the end all that is confirmed leaves before the doors close."""
+    one, done = peered(), []
+    exchange = one.exchange
+
+    async def start() -> tuple[str, int]:
+        return "127.0.0.9", 9
+
+    async def close() -> None:
+        done.append(("closed", one.flushes))
+
+    async def beat() -> None:
+        try:
+            await REAL_SLEEP(1000.0)
+        finally:
+            await REAL_SLEEP(0)
+            done.append(("beat over", one.flushes))
+
+    monkeypatch.setattr(exchange.peers, "start", start)
+    monkeypatch.setattr(exchange.peers, "close", close)
+    monkeypatch.setattr(exchange, "_beat", beat)
+    monkeypatch.setattr(exchange, "_take", lambda: done.append(("took", one.flushes)))
+
+    async def play() -> None:
+        assert exchange.address == ("", 0)
+        assert await exchange.start() == exchange.address == ("127.0.0.9", 9)
+        await REAL_SLEEP(0)
+        await exchange.close()
+
+    asyncio.run(play())
+    assert done == [("took", 0), ("beat over", 0), ("closed", 1)]
+    asyncio.run(peered().exchange.peers.close())
+
+
+def test_new_and_known_pages_share_the_part_of_the_rate(
+    peered: Callable[..., Peered], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By what all processes say: pages that are known, hosts with work."""
+    exchange, told, asked = peered().exchange, [], []
+    said = {"p0": Progress(work=0, weight=0.0), "p1": Progress(work=3, weight=2.0)}
+    refresh: Any = SimpleNamespace(share_set=0.5, set_portion=lambda *portion: told.append(portion))
+
+    def portions(*args: Any, **flags: Any) -> tuple[float, float]:
+        asked.append((args, flags))
+        return 0.25, 0.125
+
+    monkeypatch.setattr(module, "portions", portions)
+    monkeypatch.setattr(exchange.crawlwide, "said", lambda: said)
+    monkeypatch.setattr(exchange.crawlwide, "share", lambda now: 0.4)
+    monkeypatch.setattr(exchange.crawlwide, "refresh_share", lambda: 0.3)
+    exchange.crawlwide.rate = 8.0
+    assert exchange._both_shares(refresh, 5.0) == 0.375
+    assert told == [(0.25, 0.125, 8.0)]
+    assert asked == [((0.4, 0.3, 0.5), {"work": True, "pages": True})]
+    del said["p1"]
+    exchange._both_shares(refresh, 5.0)
+    assert asked[1][1] == {"work": False, "pages": False}
+
+
+def test_levels_of_all_say_what_known_pages_weigh(
+    peered: Callable[..., Peered], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    exchange, asked = peered().exchange, []
+
+    def level(*args: Any) -> LevelReport:
+        asked.append(args)
+        return LevelReport(7.0, 2.0, True)
+
+    said = {"p1": Progress(level=3.0, weight=2.0, busy=True)}
+    monkeypatch.setattr(exchange.crawlwide, "said", lambda: said)
+    monkeypatch.setattr(exchange._stages.frontier, "why_slow", lambda: {"rate": 0.75})
+    exchange._tell_level(cast(Any, SimpleNamespace(level=level)), 5.0)
+    assert asked == [({"p1": LevelReport(3.0, 2.0, True)}, 0.75, 5.0)]
+    now = exchange._progress()
+    assert (now.level, now.weight, now.busy) == (7.0, 2.0, True)
+
+
+def test_processes_whose_fingerprints_would_differ_do_not_agree(folder: Path) -> None:
+    checks = []
+    for n, tree in enumerate(({}, {}, {"partition": "host"}, {"strip_session_ids": False})):
+        stages = Stages(convert({"urls": tree}), folder / str(n), bytes(16), clock=VirtualClock())
+        checks.append(module._check(stages))
+        stages.close()
+    assert checks[0] == checks[1] and len(set(checks)) == 3 and {len(each) for each in checks} == {16}

@@ -11,12 +11,13 @@ import msgspec
 import pytest
 
 from crawler.admin import vitals
+from crawler.clock import iso_time
 from crawler.config import convert
 from crawler.errors import ConfigError, UsageError
 from crawler.process import live as module
 from crawler.process.commands import Commands
 from crawler.process.live import COUNTS_INTERVAL, KEY_FILE_WAIT, Live, live_settings
-from crawler.records import Outcome
+from crawler.records import Outcome, Task
 from crawler.serve.indexnow import KEY_AGE_MAX
 from crawler.storage.commit import Change
 from crawler.storage.keys import ASKED, TODO
@@ -294,7 +295,9 @@ def test_a_key_file_of_long_ago_or_of_an_error_does_not_count(
     shown: Shown, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert key_file(shown, monkeypatch, HOME) == (HOME.encode(), 0)
-    shown.joint.clock.advance(KEY_AGE_MAX + 1.0)
+    fetched_at = next(iter(shown.joint.stages.pages.captures(shown.fingerprint(HOME)))).fetched_at
+    shown.joint.clock.advance(fetched_at + KEY_AGE_MAX - shown.joint.clock.now())
+    assert shown.joint.clock.now() - fetched_at == KEY_AGE_MAX
     assert key_file(shown, monkeypatch, HOME) == (None, 0), "nothing is refreshed, so no other will come"
     joint = shown.joint
     joint.follow(HOME + "gone.txt", fetch(HOME + "gone.txt", b"not here", status=404, outcome=Outcome.GONE))
@@ -400,7 +403,7 @@ def test_it_collects_warnings_and_timings_while_it_runs(shown: Shown) -> None:
 def test_lateness_fades_and_hosts_that_wait_are_told(
     shown: Shown, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    late = [0.5, 0.0, 0.0, 0.1, 0.0]
+    late = [0.5, 0.0, 0.0, 0.1] + [0.0] * 17
     lags: list[float] = []
     taken: list[dict[str, int]] = []
 
@@ -414,6 +417,7 @@ def test_lateness_fades_and_hosts_that_wait_are_told(
 
     async def nap(seconds: float) -> None:
         lags.append(shown.live._lag)
+        assert taken, "at once, so that there is something to compare with"
         if not late:
             raise asyncio.CancelledError
         loop.now += seconds + late.pop(0)
@@ -426,9 +430,9 @@ def test_lateness_fades_and_hosts_that_wait_are_told(
         coroutine = shown.live._watch_lag()
         while True:
             coroutine.send(None)
-    assert lags == pytest.approx([0.0, 0.5, 0.375, 0.28125, 0.2109375, 0.158203125])
-    assert [record.message for record in caplog.records].count("a.org: waits") == 1, "once a second"
-    assert taken == [{"done": 1, "hosts": 1, "new": 1, "known": 0}], "every five seconds"
+    assert lags[:6] == pytest.approx([0.0, 0.5, 0.375, 0.28125, 0.2109375, 0.158203125])
+    assert [record.message for record in caplog.records].count("a.org: waits") == 5, "once a second"
+    assert taken == [{"done": 1, "hosts": 1, "new": 1, "known": 0}] * 2, "every five seconds"
 
 
 def test_a_page_server_listens_and_is_shown(open_joint: Callable[..., Joint], tmp_path: Path) -> None:
@@ -443,7 +447,82 @@ def test_a_page_server_listens_and_is_shown(open_joint: Callable[..., Joint], tm
         served = shown.live.sections()["serve"]
         assert (served["requests"], served["connections"], served["answers"]) == (0, 0, {})
         assert not (shown.joint.stages.directory / "serve.sock").exists()
+        server = shown.live.server
+        assert server is not None and server._forward is None
+        (await asyncio.open_connection(*server.listener.address))[1].close()
+        await shown.live.close()
+        with pytest.raises(OSError):
+            await asyncio.open_connection(*server.listener.address)
+
+    asyncio.run(play())
+    assert shown.process.last_changes == [shown.live.put_counts]
+    assert next(scan_prefix(shown.joint.stages.store, TODO), None) is None
+
+
+def test_siblings_ask_each_other_over_sockets_of_their_own(open_joint: Callable[..., Joint]) -> None:
+    """And those of a machine share the address."""
+    shown = Shown(open_joint(names=("p0", "p1"), serve={"address": "127.0.0.1:0"}))
+
+    async def play() -> None:
+        await shown.live.start()
+        server = shown.live.server
+        assert server is not None and server._forward is not None
+        assert (shown.joint.stages.directory / "serve.sock").exists()
+        other = Shown(
+            open_joint(names=("p0", "p1"), serve={"address": ":".join(map(str, server.listener.address))})
+        )
+        await other.live.start()
+        await other.live.close()
         await shown.live.close()
 
     asyncio.run(play())
-    assert next(scan_prefix(shown.joint.stages.store, TODO), None) is None
+
+
+def test_requests_say_how_much_known_pages_matter(open_joint: Callable[..., Joint]) -> None:
+    fresh = Shown(open_joint(**ON, serve={"address": "127.0.0.1:0"}))
+    refresh = fresh.joint.stages.refresh
+    assert refresh is not None
+
+    async def play() -> None:
+        await fresh.live.start()
+        assert refresh.importance.asked == fresh.live.demand.rate
+        await fresh.live.close()
+
+    asyncio.run(play())
+
+
+def test_what_goes_on_in_the_background_ends_before_the_server_is_closed(shown: Shown) -> None:
+    async def play() -> None:
+        ends: list[str] = []
+
+        async def long() -> None:
+            try:
+                await asyncio.sleep(1000.0)
+            finally:
+                await asyncio.sleep(0)
+                ends.append("long")
+
+        async def short() -> None:
+            ends.append("short")
+
+        shown.live._in_background(short())
+        shown.live._in_background(long())
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert ends == ["short"] and len(shown.live._tasks) == 1, "what has ended is forgotten"
+        await shown.live.close()
+        assert ends == ["short", "long"]
+
+    asyncio.run(play())
+
+
+def test_robots_txt_of_a_host_that_has_https_alone(shown: Shown) -> None:
+    joint = shown.joint
+    assert shown.live._robots("http://s.org/") == {}
+    joint.seeds("https://s.org/")
+    errand = joint.errand(Task.ROBOTS)
+    joint.commit(joint.harvest.robots(errand, fetch(errand.url, b""), joint.clock.now()))
+    told = shown.live._robots("http://s.org/")
+    assert told == {"of": "https://s.org", "status": 200, "fetched_at": iso_time(joint.clock.now())}
+    joint.seeds("http://new.org/")
+    assert shown.ask("host", host="new.org")["robots"] == {}

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from crawler.process.places import STARTS_MAX, Places
+from crawler.process.places import START_TURN, STARTS_MAX, Places
 
 
 class Frontier:
@@ -72,6 +72,7 @@ def play(scene: Callable[[], Coroutine[Any, Any, None]]) -> None:
 def test_places_that_nobody_holds() -> None:
     made = Made(10)
     made.frontier.requests, made.in_sink = 3, 2
+    assert not made.places.limited, "nothing has been started"
     assert made.places.free == 5 and made.places.room() == 5 and made.asked_room == [5]
     made.full = True
     assert made.places.room() == 0, "a full DUE takes no more links"
@@ -120,7 +121,10 @@ def test_a_turn_begins_no_more_than_it_may() -> None:
     play(scene)
 
 
-@pytest.mark.parametrize(("took", "begun"), [(0.0026, 4), (0.01, 1), (0.0041, 2), (0.0, STARTS_MAX)])
+@pytest.mark.parametrize(
+    ("took", "begun"),
+    [(0.0026, 4), (0.01, 1), (START_TURN, 1), (START_TURN / 2, 2), (0.0041, 2), (0.0, STARTS_MAX)],
+)
 def test_starts_give_the_loop_back_in_time(took: float, begun: int) -> None:
     """Where each start takes long (a verdict by a thousand rules), few are begun in a turn of 8 ms."""
 

@@ -1,12 +1,18 @@
 """From an answer to its links: which extractor, what it is told; real extractors, no network."""
 
 import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from crawler.config import convert
-from crawler.process.reader import INLINE_BYTES_MAX, Reader
+from crawler.extract.documents import Document, DocumentKind
+from crawler.extract.sitemap import Entry
+from crawler.process import reader as module
+from crawler.process.reader import INLINE_BYTES_MAX, Reader, changed_dates
 from crawler.records import Errand, Extracted, Fetch, LinkFlag, Outcome, Task
 from tests.process.support import fetch
 
@@ -229,3 +235,128 @@ def test_a_listing_of_a_directory_tells_of_its_files() -> None:
     page = b"<title>Index of /</title><pre>" + row
     found = news("text/html", page % b"01-Jan-2024", page % b"03-Jan-2024")
     assert [loc for loc, _ in found] == ["a.html"]
+
+
+class Documents:
+    """The child for large documents, and its share of the loop; remembers what was asked of it."""
+
+    def __init__(self) -> None:
+        self.done: list[Any] = []
+        self.share = self
+
+    def follow(self, document: Document, most: int) -> str:
+        self.done.append((document.kind, document.url, most))
+        return "stream"
+
+    def drop(self, stream: Any) -> None:
+        self.done.append("dropped")
+
+    async def read_stream(self, stream: Any, content: bytes, document: Document) -> str:
+        self.done.append((stream.nbytes, len(content), document.kind))
+        return "streamed"
+
+    async def mine(self) -> None:
+        self.done.append("mine")
+
+    @contextmanager
+    def spending(self) -> Iterator[None]:
+        self.done.append("spends")
+        yield
+        self.done.append("spent")
+
+    async def close(self) -> None:
+        self.done.append("closed")
+
+
+def with_documents() -> tuple[Reader, Documents]:
+    reader, documents = Reader(convert({})), Documents()
+    anything: Any = documents
+    reader._documents = reader._worker = anything
+    return reader, documents
+
+
+def test_a_map_is_fed_to_the_child_while_it_arrives() -> None:
+    reader, documents = with_documents()
+    assert reader.follow(Errand(Task.PAGE, 1, "a.org", HOME)) is None and not documents.done
+    assert reader.follow(Errand(Task.PAGE, 1, "a.org", HOME, flags=SITEMAP)) == "stream"
+    assert documents.done == [(DocumentKind.SITEMAP, HOME, INLINE_BYTES_MAX)]
+
+
+def test_a_map_that_nobody_wants_to_know_of_is_dropped() -> None:
+    reader, documents = with_documents()
+    reader.drop(None)
+    assert not documents.done
+    anything: Any = "stream"
+    reader.drop(anything)
+    assert documents.done == ["dropped"]
+
+
+LONG = INLINE_BYTES_MAX + 1
+
+
+@pytest.mark.parametrize(
+    ("outcome", "fed", "size", "streamed"),
+    [
+        (Outcome.FETCHED, LONG, LONG, True),
+        (Outcome.TRUNCATED, LONG, LONG, True),
+        (Outcome.GONE, LONG, LONG, False),
+        (Outcome.FETCHED, LONG - 1, LONG, False),
+        (Outcome.FETCHED, LONG - 1, LONG - 1, False),
+    ],
+)
+def test_a_map_that_was_fed_whole_is_read_by_the_child(
+    outcome: Outcome, fed: int, size: int, streamed: bool
+) -> None:
+    """Another is read anew, if it is worth it, and the stream is dropped."""
+    reader, documents = with_documents()
+    apart: list[str] = []
+    stream: Any = SimpleNamespace(nbytes=fed)
+    answer = fetch(HOME, b" " * size, outcome=outcome)
+    assert reader._is_streamed(answer, stream) is streamed
+    if streamed:
+        errand = Errand(Task.PAGE, 1, "a.org", HOME, flags=SITEMAP)
+        work = reader.read(errand, answer, lambda: apart.append("apart"), stream)
+        assert asyncio.run(work) == "streamed" and apart == ["apart"]  # type: ignore[comparison-overlap]
+        assert documents.done == [(LONG, LONG, DocumentKind.SITEMAP)]
+    elif outcome is Outcome.GONE:
+        assert asyncio.run(reader.read(Errand(Task.PAGE, 1, "a.org", HOME), answer, stream=stream)) is None
+        assert documents.done == ["dropped"]
+
+
+def test_a_small_document_takes_its_share_of_the_loop() -> None:
+    reader, documents = with_documents()
+    errand = Errand(Task.PAGE, 1, "a.org", HOME, flags=SITEMAP)
+    found = asyncio.run(reader.read(errand, fetch(HOME, MAP)))
+    assert found is not None and found.hrefs == ["http://a.org/1"]
+    assert documents.done == ["mine", "spends", "spent"]
+
+
+def test_both_children_are_ended() -> None:
+    reader, documents = with_documents()
+    asyncio.run(reader.close())
+    assert documents.done == ["closed", "closed"]
+
+
+@pytest.mark.parametrize("can", [True, False])
+def test_a_parser_is_forked_where_that_can_be(monkeypatch: pytest.MonkeyPatch, can: bool) -> None:
+    forks: list[Any] = []
+    monkeypatch.setattr(module, "can_fork", lambda: can)
+    monkeypatch.setattr(module, "fork_children", lambda *asked: forks.append(asked) or ["child", "other"])
+    assert module.fork_parser() == ("child" if can else None)  # type: ignore[comparison-overlap]
+    assert forks == ([(module.work, 1)] if can else [])
+
+
+def test_dates_that_changed() -> None:
+    known = [Entry("a", 1.0), Entry("b", None), Entry("c", 3.0)]
+    dated = [("a", 1.0), ("b", 2.0), ("c", 4.0), ("d", 5.0)]
+    assert changed_dates(dated, known, first=False) == [("c", 4.0)]
+    assert changed_dates(dated, known, first=True) == [("b", 2.0), ("c", 4.0), ("d", 5.0)]
+    assert changed_dates(dated, [], first=False) == []
+
+
+def test_dates_of_a_listing_count_where_it_is_asked_again() -> None:
+    listing = b'<title>Index of /</title><pre><a href="a.html">a.html</a>   01-Jan-2024 10:00  12K\n'
+    refresh = int(LinkFlag.REFRESH)
+    for body, flags, told_by in ((listing, refresh, "listing"), (listing, 0, ""), (PAGE, refresh, "")):
+        found = read(fetch(HOME, body, began=1e12), flags=flags)
+        assert found is not None and found.told_by == told_by and bool(found.dated) == bool(told_by)

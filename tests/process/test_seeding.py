@@ -1,16 +1,26 @@
-"""The way of the seeds: one change a piece; among several processes each takes its own, and the scope all."""
+"""The way of the seeds: one change a piece; among several processes each takes its own, and the scope all.
 
+And of known pages once more: those that were tried, each once.
+"""
+
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
+import numpy as np
 import pytest
 
 from crawler.clock import VirtualClock
 from crawler.config import convert
 from crawler.crawl.topology import Topology
-from crawler.process.seeding import seed_changes
+from crawler.process import seeding
+from crawler.process.seeding import known_changes, seed_changes
 from crawler.process.stages import Stages
+from crawler.records import Link, LinkFlag, Outcome, PageRecord, PageState
 from crawler.splitter.partition import Partition
+from tests.process.support import made
 
 PIECES = [[f"http://h{n}.org/" for n in range(at, at + 4)] for at in (0, 4, 8)]
 ALL = sum(PIECES, [])
@@ -72,3 +82,64 @@ def test_of_seeds_for_one_node_those_of_others_go_to_their_owners(tmp_path: Path
     assert counts is not None and counts.waiting > 0 and counts.scope_told == len(ALL)
     assert stages.frontier_counts().todo + counts.waiting - counts.scope_told == len(ALL)
     stages.close()
+
+
+def test_the_scope_is_spanned_piece_by_piece(tmp_path: Path) -> None:
+    """Millions of seeds would hold up the loop."""
+    stages = process(tmp_path, "p0", ["p0", "p1"])
+    _, pauses = made(next(seed_changes(stages, PIECES, shared=True))())
+    assert pauses == len(PIECES)
+    stages.close()
+
+
+def record(url: str, state: PageState = PageState.STORED, **values: Any) -> PageRecord:
+    return PageRecord(url, state, Outcome.FETCHED, **values)
+
+
+def asked_again(records: list[PageRecord], queued: Sequence[int] = ()) -> list[list[Link]]:
+    """The links of each change that puts known pages, numbered from 10 on in steps of ten, into the queues."""
+    anything: Any = SimpleNamespace(
+        queued=lambda: np.array(queued, np.uint64),
+        queue_again=lambda links: links,
+        pages=SimpleNamespace(all_records=lambda: ((10 * n, each) for n, each in enumerate(records, 1))),
+    )
+    return [cast(Any, maker()) for maker in known_changes(anything)]
+
+
+def test_a_page_that_was_tried_is_asked_again_as_the_link_that_it_was() -> None:
+    page = record("http://a.org/", depth=3, via=7, redirects=2, flags=int(LinkFlag.SEED))
+    assert asked_again([page]) == [
+        [Link(10, "http://a.org/", 3, 7, 2, int(LinkFlag.SEED | LinkFlag.AGAIN))],
+    ]
+
+
+@pytest.mark.parametrize("state", PageState)
+def test_pages_that_nobody_may_ask_are_left_alone(state: PageState) -> None:
+    denied = state in (PageState.DENIED, PageState.RETIRED)
+    assert asked_again([record("http://a.org/", state)]) == (
+        [] if denied else asked_again([record("http://a.org/")])
+    )
+
+
+def test_a_page_of_a_user_s_own_request_is_not_asked_again() -> None:
+    flags = int(LinkFlag.OWN_WAY | LinkFlag.SEED)
+    assert asked_again([record("http://a.org/", flags=flags)]) == []
+
+
+@pytest.mark.parametrize(
+    ("queued", "chunks"),
+    [
+        ([], [[10, 20], [30, 40], [50]]),
+        ([5, 10, 25, 40, 99], [[20], [30], [50]]),
+        ([9, 10, 20, 60], [[30, 40], [50]]),
+        ([50], [[10, 20], [30, 40]]),
+        ([10, 50], [[20], [30, 40]]),
+        ([11], [[10, 20], [30, 40], [50]]),
+    ],
+)
+def test_known_pages_come_in_portions_without_those_that_wait_already(
+    monkeypatch: pytest.MonkeyPatch, queued: list[int], chunks: list[list[int]]
+) -> None:
+    monkeypatch.setattr(seeding, "KNOWN_AT_ONCE", 2)
+    found = asked_again([record(f"http://a.org/{n}") for n in range(5)], queued)
+    assert [[link.fingerprint for link in chunk] for chunk in found] == chunks

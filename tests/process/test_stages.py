@@ -10,22 +10,31 @@ import pytest
 
 from crawler.clock import VirtualClock
 from crawler.config import convert
+from crawler.crawl.directory import CrawlDirectory
 from crawler.crawl.topology import Topology
-from crawler.errors import DirectoryError, StoreError
+from crawler.errors import ConfigError, DamageError, DirectoryError, StoreError
 from crawler.pages.captures import record_key
-from crawler.process.stages import Stages, _disk_errors
-from crawler.records import Errand, Fetch, Link, Outcome, Task
+from crawler.process.stages import BALLAST, Stages, _disk_errors, at_rest
+from crawler.records import Errand, Fetch, Link, LinkFlag, Outcome, Task
 from crawler.splitter.partition import Partition
 from crawler.storage.commit import Change
 from crawler.storage.keys import CLEAN
+from crawler.storage.level_store import LevelStore
 from crawler.upkeep.check import check
 
 URL = "http://a.org/x"
 
 
-def opened(folder: Path, *, names: tuple[str, ...] = ("p0",), seed: bytes = bytes(16), **more: Any) -> Stages:
+def opened(
+    folder: Path,
+    *,
+    names: tuple[str, ...] = ("p0",),
+    seed: bytes = bytes(16),
+    tree: dict[str, Any] | None = None,
+    **more: Any,
+) -> Stages:
     topology = Topology("p0", Partition.equal_ranges(list(names)))
-    return Stages(convert({}), folder / "p0", seed, clock=VirtualClock(), topology=topology, **more)
+    return Stages(convert(tree or {}), folder / "p0", seed, clock=VirtualClock(), topology=topology, **more)
 
 
 def fetched(stages: Stages, url: str, content: bytes = b"<html>one page</html>") -> int:
@@ -191,3 +200,204 @@ def test_a_full_disk_that_the_opening_meets_is_a_store_error(
     with pytest.raises(StoreError if failed else DirectoryError) as met, _disk_errors(tmp_path):
         raise DirectoryError("cannot be made") from OSError(number, "why")
     assert isinstance(met.value, StoreError) is failed
+
+
+REFRESHING = {"refresh": {"endless": True, "share": 0.5}}
+
+
+@pytest.mark.parametrize("left", ["begun", "warc/a.warc.gz", "due/1.run"])
+def test_a_store_that_is_gone_is_no_new_beginning(tmp_path: Path, left: str) -> None:
+    """An empty folder in its place neither; a folder with nothing in it begins."""
+    folder = tmp_path / "p0"
+    if left == "begun":
+        CrawlDirectory(tmp_path).note_begun("p0")
+    else:
+        (folder / left).parent.mkdir(parents=True)
+        (folder / left).touch()
+    (folder / "store").mkdir(parents=True)
+    with pytest.raises(DamageError, match="is missing"):
+        opened(tmp_path)
+    assert not list((folder / "store").iterdir())
+
+
+def test_a_folder_that_was_made_and_never_opened_begins(tmp_path: Path) -> None:
+    (tmp_path / "p0" / "store").mkdir(parents=True)
+    (tmp_path / "p0" / "warc").mkdir()
+    opened(tmp_path).close()
+    opened(tmp_path).close()
+
+
+def test_what_a_run_has_done_is_counted_from_its_start(tmp_path: Path) -> None:
+    stages = opened(tmp_path)
+    fetched(stages, URL)
+    assert stages.counters_before["pages.fetched"] == 0
+    stages.close()
+    stages = opened(tmp_path)
+    fetched(stages, "http://a.org/y")
+    assert (stages.counters_before["pages.fetched"], stages.point.counters["pages.fetched"]) == (1, 2)
+    stages.close()
+
+
+def test_known_pages_are_kept_fresh_from_the_start(tmp_path: Path) -> None:
+    stages = opened(tmp_path)
+    fetched(stages, URL)
+    assert stages.refresh is None and stages.refreshing(stages.clock.now()) == {}
+    stages.close()
+    for _ in range(2):
+        stages = opened(tmp_path, tree=REFRESHING)
+        said = stages.refreshing(stages.clock.now())
+        assert said["pages"] == 1 and [row["host"] for row in said["hosts"]] == ["a.org"]
+        assert stages.refreshing(stages.clock.now(), 0)["hosts"] == []
+        stages.close()
+
+
+def test_values_of_pages_come_from_a_file(tmp_path: Path) -> None:
+    path = tmp_path / "values"
+    path.write_text(f"{URL} 7.5\n# x\n\nHTTP://B.org 2\n")
+    tree = {"refresh": {"endless": True, "share": 0.5, "importance_file": str(path)}}
+    stages = opened(tmp_path, tree=tree)
+    number = stages.fingerprinter.fingerprint
+    assert stages._values() == {number(URL): 7.5, number("http://b.org/"): 2.0}
+    path.unlink()
+    with pytest.raises(ConfigError, match=f"importance_file {path}: No such file"):
+        stages._values()
+    stages.close()
+
+
+def test_urls_that_are_done_go_back_into_the_queues(tmp_path: Path) -> None:
+    stages = opened(tmp_path)
+    fingerprints = sorted(fetched(stages, url) for url in (URL, "http://a.org/y"))
+    assert stages.point.counters["urls.done"] == 2 and list(stages.queued()) == []
+    links = [
+        Link(fingerprint, f"http://a.org/{fingerprint}", flags=int(LinkFlag.AGAIN))
+        for fingerprint in fingerprints
+    ]
+    stages.commit(stages.queue_again(links))
+    assert stages.point.counters["urls.done"] == 0 and stages.frontier_counts().todo == 2
+    assert list(stages.queued()) == fingerprints and stages.problems() == []
+    assert check(stages) == []
+    stages.close()
+
+
+def test_runs_are_merged_by_a_change_of_its_own(tmp_path: Path) -> None:
+    """A plan that is not adopted would leave its inputs in the manifest, or keep others from being made."""
+    stages = opened(tmp_path)
+    merges, urls = 0, [f"http://a.org/{n}" for n in range(9)]
+    for url in urls:
+        stages.due.admit(stages.fingerprinter.fingerprints([url]))
+        change = Change()
+        change.links.append(Link(stages.fingerprinter.fingerprint(url), url))
+        change.count("urls.accepted")
+        change.count("urls.to_due")
+        stages.commit_now(change)
+        if (plan := stages.due.begin_compaction()) is not None:
+            plan.run()
+            before = stages.due.run_count
+            stages.commit(partial(stages.compaction_change, plan))
+            assert stages.due.run_count < before
+            merges += 1
+    assert merges > 1 and stages.due.check() == []
+    stages.close()
+    stages = opened(tmp_path)
+    assert all(stages.due.contains(stages.fingerprinter.fingerprint(url)) for url in urls)
+    assert check(stages) == []
+    stages.close()
+
+
+def test_a_due_in_memory_knows_what_was_handed_out(tmp_path: Path) -> None:
+    """Tried, to do, or parked: nothing of it is new again after a restart."""
+    tree = {"due": {"method": "memory"}, "crawl": {"depth": 1}}
+    stages = opened(tmp_path, tree=tree)
+    done = fetched(stages, URL)
+    change = Change()
+    links = [
+        Link(stages.fingerprinter.fingerprint(url), url, depth)
+        for depth, url in enumerate(("http://a.org/todo", "http://a.org/child", "http://a.org/deep"))
+    ]
+    for link in links:
+        stages.due.admit(stages.fingerprinter.fingerprints([link.url]))
+        change.links.append(link)
+    change.count("urls.accepted", 3)
+    change.count("urls.to_due", 3)
+    stages.commit_now(change)
+    assert (stages.frontier_counts().todo, stages.frontier_counts().parked) == (2, 1)
+    stages.close()
+    stages = opened(tmp_path, tree=tree)
+    assert all(stages.due.contains(each) for each in (done, *(link.fingerprint for link in links)))
+    assert not stages.due.contains(7)
+    stages.close()
+
+
+@pytest.mark.parametrize(("size", "expected"), [(0, None), (4096, 4096)])
+def test_ballast_has_the_size_that_is_configured(tmp_path: Path, size: int, expected: int | None) -> None:
+    stages = opened(tmp_path, tree={"store": {"ballast_bytes": size}})
+    ballast = tmp_path / "p0" / BALLAST
+    for _ in range(2):
+        stages.reserve_ballast()
+        assert (ballast.stat().st_size if ballast.exists() else None) == expected
+    if size:
+        before = ballast.stat().st_mtime_ns
+        stages.reserve_ballast()
+        assert ballast.stat().st_mtime_ns == before, "it is there"
+        ballast.write_bytes(b"short")
+        stages.reserve_ballast()
+        assert ballast.stat().st_size == size
+    stages.close()
+
+
+@pytest.mark.parametrize("fails", [True, False])
+def test_stages_at_rest_end_cleanly_unless_what_was_done_failed(tmp_path: Path, fails: bool) -> None:
+    directory = CrawlDirectory(tmp_path)
+    directory.create(bytes(16))
+    config = convert({"crawl": {"trace": True}})
+    clock = VirtualClock()
+    with at_rest(config, directory, "p0", clock=clock) as stages:
+        assert stages.trace is None, "nothing is crawled"
+    try:
+        with at_rest(config, directory, "p0", clock=clock):
+            if fails:
+                raise ValueError
+    except ValueError:
+        pass
+    store = LevelStore(tmp_path / "p0" / "store")
+    assert (store.get(CLEAN) is None) == fails
+    store.close()
+
+
+def test_a_full_disk_is_named_whatever_met_it() -> None:
+    for error, expected in (
+        (OSError(errno.ENOSPC, "full"), StoreError),
+        (DirectoryError("refused"), DirectoryError),
+        (OSError(errno.EACCES, "not yours"), OSError),
+    ):
+        with pytest.raises(expected) as raised, _disk_errors(Path("p0")):
+            raise error
+        assert (raised.value is error) == (expected is not StoreError)
+
+
+@pytest.mark.parametrize(
+    ("tree", "refreshes"),
+    [({}, False), ({"share": 0.5}, True), ({"share": 0.0, "endless": True}, True), ({"share": 0.0}, False)],
+)
+def test_pages_are_refreshed_by_a_share_of_the_rate_or_without_an_end(
+    tmp_path: Path, tree: dict[str, Any], refreshes: bool
+) -> None:
+    stages = opened(tmp_path, tree={"refresh": tree})
+    assert (stages.refresh is not None) is refreshes
+    stages.close()
+
+
+@pytest.mark.parametrize(("durability", "outlasts"), [("power", True), ("process", False)])
+def test_what_is_committed_outlasts_a_power_cut_by_setting(
+    tmp_path: Path, durability: str, outlasts: bool
+) -> None:
+    stages = opened(tmp_path, tree={"store": {"durability": durability}})
+    assert stages._outlasts_power_cut is outlasts
+    stages.close()
+
+
+def test_links_pass_from_the_seeds_to_the_frontier(tmp_path: Path) -> None:
+    stages = opened(tmp_path)
+    stages.commit_now(stages.admission.seeds([URL, "http://b.org/"]))
+    assert stages.frontier_counts().todo == 2 and stages.problems() == []
+    stages.close()

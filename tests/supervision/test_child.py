@@ -2,6 +2,8 @@
 
 import asyncio
 import io
+import logging
+import signal
 import socket
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,7 +15,7 @@ import pytest
 from crawler.config import convert
 from crawler.errors import StoreError, UsageError
 from crawler.supervision import child as module
-from crawler.supervision.child import ORPHAN_GRACE, Start, _Child, _work
+from crawler.supervision.child import CLEAR_LIMIT, ORPHAN_GRACE, Start, _Child, _work
 
 
 class Writer:
@@ -30,6 +32,12 @@ class Writer:
     async def drain(self) -> None:
         self.drained += 1
 
+    def close(self) -> None:
+        self.said.append("closed")
+
+    async def wait_closed(self) -> None:
+        self.said.append("gone")
+
 
 class Crawl:
     """A crawl that remembers how it was stopped."""
@@ -45,6 +53,8 @@ class Crawl:
 
 
 class Exchange:
+    address = ("127.0.0.1", 4711)
+
     def __init__(self) -> None:
         self.addresses: list[tuple[str, tuple[str, int]]] = []
         self.ends = 0
@@ -74,6 +84,7 @@ class Made:
         reader.feed_data(lines)
         reader.feed_eof()
         anything: Any = self.writer
+        self.reader = reader
         self.child = _Child(told, reader, anything)
         self.child._exchange = self.exchange  # type: ignore[assignment]
 
@@ -181,3 +192,161 @@ def test_a_child_ends_with_the_code_of_its_error_in_one_line(
     link: Any = SimpleNamespace()
     assert module.work(link) == code and done == ["turns", "parser", "frozen"]
     assert stderr.getvalue() == ("" if error is None else "crawler: two lines\n")
+
+
+class Whole(Crawl):
+    """A crawl that runs until it is stopped, made by the child itself."""
+
+    made: list["Whole"] = []
+
+    def __init__(self, *config: Any, **options: Any) -> None:
+        super().__init__()
+        self.config, self.options = config, options
+        self.ended = asyncio.Event()
+        self.process = SimpleNamespace(exchange=Exchange())
+        self.final: dict[str, int] | None = None
+        self.runs = 0
+        self.made.append(self)
+
+    async def __aenter__(self) -> "Whole":
+        return self
+
+    async def __aexit__(self, *_: Any) -> None:
+        self.final = {"pages": 3}
+
+    def stop(self, reason: str, *, grace: float | None = None) -> None:
+        super().stop(reason, grace=grace)
+        self.ended.set()
+
+    async def run(self) -> None:
+        self.runs += 1
+        await self.ended.wait()
+
+
+class Watched:
+    """A child that has run until it was told to stop, and what it asked of its surroundings."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch, *, told: str = "", early: bool = False):
+        self.handlers: list[tuple[Any, ...]] = []
+        self.parents: list[tuple[int, Any]] = []
+        self.limits: list[tuple[float, str]] = []
+        self.left: set[Any] = set()
+        self.cancelled: list[str] = []
+        Whole.made.clear()
+        monkeypatch.setattr("crawler.api.Crawl", Whole)
+        monkeypatch.setattr(module.early, "came", lambda: early)
+        monkeypatch.setattr(module, "watch_parent", lambda *watched: self.parents.append(watched))
+        monkeypatch.setattr(module.ending, "within", self._within)
+        asyncio.run(self._play(folder, told))
+        (self.crawl,) = Whole.made
+
+    async def _within(self, limit: float, step: str, work: Any) -> bool:
+        self.limits.append((limit, step))
+        await work
+        return True
+
+    async def _play(self, folder: Path, told: str) -> None:
+        loop = asyncio.get_running_loop()
+        loop.add_signal_handler = lambda *handler: self.handlers.append(handler)  # type: ignore[method-assign]
+        self.made = made = Made(folder, status_interval=1000.0)
+        del made.child._exchange
+        made.child._reader = asyncio.StreamReader()  # one that does not end
+        running = asyncio.create_task(made.child.run("parser"))  # type: ignore[arg-type]
+        for _ in range(5):
+            await asyncio.sleep(0)
+        if told:
+            made.child._reader.feed_data(told.encode() + b"\n")
+        elif self.parents:
+            self.parents[0][1]()
+        await running
+        self.left = asyncio.all_tasks() - {asyncio.current_task()}
+
+
+def test_a_child_crawls_as_a_member_and_says_its_port_its_status_and_its_report(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    watched = Watched(tmp_path, monkeypatch, told='{"stop": "max_pages"}')
+    crawl, made = watched.crawl, watched.made
+    assert crawl.runs == 1 and crawl.stops == [("max_pages", None)]
+    assert crawl.options["directory"] == str(tmp_path) and crawl.options["parser"] == "parser"
+    assert crawl.options["seeds"].path == tmp_path / "seeds"
+    member = crawl.options["member"]
+    assert (member.name, member.crawl, member.run) == ("p1", "c", "r")
+    assert member.addresses == {"p0": ("127.0.0.1", 7), "p2": ("127.0.0.1", 0)}
+    assert member.supervised and not member.ended, "unless the supervisor says so"
+    assert made.writer.said == [
+        {"port": 4711},
+        {"status": {"looks": 1}},
+        {"report": {"pages": 3}},
+        "closed",
+        "gone",
+    ]
+    assert watched.limits == [(CLEAR_LIMIT, "supervisor's pipe")] and not watched.left
+
+
+def test_a_signal_stops_a_child_also_one_that_came_before_it_could(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    watched = Watched(tmp_path, monkeypatch, told='{"stop": "max_pages"}')
+    assert watched.handlers == [
+        (number, watched.crawl.stop, "signal") for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+    ]
+    assert watched.crawl.stops == [("max_pages", None)]
+    watched = Watched(tmp_path, monkeypatch, early=True)
+    assert watched.crawl.stops[0] == ("signal", None)
+
+
+def test_a_child_whose_supervisor_is_gone_stops(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Seen by its process number, even where the pipe stays open."""
+    watched = Watched(tmp_path, monkeypatch)
+    ((supervisor, _),) = watched.parents
+    assert supervisor == 1 and watched.crawl.stops == [("supervisor gone", ORPHAN_GRACE)]
+
+
+def test_a_child_is_told_by_its_first_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[Any] = []
+
+    async def run(child: _Child, parser: Any) -> None:
+        told.append((child._start, parser))
+        child._writer.close()
+
+    async def play() -> int:
+        ours, theirs = socket.socketpair()
+        line = {"config": {}, "directory": str(tmp_path), "name": "p0", "crawl": "c", "run": "r", "ports": {}}
+        with theirs:
+            theirs.sendall(msgspec.json.encode(line | {"supervisor": 5, "seeds_file": "s"}) + b"\n")
+            return await _work(ours, "parser")  # type: ignore[arg-type]
+
+    logs: list[Any] = []
+    monkeypatch.setattr("crawler.cli.options.send_log", lambda *args, **named: logs.append((args, named)))
+    monkeypatch.setattr(_Child, "run", run)
+    assert asyncio.run(play()) == 0
+    ((start, parser),) = told
+    assert (start.directory, start.supervisor, parser) == (str(tmp_path), 5, "parser")
+    assert (start.ended, start.status_interval, start.json_log) == (False, 0.0, False)
+    assert logs == [
+        ((logging.WARNING, tmp_path / "crawler.log"), {"json": False, "process": "p0"}),
+    ]
+
+
+def test_a_program_of_its_own_works_on_the_socket_that_it_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    done: list[Any] = []
+    ours, theirs = socket.socketpair()
+
+    def work(link: socket.socket) -> int:
+        with link:
+            done.append(link.fileno())
+        return 75
+
+    monkeypatch.setattr(module, "collect_rarely", lambda: done.append("rarely"))
+    monkeypatch.setattr(module, "work", work)
+    number = ours.detach()
+    with theirs:
+        assert module.main([str(number)]) == 75 and done == ["rarely", number]
+
+
+def test_what_each_would_import_is_imported_before_the_fork(monkeypatch: pytest.MonkeyPatch) -> None:
+    done: list[str] = []
+    monkeypatch.setattr("crawler.storage.engines.chosen", lambda: done.append("engine"))
+    module.warm_up()
+    assert done == ["engine"]

@@ -3,6 +3,8 @@
 import asyncio
 import os
 import signal
+import socket
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -12,10 +14,12 @@ import pytest
 
 from crawler.admin.status import Status
 from crawler.config import convert
-from crawler.errors import CrawlerError, NoSeedError, StoreError
+from crawler.errors import CrawlerError, NoSeedError, StoreError, UsageError
 from crawler.records import SplitterCounts
 from crawler.storage.engines import open_store
+from crawler.storage.files import Lock
 from crawler.supervision import supervisor as supervision
+from crawler.supervision.child import Start
 from crawler.supervision.supervisor import Supervisor, merged_report
 from tests.admin.test_status import report
 
@@ -125,28 +129,6 @@ def test_what_was_sent_must_have_been_applied_at_the_end(tmp_path: Path) -> None
     assert merged_report(parts[:1], supervisor).problems == [], "one has not reported"
 
 
-def test_a_process_that_does_not_stop_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The supervisor waited for its children without a limit: a stopped one held it for ever."""
-    monkeypatch.setattr(supervision, "STOP_GRACE", 0.0)
-    settings = TWO | {"crawl": {"processes": 2, "drain_max": 0.2, "shutdown_step_max": 0.2}}
-
-    async def play() -> Supervisor:
-        supervisor = Supervisor(convert(settings), tmp_path / "crawl", ["http://127.0.0.1:9/"])
-        running = asyncio.create_task(supervisor.run())
-        while not all(child.runs and child._writer is not None for child in supervisor._children):
-            await asyncio.sleep(0)
-        for child in supervisor._children:
-            assert child._process is not None
-            os.kill(child._process.pid, signal.SIGSTOP)
-        supervisor.stop("signal")
-        await running
-        return supervisor
-
-    supervisor = asyncio.run(play())
-    assert [child._process.returncode for child in supervisor._children if child._process] == [-9, -9]
-    assert supervisor.report["stopped_by"] == "signal"
-
-
 def test_a_process_that_had_a_store_open_forks_no_child(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -154,6 +136,219 @@ def test_a_process_that_had_a_store_open_forks_no_child(
     open_store(tmp_path / "store").close()
     monkeypatch.setattr(supervision, "fork_children", lambda *_: pytest.fail("forked"))
     Supervisor(convert(TWO), tmp_path / "crawl", []).fork()
+
+
+def test_processes_are_forked_where_that_can_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What all of them import is imported before."""
+    done: list[Any] = []
+
+    def fork_children(work: Any, count: int) -> list[str]:
+        done.append((work, count))
+        return ["one", "two"]
+
+    monkeypatch.setattr(supervision.DiskStore, "opened", False)
+    monkeypatch.setattr(supervision, "warm_up", lambda: done.append("warm"))
+    monkeypatch.setattr(supervision, "fork_children", fork_children)
+    supervisor = Supervisor(convert(TWO), tmp_path / "crawl", [])
+    monkeypatch.setattr(supervision, "can_fork", lambda: False)
+    supervisor.fork()
+    assert not done
+    monkeypatch.setattr(supervision, "can_fork", lambda: True)
+    supervisor.fork()
+    assert done == ["warm", (supervision.work, 2)]
+    assert [child._waiting for child in supervisor._children] == ["one", "two"]
+
+
+# -- a whole crawl of processes that are none
+
+
+class Canned:
+    """In the place of a forked process: says its port, and its report when it is told to stop or `at_once`."""
+
+    pid = 0
+
+    def __init__(
+        self, port: int, *, at_once: str = "", stubborn: bool = False, immortal: bool = False
+    ) -> None:
+        self.link, self._theirs = socket.socketpair()
+        self._port, self._at_once, self._stubborn, self._immortal = port, at_once, stubborn, immortal
+        self.returncode: int | None = None
+        self.heard: list[Any] = []
+        self.seeds = ""
+        self._over = asyncio.Event()
+
+    async def live(self) -> None:
+        reader, self._writer = await asyncio.open_connection(sock=self._theirs)
+        writer = self._writer
+        self.start = msgspec.json.decode(await reader.readline(), type=Start)
+        self.seeds = Path(self.start.seeds_file).read_text()
+
+        def say(message: object) -> None:
+            writer.write(msgspec.json.encode(message) + b"\n")
+
+        say({"port": self._port})
+        if self._at_once:
+            counters = {"pages.fetched": 1}
+            say({"report": report(stopped_by=self._at_once, counters=counters, started=1e12, ended=0.0)})
+        while not self._at_once and (line := await reader.readline()):
+            self.heard.append(msgspec.json.decode(line))
+            if "stop" in self.heard[-1] and not (self._stubborn or self._immortal):
+                say({"report": report(stopped_by=self.heard[-1]["stop"])})
+                break
+        if not self._immortal:
+            self._end(0)
+
+    def _end(self, code: int) -> None:
+        if self.returncode is None:
+            self.returncode = code
+            self._over.set()
+            self._writer.close()
+
+    def kill(self) -> None:
+        if not self._immortal:
+            self._end(-9)
+
+    async def wait(self) -> int:
+        await self._over.wait()
+        assert self.returncode is not None
+        return self.returncode
+
+
+QUICK = TWO | {"crawl": {"processes": 2, "drain_max": 0.01, "shutdown_step_max": 0.01}}
+
+
+def crawled(folder: Path, *, stop: str = "", **canned: Any) -> tuple[Supervisor, list[Canned], Any]:
+    """A crawl of two such processes; its report, or the error it ended with."""
+
+    async def play() -> tuple[Supervisor, list[Canned], Any]:
+        supervisor = Supervisor(convert(QUICK), folder, ["http://127.0.0.1:9/"])
+        processes = [Canned(port, **canned) for port in (5, 6)]
+        for child, process in zip(supervisor._children, processes, strict=True):
+            child.adopt(process)  # type: ignore[arg-type]
+        lives = [asyncio.create_task(process.live()) for process in processes]
+        running = asyncio.create_task(supervisor.run())
+        for _ in range(5000):
+            if not stop or len(supervisor.ports) == 2 or running.done():
+                break
+            await asyncio.sleep(0.001)
+        if stop:
+            supervisor.stop(stop)
+        (ended,) = await asyncio.gather(running, return_exceptions=True)
+        for life in lives:
+            life.cancel()
+        await asyncio.gather(*lives, return_exceptions=True)
+        for writer in (
+            *(each._writer for each in processes),
+            *(each._writer for each in supervisor._children),
+        ):
+            if writer is not None:
+                writer.close()
+        await asyncio.sleep(0)
+        return supervisor, processes, ended
+
+    return asyncio.run(play())
+
+
+def test_a_crawl_from_its_seeds_to_the_report(tmp_path: Path) -> None:
+    supervisor, processes, ended = crawled(tmp_path / "crawl", at_once="done")
+    assert [each.start.name for each in processes] == ["p0", "p1"]
+    assert [each.seeds for each in processes] == ["http://127.0.0.1:9/\n"] * 2
+    assert ended == supervisor.report and ended["pages"] == {"fetched": 2} and ended["processes"] == 2
+    directory = supervisor.directory
+    assert msgspec.json.decode(directory.report_file.read_bytes()) == ended
+    assert not (directory.path / "seeds.run").exists() and directory.seed_places() == ["127.0.0.1"]
+    assert convert(directory.saved_config()).crawl.processes == 2
+    assert supervisor.ports == {"p0": 5, "p1": 6} and supervisor.ended and supervisor.failure is None
+    with Lock(directory.path / "supervisor.lock", "supervisor"):
+        pass  # let go again
+    assert 0.0 <= ended["seconds"] < 60.0
+
+
+def test_a_crawl_that_is_stopped_ends_with_what_it_has(tmp_path: Path) -> None:
+    supervisor, processes, ended = crawled(tmp_path / "crawl", stop="signal")
+    assert ended["stopped_by"] == "signal" and supervisor._stopping is not None
+    assert supervisor._stopping.cancelled(), "all have ended in time"
+    for each in processes:
+        assert {"stop": "signal"} in each.heard and {"addresses": {"p0": 5, "p1": 6}} in each.heard
+        assert each.returncode == 0
+
+
+def test_processes_that_do_not_stop_are_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The supervisor waited for its children without a limit: a stopped one held it for ever."""
+    monkeypatch.setattr(supervision, "STOP_GRACE", 0.0)
+    supervisor, processes, ended = crawled(tmp_path / "crawl", stop="signal", stubborn=True)
+    assert [each.returncode for each in processes] == [-9, -9]
+    assert ended["stopped_by"] == "signal" and supervisor.failure is None, "they were killed by us"
+
+
+def test_processes_that_not_even_a_kill_ends_are_left_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(supervision, "STOP_GRACE", 0.0)
+    supervisor, _, ended = crawled(tmp_path / "crawl", stop="signal", immortal=True)
+    assert isinstance(ended, CrawlerError) and "do not end" in str(ended)
+    assert supervisor.directory.report_file.exists(), "what is known is kept"
+
+
+@pytest.mark.parametrize("check", ["check_identity", "check_processes", "topology"])
+def test_what_cannot_be_crawled_is_refused_before_anything_is_begun(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, check: str
+) -> None:
+    def refuse(*_: object) -> None:
+        raise UsageError("not so")
+
+    monkeypatch.setattr(supervision, check, refuse)
+    with pytest.raises(UsageError, match="not so"):
+        asyncio.run(Supervisor(convert(QUICK), tmp_path / "crawl", []).run())
+    assert not (tmp_path / "crawl").exists()
+
+
+def test_a_child_is_started_again_as_a_program_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With one end of a socket pair and nothing else; a planted fault is for the first start alone."""
+    asked: list[tuple[tuple[Any, ...], dict[str, Any]]] = []
+
+    async def create(*argv: Any, **named: Any) -> Any:
+        (number,) = named["pass_fds"]
+        assert os.fstat(number) and argv[-1] == str(number)
+        asked.append((argv, named))
+        return "process"
+
+    monkeypatch.setattr(supervision.asyncio, "create_subprocess_exec", create)
+    monkeypatch.setenv("CRAWLER_FAULT", "x")
+    child = Supervisor(convert(TWO), tmp_path, [])._children[0]
+
+    async def play() -> None:
+        for process in (None, "before"):
+            child._process = process  # type: ignore[assignment]
+            started, ours = await child._start()
+            assert started == "process"  # type: ignore[comparison-overlap]
+            ours.close()
+
+    asyncio.run(play())
+    (argv, first), (_, second) = asked
+    assert argv[:3] == (sys.executable, "-m", "crawler.supervision")
+    assert first["env"]["CRAWLER_FAULT"] == "x" and "CRAWLER_FAULT" not in second["env"]
+    assert first["start_new_session"] and first["stdin"] == asyncio.subprocess.DEVNULL
+
+
+@pytest.mark.parametrize(
+    ("code", "cause", "exit_code"),
+    [(3, "exit code 3", 3), (127, "exit code 127", 127), (-9, "signal 9", 1), (128, "exit code 128", 1)],
+)
+def test_the_error_of_a_process_is_that_of_the_crawl(code: int, cause: str, exit_code: int) -> None:
+    failure = supervision._failure("p0", code)
+    assert f"p0: ended with {cause};" in str(failure) and failure.exit_code == exit_code
+
+
+def test_nothing_is_added_by_the_supervisor_but_its_time(tmp_path: Path) -> None:
+    supervisor = Supervisor(convert(TWO), tmp_path, [])
+    supervisor.directory.create()
+    nothing = supervision._nothing(supervisor)
+    assert (nothing.processes, nothing.cpu_seconds, nothing.peak_rss_bytes) == (0, 0.0, 0)
+    assert nothing.started == supervisor.started <= nothing.ended and nothing.problems == []
+    assert supervision._on_the_way(None) == []
 
 
 # -- one child, without a process

@@ -242,6 +242,8 @@ def test_a_store_that_is_gone_is_made_anew(directory: CrawlDirectory) -> None:
     assert facts(directory) == known and after.captures == before.captures
     assert after.todo.keys() == (TO_DO | LATE).keys() and after.parked == PARKED_URLS
     assert after.counters["pages.fetched"] == 3 and after.counters["pages.redirect"] == 1
+    with opened(directory) as stages:
+        assert stages.intake.explain("http://a.org/new").rule == "", "the scope is spanned again"
 
 
 def test_another_answer_within_the_same_second_is_kept_beside_it(directory: CrawlDirectory) -> None:

@@ -44,6 +44,7 @@ def test_whole_members_are_met_in_order_and_nothing_is_written(tmp_path: Path) -
         "http://a.org/three",
     ]
     assert list(mended(path, NAME, 0)) == []
+    assert play(path, b"") == [], "a file that was just begun"
     assert play(path, data, end=len(MEMBERS[0])) == [(0, len(MEMBERS[0]), True)]
 
 
@@ -68,6 +69,18 @@ def test_a_broken_one_is_blank_and_the_file_can_be_read_again(
     assert all(whole for *_, whole in play(path, after)), "once is enough"
 
 
+def test_what_is_blank_is_on_the_disk_before_anybody_hears_of_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, data = tmp_path / NAME, b"".join(MEMBERS)
+    path.write_bytes(b"?" + data[1:])
+    synced: list[bytes] = []
+    monkeypatch.setattr("crawler.upkeep.warc_members.os.fsync", lambda _: synced.append(path.read_bytes()))
+    next(mended(path, NAME, len(data)))
+    blank = filler(len(MEMBERS[0]))
+    assert blank is not None and synced == [blank + data[len(blank) :]]
+
+
 def test_two_broken_ones_in_a_row_become_one(tmp_path: Path) -> None:
     path, data = tmp_path / NAME, bytearray(b"".join(MEMBERS))
     data[100] ^= 0xFF
@@ -82,9 +95,10 @@ def test_what_nothing_whole_follows_is_the_end(tmp_path: Path, cut: int) -> None
     assert path.read_bytes() == data
 
 
-def test_a_gap_too_small_for_a_record_is_the_end(tmp_path: Path) -> None:
+@pytest.mark.parametrize("gap", [1, 20])
+def test_a_gap_too_small_for_a_record_is_the_end(tmp_path: Path, gap: int) -> None:
     path = tmp_path / NAME
-    data = MEMBERS[0] + b"x" * 20 + MEMBERS[1]
+    data = MEMBERS[0] + b"x" * gap + MEMBERS[1] + MEMBERS[2]
     assert play(path, data) == [(0, len(MEMBERS[0]), True)] and path.read_bytes() == data
 
 

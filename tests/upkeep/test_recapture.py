@@ -1,0 +1,268 @@
+"""What is made anew from WARC files: the keys as they were written, and who has lost a copy."""
+
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from crawler.crawl.directory import CrawlDirectory
+from crawler.pages import segments
+from crawler.pages.captures import capture_key, payload_key, unpack_capture, unpack_record
+from crawler.records import Extracted, Outcome, PageRecord
+from crawler.storage.commit import Change
+from crawler.storage.keys import CAPTURE, PAGE, PAYLOAD, SEGMENT
+from crawler.storage.kv import scan_prefix, seal
+from crawler.storage.level_store import LevelStore
+from crawler.upkeep.recapture import Recapture
+from crawler.upkeep.repair import BoundedWriter, Repair
+from crawler.urls.fingerprint import Fingerprinter
+from tests.process.support import SEED, Joint, fetch
+from tests.upkeep.support import HREFS, LINKS, TREE, config, lose, write
+
+KINDS = (CAPTURE, PAYLOAD, SEGMENT, PAGE)
+HOME, OTHER = "http://a.org/", "http://a.org/same"
+
+
+@contextmanager
+def begun(directory: CrawlDirectory, *, store_damaged: bool) -> Iterator[tuple[Recapture, Repair]]:
+    """A repair of the closed process p0."""
+    folder = directory.process("p0")
+    store = LevelStore(folder / "store")
+    try:
+        writer = BoundedWriter(store)
+        repair = Repair(config(), folder, Fingerprinter(SEED), store, writer, store_damaged)
+        yield Recapture(repair), repair
+    finally:
+        store.close()
+
+
+def mended(directory: CrawlDirectory, *, store_damaged: bool) -> Repair:
+    """Both steps, each of which leaves nothing to write."""
+    with begun(directory, store_damaged=store_damaged) as (recapture, repair):
+        recapture.mend_segments()
+        recapture.remove_orphans()
+        return repair
+
+
+def dump(directory: CrawlDirectory, *prefixes: bytes) -> dict[bytes, bytes]:
+    store = LevelStore(directory.process("p0") / "store")
+    try:
+        return {key: value for prefix in prefixes for key, value in scan_prefix(store, prefix)}
+    finally:
+        store.close()
+
+
+def records(directory: CrawlDirectory) -> dict[str, PageRecord]:
+    found = [unpack_record(key, value) for key, value in dump(directory, PAGE).items()]
+    return {record.url: record for record in found}
+
+
+def number(url: str) -> int:
+    return Fingerprinter(SEED).fingerprint(url)
+
+
+def segment(directory: CrawlDirectory) -> Path:
+    (found,) = directory.process("p0").glob("warc/*.warc.gz*")
+    return found
+
+
+@pytest.fixture
+def again(tmp_path: Path) -> CrawlDirectory:
+    """One page whose content changed, stayed, and was gone in the end."""
+    directory = CrawlDirectory(tmp_path / "again")
+    directory.create(SEED)
+    joint = Joint(directory.path, **TREE)
+    gone = {"status": 404, "outcome": Outcome.GONE}
+    for n, (body, values) in enumerate([(b"one", {}), (b"two", {}), (b"two", {}), (b"none", gone)]):
+        answer = fetch(HOME, body, **({"began": 1_000_100.0 + 100.0 * n} | values))
+        joint.follow(HOME, answer, Extracted(HOME))
+        joint.clock.advance(100.0)
+    joint.close()
+    return directory
+
+
+def test_keys_are_those_that_were_written(directory: CrawlDirectory) -> None:
+    """Each byte of them: captures, payloads, lengths of segments; a second time there is nothing to do."""
+    before = dump(directory, *KINDS[:3])
+    known = records(directory)
+    lose(directory, *KINDS)
+    repair = mended(directory, store_damaged=True)
+    assert dump(directory, *KINDS[:3]) == before and not repair.lost
+    assert repair.done[-2:] == [
+        "5 captures restored from WARC records",
+        "4 page records restored from WARC records",
+    ]
+    facts = ("url", "state", "outcome", "status", "depth", "redirects", "digest", "location", "fetched_at")
+    found = records(directory)
+    for url, record in known.items():
+        assert [getattr(found[url], name) for name in facts] == [getattr(record, name) for name in facts]
+    assert mended(directory, store_damaged=True).done == []
+    assert mended(directory, store_damaged=False).done == []
+
+
+def test_a_record_tells_of_the_newest_capture_of_its_page(again: CrawlDirectory) -> None:
+    """It told of the oldest: a page that is gone was stored again, with the content of its first day."""
+    before = records(again)[HOME]
+    captures = dump(again, CAPTURE)
+    lose(again, *KINDS)
+    repair = mended(again, store_damaged=True)
+    after = records(again)[HOME]
+    assert dump(again, CAPTURE) == captures
+    assert f"{len(captures)} captures restored from WARC records" in repair.done
+    assert "1 page records restored from WARC records" in repair.done
+    for name in ("state", "status", "fetched_at", "changed_at", "fetches", "changes", "attempts", "depth"):
+        assert getattr(after, name) == getattr(before, name), name
+
+
+def test_a_record_that_is_there_stays_as_it_is(directory: CrawlDirectory) -> None:
+    before = dump(directory, PAGE)
+    lose(directory, CAPTURE)
+    mended(directory, store_damaged=True)
+    assert dump(directory, PAGE) == before
+
+
+def test_answers_of_one_second_have_keys_one_behind_the_other(directory: CrawlDirectory) -> None:
+    """The first places are taken; none of them is overwritten."""
+    (key,) = [key for key in dump(directory, CAPTURE) if key[2:10] == number(HOME).to_bytes(8, "big")]
+    taken = {capture_key(number(HOME), 1_000_000.0 + n / 1000): b"taken" for n in range(2)}
+    with begun(directory, store_damaged=True) as (recapture, repair):
+        original = unpack_capture(key, repair.store.get(key) or b"")
+        others = {k: v for k, v in scan_prefix(repair.store, CAPTURE) if k != key}
+        other_key, other = next((k, v) for k, v in others.items() if unpack_capture(k, v).url == OTHER)
+        write(repair.store, {key: None} | dict.fromkeys(taken, other))
+        recapture.mend_segments()
+        found = {
+            k: unpack_capture(k, v)
+            for k, v in scan_prefix(repair.store, CAPTURE + number(HOME).to_bytes(8, "big"))
+        }
+    last = capture_key(number(HOME), 1_000_000.002)
+    assert list(found) == [*taken, last] and other_key not in found
+    assert found[last].url == HOME and found[last].fetched_at == 1_000_000.002
+    assert (found[last].offset, found[last].length, found[last].extent, found[last].digest) == (
+        original.offset,
+        original.length,
+        original.extent,
+        original.digest,
+    )
+
+
+def test_a_revisit_without_its_original_has_lost_its_copy(directory: CrawlDirectory) -> None:
+    """Its record says nothing of the payload, so the page is fetched again."""
+    (key,) = [key for key in dump(directory, CAPTURE) if key[2:10] == number(OTHER).to_bytes(8, "big")]
+    with begun(directory, store_damaged=True) as (recapture, repair):
+        capture = unpack_capture(key, repair.store.get(key) or b"")
+        assert capture.kind == "revisit"
+        write(repair.store, {key: None, payload_key(capture.digest): None})
+        recapture.mend_segments()
+        assert repair.lost == {number(OTHER)} and repair.store.get(key) is None
+        assert not any("restored" in line for line in repair.done)
+
+
+def test_segments_set_aside_are_taken_back_unless_their_place_is_taken(directory: CrawlDirectory) -> None:
+    folder = directory.process("p0") / "warc"
+    aside = folder / segments.LOST_AND_FOUND
+    aside.mkdir(exist_ok=True)
+    name = segment(directory).name
+    (aside / name).write_bytes(b"an older one")
+    (aside / "more.warc.gz").write_bytes(b"")
+    (aside / f"late.warc.gz{segments.OPEN_SUFFIX.removeprefix('.warc.gz')}").write_bytes(b"")
+    (aside / "some.warc.gz.bak").write_bytes(b"")
+    size = segment(directory).stat().st_size
+    repair = mended(directory, store_damaged=False)
+    assert sorted(path.name for path in aside.iterdir())[-1] == "some.warc.gz.bak"
+    assert len(list(aside.iterdir())) == 4 and repair.done == [], "the store knows its segments"
+    repair = mended(directory, store_damaged=True)
+    assert "more.warc.gz: taken back from lost+found" in repair.done
+    assert sorted(path.name for path in aside.iterdir()) == sorted([name, "some.warc.gz.bak"])
+    assert (folder / name).stat().st_size == size
+
+
+def test_pages_without_a_copy_are_known_by_their_fingerprints(directory: CrawlDirectory) -> None:
+    """A redirect whose answer is cut off, what lies behind it, and a page whose capture is gone."""
+    bare, redirected = "http://a.org/x", "http://a.org/r"
+    with begun(directory, store_damaged=False) as (recapture, repair):
+        found = {key: unpack_capture(key, value) for key, value in scan_prefix(repair.store, CAPTURE)}
+        cut = next(capture.offset for capture in found.values() if capture.url == redirected)
+        behind = {capture.url for capture in found.values() if capture.offset >= cut}
+        for key, capture in found.items():
+            if capture.url == bare:
+                write(repair.store, {key: None})
+        data = segment(directory).read_bytes()
+        segment(directory).write_bytes(data[:cut])
+        recapture.remove_orphans()
+        left = {unpack_capture(key, value).url for key, value in scan_prefix(repair.store, CAPTURE)}
+        assert left == {capture.url for capture in found.values()} - behind - {bare}
+        assert repair.lost == {number(url) for url in behind | {bare}}
+
+
+def test_a_segment_that_is_gone_takes_its_captures_and_payloads_along(directory: CrawlDirectory) -> None:
+    name = segment(directory).name.removesuffix(segments.OPEN_SUFFIX)
+    segment(directory).unlink()
+    repair = mended(directory, store_damaged=False)
+    assert f"{name}: the segment is gone" in repair.done
+    assert dump(directory, CAPTURE, PAYLOAD, SEGMENT) == {}
+    assert repair.lost >= {number(url) for url in (HOME, OTHER)}
+
+
+def test_payloads_lead_to_captures_that_are_there(directory: CrawlDirectory) -> None:
+    nowhere = payload_key(b"x" * 20)
+    before = dump(directory, PAYLOAD)
+    with begun(directory, store_damaged=False) as (recapture, repair):
+        write(repair.store, {nowhere: seal(capture_key(1, 1.0))})
+        recapture.remove_orphans()
+        assert repair.lost == set()
+    assert dump(directory, PAYLOAD) == before
+
+
+def test_a_capture_within_a_blank_is_an_orphan_and_its_neighbours_are_not(directory: CrawlDirectory) -> None:
+    with begun(directory, store_damaged=False) as (recapture, repair):
+        captures = sorted(
+            (unpack_capture(key, value) for key, value in scan_prefix(repair.store, CAPTURE)),
+            key=lambda capture: capture.offset,
+        )
+        broken = next(capture for capture in captures if capture.url == "http://a.org/x")
+        data = bytearray(segment(directory).read_bytes())
+        data[broken.offset + 50] ^= 0xFF
+        segment(directory).write_bytes(data)
+        recapture.mend_segments()
+        recapture.remove_orphans()
+        left = [unpack_capture(key, value).url for key, value in scan_prefix(repair.store, CAPTURE)]
+        assert sorted(left) == sorted(each.url for each in captures if each is not broken)
+        assert repair.lost == {number(broken.url)}
+
+
+def test_a_page_whose_facts_are_few_is_a_seed(tmp_path: Path) -> None:
+    """Depth and redirects that a metadata record does not say are 0; those that it says are taken."""
+    directory = CrawlDirectory(tmp_path / "deep")
+    directory.create(SEED)
+    joint = Joint(directory.path, **(TREE | {"crawl": {"depth": 9}}))
+    joint.follow(HOME, fetch(HOME, LINKS), Extracted(HOME, hrefs=HREFS[LINKS]))
+    joint.follow(OTHER, fetch(OTHER, b"deep"), Extracted(OTHER), depth=3, redirects=2)
+    joint.stages.commit(Change())
+    joint.close()
+    before = {url: (record.depth, record.redirects) for url, record in records(directory).items()}
+    assert before == {HOME: (0, 0), OTHER: (3, 2)}
+    lose(directory, PAGE)
+    mended(directory, store_damaged=True)
+    assert {url: (each.depth, each.redirects) for url, each in records(directory).items()} == before
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [{}, {"warc-target-uri": HOME}, {"warc-target-uri": HOME, "warc-date": "yesterday"}],
+)
+def test_a_record_of_nothing_restores_nothing(directory: CrawlDirectory, fields: dict[str, str]) -> None:
+    """Others may have written it: without a URL or an instant it is no capture."""
+    before = dump(directory, *KINDS)
+    record: Any = SimpleNamespace(kind="response", fields=fields, block=b"HTTP/1.1 200 OK\r\n\r\nx")
+    with begun(directory, store_damaged=True) as (recapture, repair):
+        restored: Counter[str] = Counter()
+        recapture._restore("s", [(0, 10, record)], set(), restored)
+        recapture._restore("s", [], set(), restored)
+        repair.writer.flush()
+        assert not restored and not repair.lost
+    assert dump(directory, *KINDS) == before

@@ -516,7 +516,8 @@ def _join_coded(
 ) -> cython.ulonglong:
     """Look queries up by the dozen, as `_join` does, in three steps, each of which touches what the next needs.
 
-    The high parts of a block are three lines of the cache, its low parts forty.
+    The high parts of a block are three lines of the cache, its low parts forty. Zeros are counted
+    on from where the query before was found, if that was in the same block.
     """
     i: cython.Py_ssize_t
     start: cython.Py_ssize_t = 0
@@ -527,6 +528,10 @@ def _join_coded(
     taken: cython.Py_ssize_t
     high: cython.ulonglong
     at: cython.ulonglong
+    zeros: cython.ulonglong
+    walked: cython.Py_ssize_t = -1  # the block in which zeros are counted
+    word: cython.ulonglong = 0  # where, in bits: a word of it,
+    passed: cython.ulonglong = 0  # and the zeros before that word, fewer than the last query's
     touched: cython.ulonglong = 0
     blocks = cython.declare(cython.Py_ssize_t[16])
     asked = cython.declare(cython.Py_ssize_t[16])
@@ -539,11 +544,12 @@ def _join_coded(
         while start < queries.shape[0] and taken < 16:
             if not known[start] and posts[0] <= queries[start] <= last:
                 block = _gallop(fences, block, queries[start])
-                begin = starts[block]
-                length = starts[block + 1] - begin
-                touched ^= (
-                    words[begin] ^ words[begin + min(8, length - 1)] ^ words[begin + min(16, length - 1)]
-                )
+                if taken == 0 or blocks[taken - 1] != block:
+                    begin = starts[block]
+                    length = starts[block + 1] - begin
+                    touched ^= (
+                        words[begin] ^ words[begin + min(8, length - 1)] ^ words[begin + min(16, length - 1)]
+                    )
                 blocks[taken] = block
                 asked[taken] = start
                 taken += 1
@@ -553,7 +559,21 @@ def _join_coded(
             ones = min(_STEP, count - block * _STEP)
             high = (queries[asked[i]] - posts[block]) >> widths[block]
             lows[i] = 64 * starts[block] + ones + ((posts[block + 1] - posts[block]) >> widths[block]) + 1
-            places[i] = _behind_zeros(words, 64 * starts[block], lows[i], high)
+            if block != walked:
+                walked = block
+                word = 64 * starts[block]
+                passed = 0
+            places[i] = word
+            if high:
+                while word < lows[i]:
+                    zeros = 64 - _ones(words[word >> 6])
+                    if passed + zeros >= high:
+                        break
+                    passed += zeros
+                    word += 64
+                places[i] = lows[i]
+                if word < lows[i]:
+                    places[i] = min(word + _behind_one(~words[word >> 6], high - passed), lows[i])
             at = lows[i] + (places[i] - 64 * starts[block] - high) * widths[block]
             touched ^= words[min(cython.cast(cython.Py_ssize_t, at >> 6), starts[block + 1] - 1)]
         for i in range(taken):
@@ -568,29 +588,6 @@ def _join_coded(
                 widths[block],
             )
     return touched
-
-
-@cython.cfunc
-@cython.nogil
-@cython.inline
-@cython.boundscheck(False)
-@cython.wraparound(False)
-@cython.exceptval(check=False)
-def _behind_zeros(
-    words: cython.const[cython.ulonglong][::1],
-    place: cython.ulonglong,
-    end: cython.ulonglong,
-    number: cython.ulonglong,
-) -> cython.ulonglong:
-    """The place right behind the next `number` 0 bits from `place` on, where a word begins; `end` at most."""
-    zeros: cython.ulonglong
-    while number and place < end:
-        zeros = 64 - _ones(words[place >> 6])
-        if zeros >= number:
-            return min(place + _behind_one(~words[place >> 6], number), end)
-        number -= zeros
-        place += 64
-    return min(place, end)
 
 
 @cython.cfunc

@@ -86,6 +86,7 @@ class Registry:
             self.domains.fill(np.concatenate(domain_keys), self.hosts)
         self._read_meta()
         self.unclean_at = min(self.unclean_at, now) if clean else now  # a clock set back must stall nobody
+        self.hosts.opened_at = self.unclean_at + self._delay if self.unclean_at else 0.0
         self._set_instants(now)
         self.todo = int(self.hosts.array("todo").sum())
         self.reached = int(((self.hosts.array("flags") & HostFlag.REACHED) != 0).sum())

@@ -281,6 +281,8 @@ class HostTable(KeyedTable):
         "place": "u1",
     }
 
+    opened_at = 0.0  # `ready` up to here is not stored: it is what opening gives a host that was never asked
+
     ready: "array[float]"
     gap: "array[float]"
     slowdown: "array[float]"
@@ -324,10 +326,10 @@ class HostTable(KeyedTable):
         return seal(fixed + name.encode("ascii"))
 
     def _was_never_asked(self, slot: int) -> bool:
-        """Whether a short record says all: the columns it leaves out are 0."""
+        """Whether a short record says all: the columns it leaves out are 0, or what opening makes them."""
         return not (
             self.flags[slot]
-            or self.ready[slot]
+            or self.ready[slot] > self.opened_at
             or self.gap[slot]
             or self.parked[slot]
             or self.maps[slot]
@@ -345,7 +347,7 @@ class HostTable(KeyedTable):
         for column in _STORED:
             full[column] = self.gather(column, index)
         for column in _LEFT_OUT:
-            asked |= full[column] != 0
+            asked |= full[column] > (self.opened_at if column == "ready" else 0)
         full["domain_key"] = domain_keys
         short = np.empty(len(index), _SHORT_TYPE)
         short["mark"] = ~full["key"] & np.uint64(_MARK)

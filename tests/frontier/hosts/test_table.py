@@ -133,6 +133,18 @@ def test_short_and_full_records_come_back(monkeypatch: pytest.MonkeyPatch, chunk
         assert stored_name(store, loaded.key[slot]) == names[twin]
 
 
+def test_what_opening_gives_a_host_is_not_stored() -> None:
+    """After an unclean stop every new host waits the delay from the opening: no record need say so."""
+    table = HostTable()
+    table.opened_at = 100.0
+    slots = [table.insert(number << 8 | 1) for number in range(3)]
+    for slot, ready in zip(slots, (0.0, 100.0, 100.5), strict=True):
+        table.ready[slot] = ready
+    values = table.pack_many(slots, ["a.org"] * 3, np.zeros(3, np.uint64))
+    assert [len(value) for value in values] == [38, 38, 78]
+    assert values == [table.pack(slot, "a.org", 0) for slot in slots]
+
+
 def test_the_stored_forms_of_a_host() -> None:
     """Golden: of a host never asked, and the 68 bytes of one that was, as 0.1.0 wrote all."""
     table = HostTable()

@@ -5,20 +5,28 @@ others are picked evenly from the known ones. Each contender says which are
 new, and knows them from then on, durably if it is on disk. All work counts:
 flushes, compactions and syncs. The page cache is warm.
 
-runs      the known set as crawled with: sorted runs on disk, merged in powers of two
+runs      the known set as crawled with: sorted runs on disk, coded, merged in powers of two
+plain     the same with runs of plain uint64, as versions before wrote them
 whole     the same behind `Eliminator`: links through the links log, flushes in store batches
 one_file  the paper's single sorted file: every flush rewrites it
 memory    runs in memory, 5.2 bytes a fingerprint
 leveldb   a look-up a URL, bloom filter of 10 bits, a synced batch a buffer
 sqlite    INSERT OR IGNORE into a table by key, a synced transaction a buffer
 set       a Python set, a look-up a URL, nothing durable
+
+`--known 1e9 --only runs` takes 5 GB of disk, twice that while it is built, and 0.5 GB of memory.
+Sets of runs are built of sorted chunks that are merged as the crawl merges its flushes, but not
+joined, as they are disjoint; from 1e8 on progress is told on standard error.
 """
 
 import argparse
 import ctypes
 import importlib.util
+import itertools
 import os
+import resource
 import sqlite3
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -28,6 +36,7 @@ from typing import Any, Protocol
 
 import msgspec
 import numpy as np
+from isal import isal_zlib
 
 from crawler.bench import tables
 from crawler.bench.streams import Fingerprints, mixed
@@ -37,7 +46,7 @@ from crawler.due.eliminator import Appended, Eliminator, Manifest
 from crawler.due.known_set import KnownSet, RunStore, unknown
 from crawler.due.memory_runs import MemoryRuns
 from crawler.due.plans import Flushed
-from crawler.due.runs import CodedRun, DiskRuns, Run
+from crawler.due.runs import CodedRun, DiskRuns, PlainRun, Run, RunEntry, open_run, sync_directory, write_all
 from crawler.due.split_run import SplitRun
 from crawler.records import Link
 from crawler.storage.engines import open_store
@@ -46,6 +55,9 @@ from crawler.storage.kv import seal
 
 CHUNK_BYTES = 4 << 20
 _LOAD = 1 << 20
+_CHUNKS = 32  # a set of runs is built of so many, of _LOAD to _CHUNK_MAX fingerprints
+_CHUNK_MAX = 1 << 25
+_TOLD_MIN = 100_000_000  # known URLs from which on a build tells how far it is
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -75,16 +87,41 @@ class Contender(Protocol):
         """Its own figures, by name."""
 
 
+class PlainFiles:
+    """Writes runs of plain uint64, as versions before did: what coded ones are measured by."""
+
+    def __init__(self, directory: Path) -> None:
+        directory.mkdir(parents=True, exist_ok=True)
+        self._directory = directory
+        self._numbers = itertools.count(1)
+
+    def write(self, chunks: Iterable[Fingerprints], count: int, *, step: str) -> PlainRun:
+        number, crc32, first = next(self._numbers), 0, -1
+        with (self._directory / f"{number:08d}.run").open("xb", buffering=0) as file:
+            for keys in chunks:
+                data = keys.view(np.uint8).data
+                write_all(file.fileno(), data)
+                crc32 = isal_zlib.crc32(data, crc32)
+                first, last = int(keys[0]) if first < 0 else first, int(keys[-1])
+            os.fsync(file.fileno())
+        sync_directory(self._directory)
+        return PlainRun(self._directory, RunEntry(number, count, first, last, crc32))
+
+    def remove(self, run: Run) -> None:
+        assert isinstance(run, PlainRun)
+        run.path.unlink()
+
+
 class Runs:
     """Sorted runs, of fingerprints without their links."""
 
     def __init__(self, directory: Path, known: int, *, store: RunStore | None = None) -> None:
-        before = _anonymous_bytes()
-        self._set = KnownSet(store or DiskRuns(directory, []), [], merge_all=False, chunk_bytes=CHUNK_BYTES)
-        for chunk in _known_in_chunks(known):
-            self._set.learn(chunk)
-        del chunk
+        before, began, began_cpu = _anonymous_bytes(), time.perf_counter(), time.process_time()
+        self._set = built(store or DiskRuns(directory, []), known)
+        self._build_s, self._build_cpu = time.perf_counter() - began, time.process_time() - began_cpu
+        self._peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         self._anonymous = _anonymous_bytes() - before
+        self._known = known
         self._directory = directory
         self._written = self._new = 0
         self._longest = 0.0
@@ -113,9 +150,13 @@ class Runs:
     def facts(self) -> dict[str, Any]:
         return {
             "runs": [run.count for run in self._set.runs],
+            "build s": self._build_s,
+            "build CPU us a URL": 1e6 * self._build_cpu / self._known,
+            "build peak resident MiB": self._peak / 1024,
             "longest flush ms, no compaction": 1e3 * self._longest,
             "bytes written a new URL": self._written / max(self._new, 1),
             "bytes a URL": sum(map(_bytes_of, self._set.runs)) / len(self._set),
+            "bytes a URL of the largest run": _bytes_of(self._set.runs[0]) / self._set.runs[0].count,
             "anonymous memory a URL": self._anonymous / len(self._set),
             "fences a URL": sum(run.fences.nbytes for run in self._set.runs) / len(self._set),
             "reopen ms": 1e3 * self._reopen_s(),
@@ -125,8 +166,8 @@ class Runs:
         """Seconds to open the runs again; 0 in memory, where there is nothing to open."""
         entries = [run.entry for run in self._set.runs if run.entry is not None]
         began = time.perf_counter()
-        if entries:
-            DiskRuns(self._directory, entries)
+        runs = [open_run(self._directory, entry) for entry in entries]
+        assert len(runs) == len(entries)
         return time.perf_counter() - began
 
 
@@ -140,6 +181,13 @@ class OneFile(Runs):
         self._written = 0
 
 
+class Plain(Runs):
+    """Runs of plain uint64."""
+
+    def __init__(self, directory: Path, known: int) -> None:
+        super().__init__(directory, known, store=PlainFiles(directory))
+
+
 class Memory(Runs):
     """Runs in memory."""
 
@@ -151,10 +199,7 @@ class Whole:
     """`Eliminator`, with links, links log and store, in the steps of the crawl's commits."""
 
     def __init__(self, directory: Path, known: int) -> None:
-        files = DiskRuns(directory / "due", [])
-        held = KnownSet(files, [], merge_all=False, chunk_bytes=CHUNK_BYTES)
-        for chunk in _known_in_chunks(known):
-            held.learn(chunk)
+        held = built(DiskRuns(directory / "due", []), known)
         self._store = open_store(directory / "store")
         batch = self._store.batch()
         manifest = Manifest("mmh3", 1, False, [run.entry for run in held.runs if run.entry])
@@ -290,6 +335,7 @@ class Set:
 
 CONTENDERS: dict[str, Callable[[Path, int], Contender]] = {
     "runs": Runs,
+    "plain": Plain,
     "whole": Whole,
     "one_file": OneFile,
     "memory": Memory,
@@ -306,6 +352,27 @@ def installed() -> list[str]:
 
 def _known_in_chunks(known: int) -> Iterator[Fingerprints]:
     return (mixed(np.arange(start, min(start + _LOAD, known))) for start in range(0, known, _LOAD))
+
+
+def built(store: RunStore, known: int) -> KnownSet:
+    """A set of `mixed(0 .. known - 1)`, from sorted chunks that are merged as flushes are."""
+    held = KnownSet(store, [], merge_all=False, chunk_bytes=CHUNK_BYTES)
+    size, began = min(max(known // _CHUNKS, _LOAD), _CHUNK_MAX), time.perf_counter()
+    keys = np.empty(min(size, known), np.uint64)
+    for start in range(0, known, size):
+        part = keys[: min(size, known - start)]
+        for at in range(0, len(part), _LOAD):
+            part[at : at + _LOAD] = mixed(np.arange(start + at, start + min(at + _LOAD, len(part))))
+        part.sort()
+        held.add(store.write([part], len(part), step="flush"))
+        while inputs := held.due_merge():
+            held.replace(inputs, held.merge(inputs))
+        del inputs
+        held.close_replaced()
+        if known >= _TOLD_MIN:
+            done, took = start + len(part), time.perf_counter() - began
+            print(f"  {done:,} of {known:,} known, {took:.0f} s", file=sys.stderr, flush=True)
+    return held
 
 
 def _bytes_of(run: Run) -> int:

@@ -9,7 +9,7 @@ waiting      links on their way to the next flush
 links_log    the links themselves, on disk
 plans        a flush, a compaction
 known_set    the runs that hold the known fingerprints, merged in powers of two
-runs         a run on disk, 8 bytes a fingerprint
+runs         a run on disk, 5 bytes a fingerprint
 memory_runs  runs in memory; split_run: 5.2 bytes a fingerprint
 merging      several runs as one stream
 kernels      sort, join, merge: the inner loops; pending_set: another

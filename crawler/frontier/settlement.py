@@ -187,7 +187,7 @@ class Settlement:
         jitter = 1.0 + self._config.retry_jitter * self._rng.uniform(-1.0, 1.0)
         entry.retry_at = math.ceil(decision.ended + delays[min(entry.attempt, len(delays)) - 1] * jitter)
         decision.end, decision.retry_at = End.AGAIN, float(entry.retry_at)
-        decision.writes.append((entries.entry_key(host.prefix, order), entries.encode(entry)))
+        decision.writes.append(entries.record(host.prefix, order, entry))
         host.postpone(decision.retry_at, item)
         return self._with_record(host, decision)
 
@@ -198,7 +198,7 @@ class Settlement:
         host.busy = None
         decision.end = End.HOST
         if struck:
-            decision.writes.append((entries.entry_key(host.prefix, order), entries.encode(entry)))
+            decision.writes.append(entries.record(host.prefix, order, entry))
         if struck and self._registry.hosts.todo[host.slot] > 1:
             host.postpone(decision.until + min(decision.until - decision.ended, self._pause_max), item)
         else:

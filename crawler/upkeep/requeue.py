@@ -14,7 +14,7 @@ from crawler.errors import DamageError
 from crawler.frontier.discovery.entries import SEQUENCE_MAX, decode
 from crawler.frontier.hosts.budget import RULES
 from crawler.frontier.hosts.registry import Meta
-from crawler.frontier.hosts.table import RECORD
+from crawler.frontier.hosts.table import RECORD, full_record
 from crawler.pages.captures import unpack_record
 from crawler.process.stages import KEPT
 from crawler.records import Link
@@ -45,7 +45,8 @@ class Requeue:
 
     def mend_queues(self) -> None:
         """Queue entries of known hosts, each URL once; host records and totals that say how many there are."""
-        hosts = {key[2:]: unseal(key, value) for key, value in scan_prefix(self._repair.store, HOST)}
+        stored = scan_prefix(self._repair.store, HOST)
+        hosts = {key[2:]: full_record(key, unseal(key, value)) for key, value in stored}
         todo: Counter[bytes] = Counter()
         parked: Counter[bytes] = Counter()
         cursor: dict[bytes, int] = {}

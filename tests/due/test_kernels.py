@@ -114,10 +114,12 @@ def assert_coded_and_found(keys: np.ndarray, others: np.ndarray) -> None:
         decoded = np.empty(len(keys), np.uint64)
         kernels.decode(*by_form[name], 0, decoded)
         assert (decoded == keys).all()
-        known = np.zeros(len(queries), np.uint8)
-        known[::7] = 1
-        kernels.join_coded(queries, *by_form[name], len(keys), known)
-        assert (known.astype(bool) == (np.isin(queries, keys) | (np.arange(len(queries)) % 7 == 0))).all()
+        for step in (1, 40, 300, 2000):  # queries of a block: a thousand, which is decoded, to less than one
+            some = queries[::step].copy()
+            known = np.zeros(len(some), np.uint8)
+            known[::7] = 1
+            kernels.join_coded(some, *by_form[name], len(keys), known)
+            assert (known.astype(bool) == (np.isin(some, keys) | (np.arange(len(some)) % 7 == 0))).all()
 
 
 @given(keys=ARRAYS.filter(len), others=ARRAYS)
@@ -155,6 +157,20 @@ def test_blocks_of_a_coded_run_are_decoded_from_any_on(kernels) -> None:
         decoded = np.empty(len(expected), np.uint64)
         kernels.decode(*parts, first, decoded)
         assert (decoded == expected).all()
+
+
+@pytest.mark.parametrize("queries_a_block", [1, 5, 31, 32, 33, 300])
+def test_coded_runs_are_joined_at_any_density(kernels, queries_a_block: int) -> None:
+    """Each query alone, counted on from the one before, or in a decoded block; most are known before."""
+    keys = spread(20 * FENCE_STEP + 3, 2, "even")
+    picked = np.random.default_rng(4).permutation(len(keys))[: 20 * queries_a_block]
+    queries = np.unique(np.concatenate([keys[picked], keys[picked] + np.uint64(1), keys[-1:]]))
+    for every in (2, 3, 1 << 30):
+        known = np.zeros(len(queries), np.uint8)
+        known[::every] = 1
+        before = known.astype(bool)
+        kernels.join_coded(queries, *coded(kernels, keys), len(keys), known)
+        assert (known.astype(bool) == (np.isin(queries, keys) | before)).all()
 
 
 def test_a_coded_block_by_hand(kernels) -> None:

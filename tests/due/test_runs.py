@@ -13,18 +13,13 @@ from crawler.due.kernels import FENCE_STEP
 from crawler.due.merging import merge
 from crawler.due.runs import DiskRuns, RunEntry
 from crawler.errors import DamageError, StoreError
+from tests.due.old_runs import plain_run
 
 KEYS = np.array([0, 3, 7, 2**63, 2**64 - 1], np.uint64)
 
 
 def written(directory: Path, keys: np.ndarray = KEYS):
     return DiskRuns(directory, []).write([keys[:2], keys[2:]], len(keys), step="flush")
-
-
-def plain(directory: Path, keys: np.ndarray) -> RunEntry:
-    """A run as it was written before runs were coded."""
-    (directory / "00000007.run").write_bytes(keys.astype("<u8").tobytes())
-    return RunEntry(7, len(keys), int(keys[0]), int(keys[-1]), zlib.crc32(keys.astype("<u8").tobytes()))
 
 
 def test_a_run_is_what_was_written(tmp_path: Path) -> None:
@@ -38,6 +33,31 @@ def test_a_run_is_what_was_written(tmp_path: Path) -> None:
     assert run.problems() == []
     (again,) = DiskRuns(tmp_path, [run.entry]).opened
     assert (again.read(1, 4) == KEYS[1:4]).all() and (again.fences == run.fences).all()
+
+
+CODED_FILE = (
+    "6475652d72756e31"  # due-run1
+    "8708000000000000"  # high parts 0 0 0 4 7 as ones at places 0 1 2 7 11, then five low parts of 61 bits
+    "000c000000000000"
+    "8003000000000000"
+    "0000000000000000"
+    "feffffffffffff3f"
+    "0000000000000000"  # the fence
+    "5974a2a400000000"  # its checksum
+)
+PLAIN_FILE = "0000000000000000030000000000000007000000000000000000000000000080ffffffffffffffff"
+
+
+def test_files_of_every_form_are_read(tmp_path: Path) -> None:
+    """Golden: what this version and 0.1.0 wrote for the same five keys, byte by byte."""
+    run = written(tmp_path)
+    assert run.path.read_bytes().hex() == CODED_FILE
+    again = DiskRuns(tmp_path, [run.entry]).opened[0]
+    assert again.read(0, 5).tolist() == KEYS.tolist()
+    run.path.write_bytes(bytes.fromhex(PLAIN_FILE))
+    old = RunEntry(1, 5, 0, 2**64 - 1, 0x33D80243)
+    (read,) = DiskRuns(tmp_path, [old]).opened
+    assert read.read(0, 5).tolist() == KEYS.tolist() and read.problems() == []
 
 
 @pytest.mark.parametrize("count", [1, 511, 512, 513, 2_000])
@@ -116,7 +136,7 @@ def test_every_bit_of_a_run_counts(tmp_path: Path) -> None:
 
 
 def test_a_plain_run_is_read_and_coded_by_the_next_merge(tmp_path: Path) -> None:
-    entry = plain(tmp_path, KEYS)
+    entry = plain_run(tmp_path, KEYS)
     old_entry = msgspec.msgpack.decode(
         msgspec.msgpack.encode(msgspec.structs.astuple(entry)[:5]), type=RunEntry
     )
@@ -131,7 +151,7 @@ def test_a_plain_run_is_read_and_coded_by_the_next_merge(tmp_path: Path) -> None
 
 
 def test_a_plain_run_that_is_not_what_was_written_is_named(tmp_path: Path) -> None:
-    entry = plain(tmp_path, KEYS)
+    entry = plain_run(tmp_path, KEYS)
     data = bytearray(KEYS.astype("<u8").tobytes())
     data[17] ^= 4
     (tmp_path / entry.name).write_bytes(data)
@@ -144,13 +164,13 @@ def test_a_plain_run_that_is_not_what_was_written_is_named(tmp_path: Path) -> No
 
 
 def test_a_run_of_a_newer_version_is_refused(tmp_path: Path) -> None:
-    entry = msgspec.structs.replace(plain(tmp_path, KEYS), coding=2)
+    entry = msgspec.structs.replace(plain_run(tmp_path, KEYS), coding=2)
     with pytest.raises(DamageError, match=r"00000007.run: coding 2 is not known"):
         DiskRuns(tmp_path, [entry])
 
 
 def test_keys_out_of_order_are_found_by_checking(tmp_path: Path) -> None:
-    entry = plain(tmp_path, np.array([1, 9, 4, 10], np.uint64))
+    entry = plain_run(tmp_path, np.array([1, 9, 4, 10], np.uint64))
     (run,) = DiskRuns(tmp_path, [entry]).opened
     assert run.problems() == [f"{run.path}: its keys do not ascend"]
 

@@ -13,7 +13,7 @@ from crawler.crawl.directory import CrawlDirectory
 from crawler.errors import BusyError, DamageError
 from crawler.frontier.discovery.entries import decode
 from crawler.frontier.hosts.registry import Meta
-from crawler.frontier.hosts.table import RECORD
+from crawler.frontier.hosts.table import RECORD, full_record
 from crawler.pages.captures import pack, unpack_capture, unpack_record
 from crawler.process.stages import BALLAST, at_rest
 from crawler.records import Capture, PageState
@@ -283,9 +283,10 @@ def test_a_stored_page_without_a_copy_is_fetched_again(directory: CrawlDirectory
 def test_host_records_and_totals_say_what_the_queues_hold(directory: CrawlDirectory) -> None:
     """Their cursors reach back to the first entry: a scan that began behind it would never find it."""
     for store, key, value in keys(directory, HOST):
-        fields = list(RECORD.unpack_from(unseal(key, value)))
+        payload = full_record(key, unseal(key, value))
+        fields = list(RECORD.unpack_from(payload))
         fields[5:8] = [(1 << 64) - 2, 7, 9]
-        write(store, {key: seal(RECORD.pack(*fields) + unseal(key, value)[RECORD.size :])})
+        write(store, {key: seal(RECORD.pack(*fields) + payload[RECORD.size :])})
     for store, _, _ in keys(directory, FRONTIER):
         meta = load(store, FRONTIER, Meta, Meta())
         meta.sequence, meta.parked = 0, {"pages_per_host": 5}
@@ -299,7 +300,7 @@ def test_host_records_and_totals_say_what_the_queues_hold(directory: CrawlDirect
         assert meta.parked == {"depth": 1} and meta.sequence >= 5
     queues = {prefix: [key for _, key, _ in keys(directory, prefix)] for prefix in (TODO, PARKED)}
     for _, key, value in keys(directory, HOST):
-        cursor, todo, parked = RECORD.unpack_from(unseal(key, value))[5:8]
+        cursor, todo, parked = RECORD.unpack_from(full_record(key, unseal(key, value)))[5:8]
         own = [int.from_bytes(each[10:], "big") for each in queues[TODO] if each[2:10] == key[2:]]
         assert cursor <= min(own) and todo == len(own)
         assert parked == sum(each[2:10] == key[2:] for each in queues[PARKED])

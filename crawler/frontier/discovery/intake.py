@@ -85,7 +85,8 @@ class Intake:
             if limited and (rule := budget.rule(slot, link.depth, link.url, name, link.flags)):
                 self._park(slot, order, entry, rule, batch)
             else:
-                batch.put(make_key(TODO, keys[slot], order), encode(entry))
+                key = make_key(TODO, keys[slot], order)
+                batch.put(key, encode(key, entry))
                 self._enqueue(slot, name, order, entry, may_enter, now)
         registry.sequence = sequence
         registry.put_meta(batch)
@@ -96,7 +97,8 @@ class Intake:
         entry.rule = rule
         registry.hosts.parked[slot] += 1
         registry.parked[rule] += 1
-        batch.put(make_key(PARKED, registry.hosts.key[slot], order), encode(entry))
+        key = make_key(PARKED, registry.hosts.key[slot], order)
+        batch.put(key, encode(key, entry))
 
     def _enqueue(
         self, slot: int, name: str, order: int, entry: Todo, front_max: int = 0, now: float = 0.0
@@ -221,7 +223,7 @@ class Intake:
             registry.parked[entry.rule] -= 1
             entry.rule = 0
             batch.delete(key)
-            batch.put(TODO + key[2:], encode(entry))
+            batch.put(TODO + key[2:], encode(key, entry))
             self._enqueue(slot, name, order, entry)
         for slot, name in touched.items():
             batch.put(*registry.record(slot, name))

@@ -93,6 +93,7 @@ class Registry:
             self.unclean_at = min(self.unclean_at, now)  # a clock set back must stall nobody
         else:
             self.unclean_at = now
+        self.hosts.opened_at = self.unclean_at + self._delay if self.unclean_at else 0.0
         self._set_instants(now)
         self.todo = int(self.hosts.array("todo").sum())
         self.reached = int(((self.hosts.array("flags") & HostFlag.REACHED) != 0).sum())

@@ -18,7 +18,9 @@ their memory leaves it, since a view would either go stale or forbid the growth.
 one (`workbench.py`). `flags` are why it may not be asked at all. `link` chains
 hosts in the back queue and in the calendar.
 
-In the store a host is `h/` + 8-byte key -> sealed fixed part (RECORD) + name.
+In the store a host is `h/` + 8-byte key -> sealed fixed part + name. The fixed part is RECORD,
+68 bytes, which begins with the key; of a host that was never asked, as most of a large
+crawl are for long, SHORT, 28 bytes, which begins with the inverse of half the key.
 """
 
 import struct
@@ -57,8 +59,16 @@ _RECORD_TYPE = np.dtype(
     ]
 )
 assert _RECORD_TYPE.itemsize == RECORD.size
+_SHORT_TYPE = np.dtype(
+    [("mark", "<u4"), ("cursor", "<u8"), ("todo", "<u4"), ("known", "<u4"), ("domain_key", "<u8")]
+)
+SHORT = struct.Struct("<IQIIQ")
+assert _SHORT_TYPE.itemsize == SHORT.size
+_SHORT_COLUMNS = ("cursor", "todo", "known")
+_MARK = 0xFFFF_FFFF  # a short record begins with the low half of the key, inverted: a full one never does
 _KEY_TYPE = np.dtype([("prefix", "S2"), ("key", ">u8")])
 _STORED = [name for name in _RECORD_TYPE.names or () if name != "domain_key"]
+_LEFT_OUT = [name for name in _STORED if name != "key" and name not in _SHORT_COLUMNS]
 _TYPECODES = {"u8": "Q", "f8": "d", "f4": "f", "u4": "I", "i4": "i", "u2": "H", "u1": "B"}
 _MOVED_AN_INSERT = 16  # slots that move to a larger index with each insert: done long before it doubles again
 _OPEN_CHUNK = 65_536  # hosts decoded at once on opening: 5 MB of records in memory
@@ -271,6 +281,8 @@ class HostTable(KeyedTable):
         "place": "u1",
     }
 
+    opened_at = 0.0  # `ready` up to here is not stored: it is what opening gives a host that was never asked
+
     ready: "array[float]"
     gap: "array[float]"
     slowdown: "array[float]"
@@ -290,6 +302,10 @@ class HostTable(KeyedTable):
 
     def pack(self, slot: int, name: str, domain_key: int) -> bytes:
         """The stored value of a host."""
+        if self._was_never_asked(slot):
+            mark = self.key[slot] & _MARK ^ _MARK
+            fixed = SHORT.pack(mark, self.cursor[slot], self.todo[slot], self.known[slot], domain_key)
+            return seal(fixed + name.encode("ascii"))
         fixed = RECORD.pack(
             self.key[slot],
             self.ready[slot],
@@ -309,42 +325,99 @@ class HostTable(KeyedTable):
         )
         return seal(fixed + name.encode("ascii"))
 
+    def _was_never_asked(self, slot: int) -> bool:
+        """Whether a short record says all: the columns it leaves out are 0, or what opening makes them."""
+        return not (
+            self.flags[slot]
+            or self.ready[slot] > self.opened_at
+            or self.gap[slot]
+            or self.parked[slot]
+            or self.maps[slot]
+            or self.slowdown[slot]
+            or self.silent_since[slot]
+            or self.failures[slot]
+            or self.refusals[slot]
+            or self.cause[slot]
+        )
+
     def pack_many(self, slots: Sequence[int], names: Iterable[str], domain_keys: np.ndarray) -> list[bytes]:
         """The stored values of many hosts, whose `domain_keys` are uint64 (n,): a third of the time of `pack`."""
         index = np.array(slots, np.intp)
-        records = np.zeros(len(index), dtype=_RECORD_TYPE)
+        full, asked = np.zeros(len(index), _RECORD_TYPE), np.zeros(len(index), np.bool_)
         for column in _STORED:
-            records[column] = self.gather(column, index)
-        records["domain_key"] = domain_keys
-        fixed, size = records.tobytes(), RECORD.size
-        return [
-            seal(fixed[start : start + size] + name.encode("ascii"))
-            for start, name in zip(range(0, len(fixed), size), names, strict=True)
-        ]
+            full[column] = self.gather(column, index)
+        for column in _LEFT_OUT:
+            asked |= full[column] > (self.opened_at if column == "ready" else 0)
+        full["domain_key"] = domain_keys
+        short = np.empty(len(index), _SHORT_TYPE)
+        short["mark"] = ~full["key"] & np.uint64(_MARK)
+        for column in (*_SHORT_COLUMNS, "domain_key"):
+            short[column] = full[column]
+        parts = {True: (full.tobytes(), RECORD.size), False: (short.tobytes(), SHORT.size)}
+        values = []
+        for number, (is_full, name) in enumerate(zip(asked.tolist(), names, strict=True)):
+            fixed, size = parts[is_full]
+            values.append(seal(fixed[number * size : (number + 1) * size] + name.encode("ascii")))
+        return values
 
     def load(self, store: KeyValue) -> Iterator[np.ndarray]:
         """Append all hosts of the store; yield each chunk's records once it was appended."""
-        keys: list[bytes] = []
-        parts: list[bytes] = []
+        kinds: dict[bool, tuple[list[bytes], list[bytes]]] = {True: ([], []), False: ([], [])}
         for key, value in scan_prefix(store, HOST):
             payload = unseal(key, value)
-            if len(payload) < RECORD.size:
-                raise DamageError(f"store: value of key {key!r} is too short")
+            is_full = _is_full(key, payload)
+            keys, parts = kinds[is_full]
             keys.append(key)
-            parts.append(payload[: RECORD.size])
+            parts.append(payload[: RECORD.size if is_full else SHORT.size])
             if len(parts) == _OPEN_CHUNK:
-                yield self._append(keys, parts)
-                keys, parts = [], []
-        if parts:
-            yield self._append(keys, parts)
+                yield self._append(keys, parts, is_full)
+                keys.clear()
+                parts.clear()
+        for is_full, (keys, parts) in kinds.items():
+            if parts:
+                yield self._append(keys, parts, is_full)
 
-    def _append(self, keys: Sequence[bytes], parts: Iterable[bytes]) -> np.ndarray:
-        records = np.frombuffer(b"".join(parts), dtype=_RECORD_TYPE)
+    def _append(self, keys: Sequence[bytes], parts: Iterable[bytes], is_full: bool) -> np.ndarray:
         stored = np.frombuffer(b"".join(keys), dtype=_KEY_TYPE)["key"]
-        if len(wrong := np.flatnonzero(stored != records["key"])):
-            raise DamageError(f"store: value of key {keys[wrong[0]]!r} belongs to another host")
+        records = np.frombuffer(b"".join(parts), dtype=_RECORD_TYPE if is_full else _SHORT_TYPE)
+        if not is_full:
+            wrong = np.flatnonzero(records["mark"] != ~stored & np.uint64(_MARK))
+            if len(wrong):
+                raise DamageError(f"store: value of key {keys[wrong[0]]!r} belongs to another host")
+            short, records = records, np.zeros(len(records), _RECORD_TYPE)
+            records["key"] = stored
+            for column in (*_SHORT_COLUMNS, "domain_key"):
+                records[column] = short[column]
         self.extend(records)
         return records
+
+
+def _is_full(key: bytes, payload: bytes) -> bool:
+    """Whether the payload of a host's record has a full fixed part, else a short one.
+
+    Raises:
+        DamageError: it is too short for either.
+    """
+    is_full = payload.startswith(key[:1:-1])  # the 8 bytes of the host key, little-endian
+    if len(payload) < (RECORD.size if is_full else SHORT.size):
+        raise DamageError(f"store: value of key {key!r} is too short")
+    return is_full
+
+
+def full_record(key: bytes, payload: bytes) -> bytes:
+    """RECORD and name of the host whose record at the store key `key` is `payload`, in either form.
+
+    Raises:
+        DamageError: it is the record of another host, or too short.
+    """
+    if _is_full(key, payload):
+        return payload
+    mark, cursor, todo, known, domain_key = SHORT.unpack_from(payload)
+    host = int.from_bytes(key[len(HOST) :], "big")
+    if mark != host & _MARK ^ _MARK:
+        raise DamageError(f"store: value of key {key!r} belongs to another host")
+    fixed = RECORD.pack(host, 0.0, 0.0, 0.0, 0.0, cursor, todo, 0, known, domain_key, 0, 0, 0, 0, 0)
+    return fixed + payload[SHORT.size :]
 
 
 def host_key_bytes(key: int) -> bytes:
@@ -362,4 +435,5 @@ def stored_name(store: KeyValue, key: int) -> str:
     value = store.get(store_key)
     if value is None:
         raise DamageError(f"store: host {store_key!r} is in the table but not in the store")
-    return unseal(store_key, value)[RECORD.size :].decode("ascii")
+    payload = unseal(store_key, value)
+    return payload[RECORD.size if _is_full(store_key, payload) else SHORT.size :].decode("ascii")

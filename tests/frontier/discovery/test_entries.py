@@ -1,7 +1,9 @@
 """Entries of the queues: order, keys, the short form of URLs."""
 
+import zlib
+
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from crawler.errors import DamageError
@@ -16,6 +18,7 @@ from crawler.frontier.discovery.entries import (
     make_order,
     order_depth,
     read_queue,
+    record,
     split_authority,
     split_url,
 )
@@ -73,7 +76,7 @@ def test_reading_stays_within_one_host() -> None:
     batch = store.batch()
     for host in hosts:
         for order in range(5):
-            batch.put(make_key(TODO, host, order), encode(Todo(f"/{host}/{order}", order)))
+            batch.put(*record(TODO + host.to_bytes(8, "big"), order, Todo(f"/{host}/{order}", order)))
     batch.put(b"t0", b"no entry")
     store.write(batch)
     for host in hosts:
@@ -82,10 +85,61 @@ def test_reading_stays_within_one_host() -> None:
 
 
 def test_an_entry_that_is_damaged_is_named() -> None:
-    value = bytearray(encode(Todo("/a", 1)))
-    value[-1] ^= 1
-    with pytest.raises(DamageError, match="t/"):
-        decode(b"t/key", bytes(value))
+    for entry in (Todo("/a", 1), Todo("/a", 1, attempt=1)):
+        key, value = record(TODO + bytes(8), 1, entry)
+        for bit in range(8 * len(value)):
+            damaged = bytearray(value)
+            damaged[bit >> 3] ^= 1 << (bit & 7)
+            with pytest.raises(DamageError, match="t/"):
+                decode(key, bytes(damaged))
+
+
+WORDS, BYTES = st.integers(0, (1 << 64) - 1), st.integers(0, 255)
+
+
+@given(
+    tail=st.tuples(st.sampled_from(["/", ":81/", "h/", "h:8080/"]), st.text()).map("".join),
+    host=WORDS,
+    fingerprint=WORDS,
+    beside=st.booleans(),
+    via=WORDS,
+    rest=st.one_of(st.just((0,) * 6), st.tuples(BYTES, BYTES, BYTES, st.integers(0, 1 << 40), BYTES, BYTES)),
+)
+def test_an_entry_is_what_was_stored(
+    tail: str, host: int, fingerprint: int, beside: bool, via: int, rest: tuple[int, ...]
+) -> None:
+    """Short where all but tail, via and fingerprint are 0 and the fingerprint is of the key's bucket."""
+    assume(tail.isprintable())  # no halves of surrogate pairs
+    low = (1 << 48) - 1
+    if beside:
+        fingerprint = host & ~low | fingerprint & low
+    entry = Todo(tail, fingerprint, via, *rest)
+    key, value = record(TODO + host.to_bytes(8, "big"), 7, entry)
+    assert decode(key, value) == entry
+    is_short = not any(rest) and fingerprint & ~low == host & ~low
+    assert (value[5:] == tail.encode() + value[-14:]) == is_short
+
+
+def test_the_stored_form_of_an_entry() -> None:
+    """Golden: crc32 by zlib, the numbers by hand."""
+    key = bytes.fromhex("742f0102 0000000000ff80 0001 0000000007")
+    payload = b"h/a?b" + bytes.fromhex("0800000000000000eeffc0de0000")
+    value = b"\x01" + zlib.crc32(payload).to_bytes(4, "little") + payload
+    entry = Todo("h/a?b", 0x0102_0000_DEC0_FFEE, 8)
+    assert encode(key, entry) == value and decode(key, value) == entry
+
+
+def test_entries_of_versions_before_are_read() -> None:
+    """Golden: an array of nine, as 0.1.0 wrote every entry."""
+    key = bytes.fromhex("742f0102 0000000000ff80 0001 0000000007")
+    payload = bytes.fromhex("99a22f61cf01020000dec0ffee08000001ce650000000002")
+    value = b"\x01" + zlib.crc32(payload).to_bytes(4, "little") + payload
+    assert decode(key, value) == Todo(
+        "/a", 0x0102_0000_DEC0_FFEE, 8, attempt=1, retry_at=0x65000000, strikes=2
+    )
+    plain = bytes.fromhex("99a22f61cf01020000dec0ffee08000000000000")
+    value = b"\x01" + zlib.crc32(plain).to_bytes(4, "little") + plain
+    assert decode(key, value) == Todo("/a", 0x0102_0000_DEC0_FFEE, 8)
 
 
 @given(st.sets(st.integers(0, 60), min_size=1), st.integers(1, 5), st.integers(1, 4))
@@ -94,7 +148,7 @@ def test_spilling_and_reading_again_loses_nothing(orders: set[int], keep: int, c
     batch = store.batch()
     host = FrontHost(0, 9, "a.org", 0, NO_ORDER)
     for order in sorted(orders):
-        batch.put(make_key(TODO, 9, order), encode(Todo(f"/{order}", order)))
+        batch.put(*record(TODO + (9).to_bytes(8, "big"), order, Todo(f"/{order}", order)))
         host.push(order, Todo(f"/{order}", order))
     store.write(batch)
     if len(orders) > 3:

@@ -8,16 +8,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from crawler.errors import DamageError
+from crawler.frontier.hosts import table as table_module
 from crawler.frontier.hosts.table import (
     NOWHERE,
     RECORD,
     HostFlag,
     HostTable,
     KeyedTable,
+    full_record,
     host_key_bytes,
     stored_name,
 )
-from crawler.storage.kv import MemoryStore, seal
+from crawler.storage.kv import MemoryStore, seal, unseal
 
 
 @settings(max_examples=60)
@@ -90,6 +92,83 @@ def test_stored_hosts_come_back() -> None:
             assert getattr(loaded, name)[slot] == getattr(table, name)[twin], name
         assert records["domain_key"][slot] == twin
         assert stored_name(batch_store, loaded.key[slot]) == f"h{twin}.org"
+
+
+STORED = ("ready", "gap", "slowdown", "silent_since", "cursor", "todo", "parked", "known", "flags")
+STORED += ("failures", "refusals", "cause", "maps")
+
+
+@pytest.mark.parametrize("chunk", [1, 3, 65_536])
+def test_short_and_full_records_come_back(monkeypatch: pytest.MonkeyPatch, chunk: int) -> None:
+    """Short where all that it leaves out is 0; the same packed one by one and together; read back as it was."""
+    monkeypatch.setattr(table_module, "_OPEN_CHUNK", chunk)
+    table, store, rng = HostTable(), MemoryStore(), random.Random(2)
+    batch, names = store.batch(), {}
+    for _ in range(60):
+        slot = table.insert(rng.getrandbits(64))
+        names[slot] = f"host-{slot}.org"
+        table.cursor[slot], table.todo[slot], table.known[slot] = rng.getrandbits(64), rng.randrange(9), 5
+        if column := rng.choice([*STORED, "", "", ""]):
+            getattr(table, column)[slot] = 1
+    domain_keys = np.array([slot * 77 for slot in names], np.uint64)
+    values = table.pack_many(list(names), names.values(), domain_keys)
+    for slot, value in enumerate(values):
+        assert value == table.pack(slot, names[slot], slot * 77)
+        left_out = [getattr(table, name)[slot] for name in STORED if name not in ("cursor", "todo", "known")]
+        assert len(value) == 5 + (68 if any(left_out) else 28) + len(names[slot])
+        key = host_key_bytes(table.key[slot])
+        whole = full_record(key, unseal(key, value))
+        assert len(whole) == RECORD.size + len(names[slot]) and whole[:8] == key[:1:-1]
+        batch.put(key, value)
+    store.write(batch)
+    loaded = HostTable()
+    records = np.concatenate(list(loaded.load(store)))
+    loaded._check()
+    assert len({len(value) - len(names[slot]) for slot, value in enumerate(values)}) == 2
+    for slot in range(len(loaded)):
+        twin = table.find(loaded.key[slot])
+        for name in STORED:
+            assert getattr(loaded, name)[slot] == getattr(table, name)[twin], name
+        assert records["domain_key"][slot] == 77 * twin and records["key"][slot] == table.key[twin]
+        assert stored_name(store, loaded.key[slot]) == names[twin]
+
+
+def test_what_opening_gives_a_host_is_not_stored() -> None:
+    """After an unclean stop every new host waits the delay from the opening: no record need say so."""
+    table = HostTable()
+    table.opened_at = 100.0
+    slots = [table.insert(number << 8 | 1) for number in range(3)]
+    for slot, ready in zip(slots, (0.0, 100.0, 100.5), strict=True):
+        table.ready[slot] = ready
+    values = table.pack_many(slots, ["a.org"] * 3, np.zeros(3, np.uint64))
+    assert [len(value) for value in values] == [38, 38, 78]
+    assert values == [table.pack(slot, "a.org", 0) for slot in slots]
+
+
+def test_the_stored_forms_of_a_host() -> None:
+    """Golden: of a host never asked, and the 68 bytes of one that was, as 0.1.0 wrote all."""
+    table = HostTable()
+    slot = table.insert(0x0102_0304_0506_0708)
+    table.cursor[slot], table.todo[slot], table.known[slot] = 0x80 << 56, 3, 4
+    short = "f7f8f9fa000000000000008003000000040000000900000000000000612e6f7267"
+    assert table.pack(slot, "a.org", 9)[5:].hex() == short
+    table.ready[slot], table.gap[slot], table.flags[slot] = 2.0, 1.0, HostFlag.REACHED
+    full = "080706050403020100000000000000400000803f0000000000000000000000000000000000000080"
+    full += "03000000000000000400000009000000000000002000000000000000612e6f7267"
+    assert table.pack(slot, "a.org", 9)[5:].hex() == full
+
+
+def test_a_record_of_another_host_is_named() -> None:
+    """In either form; a full one is taken for a short one, whose mark does not fit."""
+    for asked in (0, HostFlag.REACHED):
+        table = HostTable()
+        slot = table.insert(5 << 32 | 7)
+        table.flags[slot] = asked
+        key, value = host_key_bytes(5 << 32 | 8), table.pack(slot, "a.org", 1)
+        with pytest.raises(DamageError, match="h/.*another host"):
+            list(HostTable().load(MemoryStore({key: value})))
+        with pytest.raises(DamageError, match="h/.*another host"):
+            full_record(key, unseal(key, value))
 
 
 @pytest.mark.parametrize(

@@ -169,6 +169,7 @@ class Crawl:
         self._running: asyncio.Task[Any] | None = None
         self._opened = False
         self.process: Process = None  # type: ignore[assignment]  # from entering on
+        self.live: Live = None  # type: ignore[assignment]  # from entering on
 
     # -- opening and closing -------------------------------------------------
 
@@ -195,6 +196,8 @@ class Crawl:
             await self._open()
         except BaseException as error:
             self._close_items()
+            if self.live is not None:
+                await self.live.close()
             if self.process is not None:
                 self.process.close()
             self.stages.close(clean=not isinstance(error, StoreError))
@@ -235,6 +238,7 @@ class Crawl:
     async def __aexit__(self, *_: object) -> None:
         limit = self.config.crawl.shutdown_step_max
         await within(limit, "control socket", self._control.close())
+        await within(limit, "page server", self.live.close())
         await within(limit, "peers", self.process.exchange.close())
         if self._running is not None and not self._running.done():  # an iteration of `pages` was left early
             self.stop("closed")

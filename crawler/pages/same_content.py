@@ -7,7 +7,7 @@ hosts are stored once anyway (`page_cache.py`), and their links are followed.
 """
 
 import html
-from collections import OrderedDict
+from array import array
 
 import mmh3
 
@@ -27,17 +27,22 @@ def digest_without_url(content: bytes, path: str, digest: bytes) -> bytes:
 
 
 class SameContent:
-    """Counts the pages of a host with the same content, for the latest `entries_max` pairs of both."""
+    """Counts the pages of a host with the same content, for the latest pairs of both.
 
-    def __init__(self, entries_max: int = 100_000) -> None:
-        self._counts: OrderedDict[tuple[int, bytes], int] = OrderedDict()
-        self._entries_max = entries_max
+    A table of `slots` (a power of two): a pair has one place, and takes it from the pair
+    that was there. 12 bytes a slot, as a large crawl meets more pairs than can be kept.
+    """
+
+    def __init__(self, slots: int = 1 << 18) -> None:
+        assert slots & (slots - 1) == 0, slots
+        self._pairs = array("Q", bytes(8 * slots))
+        self._counts = array("I", bytes(4 * slots))
+        self._mask = slots - 1
 
     def count(self, host: int, digest: bytes) -> int:
         """Count one more page and return how many there have been."""
-        key = (host, digest)
-        n = self._counts.pop(key, 0) + 1
-        self._counts[key] = n
-        if len(self._counts) > self._entries_max:
-            self._counts.popitem(last=False)
+        pair: int = mmh3.hash64(digest, host & 0xFFFFFFFF, signed=False)[0] ^ (host >> 32)
+        slot = pair & self._mask
+        n = self._counts[slot] + 1 if self._pairs[slot] == pair else 1
+        self._pairs[slot], self._counts[slot] = pair, n
         return n

@@ -1,8 +1,10 @@
 """`crawler.Crawl`: a crawl as a Python object, with its hooks."""
 
 import asyncio
+import os
 import subprocess
 import sys
+from contextlib import nullcontext
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -10,6 +12,7 @@ from typing import Any
 import pytest
 
 import crawler
+from crawler.admin.control import ControlServer
 from crawler.errors import ConfigError, DirectoryError, NoSeedError
 from tests.end_to_end.web import SETTINGS, Web, outcomes, page, run
 
@@ -55,6 +58,43 @@ def test_an_iteration_may_be_left_early_and_taken_up_later(tmp_path: Path) -> No
         pages, report = collect(web, tmp_path)
         assert len(web.paths()) == len(set(web.paths()))
         assert report["conservation"] == "holds" and report["pages"]["fetched"] == 5
+
+
+@pytest.mark.parametrize("opens", [True, False])
+def test_behind_a_crawl_nothing_listens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, opens: bool) -> None:
+    """A program that crawls and goes on keeps no port; nor does a crawl that could not be opened whole."""
+    ports: list[int] = []
+
+    async def start(control: ControlServer) -> None:
+        ports.extend(_listening())
+        if not opens:
+            raise OSError("no room")
+
+    async def crawl(url: str) -> None:
+        settings = {**SETTINGS, "serve": {"address": "127.0.0.1:0"}}
+        async with crawler.Crawl(settings, directory=tmp_path, seeds=[url]) as crawling:
+            await crawling.run()
+
+    monkeypatch.setattr(ControlServer, "start", start)
+    before = _listening()
+    with Web(SITE) as web, nullcontext() if opens else pytest.raises(OSError, match="no room"):
+        asyncio.run(crawl(web.url()))
+    assert ports, "the page server listened"
+    assert _listening() == before
+
+
+def _listening() -> list[int]:
+    """Ports on which this process listens."""
+    own = {os.readlink(f"/proc/self/fd/{name}") for name in os.listdir("/proc/self/fd") if _is_there(name)}
+    rows = [line.split() for line in Path("/proc/self/net/tcp").read_text().splitlines()[1:]]
+    return sorted(
+        int(row[1].rpartition(":")[2], 16) for row in rows if row[3] == "0A" and f"socket:[{row[9]}]" in own
+    )
+
+
+def _is_there(name: str) -> bool:
+    """The listing itself has a descriptor, which is closed behind it."""
+    return os.path.lexists(f"/proc/self/fd/{name}")
 
 
 def test_a_kept_iterator_does_not_hold_the_crawl(tmp_path: Path) -> None:

@@ -827,6 +827,39 @@ def test_first_pages_come_before_the_robots_txt_of_all_hosts() -> None:
     assert requests[:60].count(Task.PAGE) > 15
 
 
+def test_with_a_rate_no_more_hosts_are_begun_than_it_can_ask() -> None:
+    """Four hundred seeds at 20 requests a second: first pages do not wait for the robots.txt of all."""
+    crawl = Crawl(
+        config(crawl={"rate": 20.0}),
+        concurrency=512,
+        robots=Robots(),
+        answer=lambda errand, now: fetched(errand.url, 0.3),
+        addresses=lambda name: (name,),
+    )
+    crawl.checking = False
+    crawl.add([link(f"https://h{n}.org/{path}") for n in range(400) for path in "ab"])
+    crawl.run(requests=300)
+    assert [request.task for request in crawl.requests].count(Task.PAGE) >= 100
+    assert len({errand.host for errand in crawl.handed}) <= 200
+    assert crawl.run() == "done"
+
+
+def test_a_new_crawl_begins_at_once_and_one_that_was_killed_waits() -> None:
+    """Even one killed before its first commit: it may have asked for what no record knows."""
+    new = Crawl(config(), clean=False)
+    new.add([link("https://a.org/")])
+    began = new.now
+    new.run(requests=1)
+    assert new.requests[0].began - began < 0.1
+    killed = Crawl(config(), clean=False)
+    again = Crawl(config(), store=killed.store, clean=False)
+    again.add([link(f"https://h{n}.org/") for n in range(99)])
+    began = again.now
+    assert not again.frontier._bench.front, "none of them may be asked yet"
+    again.run(requests=1)
+    assert again.requests[0].began - began >= config().politeness.delay
+
+
 # ---- what it tells ----
 
 

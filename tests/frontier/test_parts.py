@@ -7,6 +7,7 @@ from crawler.frontier.discovery.entries import Todo
 from crawler.frontier.hosts.addresses import Addresses
 from crawler.frontier.hosts.front_host import FrontHost, Refetch
 from crawler.frontier.hosts.look_ups import LookUps
+from crawler.frontier.hosts.rate import Rate
 from crawler.frontier.hosts.table import HostFlag, HostTable
 from crawler.frontier.hosts.workbench import Workbench
 from crawler.frontier.outstanding import Outstanding
@@ -75,18 +76,37 @@ def test_hosts_wait_in_line_for_a_look_up_and_stop_the_inflow() -> None:
     config = Config()
     addresses = Addresses(config.politeness, 10, 1)
     bench = Workbench(hosts, addresses, lambda slot: None, lambda host: None, front_max=9, turn_max=9, stay=1)
-    look_ups = LookUps(bench, limit=1)
+    look_ups = LookUps(bench, limit=1, rate=Rate(0.0))
     line = [_host(hosts, number) for number in (1, 2, 3, 4)]
     for host in line:
         bench.enter(host)
     assert look_ups.ask(line[0]) and not look_ups.ask(line[1])
-    assert bench.admitting, "a short line stops nobody"
-    assert not look_ups.ask(line[2]) and not look_ups.ask(line[3]) and not bench.admitting
+    assert bench.admits == 1, "a short line stops nobody"
+    assert not look_ups.ask(line[2]) and not look_ups.ask(line[3]) and not bench.admits
     assert look_ups.waiting == 3 and not look_ups.may_start and look_ups.next(0.0) is None
     line[1].queue.clear()
     hosts.flags[line[2].slot] |= HostFlag.BLOCKED
     look_ups.end()
     assert look_ups.next(0.0) is line[3], "one without work and one that is blocked lose their places"
-    assert (look_ups.under_way, look_ups.waiting, bench.admitting) == (1, 0, True)
+    assert (look_ups.under_way, look_ups.waiting, bench.admits) == (1, 0, 2)
     assert not any(host.waiting for host in line)
     look_ups._check()
+
+
+@pytest.mark.parametrize("rate, admits", [(0.0, 30), (100.0, 30), (1.0, 5), (0.01, 1)])
+def test_hosts_are_looked_up_for_some_seconds_of_the_rate(rate: float, admits: int) -> None:
+    hosts = HostTable()
+    addresses = Addresses(Config().politeness, 10, 1)
+    bench = Workbench(
+        hosts, addresses, lambda slot: None, lambda host: None, front_max=99, turn_max=9, stay=1
+    )
+    look_ups = LookUps(bench, limit=10, rate=Rate(rate))
+    assert bench.admits == bench.wanted(0.0) == admits
+    for number in range(admits):
+        host = _host(hosts, number + 1)
+        bench.enter(host)
+        look_ups.ask(host)
+        look_ups._check()
+    assert not bench.admits and not bench.has_room()
+    look_ups.end()
+    assert bench.admits == 1 == bench.wanted(0.0), "a look-up that is over makes room for another host"

@@ -69,7 +69,7 @@ class Intake:
         registry, memo = self._registry, self._registry.memo
         keys, budget = registry.hosts.key, registry.budget
         priority, sequence = _PRIORITY, registry.sequence
-        enters = self._bench.wants_hosts(now)
+        may_enter = len(self._bench.front) + self._bench.wanted(now)
         for link in links:
             name, tail = split_url(link.url)
             slot = memo.get(name)
@@ -86,7 +86,7 @@ class Intake:
                 self._park(slot, order, entry, rule, batch)
             else:
                 batch.put(make_key(TODO, keys[slot], order), encode(entry))
-                self._enqueue(slot, name, order, entry, enters=enters)
+                self._enqueue(slot, name, order, entry, may_enter, now)
         registry.sequence = sequence
         registry.put_meta(batch)
         self._touch(touched, batch, now)
@@ -98,10 +98,12 @@ class Intake:
         registry.parked[rule] += 1
         batch.put(make_key(PARKED, registry.hosts.key[slot], order), encode(entry))
 
-    def _enqueue(self, slot: int, name: str, order: int, entry: Todo, *, enters: bool) -> None:
+    def _enqueue(
+        self, slot: int, name: str, order: int, entry: Todo, front_max: int = 0, now: float = 0.0
+    ) -> None:
         """Count a queue entry, and keep it in memory where the rest of its queue is.
 
-        `enters`: a host that had nothing to do may join the front.
+        A host that had nothing to do and may be asked now joins a front of fewer than `front_max` hosts.
         """
         registry, hosts, bench = self._registry, self._registry.hosts, self._bench
         registry.budget.accept(slot, entry.flags)
@@ -114,10 +116,10 @@ class Intake:
             if host is not None:
                 host.read_to = NO_ORDER
             elif (
-                enters
+                len(bench.front) < front_max
+                and hosts.ready[slot] <= now
                 and hosts.place[slot] == HostState.IDLE
                 and not hosts.flags[slot] & SILENCED
-                and bench.has_room()
             ):
                 host = self.front_host(slot, name, NO_ORDER)
                 bench.enter(host)
@@ -220,7 +222,7 @@ class Intake:
             entry.rule = 0
             batch.delete(key)
             batch.put(TODO + key[2:], encode(entry))
-            self._enqueue(slot, name, order, entry, enters=True)
+            self._enqueue(slot, name, order, entry)
         for slot, name in touched.items():
             batch.put(*registry.record(slot, name))
         registry.put_meta(batch)

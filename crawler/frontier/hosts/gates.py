@@ -54,7 +54,7 @@ class Gates:
             turn_max=config.frontier.turn_max,
             stay=config.fetch.keep_alive_max,
         )
-        self.look_ups = LookUps(self.bench, config.network.dns_concurrency)
+        self.look_ups = LookUps(self.bench, config.network.dns_concurrency, self.rate)
         self.shares = PlaceShares(
             registry.hosts, concurrency, config.frontier.untried_share, config.fetch.crowded_timeout
         )
@@ -92,7 +92,7 @@ class Gates:
             self.addresses.acquire(address)
             host.address = address
             return True
-        if len(address.waiting) < self._waiters_max:
+        if address.line < self._waiters_max:
             self.bench.wait_at(host, address, now)
         else:
             self.hosts.ready[host.slot] = ready = now + self.addresses.line_takes(address)
@@ -133,5 +133,5 @@ class Gates:
     def _check_address(self, address: Address, held: list[FrontHost]) -> None:
         users = sum(host.address is address for host in held)
         assert users + self.visits.at(address) == address.in_flight, address
-        assert all(host.waiting for host in address.waiting), address
+        assert all(host.waiting for host in address.waiting or ()), address
         assert not address.waiting or address.in_flight or address.event, address

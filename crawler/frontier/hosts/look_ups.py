@@ -1,25 +1,34 @@
 """Look-ups of host names: a limit of their own, and a line of hosts that wait for one.
 
-A look-up needs no place, so it goes on while all places are taken. While the
-line is long no host comes in from the back: it would only wait too, in the
-front's room for those that need not.
+A look-up needs no place, so it goes on while all places are taken. The workbench
+takes in no more hosts than can be looked up soon: others would only wait too, in
+the front's room for those that need not. With a rate it takes in what the rate
+can ask in some seconds, else all look-ups would be over before the first page:
+new hosts are due at once, so their robots.txt would go before the pages of hosts
+that were asked before.
 """
 
+import math
 from collections import deque
 
 from crawler.frontier.hosts.front_host import FrontHost
+from crawler.frontier.hosts.rate import Rate
 from crawler.frontier.hosts.table import SILENCED
 from crawler.frontier.hosts.workbench import Workbench
 
+AHEAD = 5.0  # s of the rate that hosts are looked up for; as long as a dead name takes
+
 
 class LookUps:
-    """At most `limit` under way; twice as many may wait before the front admits no more hosts."""
+    """At most `limit` under way; twice as many may wait in the line, and no more than AHEAD of the rate in all."""
 
-    def __init__(self, bench: Workbench, limit: int) -> None:
+    def __init__(self, bench: Workbench, limit: int, rate: Rate) -> None:
         self._bench = bench
         self._limit = limit
+        self._rate = rate
         self._line: deque[FrontHost] = deque()
         self.under_way = 0
+        self._admit()
 
     @property
     def waiting(self) -> int:
@@ -33,31 +42,40 @@ class LookUps:
 
     def ask(self, host: FrontHost) -> bool:
         """Begin the host's look-up, or put the host into the line and return False."""
-        if self.under_way < self._limit:
+        begins = self.under_way < self._limit
+        if begins:
             self.under_way += 1
-            return True
-        host.waiting = True
-        self._line.append(host)
-        self._bench.admitting = len(self._line) < 2 * self._limit
-        return False
+        else:
+            host.waiting = True
+            self._line.append(host)
+        self._admit()
+        return begins
 
     def next(self, now: float) -> FrontHost | None:
         """Begin the look-up of the first host in the line that still has something to do; None: none may."""
         while self.may_start:
             host = self._line.popleft()
-            self._bench.admitting = True
             host.waiting = False
             if (host.queue or host.refetch) and not self._bench.hosts.flags[host.slot] & SILENCED:
                 self.under_way += 1
                 return host
+            self._admit()
             self._bench.wake(host, now)
         return None
 
     def end(self) -> None:
         """A look-up is over."""
         self.under_way -= 1
+        self._admit()
+
+    def _admit(self) -> None:
+        """Tell the workbench for how many more hosts there is room."""
+        room, rate = 3 * self._limit, self._rate.rate
+        if rate:
+            room = min(room, math.ceil(rate * AHEAD))
+        self._bench.admits = max(0, room - self.under_way - len(self._line))
 
     def _check(self) -> None:
         assert self.under_way <= self._limit
-        assert self._bench.admitting or self._line
+        assert self._bench.admits or self._line or self.under_way
         assert all(host.waiting and not host.held for host in self._line)

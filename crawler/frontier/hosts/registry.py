@@ -80,12 +80,19 @@ class Registry:
         self.memo: dict[str, int] = {}  # slots of the host names met last
 
     def open(self, now: float, clean: bool) -> None:
-        """Load everything; after an unclean stop each host waits its gap from now, at least the delay."""
+        """Load everything; after an unclean stop each host waits its gap from now, at least the delay.
+
+        In a store that no frontier was opened on, nobody was asked yet: no host waits.
+        """
         domain_keys = [np.array(records["domain_key"]) for records in self.hosts.load(self._store)]
         if domain_keys:
             self.domains.fill(np.concatenate(domain_keys), self.hosts)
-        self._read_meta()
-        self.unclean_at = min(self.unclean_at, now) if clean else now  # a clock set back must stall nobody
+        if not self._read_meta():
+            self._note_first()
+        elif clean:
+            self.unclean_at = min(self.unclean_at, now)  # a clock set back must stall nobody
+        else:
+            self.unclean_at = now
         self._set_instants(now)
         self.todo = int(self.hosts.array("todo").sum())
         self.reached = int(((self.hosts.array("flags") & HostFlag.REACHED) != 0).sum())
@@ -108,12 +115,19 @@ class Registry:
             "silent_since", hosts.array("silent_since") > 0.0, now
         )  # the time without a process does not count as silence
 
-    def _read_meta(self) -> None:
+    def _note_first(self) -> None:
+        """From now on requests may be made that no record knows: the next opening is to see that."""
+        batch = self._store.batch(sync=True)
+        self.put_meta(batch)
+        self._store.write(batch)
+
+    def _read_meta(self) -> bool:
+        """Take up the crawl-wide numbers; False if there are none yet."""
         value = self._store.get(FRONTIER)
         if value is None:
             if len(self.hosts):
                 raise DamageError(f"store: it has hosts, but no {FRONTIER!r}")
-            return
+            return False
         try:
             meta = msgspec.msgpack.decode(unseal(FRONTIER, value), type=Meta)
             for rule, count in meta.parked.items():
@@ -121,6 +135,7 @@ class Registry:
         except (msgspec.DecodeError, ValueError) as error:
             raise DamageError(f"store: value of key {FRONTIER!r}: {error}") from error
         self.sequence, self.stored_limits, self.unclean_at = meta.sequence, meta.limits, meta.unclean_at
+        return True
 
     def put_meta(self, batch: Batch) -> None:
         """Put the crawl-wide numbers."""

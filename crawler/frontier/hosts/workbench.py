@@ -74,7 +74,7 @@ class Workbench:
         self._heap: list[tuple[float, int, FrontHost | Address]] = []
         self._chosen: list[tuple[float, int, FrontHost | Address]] = []  # hosts that have a known page to ask
         self._tick = 0
-        self.admitting = True  # whether hosts may come in from the back
+        self.admits = front_max  # hosts that may come in from outside the front now; `look_ups` says so
         self.admitting_others = True  # whether those may that are not known to answer soon
         self._look_at = 0.0  # until then no host can be sent out of the full front
         self._load = load
@@ -89,14 +89,16 @@ class Workbench:
         )
 
     def has_room(self) -> bool:
-        return self.admitting and len(self.front) < self._front_max
+        return self.admits > 0 and len(self.front) < self._front_max
 
-    def wants_hosts(self, now: float) -> bool:
-        """Whether a host from outside would be asked at once: there is room, and no front host is ready.
+    def wanted(self, now: float) -> int:
+        """How many hosts from outside would be asked soon: none while a front host is ready.
 
-        Else those that are ready go first, over connections that live.
+        Those that are ready go first, over connections that live.
         """
-        return self.has_room() and not (self._heap and self._heap[0][0] <= now)
+        if self._heap and self._heap[0][0] <= now:
+            return 0
+        return max(0, min(self.admits, self._front_max - len(self.front)))
 
     def schedule(self, slot: int, now: float) -> None:
         """Put a host that is in no structure where its ready instant says."""
@@ -139,15 +141,12 @@ class Workbench:
 
     def makes_room(self, now: float) -> bool:
         """Whether a host may enter from outside, be it that others are sent away."""
-        return self.has_room() or (self.admitting and self._make_room(now) and self.has_room())
+        return self.has_room() or (self.admits > 0 and self._make_room(now) and self.has_room())
 
     def wait_at(self, host: FrontHost, address: Address, now: float) -> None:
         """The host waits for its address: behind the others, or before them if it has just been called."""
         host.waiting = True
-        if host.called_by is address:
-            address.waiting.appendleft(host)
-        else:
-            address.waiting.append(host)
+        address.wait(host, first=host.called_by is address)
         self.call_next(address, now)
 
     def call_next(self, address: Address, now: float) -> None:
@@ -238,7 +237,7 @@ class Workbench:
         )
 
     def _may_admit(self) -> bool:
-        return self.admitting and self.back.holds(others=self.admitting_others)
+        return self.admits > 0 and self.back.holds(others=self.admitting_others)
 
     def _expire(self, now: float) -> None:
         due = self.calendar.next_due()

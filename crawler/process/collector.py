@@ -1,4 +1,4 @@
-"""How Python's garbage collector is set for all commands and processes.
+"""How memory is collected and given back: Python's garbage collector and the C heap.
 
 Nearly all of what a crawl makes is freed by counting references. What is left
 are cycles of the world's failures (exceptions and their frames), so the
@@ -8,15 +8,33 @@ outlives a full collection. Some 90,000 objects are looked at each time, however
 large the crawl is; before, a full collection looked at all of them, and a young
 one at 100,000. Of the frozen ones only a cycle that dies later is lost, such as
 that of a fetch which was under way at that instant.
+
+Bodies come and go between objects that live for hours, so the C heap is left with
+holes: after ten minutes of the open web 65 of 172 MiB. `give_back` returns the free
+pages among them to the system.
 """
 
 import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
+
+GIVE_BACK_INTERVAL = 300.0  # seconds; the heap is locked for some 0.1 ms a MiB
 
 
 def collect_rarely() -> None:
     """The crawler makes many short-lived objects and few cycles; importing it makes none."""
     gc.set_threshold(10_000, 2, 2)
+
+
+@contextmanager
+def frozen() -> Iterator[None]:
+    """`freeze` until the block is left."""
+    freeze()
+    try:
+        yield
+    finally:
+        thaw()
 
 
 def freeze() -> None:
@@ -39,3 +57,11 @@ def thaw() -> None:
 def _freeze_survivors(phase: str, collection: dict[str, Any]) -> None:
     if phase == "stop" and collection["generation"] == 2:
         gc.freeze()
+
+
+def give_back() -> None:
+    """Return free pages of the C heap to the system; any thread. Only glibc can."""
+    import ctypes  # here: most crawls are over before
+
+    if trim := getattr(ctypes.CDLL(None), "malloc_trim", None):
+        trim(0)

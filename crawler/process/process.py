@@ -23,7 +23,6 @@ from pathlib import Path
 
 from crawler.config import Config
 from crawler.errors import CrawlerError, StoreError
-from crawler.process import collector
 from crawler.process.commands import Commands
 from crawler.process.commit_loop import CommitLoop
 from crawler.process.ending import within
@@ -142,16 +141,16 @@ class Process:
         loops = Tasks(self.fail)
         loops.start(self.commits.run())
         loops.start(self._watch())
+        loops.start(self.stages.around.keep_heap_small())
         self._background.start(self._feed_seeds())
         await self.errands.start()
-        collector.freeze()
         try:
-            await self._schedule()
-            await self._drain()
-            if self.failure is None:
-                await self.exchange.part(self.stopped_by)
+            with self.stages.around.frozen():
+                await self._schedule()
+                await self._drain()
+                if self.failure is None:
+                    await self.exchange.part(self.stopped_by)
         finally:
-            collector.thaw()
             await self._shut_down(loops)
             watchdog.stop()
         if self.failure is not None:

@@ -8,10 +8,12 @@ import asyncio
 import os
 import random
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from crawler.config import StoreConfig
+from crawler.process import collector
 from crawler.process.ending import Watchdog, in_thread
 from crawler.storage.engines import open_store
 from crawler.storage.kv import KeyValue
@@ -74,6 +76,16 @@ class Surroundings:
     def in_thread(self, function: Callable[[], Any]) -> "asyncio.Future[None]":
         """Call `function` in a thread that nobody waits for at the end of the process."""
         return in_thread(function)
+
+    def frozen(self) -> AbstractContextManager[None]:
+        """While it is entered, what is there now is no concern of the garbage collector."""
+        return collector.frozen()
+
+    async def keep_heap_small(self) -> None:
+        """Give memory back now and then, until cancelled."""
+        while True:
+            await asyncio.sleep(collector.GIVE_BACK_INTERVAL)
+            await self.in_thread(collector.give_back)
 
     def watchdog(self, limit: float) -> Watchdog:
         """Who says it when the loop stands for `limit` seconds."""

@@ -92,7 +92,8 @@ def _copied(nodes: Nodes, original: "subprocess.Popen[str]", *arguments: str) ->
             if original.poll() is not None:
                 return copy
             time.sleep(0.05)
-        assert copy.returncode == 3, end(copy)
+        torn = end(copy)
+        assert torn.code == 3, torn
 
 
 def test_a_copy_of_a_live_node_wins_and_the_original_stops(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from crawler.clock import VirtualClock
 from crawler.config import convert
 from crawler.errors import StoreError
 from crawler.frontier.refresh import RefreshOutcome  # noqa: F401  so that refreshing is loaded
+from crawler.process import collector
 from crawler.process import process as module
 from crawler.process.process import SEEDS_AHEAD, SEEDS_GRACE, Process
 from crawler.process.stages import Stages
@@ -221,8 +222,8 @@ def test_all_that_is_begun_is_ended(alone: Callable[..., Alone], monkeypatch: py
 
         return note
 
-    monkeypatch.setattr(module.collector, "freeze", lambda: done.append("frozen"))
-    monkeypatch.setattr(module.collector, "thaw", lambda: done.append("thawed"))
+    monkeypatch.setattr(collector, "freeze", lambda: done.append("frozen"))
+    monkeypatch.setattr(collector, "thaw", lambda: done.append("thawed"))
     for fails in (False, True):
         one = alone(crawl={"stall_max": 9})
         monkeypatch.setattr(one.process.stages.around, "watchdog", Dog)

@@ -17,6 +17,7 @@ import sys
 import tempfile
 from collections import Counter
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from contextvars import copy_context
 from functools import partial
 from pathlib import Path
@@ -133,6 +134,13 @@ class VirtualSurroundings(Surroundings):
 
     def in_thread(self, function: Callable[[], Any]) -> "asyncio.Future[None]":
         return asyncio.get_running_loop().run_in_executor(None, function)
+
+    def frozen(self) -> AbstractContextManager[None]:
+        """A process that is killed here would never thaw."""
+        return nullcontext()
+
+    async def keep_heap_small(self) -> None:
+        """All processes are in one heap."""
 
     def watchdog(self, limit: float) -> Any:
         return _NoWatchdog()

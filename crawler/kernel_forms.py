@@ -47,6 +47,7 @@ ALONE = (
     "due.pending_set",
     "due.split_run",
     "lab.refresh.replay",
+    "pages.formats.simhash",
 )
 SHARED = "memoryviews"
 

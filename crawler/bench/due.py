@@ -86,6 +86,9 @@ class Contender(Protocol):
     def facts(self) -> dict[str, Any]:
         """Its own figures, by name."""
 
+    def close(self) -> None:
+        """Nothing is asked of it any more."""
+
 
 class PlainFiles:
     """Writes runs of plain uint64, as versions before did: what coded ones are measured by."""
@@ -161,6 +164,9 @@ class Runs:
             "fences a URL": sum(run.fences.nbytes for run in self._set.runs) / len(self._set),
             "reopen ms": 1e3 * self._reopen_s(),
         }
+
+    def close(self) -> None:
+        pass
 
     def _reopen_s(self) -> float:
         """Seconds to open the runs again; 0 in memory, where there is nothing to open."""
@@ -244,6 +250,9 @@ class Whole:
     def facts(self) -> dict[str, Any]:
         return {}
 
+    def close(self) -> None:
+        self._store.close()
+
 
 class Level:
     """LevelDB: a look-up a URL, a synced batch a buffer; set up for keys that are hashes."""
@@ -283,6 +292,9 @@ class Level:
     def facts(self) -> dict[str, Any]:
         return {}
 
+    def close(self) -> None:
+        self._store.close()
+
 
 class Sqlite:
     """SQLite: a table by key, a synced transaction a buffer."""
@@ -309,6 +321,9 @@ class Sqlite:
     def facts(self) -> dict[str, Any]:
         return {}
 
+    def close(self) -> None:
+        self._database.close()
+
 
 class Set:
     """A Python set."""
@@ -331,6 +346,9 @@ class Set:
 
     def facts(self) -> dict[str, Any]:
         return {}
+
+    def close(self) -> None:
+        pass
 
 
 CONTENDERS: dict[str, Callable[[Path, int], Contender]] = {
@@ -426,7 +444,9 @@ def measure(name: str, arguments: argparse.Namespace, directory: Path) -> dict[s
         "mean flush ms": 1e3 * wall / flushes,
         "longest ms": 1e3 * longest,
     }
-    return {"row": row, "facts": contender.facts()}
+    facts = contender.facts()
+    contender.close()
+    return {"row": row, "facts": facts}
 
 
 def _with_ratios(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -21,9 +21,9 @@ from crawler.extract.types import is_css, is_html, is_xhtml
 from crawler.pages.archive import read_capture
 from crawler.pages.captures import StoredPage
 from crawler.pages.formats import mirror, text
-from crawler.pages.formats.duplicates import simhash
 from crawler.pages.formats.rows import CONTENT_FIELDS, Known
 from crawler.pages.formats.selection import shows_content
+from crawler.pages.formats.simhash import simhash
 from crawler.records import Extracted
 from crawler.urls.canonical import resolve
 

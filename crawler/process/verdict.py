@@ -48,6 +48,7 @@ def sentence(answer: Mapping[str, Any]) -> str:
 # What answers of these statuses ask for, and the flags that give it.
 _WANTS = {
     401: "; it wants a login (--http-user and --http-password, --login, --load-cookies)",
+    429: "; the host asks for a slower crawl (--delay, --delay-factor)",
     407: "; the proxy wants a login (--proxy http://USER:PASSWORD@HOST:PORT)",
 }
 

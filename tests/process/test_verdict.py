@@ -34,6 +34,10 @@ def _record(**values: Any) -> dict[str, Any]:
             "Failed: 401 at T; it wants a login (--http-user and --http-password, --login, --load-cookies).",
         ),
         (
+            _record(state="failed", status=429),
+            "Failed: 429 at T; the host asks for a slower crawl (--delay, --delay-factor).",
+        ),
+        (
             _record(state="failed", status=0, outcome="reset", attempts=3, error="no bytes"),
             "Failed: reset after 3 tries (no bytes).",
         ),

@@ -14,9 +14,9 @@ from crawler.frontier.discovery.entries import decode, order_depth
 from crawler.process.stages import Stages, at_rest
 from crawler.records import Capture, Extracted, Fetch, Outcome, PageRecord
 from crawler.storage.commit import Change
+from crawler.storage.engines import open_store
 from crawler.storage.keys import PARKED, TODO
-from crawler.storage.kv import scan_prefix
-from crawler.storage.level_store import LevelStore
+from crawler.storage.kv import DiskStore, scan_prefix
 from tests.process.support import SEED, Joint, fetch, redirect
 
 SEEDS = ["http://a.org/", "http://a.org/same", "http://b.org/"]
@@ -97,9 +97,9 @@ def queue(stages: Stages, prefix: bytes) -> dict[str, int]:
     return found
 
 
-def keys(directory: CrawlDirectory, prefix: bytes) -> Iterator[tuple[LevelStore, bytes, bytes]]:
+def keys(directory: CrawlDirectory, prefix: bytes) -> Iterator[tuple[DiskStore, bytes, bytes]]:
     """Each key of a kind in the closed store of p0, to be changed through the store that comes with it."""
-    store = LevelStore(directory.process("p0") / "store")
+    store = open_store(directory.process("p0") / "store")
     try:
         for key, value in list(scan_prefix(store, prefix)):
             yield store, key, value
@@ -114,7 +114,7 @@ def lose(directory: CrawlDirectory, *prefixes: bytes) -> None:
             write(store, {key: None})
 
 
-def write(store: LevelStore, changes: dict[bytes, bytes | None]) -> None:
+def write(store: DiskStore, changes: dict[bytes, bytes | None]) -> None:
     batch = store.batch(sync=True)
     for key, value in changes.items():
         batch.delete(key) if value is None else batch.put(key, value)

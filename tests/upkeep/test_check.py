@@ -29,8 +29,7 @@ from crawler.storage.keys import (
     SEGMENT,
     TODO,
 )
-from crawler.storage.kv import scan_prefix, seal, unseal
-from crawler.storage.level_store import LevelStore
+from crawler.storage.kv import DiskStore, scan_prefix, seal, unseal
 from crawler.storage.moving import load
 from crawler.upkeep.check import PROBLEMS_MAX, check, repair, repair_before_opening
 from tests.upkeep import support
@@ -260,7 +259,7 @@ def test_another_answer_within_the_same_second_is_kept_beside_it(directory: Craw
     assert sorted(each.fetched_at for each in found if each.url == "http://a.org/x") == [1_000_000.001]
 
 
-def held_captures(store: LevelStore) -> dict[str, Capture]:
+def held_captures(store: DiskStore) -> dict[str, Capture]:
     found = [unpack_capture(key, value) for key, value in scan_prefix(store, CAPTURE)]
     return {capture.url: capture for capture in found}
 

@@ -9,7 +9,6 @@ cheaper way should try that first (`crawler/export` does).
 
 import html
 import re
-from collections import Counter
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -25,7 +24,8 @@ _SKIPPED = re.compile(
     re.DOTALL | re.IGNORECASE,
 )
 _TITLE = re.compile(r"<title\b[^>]*+>([^<]{0,1000})", re.IGNORECASE)
-_TAG = re.compile(rb"<(/?)([a-zA-Z][a-zA-Z0-9]*)")
+_TAG = re.compile(rb"</?[a-zA-Z][a-zA-Z0-9]*+")
+_SLASH = ord("/")
 _VOID = set(b"area base br col embed hr img input link meta source track wbr".split())
 _BLANKS = re.compile(r"[ \t\r\f\v\xa0]+")
 _LINES = re.compile(r" ?\n[ \n]*")
@@ -63,18 +63,28 @@ def is_tame(utf8: bytes) -> bool:
     """Whether a parser handles the page in about linear time: bounded size, tags and nesting."""
     if len(utf8) > PARSED_BYTES_MAX or max(map(len, utf8.split(b"<"))) > _TAG_BYTES_MAX:
         return False
-    unclosed: Counter[bytes] = Counter()
+    tags = _TAG.findall(utf8)
+    names = {tag: _nesting_name(tag) for tag in set(tags)}
+    unclosed = dict.fromkeys(names.values(), 0)
     total = 0
-    for end, name in _TAG.findall(utf8):
-        if not end and name.lower() not in _VOID:
+    for tag in tags:
+        if not (name := names[tag]):
+            continue
+        if tag[1] != _SLASH:
             unclosed[name] += 1
             total += 1
-        elif end and unclosed[name]:
+            if total > UNCLOSED_TAGS_MAX:
+                return False
+        elif unclosed[name]:
             unclosed[name] -= 1
             total -= 1
-        if total > UNCLOSED_TAGS_MAX:
-            return False
     return True
+
+
+def _nesting_name(tag: bytes) -> bytes:
+    """The name after `<` or `</`; empty if its elements have no content."""
+    name = tag.lstrip(b"</")
+    return b"" if name.lower() in _VOID else name
 
 
 @cache

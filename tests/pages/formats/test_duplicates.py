@@ -4,7 +4,8 @@ import random
 
 import pytest
 
-from crawler.pages.formats.duplicates import DISTANCE_MAX, Originals, simhash
+from crawler.pages.formats.duplicates import DISTANCE_MAX, Originals
+from crawler.pages.formats.simhash import simhash
 
 
 def _text(seed: int, words: int = 400) -> list[str]:

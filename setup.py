@@ -1,0 +1,27 @@
+"""Builds the compiled kernels; all else of the package is described in pyproject.toml."""
+
+from setuptools import setup
+from setuptools.command.build_ext import build_ext
+
+SHARED = "crawler.memoryviews"
+
+
+class SharedFirst(build_ext):
+    """Builds what all kernels share before any of them.
+
+    Kernels are built several at a time. Cython, making the shared module beside another one, may leave half of it
+    out, and then no kernel can be imported.
+    """
+
+    def build_extensions(self) -> None:
+        extensions, parallel = self.extensions, self.parallel
+        for group, at_once in (
+            ([each for each in extensions if each.name == SHARED], None),
+            ([each for each in extensions if each.name != SHARED], parallel),
+        ):
+            self.extensions, self.parallel = group, at_once
+            super().build_extensions()
+        self.extensions, self.parallel = extensions, parallel
+
+
+setup(cmdclass={"build_ext": SharedFirst})

@@ -1,0 +1,33 @@
+"""How the kernels are built (`setup.py`)."""
+
+import runpy
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+SHARED = "crawler.memoryviews"
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_the_shared_module_is_whole_before_a_kernel_is_begun(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Cython, making it beside a kernel in another thread, once left half of it out: no kernel could be imported."""
+    setuptools = pytest.importorskip("setuptools")
+    given: dict[str, Any] = {}
+    monkeypatch.setattr(setuptools, "setup", lambda **values: given.update(values))
+    runpy.run_path(str(ROOT / "setup.py"))
+    names = ["crawler.a", SHARED, "crawler.b"]
+    modules = [setuptools.Extension(name, [f"{name}.c"]) for name in names]
+    command = given["cmdclass"]["build_ext"](setuptools.Distribution({"ext_modules": modules}))
+    command.ensure_finalized()
+    command.parallel = 2
+    built: list[tuple[str, bool]] = []
+    monkeypatch.setattr(
+        command, "build_extension", lambda each: built.append((each.name, bool(command.parallel)))
+    )
+    command.build_extensions()
+    assert built[0] == (SHARED, False)
+    assert sorted(built[1:]) == [("crawler.a", True), ("crawler.b", True)]
+    assert [each.name for each in command.extensions] == names
+    assert command.parallel == 2

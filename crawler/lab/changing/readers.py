@@ -13,7 +13,7 @@ Requests come at random, `rate` a second, each on a connection that stays.
 import asyncio
 import math
 import random
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from itertools import accumulate
 from typing import NamedTuple
@@ -63,7 +63,7 @@ def calibration(readings: Iterable[ReaderAnswer], bounds: Sequence[float] = BOUN
         if not inside:
             continue
         share = sum(each.fresh for each in inside) / len(inside)
-        left: Counter[int] = Counter()  # by page: how many more were fresh than by the share
+        left: dict[int, float] = defaultdict(float)  # by page: how many more were fresh than by the share
         for each in inside:
             left[each.page] += each.fresh - share
         error = math.sqrt(sum(value * value for value in left.values())) / len(inside)

@@ -211,14 +211,15 @@ class Learning:
         self.observed_clock = clock
         untold: cython.bint = self._is_untold(counts)
         recall: cython.double = self.quality.recall(site)
-        expected: cython.double = self._put_right(self.rates.expected(site, k, t, clock))
+        raw: cython.double = self.rates.expected(site, k, t, clock)
+        expected: cython.double = self._put_right(raw)
         if self.neighbourhood and untold:
             silent: cython.double = 1.0 - recall
             full: cython.double = clock_of(elapsed, self._said(site, directory, now), self.scale)
             alone: cython.double = self._put_right(self.rates.expected(site, k, t, silent * elapsed))
             heeding: cython.double = self._put_right(self.rates.expected(site, k, t, silent * full))
             self.credence.observe(site, alone, heeding, changed)
-            self._judge(self.rates.expected(site, k, t, silent * clock), changed)
+        self._judge(raw, changed)
         gain: cython.double = self.quality.observe(site, counts, self.rates.rate(site, k, t), clock, changed)
         if self.neighbourhood:
             self.directories.observe(directory, now, self.scale, 1.0 if changed else 0.0, expected)

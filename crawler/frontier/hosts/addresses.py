@@ -128,10 +128,10 @@ class Addresses:
     def turn_at(self, names: Sequence[str], host: "FrontHost", now: float) -> float:
         """About when a host that waits at one of the addresses has its turn there."""
         for address in filter(None, map(self._addresses.get, names)):
-            if host in address.waiting:
+            line = list(address.waiting or ())
+            if host in line:
                 first = self.start_at(address)
-                ahead = address.waiting.index(host)
-                return max(now if first is None else first, now) + self._interval(address) * ahead
+                return max(now if first is None else first, now) + self._interval(address) * line.index(host)
         return now
 
     def acquire(self, address: Address) -> None:

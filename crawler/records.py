@@ -337,7 +337,11 @@ class SplitterCounts(msgspec.Struct, kw_only=True):
 
 
 class HostStatus(msgspec.Struct, kw_only=True):
-    """State of a host, the instant from which it may be asked and why, and its counts."""
+    """State of a host, the instant from which it may be asked and why not before, and its counts.
+
+    `cause` is an outcome, or why it is held or given up; `wait` the seconds until `ready_at`, `next_retry_at` the
+    first instant at which a URL of its queue is tried again, 0 if none is.
+    """
 
     host: str
     state: str

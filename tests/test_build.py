@@ -1,8 +1,7 @@
-"""How the kernels are built (`setup.py`)."""
+"""How the kernels are built (`crawler/kernel_build.py`)."""
 
-import runpy
+import tomllib
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -14,12 +13,12 @@ SHARED = "crawler.memoryviews"
 def test_the_shared_module_is_whole_before_a_kernel_is_begun(monkeypatch: pytest.MonkeyPatch) -> None:
     """Cython, making it beside a kernel in another thread, once left half of it out: no kernel could be imported."""
     setuptools = pytest.importorskip("setuptools")
-    given: dict[str, Any] = {}
-    monkeypatch.setattr(setuptools, "setup", lambda **values: given.update(values))
-    runpy.run_path(str(ROOT / "setup.py"))
+    kernel_build = pytest.importorskip("crawler.kernel_build")
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    assert project["tool"]["setuptools"]["cmdclass"] == {"build_ext": "crawler.kernel_build.SharedFirst"}
     names = ["crawler.a", SHARED, "crawler.b"]
     modules = [setuptools.Extension(name, [f"{name}.c"]) for name in names]
-    command = given["cmdclass"]["build_ext"](setuptools.Distribution({"ext_modules": modules}))
+    command = kernel_build.SharedFirst(setuptools.Distribution({"ext_modules": modules}))
     command.ensure_finalized()
     command.parallel = 2
     built: list[tuple[str, bool]] = []

@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from crawler.admin import report
+from crawler.admin.causes import in_words
 from crawler.admin.outlook import outlook
 from crawler.admin.status import Status, group, merge
 from crawler.cli import access, options
@@ -240,9 +241,11 @@ def _host_lines(status: Status, hosts: int) -> list[str]:
     ranked = sorted(status.waiting, key=_busy_and_failing_first)
     for host in ranked[:hosts]:
         wait = f", ready in {host.wait:.1f} s" if host.wait > 0 else ""
-        failed = f", {host.failures} failures in a row" if host.failures else ""
-        cause = f" ({host.cause.replace('_', ' ')})" if host.cause else ""
-        lines.append(f"  {host.host}: {host.todo:,} to do, {host.state}{cause}{failed}{wait}")
+        failed = f", {_count(host.failures, 'failure')} in a row" if host.failures else ""
+        cause = f" ({in_words(host.cause)})" if host.cause else ""
+        lines.append(
+            f"  {host.host}: {host.todo:,} to do, {host.state.replace('_', ' ')}{cause}{failed}{wait}"
+        )
     return lines
 
 

@@ -159,7 +159,10 @@ def load(args: argparse.Namespace, directory: CrawlDirectory | None = None) -> C
 
 
 class _JsonFormatter(logging.Formatter):
-    """A JSON object a line, with the fields of the plain form; `process` names one of several."""
+    """A JSON object a line: the fields of the plain form, and the facts of a line (`fields`) that has some.
+
+    `process` names one of several.
+    """
 
     def __init__(self, process: str = "") -> None:
         super().__init__()
@@ -175,6 +178,7 @@ class _JsonFormatter(logging.Formatter):
             "logger": record.name,
             "message": record.getMessage(),
         }
+        row |= getattr(record, "fields", {})
         if record.exc_info:
             row["error"] = self.formatException(record.exc_info)
         return msgspec.json.encode(row).decode()

@@ -5,6 +5,7 @@ import sys
 import time
 from typing import Any, Protocol
 
+from crawler.admin.causes import in_words
 from crawler.admin.status import Status, group
 from crawler.clock import iso_time
 from crawler.records import HostStatus, Outcome
@@ -13,6 +14,14 @@ LIVE_INTERVAL = 0.5
 PLAIN_INTERVAL = 5.0
 HOSTS_SHOWN = 12
 LONG_WAIT = 2.0  # seconds of waiting that are worth a word
+
+
+_REASONS = {
+    "waits_for_robots": "its robots.txt could not be had",
+    "retries": "a URL is tried again",
+    "waits_for_address": "others at its address",
+    "waits_for_look_up": "other look-ups",
+}
 
 
 class Shown(Protocol):
@@ -74,30 +83,29 @@ def fetches(status: Status) -> int:
 
 def waiting_for(status: Status) -> str:
     """What a crawl with nothing in flight waits for, and until when; "" if it does not wait long."""
+    if status.paused:
+        return f"; paused ({', '.join(status.paused)})"
     if status.frontier.in_flight or not status.frontier.todo:
         return ""
-    hosts = [host for host in status.waiting if host.todo and _until(host) - status.now > LONG_WAIT]
+    hosts = [host for host in status.waiting if host.todo and host.ready_at - status.now > LONG_WAIT]
     if not hosts:
         return ""
-    first = min(hosts, key=_until)
-    reason = first.cause.replace("_", " ") or _reason(first)
-    until = _until(first)
+    first = min(hosts, key=lambda host: host.ready_at)
+    reason, until = _reason(first), first.ready_at
     others = f" and {len(hosts) - 1:,} other hosts" if len(hosts) > 1 else ""
     clock = iso_time(until)[11:19]
     return f"; waits until {clock} UTC ({until - status.now:,.0f} s) for {first.host}{others}: {reason}"
 
 
 def _reason(host: HostStatus) -> str:
+    cause = f" ({in_words(host.cause)})" if host.cause else ""
+    if host.state in _REASONS:
+        return _REASONS[host.state] + cause
     if host.slowdown > 1.0:
         return "slowed by 429 or 503"
     if host.failures:
-        return f"failed {host.failures} times in a row" if host.failures > 1 else "it failed"
-    return "a URL is tried again" if host.next_retry_at else "its gap between requests"
-
-
-def _until(host: HostStatus) -> float:
-    """When a host has something to do again."""
-    return max(host.ready_at, host.next_retry_at)
+        return (f"failed {host.failures} times in a row" if host.failures > 1 else "it failed") + cause
+    return in_words(host.cause) or "its gap between requests"
 
 
 async def _live(crawl: Shown) -> None:

@@ -7,6 +7,9 @@ cdef class Learning:
     cdef public bint neighbourhood
     cdef public double scale
     cdef readonly double observed_clock
+    cdef readonly double bias
+    cdef readonly double found
+    cdef readonly double told
     cdef readonly ChangeRates rates
     cdef readonly SignalQuality quality
     cdef readonly Counts directories
@@ -18,6 +21,8 @@ cdef class Learning:
     cpdef Py_ssize_t add_directory(self)
     cpdef double excess(self, Py_ssize_t site, Py_ssize_t directory, double now) noexcept
     cdef double _said(self, Py_ssize_t site, Py_ssize_t directory, double now) noexcept
+    cdef double _put_right(self, double expected) noexcept
+    cdef void _judge(self, double expected, bint changed) noexcept
     cdef bint _is_untold(self, double[::1] counts) noexcept
     cpdef double directory_lead(self, Py_ssize_t site, Py_ssize_t directory, double now) noexcept
     cpdef double site_lead(self, Py_ssize_t site, double now) noexcept

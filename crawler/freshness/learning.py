@@ -8,6 +8,11 @@
     after it         observe k, T and all counts learn what was found
     now and then     renew, renew_crawl  means from sums, O(1)
 
+What neighbours show is held against what rates expect. Rates that are wrong on the average - their prior is no law of
+the web at hand - must not pass for neighbours that change: clocks would run too fast, times watched be too long, and
+rates be lower still. So probabilities are put right by one factor of the crawl's hazard first (`hazard_ratio.py`), the
+`bias`. On independent pages with log-normal rates it brought clocks from 1.75 times the elapsed time to .95.
+
 Sites and directories are numbers that `add_site` and `add_directory` hand out;
 the caller keeps of a page k and T (float32), its last crawl, and its signals by source.
 Nothing is checked here: numbers out of range write out of bounds.
@@ -21,17 +26,22 @@ from cython.cimports.libc.math import expm1, log1p
 from crawler.freshness.value_kernel import ALL_TERMS, KINDS
 
 if cython.compiled:
-    from cython.cimports.crawler.freshness.change_rates import ChangeRates
+    from cython.cimports.crawler.freshness.change_rates import ChangeRates, gain_of
     from cython.cimports.crawler.freshness.neighbourhood import Counts, Credence, clock_of, offset_of
     from cython.cimports.crawler.freshness.signal_quality import SignalQuality, precision_at
     from cython.cimports.crawler.freshness.value_kernel import Parameters
 else:
-    from crawler.freshness.change_rates import ChangeRates
+    from crawler.freshness.change_rates import ChangeRates, gain_of
     from crawler.freshness.neighbourhood import Counts, Credence, clock_of, offset_of
     from crawler.freshness.signal_quality import SignalQuality, precision_at
     from crawler.freshness.value_kernel import Parameters
 
 _SOURCES = cython.declare(cython.Py_ssize_t, 8)
+_BIAS_WEIGHT = cython.declare(cython.double, 10.0)  # expected changes' worth of belief that rates are right
+_HAZARD_MAX = cython.declare(cython.double, 4.0)  # of one crawl: beyond, a change tells nothing
+_BIAS_LOW = cython.declare(cython.double, 0.25)
+_BIAS_HIGH = cython.declare(cython.double, 4.0)
+_KEPT = cython.declare(cython.double, 0.9995)  # of what was learned, a crawl: a memory of 2,000
 
 
 @cython.cclass
@@ -58,6 +68,8 @@ class Learning:
         self.neighbourhood = neighbourhood
         self.scale = scale
         self.observed_clock = 0.0
+        self.bias = 1.0
+        self.found = self.told = 0.0
         self.rates = ChangeRates(unit)
         self.quality = SignalQuality()
         self.directories = Counts(1.0)
@@ -199,12 +211,15 @@ class Learning:
         self.observed_clock = clock
         untold: cython.bint = self._is_untold(counts)
         recall: cython.double = self.quality.recall(site)
-        expected: cython.double = self.rates.expected(site, k, t, clock)
+        raw: cython.double = self.rates.expected(site, k, t, clock)
+        expected: cython.double = self._put_right(raw)
         if self.neighbourhood and untold:
             silent: cython.double = 1.0 - recall
             full: cython.double = clock_of(elapsed, self._said(site, directory, now), self.scale)
-            alone: cython.double = self.rates.expected(site, k, t, silent * elapsed)
-            self.credence.observe(site, alone, self.rates.expected(site, k, t, silent * full), changed)
+            alone: cython.double = self._put_right(self.rates.expected(site, k, t, silent * elapsed))
+            heeding: cython.double = self._put_right(self.rates.expected(site, k, t, silent * full))
+            self.credence.observe(site, alone, heeding, changed)
+        self._judge(raw, changed)
         gain: cython.double = self.quality.observe(site, counts, self.rates.rate(site, k, t), clock, changed)
         if self.neighbourhood:
             self.directories.observe(directory, now, self.scale, 1.0 if changed else 0.0, expected)
@@ -214,6 +229,30 @@ class Learning:
             gain = self.rates.gain
             self.observed_clock = recall * clock + self.rates.watched
         return self.rates.observe(site, k, t, self.observed_clock, gain)
+
+    @cython.cfunc
+    @cython.inline
+    @cython.exceptval(check=False)
+    def _put_right(self, expected: cython.double) -> cython.double:
+        """The probability of a change where the rates say `expected`: hazards times `bias`."""
+        return -expm1(self.bias * log1p(-expected)) if expected < 1.0 else 1.0
+
+    @cython.cfunc
+    @cython.exceptval(check=False)
+    def _judge(self, expected: cython.double, changed: cython.bint) -> cython.void:
+        """Learn `bias` from a crawl: see `hazard_ratio.py`."""
+        hazard: cython.double = min(-log1p(-expected), _HAZARD_MAX) if expected < 1.0 else _HAZARD_MAX
+        self.found *= _KEPT
+        self.told *= _KEPT
+        self.told += hazard
+        if changed:
+            self.found += gain_of(self.bias * hazard)
+        self.bias = _ratio(self.found, self.told)
+
+    def restore_bias(self, found: float, told: float) -> None:
+        """Put stored sums back."""
+        self.found, self.told = found, told
+        self.bias = _ratio(found, told)
 
     @cython.cfunc
     @cython.inline
@@ -246,3 +285,10 @@ class Learning:
         self.directories._check()
         self.sites._check()
         self.credence._check()
+
+
+@cython.cfunc
+@cython.exceptval(check=False)
+def _ratio(found: cython.double, told: cython.double) -> cython.double:
+    """Changes found over changes expected, as far as so many can tell."""
+    return min(max((_BIAS_WEIGHT + found) / (_BIAS_WEIGHT + told), _BIAS_LOW), _BIAS_HIGH)

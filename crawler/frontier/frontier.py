@@ -113,7 +113,7 @@ class Frontier:
             self._refetches,
         )
         self._hops = Hops(gates, self._outstanding)
-        self._report = FrontierViews(store, registry, bench)
+        self._report = FrontierViews(store, gates, self._permission, self._settlement.authorities)
         self._waited = Waited()
         self._taken_at = 0.0
         self._paused: set[str] = set()

@@ -1,23 +1,31 @@
-"""What the frontier says about itself: counters, single hosts, what the crawl waits for."""
+"""What the frontier says about itself: counters, single hosts, what the crawl waits for.
+
+A host that could be asked may have nothing that could be asked of it: each URL of its queue waits, for robots.txt
+that was not to be had, for its scheme and port, or for its next try. Then the host's state, cause and next try are
+those of the URL that comes first.
+"""
 
 import itertools
 from collections.abc import Generator, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
 from crawler.frontier.discovery import entries
+from crawler.frontier.hosts.authorities import Authorities
 from crawler.frontier.hosts.budget import RULES
+from crawler.frontier.hosts.gates import Gates
 from crawler.frontier.hosts.politeness import CAUSES
-from crawler.frontier.hosts.registry import Registry
 from crawler.frontier.hosts.table import NOWHERE, SILENCED, HostFlag, HostState
-from crawler.frontier.hosts.workbench import Workbench
+from crawler.frontier.permission import Permission
 from crawler.records import HostStatus
+from crawler.robots.cache import VerdictKind
 from crawler.storage.keys import PARKED, TODO
 from crawler.storage.kv import KeyValue
 
 EXPLAINED_AT_ONCE = 2_000
 EXPLAINED_MAX = 100_000  # entries of a queue that are read for one explanation
+LOOKED_AT = 16  # entries of a host outside the front that are read to see whether all of them wait
 _SILENT_STATES = (
     (HostFlag.BLOCKED, "blocked"),
     (HostFlag.REFUSED, "refused"),
@@ -51,13 +59,26 @@ def shares(seconds: dict[str, float], whole: float) -> dict[str, float]:
     }
 
 
+class UrlWait(NamedTuple):
+    """What a URL waits for, whatever its host does: a state, its cause, the next try."""
+
+    state: str
+    cause: str
+    until: float
+
+
 class FrontierViews:
     """Read-only views of registry, workbench and stored queues."""
 
-    def __init__(self, store: KeyValue, registry: Registry, bench: Workbench) -> None:
+    def __init__(
+        self, store: KeyValue, gates: Gates, permission: Permission, authorities: Authorities
+    ) -> None:
         self._store = store
-        self._registry = registry
-        self._bench = bench
+        self._gates = gates
+        self._registry = gates.registry
+        self._bench = gates.bench
+        self._permission = permission
+        self._authorities = authorities
 
     def counters(self) -> dict[str, int]:
         """To-do URLs (those in flight apart), parked ones by rule, and hosts by state."""
@@ -78,12 +99,15 @@ class FrontierViews:
         return counts | {f"parked_{rule}": registry.parked[index] for index, rule in enumerate(RULES) if rule}
 
     def explain(self, url: str, now: float) -> dict[str, Any]:
-        """What a URL's host waits for, as `describe` has it; state "unknown" for a host never met."""
-        name, _ = entries.split_url(url)
+        """What a URL or else its host waits for, as `describe` has it; state "unknown" for a host never met."""
+        name, tail = entries.split_url(url)
         slot = self._registry.find(name)
         if slot == NOWHERE:
             return {"host": name, "state": "unknown"}
-        return msgspec.structs.asdict(self.describe(slot, name, now))
+        front = self._bench.front.get(slot)
+        later = front.later if front is not None else []
+        until = next((at for at, (_, entry) in later if entry.tail == tail), 0.0)
+        return msgspec.structs.asdict(self._described(slot, name, self._url_wait(name, url, until, now), now))
 
     def hosts_with_work(self) -> int:
         """Hosts that have something to do and are not silenced (2 ms for a million hosts)."""
@@ -124,13 +148,26 @@ class FrontierViews:
 
     def describe(self, slot: int, name: str, now: float) -> HostStatus:
         """How a host stands."""
+        return self._described(slot, name, self._first_wait(slot, name, now), now)
+
+    def _described(self, slot: int, name: str, wait: UrlWait | None, now: float) -> HostStatus:
+        """How a host stands whose URLs wait for `wait`, if for anything."""
         hosts = self._registry.hosts
         front = self._bench.front.get(slot)
         ready = float(hosts.ready[slot])
+        state = self._state(slot, now)
+        cause = CAUSES[hosts.cause[slot]]
+        if wait is not None and state in ("ready", "waits") and wait.until >= ready:
+            state, cause, ready = wait.state, wait.cause or cause, wait.until
+        elif state == "waits_for_address" and front is not None:
+            cause = ""
+            ready = max(ready, self._gates.addresses.turn_at(front.addresses, front, now))
+        elif not (hosts.failures[slot] or hosts.flags[slot] & (HostFlag.REFUSED | HostFlag.GIVEN_UP)):
+            cause = ""
         return HostStatus(
             host=name,
-            state=self._state(slot, now),
-            cause=CAUSES[hosts.cause[slot]],
+            state=state,
+            cause=cause,
             ready_at=ready,
             wait=max(0.0, ready - now),
             next_retry_at=front.later[0][0] if front is not None and front.later else 0.0,
@@ -143,6 +180,40 @@ class FrontierViews:
             known=hosts.known[slot],
         )
 
+    def _first_wait(self, slot: int, name: str, now: float) -> UrlWait | None:
+        """What the first of a host's URLs waits for, if all of them wait."""
+        waits: list[UrlWait] = []
+        for n, (until, entry) in enumerate(self._first_entries(slot)):
+            wait = self._url_wait(name, entries.join_url(name, entry.tail), until, now)
+            if wait is None or n == LOOKED_AT:
+                return None
+            waits.append(wait)
+        return min(waits, key=lambda wait: wait.until, default=None)
+
+    def _first_entries(self, slot: int) -> Iterator[tuple[float, entries.Todo]]:
+        """(instant before which it is not tried, entry) of a host's first entries, `LOOKED_AT` and one at most."""
+        front = self._bench.front.get(slot)
+        if front is not None:
+            queue = ((0.0, entry) for _, entry in front.queue)
+            later = ((until, entry) for until, (_, entry) in front.later[:1])
+            return itertools.islice(itertools.chain(queue, later), LOOKED_AT + 1)
+        hosts = self._registry.hosts
+        if not hosts.todo[slot]:
+            return iter(())
+        prefix = TODO + hosts.key[slot].to_bytes(8, "big")
+        found = entries.read_queue(self._store, prefix, hosts.cursor[slot])
+        return ((float(entry.retry_at), entry) for _, entry in itertools.islice(found, LOOKED_AT + 1))
+
+    def _url_wait(self, name: str, url: str, retry_at: float, now: float) -> UrlWait | None:
+        """What a URL waits for that is not tried again before `retry_at`; None: for nothing but its host."""
+        authority, target = entries.split_authority(url)
+        verdict = self._permission.verdict(name, authority, target, now)
+        if verdict.kind is VerdictKind.WAIT:
+            return UrlWait("waits_for_robots", verdict.cause, verdict.until)
+        if verdict.kind is not VerdictKind.DENIED and (until := self._authorities.ready_at(authority)) > now:
+            return UrlWait("backing_off", self._authorities.cause(authority), until)
+        return UrlWait("retries", "", retry_at) if retry_at > now else None
+
     def _state(self, slot: int, now: float) -> str:
         hosts = self._registry.hosts
         for flag, state in _SILENT_STATES:
@@ -154,7 +225,7 @@ class FrontierViews:
         if not hosts.todo[slot]:
             return "excluded" if hosts.flags[slot] & HostFlag.EXCLUDED else "idle"
         if front is not None and front.waiting:
-            return "waits_for_address"
+            return "waits_for_look_up" if front in self._gates.look_ups else "waits_for_address"
         if hosts.ready[slot] <= now:
             return "ready"
         return "backing_off" if hosts.failures[slot] else "waits"

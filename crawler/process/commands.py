@@ -20,7 +20,7 @@ from crawler.frontier.refresh.refreshing import SIGNAL_SOURCES
 from crawler.process import verdict
 from crawler.process.admission import Beside
 from crawler.process.stages import Stages
-from crawler.records import Capture, LinkFlag, PageRecord, PeerStatus
+from crawler.records import Capture, LinkFlag, PageRecord, PageState, PeerStatus
 from crawler.storage.commit import Change
 from crawler.urls.canonical import authority, canonical, hostname, target
 
@@ -114,10 +114,15 @@ class Commands:
         answer["known"] = record is not None or stages.due.contains(fingerprint)
         if stages.refresh is not None and record is not None:
             answer["refresh"] = _in_words(stages.refresh.explain(fingerprint, stages.clock.now()))
-        if record is None:
+        queued = {}
+        if record is None or record.state is PageState.FAILED:
+            queued = yield from stages.frontier.entry(request_form)
+        if record is None or queued:
             now = stages.clock.now()
-            answer |= yield from stages.frontier.entry(request_form)
+            answer |= queued
             answer["waiting"] = stages.frontier.explain(request_form, now)
+            if stages.frontier.paused:
+                answer["paused"] = list(stages.frontier.paused)
             _say_times(answer, now)
         if via := self._found_on(record, answer):
             answer["found_on"] = via

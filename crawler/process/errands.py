@@ -490,4 +490,6 @@ def _say(fetch: Fetch) -> None:
     if fetch.blame and log.isEnabledFor(logging.DEBUG):
         status = f" {fetch.status}" if fetch.status else ""
         error = f": {fetch.error}" if fetch.error else ""
-        log.debug("%s: %s%s%s", fetch.url, fetch.outcome.replace("_", " "), status, error)
+        fields = {"url": fetch.url, "outcome": fetch.outcome, "status": fetch.status, "error": fetch.error}
+        text = f"{fetch.url or 'look-up'}: {fetch.outcome.replace('_', ' ')}{status}{error}"
+        log.debug("%s", text, extra={"fields": {name: value for name, value in fields.items() if value}})

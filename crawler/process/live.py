@@ -328,10 +328,12 @@ class Live:
     def _pause(self) -> dict[str, Any]:
         """Start no fetch until `resume`."""
         self._stages.frontier.pause()
+        log.info("paused: nothing is asked until `crawler resume`")
         return {"paused": list(self._stages.frontier.paused)}
 
     def _resume(self) -> dict[str, Any]:
         self._stages.frontier.resume()
+        log.info("going on")
         self._process.wake()
         return {"paused": list(self._stages.frontier.paused)}
 
@@ -408,7 +410,7 @@ class Live:
             looks += 1
             if looks % 4 == 0 and log.isEnabledFor(logging.DEBUG):
                 for line in self._waits.news(self._stages.frontier.hosts(self._now(), HOSTS_MAX)):
-                    log.debug("%s", line)
+                    log.debug("%s", line.text, extra={"fields": line.fields})
 
 
 def live_settings(config: Config, given: Mapping[str, str], concurrency_max: int) -> Config:

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+from crawler.admin.causes import in_words
 from crawler.records import PageState
 
 # What a host's state means for a URL in its queue.
@@ -11,7 +12,10 @@ _HOSTS = {
     "in_flight": "another URL of its host is being fetched",
     "waits": "its host waits out the gap between requests",
     "waits_for_address": "another host at the same address is being asked",
-    "backing_off": "its host did not answer lately",
+    "waits_for_look_up": "the look-up of its host's name waits for others",
+    "waits_for_robots": "the robots.txt of its host could not be had",
+    "retries": "it is tried again",
+    "backing_off": "its host failed lately",
     "blocked": "its host is blocked; `crawler unblock` takes it up again",
     "refused": "its host refused too often",
     "given_up": "its host was given up",
@@ -30,6 +34,8 @@ _PARKED = {
 def sentence(answer: Mapping[str, Any]) -> str:
     """What became of a URL, from all that `why` has found out about it."""
     record = answer.get("record")
+    if record is not None and answer.get("queue") == "to do":
+        return f"{_tried(record, answer.get('robots', {}))[:-1]}; to do again: {_waits(answer)}."
     if record is not None:
         return _tried(record, answer.get("robots", {}))
     if queue := answer.get("queue"):
@@ -55,7 +61,7 @@ _WANTS = {
 
 def _tried(record: Mapping[str, Any], robots: Mapping[str, Any]) -> str:
     state, status, at = record["state"], record["status"], record["fetched_at"]
-    answered = f"{status} at {at}" if status else f"{record['outcome']} after {record['attempts']} tries"
+    answered = f"{status} at {at}" if status else f"{record['outcome']} after {_tries(record['attempts'])}"
     if state == PageState.DENIED:
         return f"Never asked: {_robots(robots)}."
     return {
@@ -65,6 +71,10 @@ def _tried(record: Mapping[str, Any], robots: Mapping[str, Any]) -> str:
         PageState.FAILED: f"Failed: {answered}{_why(record['error'])}{_WANTS.get(status, '')}.",
         PageState.RETIRED: "Dropped by `crawler retire`.",
     }[PageState(state)]
+
+
+def _tries(attempts: int) -> str:
+    return "1 try" if attempts == 1 else f"{attempts} tries"
 
 
 def _times(fetches: int) -> str:
@@ -82,8 +92,19 @@ def _robots(robots: Mapping[str, Any]) -> str:
 
 
 def _waits(answer: Mapping[str, Any]) -> str:
+    """What a URL to do waits for, why, and until when; `retry_at` is that of the URL itself."""
     waiting = answer["waiting"]
-    text = _HOSTS.get(waiting["state"], waiting["state"])
-    if until := answer.get("retry_at") or waiting.get("ready_at"):
-        text += f", until {until}"
-    return f"{text}; {waiting.get('todo', 0):,} URLs of this host to do"
+    state, until, cause = waiting["state"], waiting.get("ready_at"), waiting.get("cause")
+    if answer.get("retry_at", "") > (until or ""):
+        state, until = "retries", answer["retry_at"]
+    text = _HOSTS.get(state, state)
+    if cause and state != "given_up":
+        text += f" ({in_words(cause)})"
+    elif cause:
+        text += f": {in_words(cause)}"
+    if until:
+        text += f"; next try {until}"
+    if paused := answer.get("paused"):
+        text = f"the crawl is paused ({', '.join(paused)}); {text}"
+    todo = waiting.get("todo", 0)
+    return f"{text}; {todo:,} {'URL' if todo == 1 else 'URLs'} of this host to do"

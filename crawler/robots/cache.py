@@ -50,10 +50,11 @@ class VerdictKind(StrEnum):
 
 
 class Verdict(msgspec.Struct, frozen=True, gc=False):
-    """Whether a URL may be asked; `until` is the instant to ask again, for WAIT only."""
+    """Whether a URL may be asked; for WAIT only, `until` is the instant to ask again, `cause` why not before."""
 
     kind: VerdictKind
     until: float = 0.0
+    cause: str = ""
 
 
 ALLOWED = Verdict(VerdictKind.ALLOWED)
@@ -165,7 +166,7 @@ class RobotsCache:
             return FETCH
         if now - copy.unreachable_since >= self._config.unreachable_max:
             return ALLOWED
-        return Verdict(VerdictKind.WAIT, copy.retry_at)
+        return Verdict(VerdictKind.WAIT, copy.retry_at, copy.outcome)
 
     def recording(
         self,

@@ -93,6 +93,7 @@ FRONTIER = b"m/frontier"  # last sequence number, parked URLs by rule, limits, l
 REFRESH_LEVEL = b"m/refresh"  # the level that the refresh schedule had found
 REFRESH_TILT = b"m/tilt"  # what its pages weigh against those of other processes
 REFRESH_HAZARD = b"m/hazard"  # changes found and expected by refreshes
+REFRESH_BIAS = b"m/bias"  # the same, by the rates that neighbourhoods are held against
 SCOPE_STATE = b"m/scope"  # what the seeds and their redirects span
 EQUIVALENCES = b"m/equivalences"  # authorities proven to be two names of one site
 RUN = b"m/run"  # the run under way and what had been fetched before it
@@ -107,6 +108,7 @@ METAS: Mapping[bytes, Family] = {
     REFRESH_LEVEL: Family(REFRESH_LEVEL, "frontier", Travel.OWNER),
     REFRESH_TILT: Family(REFRESH_TILT, "frontier", Travel.ANEW),
     REFRESH_HAZARD: Family(REFRESH_HAZARD, "frontier", Travel.ANEW),
+    REFRESH_BIAS: Family(REFRESH_BIAS, "frontier", Travel.ANEW),
     SCOPE_STATE: Family(SCOPE_STATE, "urlfilter", Travel.OWNER),
     EQUIVALENCES: Family(EQUIVALENCES, "urls", Travel.OWNER),
     RUN: Family(RUN, "process", Travel.ANEW),

@@ -1,6 +1,7 @@
 """What the page cache's readers see when their requests say which pages matter.
 
     scripts/bench/closed_loop.py [--pages 300] [--rate 12] [--readers 60] [--learn 25] [--seconds 40] [--changes 1.0]
+                                 [--webs 1] [--exponent 1.0]
 
 A web of four hosts changes, `crawler refresh --serve` keeps its copies fresh at
 `--rate` fetches a second, readers ask `--readers` times a second by Zipf's law.
@@ -9,6 +10,11 @@ count, in the other the readers call themselves robots, which are not counted,
 so that all pages weigh the same. After `--learn` seconds it is counted for
 `--seconds` how many answers equalled the live page, and how many of those that
 said P[fresh] = p did. `--changes` is changes a fetch, over all pages.
+
+By Zipf's law a sixth of all requests go to one page of 300: what was said of that page once decides, and
+figures of one web differ by .03 from those of another. So the errors printed are those of pages drawn at random,
+and `--webs` runs so many pairs at once, each on a web of its own with readers of their own, and adds them up.
+`--exponent` 0 asks for all pages alike.
 
 Stores are not synced, so that the disk decides nothing.
 
@@ -19,19 +25,22 @@ figures are shares, and both crawls have the same machine at the same time.
 import argparse
 import asyncio
 import json
-import math
 import socket
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
+
 from crawler.clock import SystemClock
-from crawler.lab.changing.readers import Readers
+from crawler.lab.changing.readers import Readers, calibration
 from crawler.lab.changing.server import ChangingServer
 from crawler.lab.changing.web import ChangingWeb, HostSpec
 
 HOSTS = 4
+AGENTS = {"reader": "requests count", "examplebot/1": "all pages weigh the same"}
 CONFIG = """
 [network]
 allow_networks = ["127.0.0.0/8"]
@@ -58,7 +67,6 @@ speed = 86400
 class Run(NamedTuple):
     """Readers and what they are called, from when on they count, pages fetched since, the crawl's own figures."""
 
-    agent: str
     readers: Readers
     since: float
     fetched: int
@@ -86,8 +94,8 @@ async def crawler(*arguments: str) -> None:
         raise SystemExit(f"crawler {arguments[0]}: exit {process.returncode}\n{text.decode()}")
 
 
-async def one(folder: Path, agent: str, options: argparse.Namespace) -> Run:
-    """A crawl whose readers are called `agent`."""
+async def one(folder: Path, agent: str, number: int, options: argparse.Namespace) -> Run:
+    """A crawl of the web `number` whose readers are called `agent`."""
     folder.mkdir()
     clock, total = SystemClock(), options.learn + options.seconds
     specs = [
@@ -100,7 +108,7 @@ async def one(folder: Path, agent: str, options: argparse.Namespace) -> Run:
         )
         for n in range(HOSTS)
     ]
-    web = ChangingWeb(specs, horizon=total + 120.0, start=clock.now(), seed=3)
+    web = ChangingWeb(specs, horizon=total + 120.0, start=clock.now(), seed=3 + number)
     config, port = folder / "config.toml", free_port()
     config.write_text(CONFIG.format(half_life=options.learn))
     common = ("--dir", str(folder / "crawl"), "--config", str(config), "--quiet")
@@ -109,7 +117,15 @@ async def one(folder: Path, agent: str, options: argparse.Namespace) -> Run:
         more = ("--serve", f"127.0.0.1:{port}", "--rate", str(options.rate), "--max-time", str(total + 8))
         refreshing = asyncio.create_task(crawler("refresh", *common, *more))
         await listening(port, refreshing)
-        readers = Readers(web, f"http://127.0.0.1:{port}", rate=options.readers, clock=clock.now, agent=agent)
+        readers = Readers(
+            web,
+            f"http://127.0.0.1:{port}",
+            rate=options.readers,
+            clock=clock.now,
+            exponent=options.exponent,
+            seed=1 + number,
+            agent=agent,
+        )
         await readers.read(options.learn)
         since = clock.now()
         await readers.read(options.seconds)
@@ -118,7 +134,6 @@ async def one(folder: Path, agent: str, options: argparse.Namespace) -> Run:
         await refreshing
     report = json.loads((folder / "crawl" / "report.json").read_bytes())
     return Run(
-        agent,
         readers,
         since,
         len(fetched),
@@ -142,30 +157,57 @@ async def listening(port: int, refreshing: "asyncio.Task[None]") -> None:
 async def both(options: argparse.Namespace) -> None:
     with tempfile.TemporaryDirectory() as name:
         found = await asyncio.gather(
-            one(Path(name) / "counted", "reader", options),
-            one(Path(name) / "uniform", "examplebot/1", options),
+            *(
+                one(Path(name) / f"{agent[:4]}{number}", agent, number, options)
+                for agent in AGENTS
+                for number in range(options.webs)
+            )
         )
-    for agent, readers, since, fetched, popular, calibration in found:
-        share, count = readers.freshness(since), sum(1 for each in readers.readings if each.at >= since)
-        name = "requests count" if agent == "reader" else "all pages weigh the same"
+    for k, title in enumerate(AGENTS.values()):
+        show(title, found[k * options.webs : (k + 1) * options.webs])
+
+
+def show(title: str, runs: Sequence[Run]) -> None:
+    """What the runs of one kind come to together; a page of each web counts as another page."""
+    readings = [
+        each._replace(page=each.page * len(runs) + k)
+        for k, run in enumerate(runs)
+        for each in run.readers.readings
+        if each.at >= run.since
+    ]
+    fetched = sum(run.fetched for run in runs)
+    print(
+        f"{title}: {sum(each.fresh for each in readings) / max(len(readings), 1):.3f} of {len(readings):,} answers "
+        f"fresh; {fetched:,} pages fetched, {sum(run.popular for run in runs) / max(fetched, 1):.2f} of them "
+        f"the tenth asked for most; {sum(run.readers.missed for run in runs)} answers missed"
+    )
+    for row in calibration(readings):
         print(
-            f"{name}: {share:.3f} of {count:,} answers fresh; {fetched:,} pages fetched, "
-            f"{popular / max(fetched, 1):.2f} of them the tenth asked for most; {readers.missed} answers missed"
+            f"    said {row.said:.3f}: {row.fresh:.3f} +- {row.error:.3f} were, of {row.answers:,} of {row.pages:,} pages"
         )
-        for row in readers.calibration(since):
-            error = math.sqrt(max(row.fresh * (1.0 - row.fresh), 1e-4) / row.answers)
-            print(f"    said {row.said:.3f}: {row.fresh:.3f} +- {error:.3f} were, of {row.answers:,}")
-        print("    of the crawl's fetches, predicted and found changed: ", end="")
-        print(", ".join(" ".join(f"{value:g}" for value in row.values()) for row in calibration))
+    sums = np.zeros((10, 3))
+    for decile in (decile for run in runs for decile in run.calibration):
+        n = decile["refreshes"]
+        sums[int(decile["decile"])] += n, n * decile["predicted"], n * decile["found"]
+    rows = [f"{predicted / n:.3f} {found / n:.3f} of {n:.0f}" for n, predicted, found in sums.tolist() if n]
+    print(f"    of the crawl's fetches, predicted and found changed: {', '.join(rows)}")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    for name, value in (("pages", 300), ("rate", 12), ("readers", 60), ("learn", 25), ("seconds", 40)):
+    for name, value in (
+        ("pages", 300),
+        ("rate", 12),
+        ("readers", 60),
+        ("learn", 25),
+        ("seconds", 40),
+        ("webs", 1),
+    ):
         parser.add_argument(f"--{name}", type=int, default=value)
-    parser.add_argument("--changes", type=float, default=1.0)
+    for name in ("changes", "exponent"):
+        parser.add_argument(f"--{name}", type=float, default=1.0)
     asyncio.run(both(parser.parse_args()))
 
 

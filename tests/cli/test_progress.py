@@ -45,12 +45,22 @@ def test_a_404_is_a_fetch_and_what_robots_forbids_is_none() -> None:
         ),
         ({"ready_at": 1060.0, "failures": 1, "slowdown": 2.0}, "slowed by 429 or 503"),
         ({"ready_at": 1060.0, "cause": "address_denied"}, "address denied"),
-        ({"next_retry_at": 1030.0}, "until 00:17:10 UTC (30 s) for a.test: a URL is tried again"),
+        (
+            {"ready_at": 1030.0, "state": "retries", "cause": "temporary"},
+            "until 00:17:10 UTC (30 s) for a.test: a URL is tried again (5xx or 408)",
+        ),
+        ({"ready_at": 1030.0, "state": "waits_for_robots"}, "a.test: its robots.txt could not be had"),
         ({"ready_at": 1010.0}, "its gap between requests"),
     ],
 )
 def test_what_is_waited_for(values: dict[str, object], said: str) -> None:
     assert said in waiting_for(status(host(**values)))
+
+
+def test_a_paused_crawl_says_so() -> None:
+    shown = status(host(ready_at=1060.0))
+    shown.paused = ["user"]
+    assert waiting_for(shown) == "; paused (user)"
 
 
 def test_no_word_where_the_wait_is_short_or_something_is_in_flight() -> None:

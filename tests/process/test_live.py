@@ -17,6 +17,7 @@ from crawler.errors import ConfigError, UsageError
 from crawler.process import live as module
 from crawler.process.commands import Commands
 from crawler.process.live import COUNTS_INTERVAL, KEY_FILE_WAIT, Live, live_settings
+from crawler.process.waits import Wait
 from crawler.records import Outcome, Task
 from crawler.serve.indexnow import KEY_AGE_MAX
 from crawler.storage.commit import Change
@@ -425,7 +426,7 @@ def test_lateness_fades_and_hosts_that_wait_are_told(
     monkeypatch.setattr(module.asyncio, "sleep", nap)
     monkeypatch.setattr(module.asyncio, "get_running_loop", lambda: loop)
     monkeypatch.setattr(shown.live._recent, "take", lambda counts, now: taken.append(counts))
-    monkeypatch.setattr(shown.live._waits, "news", lambda hosts: ["a.org: waits"])
+    monkeypatch.setattr(shown.live._waits, "news", lambda hosts: [Wait("a.org: waits", {"host": "a.org"})])
     with caplog.at_level(logging.DEBUG, "crawler"), pytest.raises(asyncio.CancelledError):
         coroutine = shown.live._watch_lag()
         while True:

@@ -53,7 +53,28 @@ def _record(**values: Any) -> dict[str, Any]:
         ),
         (
             ACCEPTED | {"queue": "to do", "waiting": {"state": "backing_off", "todo": 7, "ready_at": "T"}},
-            "To do: its host did not answer lately, until T; 7 URLs of this host to do.",
+            "To do: its host failed lately; next try T; 7 URLs of this host to do.",
+        ),
+        (
+            ACCEPTED
+            | {
+                "queue": "to do",
+                "waiting": {"state": "waits_for_robots", "cause": "host_busy", "todo": 1, "ready_at": "T"},
+            },
+            "To do: the robots.txt of its host could not be had (429 or 503); next try T; 1 URL of this host to do.",
+        ),
+        (
+            _record(state="failed", status=500)
+            | {
+                "queue": "to do",
+                "retry_at": "U",
+                "waiting": {"state": "ready", "cause": "temporary", "todo": 2},
+            },
+            "Failed: 500 at T; to do again: it is tried again (5xx or 408); next try U; 2 URLs of this host to do.",
+        ),
+        (
+            ACCEPTED | {"queue": "to do", "paused": ["user"], "waiting": {"state": "ready", "todo": 2}},
+            "To do: the crawl is paused (user); its host is ready, it is asked in its turn; 2 URLs of this host to do.",
         ),
         (
             {"filter": "exclude", "reason": "it matches a pattern: x", "known": False},

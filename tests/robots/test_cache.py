@@ -108,14 +108,16 @@ def test_unreachable_schedule() -> None:
     now = NOW
     for delay in (60.0, 300.0, 1800.0, 3600.0, 3600.0):
         assert _down(cache, now) is RobotsResult.UNREACHABLE
-        assert cache.verdict(HOST, "/", now) == Verdict(VerdictKind.WAIT, now + delay)
-        assert cache.verdict(HOST, "/", now + delay - 0.1) == Verdict(VerdictKind.WAIT, now + delay)
+        assert cache.verdict(HOST, "/", now) == Verdict(VerdictKind.WAIT, now + delay, "host_busy")
+        assert cache.verdict(HOST, "/", now + delay - 0.1) == Verdict(
+            VerdictKind.WAIT, now + delay, "host_busy"
+        )
         now += delay
         assert cache.verdict(HOST, "/", now) is FETCH
     _good(cache, now)
     assert cache.verdict(HOST, "/", now) is ALLOWED
     _down(cache, now + DAY)  # the schedule begins anew
-    assert cache.verdict(HOST, "/", now + DAY) == Verdict(VerdictKind.WAIT, now + DAY + 60)
+    assert cache.verdict(HOST, "/", now + DAY) == Verdict(VerdictKind.WAIT, now + DAY + 60, "host_busy")
 
 
 def test_a_certificate_that_does_not_hold_is_looked_at_once_more_and_then_daily() -> None:
@@ -123,7 +125,7 @@ def test_a_certificate_that_does_not_hold_is_looked_at_once_more_and_then_daily(
     cache, now = _cache(), NOW
     for delay in (60.0, DAY, DAY):
         cache.record(HOST, status=0, outcome=Outcome.TLS_ERROR, body=b"", complete=True, now=now)
-        assert cache.verdict(HOST, "/", now) == Verdict(VerdictKind.WAIT, now + delay)
+        assert cache.verdict(HOST, "/", now) == Verdict(VerdictKind.WAIT, now + delay, "tls_error")
         now += delay
         assert cache.verdict(HOST, "/", now) is FETCH
 

@@ -131,10 +131,22 @@ class Addresses:
 
     def line_takes(self, address: Address) -> float:
         """Seconds, about, until one more than those that wait there has its turn."""
-        each = self.gap
+        return self._interval(address) * (address.line + 1)
+
+    def _interval(self, address: Address) -> float:
+        """Seconds between two starts there, about."""
         if address.domains is None:
-            each = max(self.gap / self._shared_in_flight, self._shared_interval)
-        return each * (address.line + 1)
+            return max(self.gap / self._shared_in_flight, self._shared_interval)
+        return self.gap
+
+    def turn_at(self, names: Sequence[str], host: "FrontHost", now: float) -> float:
+        """About when a host that waits at one of the addresses has its turn there."""
+        for address in filter(None, map(self._addresses.get, names)):
+            line = list(address.waiting or ())
+            if host in line:
+                first = self.start_at(address)
+                return max(now if first is None else first, now) + self._interval(address) * line.index(host)
+        return now
 
     def acquire(self, address: Address) -> None:
         address.in_flight += 1

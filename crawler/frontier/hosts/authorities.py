@@ -24,10 +24,10 @@ _UNCONNECTED = frozenset({Outcome.CONNECT_ERROR, Outcome.TLS_ERROR})
 
 
 class Authorities:
-    """Failures in a row of each authority, and until when it waits."""
+    """Failures in a row of each authority, until when it waits, and how the last one ended."""
 
     def __init__(self) -> None:
-        self._waits: dict[str, tuple[int, float]] = {}  # the oldest failure first
+        self._waits: dict[str, tuple[int, float, str]] = {}  # the oldest failure first
         self._strangers: dict[int, float] = {}  # host's slot -> when it may try the next; the oldest first
 
     def __len__(self) -> int:
@@ -36,6 +36,10 @@ class Authorities:
     def ready_at(self, authority: str) -> float:
         """The instant from which it may be tried again; 0.0 if it never failed."""
         return self._waits[authority][1] if authority in self._waits else 0.0
+
+    def cause(self, authority: str) -> str:
+        """How its last failure ended; "" if it never failed."""
+        return self._waits[authority][2] if authority in self._waits else ""
 
     def stranger_at(self, slot: int, authority: str) -> float:
         """The instant from which a host may ask an authority of which nothing is known."""
@@ -52,9 +56,9 @@ class Authorities:
 
     def failed(self, authority: str, now: float, config: PolitenessConfig, outcome: Outcome) -> float:
         """Charge a failure; return the instant from which the authority may be tried again."""
-        failures = self._waits.pop(authority, (0, 0.0))[0] + 1
+        failures = self._waits.pop(authority, (0, 0.0, ""))[0] + 1
         until = now + backoff(failures, config, outcome)
-        self._waits[authority] = failures, until
+        self._waits[authority] = failures, until, str(outcome)
         if len(self._waits) > ENTRIES_MAX:
             del self._waits[next(iter(self._waits))]
         return until

@@ -35,6 +35,9 @@ class LookUps:
         """Hosts in the line."""
         return len(self._line)
 
+    def __contains__(self, host: object) -> bool:
+        return host in self._line
+
     @property
     def may_start(self) -> bool:
         """Whether a host of the line could begin now."""

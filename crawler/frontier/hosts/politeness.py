@@ -20,8 +20,13 @@ from crawler.records import Blame, Fetch, Outcome
 
 TLS_WAIT = 86_400.0  # s
 REFUSALS = frozenset({401, 403, 406, 451})
-# Why a host is given up or held; stored as the index, so only ever appended to.
-CAUSES = ("", "no_answer", "dns_not_found", "address_denied", "refusals")
+# Why a host is given up or held, else how its last failure ended; stored as the index, so only ever appended to.
+CAUSES = (
+    "", "no_answer", "dns_not_found", "address_denied", "refusals",
+    "connect_error", "tls_error", "dns_error", "host_busy", "temporary", "header_timeout", "reset", "truncated",
+    "framing", "proxy_error", "internal_error",
+)  # fmt: skip
+_CAUSE_OF = {cause: index for index, cause in enumerate(CAUSES)}
 NO_OVERRIDE = Override()
 
 
@@ -47,6 +52,8 @@ class HostPoliteness:
         Not `charged`, the failure is that of one authority of the host, which waits its gap.
         """
         wait = 0.0
+        if charged and fetch.blame is not Blame.NONE:
+            self._hosts.cause[slot] = _CAUSE_OF.get(fetch.outcome, 0)
         if not charged:
             pass
         elif fetch.blame is Blame.HOST:

@@ -276,6 +276,17 @@ class Arms:
         for schedule in self.schedules:
             schedule.level = level
 
+    @property
+    def bias(self) -> tuple[float, float]:
+        """Changes found and expected by late crawls, the mean of the arms'."""
+        sums = [schedule.bias for schedule in self.schedules]
+        return sum(found for found, _ in sums) / len(sums), sum(told for _, told in sums) / len(sums)
+
+    @bias.setter
+    def bias(self, sums: tuple[float, float]) -> None:
+        for schedule in self.schedules:
+            schedule.bias = sums
+
     def price(self, now: float) -> float:
         """What one more fetch gains now, on average over the arms."""
         return sum(schedule.price(now) for schedule in self.schedules) / len(self.schedules)

@@ -67,6 +67,15 @@ class Overview:
         """The page's number; -1 if it is not in."""
         return self._tables.pages.find(fingerprint)
 
+    @property
+    def bias(self) -> tuple[float, float]:
+        """Changes found by late crawls, and expected by the rates (`freshness/learning.py`)."""
+        return self._learning.found, self._learning.told
+
+    @bias.setter
+    def bias(self, sums: tuple[float, float]) -> None:
+        self._learning.restore_bias(*sums)
+
     def __contains__(self, fingerprint: int) -> bool:
         return self._tables.pages.find(fingerprint) >= 0
 

@@ -5,6 +5,7 @@
     n/<directory key>   the directory's neighbourhood counts; its host
     m/refresh           the common level
     m/hazard            changes found, and expected, by crawls of late (`freshness/hazard_ratio.py`)
+    m/bias              the same, by the rates that neighbourhoods are held against (`freshness/learning.py`)
     m/tilt              how much more a page of this process weighs than those of others (`levels.py`)
 
 Keys are 8 bytes, big-endian; their first two are the bucket, which travels with them. All three are written
@@ -50,6 +51,7 @@ def stage(schedule: Schedule | Arms, page: int, batch: Batch) -> None:
     record = _DIRECTORY.pack(host_key, *counts)
     batch.put(keys.REFRESH_DIRECTORY + _key.pack(directory_key), seal(record))
     batch.put(keys.REFRESH_LEVEL, level_record(schedule.level))
+    batch.put(keys.REFRESH_BIAS, seal(_HAZARD.pack(*schedule.bias)))
 
 
 def stage_hazard(hazard: HazardRatio, batch: Batch) -> None:
@@ -108,6 +110,8 @@ def load(schedule: Schedule | Arms, store: KeyValue, now: float) -> int:
     """
     if (level := stored_level(store)) > 0.0:
         schedule.level = level
+    if (value := store.get(keys.REFRESH_BIAS)) is not None:
+        schedule.bias = _HAZARD.unpack(unseal(keys.REFRESH_BIAS, value))
     for key, payload in _records(store, keys.REFRESH_SITE, _SITE.size):
         schedule.restore_site(key, np.array(_SITE.unpack(payload)))
     for key, payload in _records(store, keys.REFRESH_DIRECTORY, _DIRECTORY.size):

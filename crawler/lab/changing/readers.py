@@ -11,8 +11,10 @@ Requests come at random, `rate` a second, each on a connection that stays.
 """
 
 import asyncio
+import math
 import random
-from collections.abc import Callable, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
 from itertools import accumulate
 from typing import NamedTuple
 from urllib.parse import quote
@@ -35,12 +37,39 @@ class ReaderAnswer(NamedTuple):
 
 
 class CalibrationRow(NamedTuple):
-    """Answers that said `low` or more and less than the next row: how many, what they said on average, share fresh."""
+    """Answers that said `low` or more and less than the next row: how many, what they said on average, share fresh.
+
+    `error` is the standard error of `fresh`, of so many `pages` drawn at random: answers of one page are alike, and
+    by Zipf's law a few pages give most of them.
+    """
 
     low: float
     answers: int
+    pages: int
     said: float
     fresh: float
+    error: float
+
+
+BOUNDS = (0.0, 0.15, 0.35, 0.55, 0.75, 0.85, 0.95)
+
+
+def calibration(readings: Iterable[ReaderAnswer], bounds: Sequence[float] = BOUNDS) -> list[CalibrationRow]:
+    """The answers by what they said; `error` is that of a ratio of sums over pages (Cochran 1977, section 6.4)."""
+    told = [each for each in readings if each.said is not None]
+    rows = []
+    for low, high in zip(bounds, [*bounds[1:], 1.1], strict=True):
+        inside = [each for each in told if low <= (each.said or 0.0) < high]
+        if not inside:
+            continue
+        share = sum(each.fresh for each in inside) / len(inside)
+        left: dict[int, float] = defaultdict(float)  # by page: how many more were fresh than by the share
+        for each in inside:
+            left[each.page] += each.fresh - share
+        error = math.sqrt(sum(value * value for value in left.values())) / len(inside)
+        said = sum(each.said or 0.0 for each in inside) / len(inside)
+        rows.append(CalibrationRow(low, len(inside), len(left), said, share, error))
+    return rows
 
 
 class Readers:
@@ -107,18 +136,6 @@ class Readers:
         fresh = [reading.fresh for reading in self.readings if reading.at >= since]
         return sum(fresh) / len(fresh) if fresh else 0.0
 
-    def calibration(
-        self, since: float = 0.0, bounds: Sequence[float] = (0.0, 0.15, 0.35, 0.55, 0.75, 0.85, 0.95)
-    ) -> list[CalibrationRow]:
+    def calibration(self, since: float = 0.0) -> list[CalibrationRow]:
         """The answers since then, by what they said."""
-        rows = []
-        for low, high in zip(bounds, [*bounds[1:], 1.1], strict=True):
-            inside = [
-                (reading.said, reading.fresh)
-                for reading in self.readings
-                if reading.said is not None and reading.at >= since and low <= reading.said < high
-            ]
-            if inside:
-                said, fresh = sum(said for said, _ in inside), sum(fresh for _, fresh in inside)
-                rows.append(CalibrationRow(low, len(inside), said / len(inside), fresh / len(inside)))
-        return rows
+        return calibration(each for each in self.readings if each.at >= since)

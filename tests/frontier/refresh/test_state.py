@@ -47,6 +47,7 @@ def test_a_rebuilt_schedule_takes_the_same_pages() -> None:
         old, new = schedule.find(fingerprint), rebuilt.find(fingerprint)
         assert schedule.page_state(old) == rebuilt.page_state(new)
     assert rebuilt.level == schedule.level
+    assert rebuilt.bias == schedule.bias != (0.0, 0.0)
     taken = []
     for each in (schedule, rebuilt):
         each.rate = 60 / (10 * DAY)

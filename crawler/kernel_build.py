@@ -1,6 +1,5 @@
-"""Builds the compiled kernels; all else of the package is described in pyproject.toml."""
+"""How the kernels are built: a command of setuptools (`pyproject.toml`). The crawler itself never imports it."""
 
-from setuptools import setup
 from setuptools.command.build_ext import build_ext
 
 SHARED = "crawler.memoryviews"
@@ -22,6 +21,3 @@ class SharedFirst(build_ext):
             self.extensions, self.parallel = group, at_once
             super().build_extensions()
         self.extensions, self.parallel = extensions, parallel
-
-
-setup(cmdclass={"build_ext": SharedFirst})

@@ -1,0 +1,19 @@
+"""Why a host or URL waits, in the words of status, `why`, progress and the log of -v."""
+
+# Outcomes and causes whose names do not say it; of any other its name does.
+_WORDS = {
+    "connect_error": "connection refused or timed out",
+    "tls_error": "no TLS connection",
+    "dns_error": "no answer from DNS",
+    "dns_not_found": "dns not found",
+    "host_busy": "429 or 503",
+    "temporary": "5xx or 408",
+    "header_timeout": "no answer in time",
+    "reset": "connection closed without an answer",
+    "refusals": "refused too often",
+}
+
+
+def in_words(cause: str) -> str:
+    """A cause of `HostStatus`, or an outcome; "" stays so."""
+    return _WORDS.get(cause, cause.replace("_", " "))

@@ -1,0 +1,153 @@
+"""Do several processes come to one level, and is the web as fresh as with one?
+
+    scripts/bench/levels.py [--processes 1,2,4] [--pages 480] [--rate 40] [--seconds 240]
+
+Webs of twelve hosts whose pages change at rates that differ tenfold, a web for each number of processes, all
+alike; `crawler refresh --processes N --rate R` keeps each fresh, all at once. Every two seconds the level of each
+process is read from its control socket. Printed per quarter of the time: ratio of the highest to the lowest level,
+each averaged over the quarter; then what the servers' logs say: fetches, and freshness over the second half.
+
+Levels move by a quarter of their difference in a mean time between two crawls of a page (pages / rate, 12 s here),
+so after `--seconds` a difference is exp(-seconds rate / (4 pages)) of what it was, about: .7 % here.
+
+One second is a day of the sites (`refresh.speed`). Stores are not synced, so that the disk decides nothing.
+"""
+
+import argparse
+import asyncio
+import math
+import sys
+import tempfile
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from crawler.cli import access
+from crawler.clock import SystemClock
+from crawler.errors import CrawlerError
+from crawler.lab.changing.server import ChangingServer
+from crawler.lab.changing.web import ChangingWeb, HostSpec
+
+HOSTS = 12
+SPREAD = 10.0  # between the rates of the slowest host and the fastest
+LOOK_EVERY = 2.0
+CONFIG = """
+[network]
+allow_networks = ["127.0.0.0/8"]
+[politeness]
+delay = 0.02
+delay_factor = 0.0
+address_delay_share = 0.0
+[sitemaps]
+robots = false
+[due]
+max_wait = 0.2
+[admin]
+address = "off"
+[store]
+durability = "process"
+[refresh]
+min_age = 0.0
+speed = 86400
+"""
+
+
+class Seen(NamedTuple):
+    """Levels by process at each look, (looks, processes); fetches and freshness of the second half, from the log."""
+
+    levels: np.ndarray
+    pages: list[int]
+    fetches: int
+    freshness: float
+
+
+async def crawler(*arguments: str) -> None:
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "crawler", *arguments,
+        stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
+    )  # fmt: skip
+    text, _ = await process.communicate()
+    if process.returncode:
+        raise SystemExit(f"crawler {arguments[0]}: exit {process.returncode}\n{text.decode()}")
+
+
+def look(folder: Path) -> list[tuple[float, int]]:
+    """(level, known pages) of each process that runs; [] while none does."""
+    try:
+        answers = access.ask_running(folder, {"command": "status", "hosts": 0})
+    except CrawlerError:
+        return []
+    parts = [answer.get("refreshing") or {} for answer in answers]
+    return [(part.get("level") or math.nan, part.get("pages", 0)) for part in parts]
+
+
+async def one(folder: Path, processes: int, options: argparse.Namespace) -> Seen:
+    folder.mkdir()
+    clock = SystemClock()
+    mean = options.rate / options.pages
+    rates = SPREAD ** (np.arange(HOSTS) / (HOSTS - 1))
+    rates *= mean / rates.mean()
+    specs = [
+        HostSpec(f"h{n}", pages=options.pages // HOSTS, directories=4, rate=float(rate), lastmod="none")
+        for n, rate in enumerate(rates)
+    ]
+    web = ChangingWeb(specs, horizon=options.seconds + 240.0, start=clock.now(), seed=3)
+    config = folder / "config.toml"
+    config.write_text(CONFIG)
+    common = (
+        "--dir",
+        str(folder / "crawl"),
+        "--config",
+        str(config),
+        "--quiet",
+        "--processes",
+        str(processes),
+    )
+    async with ChangingServer(web, clock) as server:
+        await crawler("crawl", *server.seeds(), *common)
+        running = asyncio.create_task(
+            crawler("refresh", *common, "--rate", str(options.rate), "--max-time", str(options.seconds))
+        )
+        levels: list[list[float]] = []
+        pages: list[int] = []
+        begun = 0.0
+        while not running.done():
+            found = await asyncio.to_thread(look, folder / "crawl")
+            if len(found) == processes:
+                begun = begun or clock.now()
+                levels.append([level for level, _ in found])
+                pages = [count for _, count in found]
+            await asyncio.wait({running}, timeout=LOOK_EVERY)
+        await running
+        half, end = begun + options.seconds / 2, begun + options.seconds
+        return Seen(np.array(levels), pages, web.requests(half, end), web.freshness(half, end))
+
+
+async def compare(options: argparse.Namespace) -> None:
+    counts = [int(count) for count in options.processes.split(",")]
+    with tempfile.TemporaryDirectory() as name:
+        found = await asyncio.gather(*(one(Path(name) / f"p{n}", n, options) for n in counts))
+    for n, seen in zip(counts, found, strict=True):
+        print(
+            f"{n} processes, {'+'.join(map(str, seen.pages))} pages: {seen.fetches:,} fetches in the second half, "
+            f"freshness {seen.freshness:.4f}"
+        )
+        if n > 1:
+            means = [np.nanmean(part, axis=0) for part in np.array_split(seen.levels, 4)]
+            print("    highest over lowest level by quarter: ", end="")
+            print(", ".join(f"{mean.max() / mean.min():.3f}" for mean in means))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--processes", default="1,2,4")
+    for name, value in (("pages", 480), ("rate", 40), ("seconds", 240)):
+        parser.add_argument(f"--{name}", type=int, default=value)
+    asyncio.run(compare(parser.parse_args()))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,115 @@
+"""Each thing that a host or URL waits for is named, with its cause and the next try, in the front and out of it."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from crawler.records import Blame, Errand, Fetch, HostStatus, Outcome
+from crawler.robots.cache import Verdict, VerdictKind
+from crawler.storage.kv import MemoryStore
+from tests.frontier.model import Crawl, OpenRobots, config, failed, link
+
+Answer = Callable[[Errand, float], Fetch]
+
+
+class Unreachable(OpenRobots):
+    """robots.txt that is tried again at `until`."""
+
+    def __init__(self, until: float) -> None:
+        self.until = until
+
+    def verdict(self, authority: str, target: str, now: float) -> Verdict:
+        wait = Verdict(VerdictKind.WAIT, self.until, "host_busy")
+        return wait if now < self.until else super().verdict(authority, target, now)
+
+
+def seen(crawl: Crawl, url: str = "https://a.org/1") -> tuple[HostStatus, dict[str, Any]]:
+    (host,) = crawl.frontier.hosts(crawl.now, 2)
+    return host, crawl.frontier.explain(url, crawl.now)
+
+
+def run_to_the_wait(**options: Any) -> Crawl:
+    crawl = Crawl(config(crawl={"patience": "1 d"}), **options)
+    crawl.add([link("https://a.org/1"), link("https://a.org/2")])
+    crawl.run(20.0)
+    return crawl
+
+
+def ending(outcome: Outcome, blame: Blame, **fields: Any) -> Answer:
+    return lambda errand, now: failed(errand.url, outcome, blame, took=0.01, **fields)
+
+
+@pytest.mark.parametrize(
+    ("options", "state", "cause"),
+    [
+        ({"answer": ending(Outcome.CONNECT_ERROR, Blame.HOST)}, "backing_off", "connect_error"),
+        ({"answer": ending(Outcome.HOST_BUSY, Blame.HOST, status=503)}, "backing_off", "host_busy"),
+        ({"answer": ending(Outcome.TEMPORARY, Blame.URL, status=500)}, "retries", "temporary"),
+        ({"robots": Unreachable(1_000_300.0)}, "waits_for_robots", "host_busy"),
+        (
+            {"addresses": lambda name: failed("", Outcome.DNS_ERROR, Blame.HOST)},
+            "backing_off",
+            "dns_error",
+        ),
+    ],
+)
+def test_what_is_waited_for_has_a_cause_and_a_next_try(
+    options: dict[str, Any], state: str, cause: str
+) -> None:
+    """The next try is when the next request is made: nothing is asked before it, and something then."""
+    store = MemoryStore()
+    crawl = run_to_the_wait(store=store, **options)
+    host, url = seen(crawl)
+    assert (host.state, host.cause) == (url["state"], url["cause"]) == (state, cause)
+    assert host.ready_at == crawl.now + host.wait > crawl.now
+    asked = len(crawl.handed)
+    crawl.run(host.ready_at - crawl.now - 0.5)
+    assert len(crawl.handed) == asked
+    crawl.run(host.ready_at - crawl.now + 3.0)
+    assert len(crawl.handed) > asked
+
+
+def test_hosts_out_of_the_front_say_the_same() -> None:
+    """As after a restart, and of hosts for which the front has no room: the queue on disk is looked into."""
+    store = MemoryStore()
+    robots = Unreachable(1_000_300.0)
+    crawl = Crawl(store=store, robots=robots, concurrency=1)
+    crawl.add([link(f"https://{name}.org/{n}") for name in "abcdef" for n in range(3)])
+    crawl.run(20.0)
+    for opened in (crawl, Crawl(store=MemoryStore(store._data), robots=robots, now=crawl.now)):
+        states = {(host.state, host.cause, host.ready_at) for host in opened.frontier.hosts(crawl.now, 9)}
+        assert states == {("waits_for_robots", "host_busy", robots.until)}
+
+
+def test_one_url_that_may_be_asked_makes_a_host_ready() -> None:
+    """A URL that waits says so of itself; its host, which has another, does not."""
+
+    class Secure(Unreachable):
+        def verdict(self, authority: str, target: str, now: float) -> Verdict:
+            if authority.startswith("https"):
+                return OpenRobots.verdict(self, authority, target, now)
+            return super().verdict(authority, target, now)
+
+    crawl = Crawl(robots=Secure(1_000_300.0))
+    crawl.add([link("http://a.org/1"), link("https://a.org/2")])
+    host, url = seen(crawl, "http://a.org/1")
+    assert (host.state, host.cause) == ("ready", "")
+    assert (url["state"], url["cause"], url["ready_at"]) == ("waits_for_robots", "host_busy", 1_000_300.0)
+    assert crawl.frontier.explain("https://a.org/2", crawl.now)["state"] == "ready"
+
+
+def test_good_answers_leave_no_cause() -> None:
+    crawl = Crawl(answer=ending(Outcome.TEMPORARY, Blame.URL, status=500))
+    crawl.add([link("https://a.org/1")])
+    crawl.run(1.0)
+    crawl.add([link("https://a.org/2")])
+    assert seen(crawl)[0].cause == "" and seen(crawl)[0].state in ("ready", "waits")
+
+
+def test_who_waits_for_an_address_knows_about_when_its_turn_is() -> None:
+    crawl = Crawl(concurrency=9, addresses=lambda name: ("10.0.0.1",))
+    crawl.add([link(f"https://{name}.org/{n}") for name in "abc" for n in range(3)])
+    crawl.run(3.2)
+    waiting = [h for h in crawl.frontier.hosts(crawl.now, 9) if h.state == "waits_for_address"]
+    assert waiting and all(h.ready_at >= crawl.now and h.wait <= 3.0 for h in waiting)

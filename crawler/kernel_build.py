@@ -1,5 +1,7 @@
 """How the kernels are built: a command of setuptools (`pyproject.toml`). The crawler itself never imports it."""
 
+from typing import Any
+
 from setuptools.command.build_ext import build_ext
 
 SHARED = "crawler.memoryviews"
@@ -11,6 +13,9 @@ class SharedFirst(build_ext):
     Kernels are built several at a time. Cython, making the shared module beside another one, may leave half of it
     out, and then no kernel can be imported.
     """
+
+    extensions: list[Any]
+    parallel: Any
 
     def build_extensions(self) -> None:
         extensions, parallel = self.extensions, self.parallel

@@ -7,7 +7,18 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent / "crawler"
 
-SHARED = {"byte_account", "early", "records", "errors", "config", "clock", "kernel_forms", "urls", "storage"}
+SHARED = {
+    "byte_account",
+    "early",
+    "records",
+    "errors",
+    "config",
+    "clock",
+    "kernel_build",
+    "kernel_forms",
+    "urls",
+    "storage",
+}
 STAGES = {"frontier", "robots", "fetcher", "extract", "urlfilter", "splitter", "due", "freshness", "pages"}
 # Stage -> stages it may use, with the reason.
 EXCEPTIONS = {

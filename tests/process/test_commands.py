@@ -15,7 +15,7 @@ from crawler.frontier import views
 from crawler.frontier.discovery import intake as discovery_intake
 from crawler.frontier.refresh.refreshing import SIGNAL_SOURCES
 from crawler.process import commands as module
-from crawler.process.commands import Commands
+from crawler.process.commands import HOSTS_AT_ONCE, Commands
 from crawler.process.stages import Stages
 from crawler.records import (
     Capture,
@@ -187,6 +187,27 @@ def test_status_names_peers_and_as_many_hosts_as_are_asked_for(open_joint: Open)
         {"command": "status"}
     )
     assert running["peers"] == {"p0": {"p1": {"outbox_links": 3, "outbox_bytes": 4, "connected": True}}}
+
+
+def test_status_of_many_hosts_pauses(open_joint: Open) -> None:
+    """Each host outside the front may cost some reads: ten thousand in one turn would hold the loop."""
+    joint = open_joint()
+    joint.seeds(*(f"http://h{n}.org/" for n in range(3 * HOSTS_AT_ONCE + 1)))
+    commands = Commands(joint.stages, joint.stages.commit_now)
+    steps, pauses = commands.steps({"command": "status", "hosts": 10_000}), 0
+    while True:
+        try:
+            next(steps)
+            pauses += 1
+        except StopIteration as end:
+            assert len(end.value["waiting"]) == 3 * HOSTS_AT_ONCE + 1
+            break
+    assert pauses == 3
+    assert commands.status(10_000).plain() == end_of(commands, hosts=10_000)
+
+
+def end_of(commands: Commands, **arguments: int) -> dict[str, Any]:
+    return commands.run({"command": "status"} | arguments)
 
 
 def test_status_says_how_pages_are_kept_fresh(open_joint: Open) -> None:

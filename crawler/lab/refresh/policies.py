@@ -87,6 +87,10 @@ class Optimum(msgspec.Struct, frozen=True):
     accuracy: float
 
 
+SAMPLE_MAX = 10_000  # pages that say where the level of many is, to a few hundredths
+SLOW_MAX = 3  # steps in which a bracket may fail to become half as wide
+
+
 def optimum_with_signals(pages: Pages, bandwidth: float) -> Optimum:
     """Theorem 1: the level at which the pages' crawl rates sum to `bandwidth`.
 
@@ -103,19 +107,19 @@ def deterministic_optimum(importance: np.ndarray, change_rate: np.ndarray, bandw
 
 
 def _bisect(pages: Pages, bandwidth: float, by: str) -> Optimum:
-    """The level where the rates sum to the bandwidth: interpolation and bisection by turns.
+    """The level where the rates sum to the bandwidth: regula falsi (Illinois), and bisection where that is slow.
 
     The sum falls with the level, but may jump; then the bracket closes to
     rounding distance around the jump.
     """
-    high = float(np.where(pages.change_rate > 0.0, pages.ceiling, 0.0).max(initial=0.0))
-    low, excess, lack = 0.5 * high, -1.0, -bandwidth
-    guesses = thresholds(pages, low, by=by)
-    while low > 1e-300 and (excess := _rates(pages, guesses).sum() - bandwidth) < 0.0:
+    low, high, lack = _near(pages, bandwidth, by)
+    excess, guesses = -1.0, thresholds(pages, low, by=by)
+    while low > 1e-300 and (excess := float(_rates(pages, guesses).sum()) - bandwidth) < 0.0:
         low, high, lack = 0.5 * low, low, excess
         guesses = thresholds(pages, low, by=by, guesses=guesses)
-    for step in range(120):
-        level = low + (high - low) * (0.5 if step % 2 else excess / (excess - lack))
+    width, slow, side = high - low, 0, 0
+    for _ in range(120):
+        level = low + (high - low) * (0.5 if slow == SLOW_MAX else excess / (excess - lack))
         if not low < level < high:
             level = 0.5 * (low + high)
         guesses = thresholds(pages, level, by=by, guesses=guesses)
@@ -125,10 +129,31 @@ def _bisect(pages: Pages, bandwidth: float, by: str) -> Optimum:
         if not low < level < high:
             break
         if more > 0.0:
-            low, excess = level, more
+            low, excess, lack = level, more, lack * (0.5 if side > 0 else 1.0)
         else:
-            high, lack = level, more
+            high, lack, excess = level, more, excess * (0.5 if side < 0 else 1.0)
+        side = 1 if more > 0.0 else -1
+        slow += 1
+        if high - low <= 0.5 * width:
+            width, slow = high - low, 0
+        elif slow > SLOW_MAX:
+            slow = 0
     return _mixed(pages, bandwidth, low, high, by)
+
+
+def _near(pages: Pages, bandwidth: float, by: str) -> tuple[float, float, float]:
+    """(a level to begin with, one that is too high, what the rates lack there); of many pages a sample tells."""
+    top = float(np.where(pages.change_rate > 0.0, pages.ceiling, 0.0).max(initial=0.0))
+    if len(pages) > 2 * SAMPLE_MAX:
+        every = -(-len(pages) // SAMPLE_MAX)
+        sample = pages.select(np.arange(0, len(pages), every))
+        guess = _bisect(sample, bandwidth * len(sample) / len(pages), by).level
+        above = 1.05 * guess
+        if 0.0 < above < top:
+            lack = float(_rates(pages, thresholds(pages, above, by=by)).sum()) - bandwidth
+            if lack < 0.0:
+                return 0.95 * guess, above, lack
+    return 0.5 * top, top, -bandwidth
 
 
 def _rates(pages: Pages, at: np.ndarray) -> np.ndarray:

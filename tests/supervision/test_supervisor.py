@@ -131,7 +131,7 @@ def test_a_process_that_does_not_stop_is_killed(tmp_path: Path, monkeypatch: pyt
     settings = TWO | {"crawl": {"processes": 2, "drain_max": 0.2, "shutdown_step_max": 0.2}}
 
     async def play() -> Supervisor:
-        supervisor = Supervisor(convert(settings), tmp_path / "crawl", ["http://127.0.0.1:9/"])
+        supervisor = Supervisor(convert(settings), tmp_path / "crawl", ["http://127.0.0.1:8/"])
         running = asyncio.create_task(supervisor.run())
         while not all(child.runs and child._writer is not None for child in supervisor._children):
             await asyncio.sleep(0)

@@ -189,7 +189,7 @@ def test_errors(tmp_path: Path) -> None:
             pass
 
     async def unreachable() -> None:
-        seeds = ["http://127.0.0.1:1/", "ftp://x/"]
+        seeds = ["http://127.0.0.1:8/", "ftp://x/"]
         async with crawler.Crawl(directory=tmp_path, seeds=seeds) as crawling:
             await crawling.run()
 

@@ -336,7 +336,7 @@ def test_changing_a_crawl_at_rest(tmp_path: Path) -> None:
         (3, ("check",)),
         (3, ("seed", "http://localhost/")),
         (4, ("crawl", "ftp://localhost/")),
-        (4, ("crawl", "http://127.0.0.1:1/")),
+        (4, ("crawl", "http://127.0.0.1:8/")),
     ],
 )  # fmt: skip
 def test_a_mistake_is_one_line_and_an_exit_code(
@@ -358,8 +358,8 @@ def test_a_mistake_is_one_line_and_an_exit_code(
 def test_a_bad_value_is_not_kept(tmp_path: Path) -> None:
     """The directory is made before all is known to be good: what was wrong must not stay in its crawl.toml."""
     for wrong in (("--allow-network", "10.0.0.0/99"), ("--include", "("), ("--proxy", "nonsense")):
-        assert run("crawl", "http://127.0.0.1:1/", "--dir", tmp_path, "--progress", "none", *wrong).code == 2
-    assert run("crawl", "http://127.0.0.1:1/", "--dir", tmp_path, *FAST, "--patience", "0").code == 4
+        assert run("crawl", "http://127.0.0.1:8/", "--dir", tmp_path, "--progress", "none", *wrong).code == 2
+    assert run("crawl", "http://127.0.0.1:8/", "--dir", tmp_path, *FAST, "--patience", "0").code == 4
 
 
 def test_a_crawl_that_never_began(tmp_path: Path) -> None:

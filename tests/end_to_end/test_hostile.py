@@ -145,7 +145,7 @@ def test_many_links_are_one_change(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 def test_a_disk_too_full_is_exit_75_and_seeds_are_kept(tmp_path: Path) -> None:
     """The exit code was 0, and the seed was forgotten."""
     full = ("--set", "store.stop_water_bytes=100000 GiB")
-    report = crawl(tmp_path, "http://localhost:9/", *full, code=75)
+    report = crawl(tmp_path, "http://localhost:8/", *full, code=75)
     assert report["stopped_by"] == "disk" and report["frontier"]["todo"] == 1
     assert "store.stop_water_bytes" in (tmp_path / "crawler.log").read_text()
 

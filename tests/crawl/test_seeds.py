@@ -89,6 +89,7 @@ def test_a_long_seed_is_cut_in_the_log(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(logging.getLogger("crawler"), "propagate", True)
+    monkeypatch.setattr(logging.getLogger("crawler"), "handlers", [])
     list(Seeds(convert(CONTACT), ["x:" + "y" * 1000]))
     assert caplog.messages == [f"seed {'x:' + 'y' * 198!r} is no http(s) URL"]
 

@@ -252,7 +252,7 @@ def load_seeds_with_kills(folder: Path, count: int, faults: Sequence[str]) -> Co
     """
     listed = folder / "seeds"
     with listed.open("w") as file:
-        file.writelines(f"http://127.2.0.{n % 100 + 1}:1/page/{n}\n" for n in range(count))
+        file.writelines(f"http://127.2.0.{n % 100 + 1}:8/page/{n}\n" for n in range(count))
     flags = settings("--seeds", str(listed), "--pages-per-host", "1", "--patience", "0")
     for fault in faults:
         ended = crawl(folder / "crawl", *flags, fault=fault)

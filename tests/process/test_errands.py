@@ -370,6 +370,7 @@ def test_what_failed_requests_met_is_said_to_who_asks_for_it(
     run: Run, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(logging.getLogger("crawler"), "propagate", True)
+    monkeypatch.setattr(logging.getLogger("crawler"), "handlers", [])
     run.canned.names["a.org"] = Resolution((), 0.0, Outcome.DNS_ERROR, "no answer")
     with caplog.at_level(logging.DEBUG, "crawler"):
         asyncio.run(run.errands.run(Errand(Task.RESOLVE, 1, "a.org", HOME)))

@@ -175,14 +175,22 @@ def _rates(args: argparse.Namespace) -> int:
     return 0
 
 
+DRAWN_MAX = 5_000  # marks; more hide each other
+
+
 def _plot_rates(path: Path, pages: Pages, best: policies.Optimum, args: argparse.Namespace) -> None:
     """Each page by change rate and importance, coloured by its rate, with the line of the level."""
     from crawler.lab.figures import drawing as figures  # needs matplotlib
 
     require("matplotlib")
     figure, axes = figures.sheet(7.0, 5.2)
-    figures.rate_map(axes, pages.change_rate, pages.importance, best.rates, best.level)
-    axes.set_title(f"Optimal crawl rates of {len(pages)} pages, {args.rate:g} crawls a unit of time")
+    every = -(-len(pages) // DRAWN_MAX)
+    drawn = slice(None, None, every)
+    figures.rate_map(axes, pages.change_rate[drawn], pages.importance[drawn], best.rates[drawn], best.level)
+    some = f" (one in {every} drawn)" if every > 1 else ""
+    axes.set_title(
+        f"Optimal crawl rates of {len(pages):,} pages{some}\n{args.rate:g} crawls a unit of time", fontsize=11
+    )
     figures.save(
         figure, path, args.command_line, "rates by Theorem 1 of Busa-Fekete et al.; x: never crawled"
     )

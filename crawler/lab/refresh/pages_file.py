@@ -115,7 +115,10 @@ def write_rows(
             file.writelines(f"# {comment}\n" for comment in comments)
             writer = csv.writer(file, lineterminator="\n")
             writer.writerow(columns)
-            writer.writerows([_cell(value) for value in row] for row in rows)
+            writer.writerows(
+                [f"{value:.10g}" if value.__class__ is float else _cell(value) for value in row]
+                for row in rows
+            )
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror}") from error
 

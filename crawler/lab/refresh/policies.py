@@ -125,7 +125,7 @@ def _bisect(pages: Pages, bandwidth: float, by: str) -> Optimum:
         guesses = thresholds(pages, level, by=by, guesses=guesses)
         more = float(_rates(pages, guesses).sum()) - bandwidth
         if abs(more) <= 1e-13 * bandwidth:
-            return _mixed(pages, bandwidth, level, level, by)
+            return _mixed(pages, bandwidth, level, level, by, guesses)
         if not low < level < high:
             break
         if more > 0.0:
@@ -138,7 +138,7 @@ def _bisect(pages: Pages, bandwidth: float, by: str) -> Optimum:
             width, slow = high - low, 0
         elif slow > SLOW_MAX:
             slow = 0
-    return _mixed(pages, bandwidth, low, high, by)
+    return _mixed(pages, bandwidth, low, high, by, guesses)
 
 
 def _near(pages: Pages, bandwidth: float, by: str) -> tuple[float, float, float]:
@@ -163,9 +163,9 @@ def _rates(pages: Pages, at: np.ndarray) -> np.ndarray:
     return np.where(never, 0.0, 1.0 / np.where(never, 1.0, intervals))
 
 
-def _mixed(pages: Pages, bandwidth: float, low: float, high: float, by: str) -> Optimum:
+def _mixed(pages: Pages, bandwidth: float, low: float, high: float, by: str, guesses: np.ndarray) -> Optimum:
     """The point between two levels of rounding distance where the rates sum to the bandwidth."""
-    below, above = (thresholds(pages, level, by=by) for level in (low, high))
+    below, above = (thresholds(pages, level, by=by, guesses=guesses) for level in (low, high))
     more, fewer = _rates(pages, below), _rates(pages, above)
     spread = more.sum() - fewer.sum()
     share = min(1.0, max(0.0, (bandwidth - fewer.sum()) / spread)) if spread > 0.0 else 1.0

@@ -14,6 +14,9 @@ class SharedFirst(build_ext):
     out, and then no kernel can be imported.
     """
 
+    command_name = (
+        "build_ext"  # by which setuptools finds the options of pyproject.toml, also when it begins anew
+    )
     extensions: list[Any]
     parallel: Any
 

@@ -19,7 +19,10 @@ def test_the_shared_module_is_whole_before_a_kernel_is_begun(monkeypatch: pytest
     names = ["crawler.a", SHARED, "crawler.b"]
     modules = [setuptools.Extension(name, [f"{name}.c"]) for name in names]
     command = kernel_build.SharedFirst(setuptools.Distribution({"ext_modules": modules}))
+    command.distribution.command_options["build_ext"] = {"shared_utility_qualified_name": ("", SHARED)}
+    command = command.distribution.reinitialize_command(command)
     command.ensure_finalized()
+    assert command.shared_utility_qualified_name == SHARED, "its options are those of `build_ext`"
     command.parallel = 2
     built: list[tuple[str, bool]] = []
     monkeypatch.setattr(

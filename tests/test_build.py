@@ -19,6 +19,7 @@ def test_the_shared_module_is_whole_before_a_kernel_is_begun(monkeypatch: pytest
     names = ["crawler.a", SHARED, "crawler.b"]
     modules = [setuptools.Extension(name, [f"{name}.c"]) for name in names]
     command = kernel_build.SharedFirst(setuptools.Distribution({"ext_modules": modules}))
+    command.ensure_finalized()
     command.distribution.command_options["build_ext"] = {"shared_utility_qualified_name": ("", SHARED)}
     command = command.distribution.reinitialize_command(command)
     command.ensure_finalized()

@@ -14,9 +14,8 @@ class SharedFirst(build_ext):
     out, and then no kernel can be imported.
     """
 
-    command_name = (
-        "build_ext"  # by which setuptools finds the options of pyproject.toml, also when it begins anew
-    )
+    # setuptools finds the options of pyproject.toml by this name, also when it begins anew
+    command_name = "build_ext"
     extensions: list[Any]
     parallel: Any
 

@@ -301,7 +301,7 @@ class Refresh:
     # -- what is learned -------------------------------------------------------------
 
     def add(self, fingerprint: int, record: PageRecord, crawled_at: float, now: float, batch: Batch) -> None:
-        """A page was fetched for the first time."""
+        """A page was fetched for the first time: nothing is learned of its site or directory by that."""
         if not _is_fit(record):
             return
         page = self.schedule.find(fingerprint)
@@ -316,7 +316,8 @@ class Refresh:
                 self._bound_ages(page, record.url, now)
             if host in self._shut:
                 self.schedule.block(self.schedule.host_of(page), math.inf)
-        self._stage(page, batch)
+        state.stage_page(self.schedule, page, batch)
+        self.stage_signals(batch)
 
     def ended(
         self,

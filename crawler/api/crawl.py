@@ -197,7 +197,7 @@ class Crawl:
         except BaseException as error:
             self._close_items()
             if self.live is not None:
-                await self.live.close()
+                await within(self.config.crawl.shutdown_step_max, "page server", self.live.close())
             if self.process is not None:
                 self.process.close()
             self.stages.close(clean=not isinstance(error, StoreError))

@@ -20,7 +20,6 @@ joined, as they are disjoint; from 1e8 on progress is told on standard error.
 """
 
 import argparse
-import ctypes
 import importlib.util
 import itertools
 import os
@@ -48,6 +47,7 @@ from crawler.due.memory_runs import MemoryRuns
 from crawler.due.plans import Flushed
 from crawler.due.runs import CodedRun, DiskRuns, PlainRun, Run, RunEntry, open_run, sync_directory, write_all
 from crawler.due.split_run import SplitRun
+from crawler.process import collector
 from crawler.records import Link
 from crawler.storage.engines import open_store
 from crawler.storage.keys import DUE_FLUSHED, DUE_LINKS, DUE_RUNS
@@ -400,9 +400,9 @@ def _bytes_of(run: Run) -> int:
 def _anonymous_bytes() -> int:
     """Anonymous memory in use; 0 if the system does not tell."""
     try:
-        ctypes.CDLL(None).malloc_trim(0)
+        collector.give_back()
         lines = Path("/proc/self/status").read_text().splitlines()
-    except (OSError, AttributeError):
+    except OSError:
         return 0
     return sum(1024 * int(line.split()[1]) for line in lines if line.startswith("RssAnon:"))
 

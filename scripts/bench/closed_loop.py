@@ -36,32 +36,20 @@ import numpy as np
 
 from crawler.clock import SystemClock
 from crawler.lab.changing.readers import Readers, calibration
-from crawler.lab.changing.server import ChangingServer
+from crawler.lab.changing.server import LOOPBACK, ChangingServer
 from crawler.lab.changing.web import ChangingWeb, HostSpec
 
 HOSTS = 4
 AGENTS = {"reader": "requests count", "examplebot/1": "all pages weigh the same"}
-CONFIG = """
-[network]
-allow_networks = ["127.0.0.0/8"]
-[politeness]
-delay = 0.02
-delay_factor = 0.0
-address_delay_share = 0.0
-[sitemaps]
-robots = false
-[due]
-max_wait = 0.2
-[admin]
-address = "off"
-[store]
-durability = "process"
-[serve]
+CONFIG = (
+    LOOPBACK
+    + """[serve]
 request_half_life = {half_life}
 [refresh]
 min_age = 0.0
 speed = 86400
 """
+)
 
 
 class Run(NamedTuple):

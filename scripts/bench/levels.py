@@ -26,31 +26,19 @@ import numpy as np
 from crawler.cli import access
 from crawler.clock import SystemClock
 from crawler.errors import CrawlerError
-from crawler.lab.changing.server import ChangingServer
+from crawler.lab.changing.server import LOOPBACK, ChangingServer
 from crawler.lab.changing.web import ChangingWeb, HostSpec
 
 HOSTS = 12
 SPREAD = 10.0  # between the rates of the slowest host and the fastest
 LOOK_EVERY = 2.0
-CONFIG = """
-[network]
-allow_networks = ["127.0.0.0/8"]
-[politeness]
-delay = 0.02
-delay_factor = 0.0
-address_delay_share = 0.0
-[sitemaps]
-robots = false
-[due]
-max_wait = 0.2
-[admin]
-address = "off"
-[store]
-durability = "process"
-[refresh]
+CONFIG = (
+    LOOPBACK
+    + """[refresh]
 min_age = 0.0
 speed = 86400
 """
+)
 
 
 class Seen(NamedTuple):

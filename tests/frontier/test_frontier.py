@@ -812,17 +812,23 @@ def test_look_ups_go_on_while_all_places_are_taken_and_do_not_fill_the_front() -
     frontier._check()
 
 
-def test_first_pages_come_before_the_robots_txt_of_all_hosts() -> None:
-    """Sixty seeds in a front of 24 hosts: each goes on with its first page once its robots.txt is known."""
+def many_seeds(hosts: int, concurrency: int, **settings: Any) -> Crawl:
+    """Two URLs a host, each with a robots.txt and an address of its own."""
     crawl = Crawl(
-        config(frontier={"front_factor": 12}),
-        concurrency=2,
+        config(**settings),
+        concurrency=concurrency,
         robots=Robots(),
         answer=lambda errand, now: fetched(errand.url, 0.3),
         addresses=lambda name: (name,),
     )
     crawl.checking = False
-    crawl.add([link(f"https://h{n}.org/{path}") for n in range(60) for path in "ab"])
+    crawl.add([link(f"https://h{n}.org/{path}") for n in range(hosts) for path in "ab"])
+    return crawl
+
+
+def test_first_pages_come_before_the_robots_txt_of_all_hosts() -> None:
+    """Sixty seeds in a front of 24 hosts: each goes on with its first page once its robots.txt is known."""
+    crawl = many_seeds(60, 2, frontier={"front_factor": 12})
     assert crawl.run() == "done"
     requests = [errand.task for errand in crawl.handed if errand.task is not Task.RESOLVE]
     assert requests[:60].count(Task.PAGE) > 15
@@ -830,15 +836,7 @@ def test_first_pages_come_before_the_robots_txt_of_all_hosts() -> None:
 
 def test_with_a_rate_no_more_hosts_are_begun_than_it_can_ask() -> None:
     """Four hundred seeds at 20 requests a second: first pages do not wait for the robots.txt of all."""
-    crawl = Crawl(
-        config(crawl={"rate": 20.0}),
-        concurrency=512,
-        robots=Robots(),
-        answer=lambda errand, now: fetched(errand.url, 0.3),
-        addresses=lambda name: (name,),
-    )
-    crawl.checking = False
-    crawl.add([link(f"https://h{n}.org/{path}") for n in range(400) for path in "ab"])
+    crawl = many_seeds(400, 512, crawl={"rate": 20.0})
     crawl.run(requests=300)
     assert [request.task for request in crawl.requests].count(Task.PAGE) >= 100
     assert len({errand.host for errand in crawl.handed}) <= 200

@@ -22,6 +22,24 @@ from crawler.lab.changing.web import ChangingWeb
 FIRST_ADDRESS = 21  # hosts are 127.0.0.21, 127.0.0.22, ...
 HOSTS_MAX = 200
 
+# Of a crawl of this web by the command line, in TOML: none of the waits that the real web asks for.
+LOOPBACK = """
+[network]
+allow_networks = ["127.0.0.0/8"]
+[politeness]
+delay = 0.02
+delay_factor = 0.0
+address_delay_share = 0.0
+[sitemaps]
+robots = false
+[due]
+max_wait = 0.2
+[admin]
+address = "off"
+[store]
+durability = "process"
+"""
+
 
 class FastClock:
     """Wall time at the start, from then on `speed` seconds for each that passes."""

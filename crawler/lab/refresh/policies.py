@@ -145,15 +145,19 @@ def _near(pages: Pages, bandwidth: float, by: str) -> tuple[float, float, float]
     """(a level to begin with, one that is too high, what the rates lack there); of many pages a sample tells."""
     top = float(np.where(pages.change_rate > 0.0, pages.ceiling, 0.0).max(initial=0.0))
     if len(pages) > 2 * SAMPLE_MAX:
-        every = -(-len(pages) // SAMPLE_MAX)
-        sample = pages.select(np.arange(0, len(pages), every))
-        guess = _bisect(sample, bandwidth * len(sample) / len(pages), by).level
+        guess = sample_level(pages, bandwidth, SAMPLE_MAX, by)
         above = 1.05 * guess
         if 0.0 < above < top:
             lack = float(_rates(pages, thresholds(pages, above, by=by)).sum()) - bandwidth
             if lack < 0.0:
                 return 0.95 * guess, above, lack
     return 0.5 * top, top, -bandwidth
+
+
+def sample_level(pages: Pages, bandwidth: float, most: int, by: str = "ncis") -> float:
+    """The level that about `most` of the pages, taken evenly, would find with their part of the bandwidth."""
+    sample = pages.select(np.arange(0, len(pages), max(1, len(pages) // most)))
+    return _bisect(sample, bandwidth * len(sample) / len(pages), by).level
 
 
 def _rates(pages: Pages, at: np.ndarray) -> np.ndarray:

@@ -280,7 +280,7 @@ def _scheduler(name: str, believed: Pages, setting: ExperimentSetting, rng: np.r
     if name in ("queue", "queue-d"):
         return DeadlineQueue.of(
             believed,
-            level=_first_level(believed, bandwidth),
+            level=policies.sample_level(believed, bandwidth, 300),  # the queue does the rest
             discard_window=window if name == "queue-d" else 0.0,
             max_age=setting.max_age,
         )
@@ -289,13 +289,6 @@ def _scheduler(name: str, believed: Pages, setting: ExperimentSetting, rng: np.r
     if name == "ncis-d":
         return ExactGreedy(believed, "ncis", discard_window=window)
     return ExactGreedy(believed, name)
-
-
-def _first_level(pages: Pages, bandwidth: float) -> float:
-    """The level a sample of at most 300 pages would find; the queue does the rest."""
-    step = max(1, len(pages) // 300)
-    sample = pages.select(np.arange(0, len(pages), step))
-    return policies.optimum_with_signals(sample, bandwidth * len(sample) / len(pages)).level
 
 
 def _sequence(name: str, pages: Pages, bandwidth: float, rng: np.random.Generator) -> Iterator[int]:

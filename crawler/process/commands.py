@@ -26,7 +26,7 @@ from crawler.urls.canonical import authority, canonical, hostname, target
 
 Commit = Callable[[Change], None]
 Steps = Generator[None, None, Any]
-HOSTS_AT_ONCE = 100  # hosts looked at before a pause; one that waits outside the front costs up to 40 us
+HOSTS_AT_ONCE = 100  # hosts looked at before a pause; one whose queue is read from the store costs 13 us
 
 
 class Commands:

@@ -96,8 +96,9 @@ def test_a_crawl_gives_memory_back_now_and_then(monkeypatch: pytest.MonkeyPatch)
 
     async def run() -> None:
         task = asyncio.create_task(Surroundings().keep_heap_small())
-        while given < 3:
-            await asyncio.sleep(0)
+        async with asyncio.timeout(10.0):  # else a mutant that never gives would loop here
+            while given < 3:
+                await asyncio.sleep(0)
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
 

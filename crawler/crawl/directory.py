@@ -6,7 +6,7 @@
     DIR/report.json     summary of the last run
     DIR/pages.jsonl     a line per fetch
     DIR/crawler.log     the log
-    DIR/p0.begun        there once p0 has begun: if its folder is gone then, it was lost
+    DIR/p0.begun        there once p0 has begun: if its folder is gone then, it was lost; how often it ended cleanly
     DIR/p0/ ...         one folder a process: store/ due/ links/ warc/ trace/ node.lock control.sock
 
 The crawl's id is a hash of the seed, so two directories never share one by
@@ -19,6 +19,7 @@ import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 import msgspec
 from msgspec import structs
@@ -87,7 +88,20 @@ class CrawlDirectory:
     def note_begun(self, name: str) -> None:
         """Remember outside of its folder that a process has begun, so that the loss of the folder is noticed."""
         if not self.has_begun(name):
-            atomic_write(self.path / f"{name}{BEGUN}", b"")
+            self.note_ends(name, 0)
+
+    def note_ends(self, name: str, ends: int) -> None:
+        """Remember how often it ended cleanly, so that a store of an earlier state is noticed."""
+        number = b"%d" % ends
+        atomic_write(self.path / f"{name}{BEGUN}", b"%s %08x\n" % (number, crc32(number)))
+
+    def ends(self, name: str) -> int:
+        """How often a process ended cleanly, so far as that is known."""
+        try:
+            number, crc = (self.path / f"{name}{BEGUN}").read_bytes().split()
+            return int(number) if int(crc, 16) == crc32(number) else 0
+        except (OSError, ValueError):
+            return 0
 
     def require(self) -> None:
         """Raises DirectoryError if there is no crawl here."""

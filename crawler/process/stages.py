@@ -21,11 +21,11 @@ from crawler import __version__
 from crawler.clock import Clock
 from crawler.config import Config, Overrides
 from crawler.config.credentials import has_credentials
-from crawler.crawl.directory import BEGUN, CrawlDirectory
+from crawler.crawl.directory import CrawlDirectory
 from crawler.crawl.topology import Topology, keep_table, topology
 from crawler.due.eliminator import Eliminator
 from crawler.due.plans import CompactionPlan, FlushPlan
-from crawler.errors import ConfigError, DamageError, DirectoryError, StoreError, disk_failed
+from crawler.errors import ConfigError, DirectoryError, StoreError, disk_failed
 from crawler.extract.repeats import TAGS
 from crawler.frontier.discovery.entries import decode
 from crawler.frontier.frontier import Frontier
@@ -40,6 +40,7 @@ from crawler.process.comparing import Comparing
 from crawler.process.following import Following
 from crawler.process.harvest import Harvest
 from crawler.process.learned import Learned
+from crawler.process.lost_state import ends_of, refuse_loss, stage_end
 from crawler.process.portions import PORTION_LINKS
 from crawler.process.surroundings import Surroundings
 from crawler.records import DueCounts, FrontierCounts, Link, PageRecord, PeerStatus, SplitterCounts
@@ -107,7 +108,7 @@ class Stages:
         self.clock = clock
         self.name = name
         self.topology = topology or Topology(name, Partition.equal_ranges([name]))
-        _refuse_loss(directory)
+        refuse_loss(directory)
         with _disk_errors(directory):
             directory.mkdir(parents=True, exist_ok=True)
             boot_id = self.around.random_bytes(8).hex()
@@ -127,6 +128,7 @@ class Stages:
     def _open(self, seed: bytes, url_filter: Callable[[str], bool] | None) -> None:
         """Open the stages, those first on which others rest; below they stand in the order URLs flow."""
         self.store = self._open_store()
+        self.ends = ends_of(self.store, self.directory)
         keep_table(self.store, self.topology.partition)
         self.equivalences = Equivalences(load_json(self.store, EQUIVALENCES))
         self.fingerprinter = self._fingerprinter(seed)
@@ -551,10 +553,15 @@ class Stages:
             reach("closing")
             batch = self.store.batch(sync=True)
             self.frontier.flush(batch, self.clock.now())
-            batch.put(CLEAN, b"1")
+            self.ends += 1
+            stage_end(batch, self.ends)
             self.store.write(batch)
         self.store.close()
-        self.lock.release()
+        try:
+            if clean:
+                CrawlDirectory(self.directory.parent).note_ends(self.name, self.ends)
+        finally:
+            self.lock.release()
 
 
 @contextmanager
@@ -566,22 +573,6 @@ def _disk_errors(folder: Path) -> Iterator[None]:
         if disk_failed(error):
             raise StoreError(f"{folder}: {error}") from error
         raise
-
-
-def _refuse_loss(folder: Path) -> None:
-    """Refuse to begin anew where a process has begun before and its store is gone.
-
-    Raises:
-        DamageError: it is.
-    """
-    store = folder / "store"
-    if store.exists() and any(store.iterdir()):
-        return
-    begun = folder.with_name(folder.name + BEGUN).exists()
-    if begun or any(next(folder.glob(kept), None) is not None for kept in ("warc/*.gz*", "due/*.run")):
-        raise DamageError(
-            f"{store}: is missing, though the crawl was begun; `crawler check --repair` makes it anew from what is left"
-        )
 
 
 @contextmanager

@@ -89,8 +89,10 @@ def _class(engine: Engine, path: Path) -> Any:
     return getattr(module, _CLASSES[engine])
 
 
-def repair(path: Path, engine: Choice = AUTO) -> str:
-    """Rebuild a store that cannot be opened or read to its end from what can be read; what was done, "" if nothing.
+def repair(path: Path, engine: Choice = AUTO) -> tuple[str, bool]:
+    """Rebuild a store that cannot be opened or read to its end from what can be read.
+
+    What was done, "" if nothing, and whether it was rebuilt; opening it may have cut a torn tail.
 
     An engine's repair reads every table and makes a new manifest. What it cannot
     read it moves to `lost/`. Nobody else may have the store open.
@@ -102,11 +104,12 @@ def repair(path: Path, engine: Choice = AUTO) -> str:
         with closing(open_store(path, engine)) as store:
             for _ in store.scan(b""):
                 pass
-        return ""
+        return store.mended, False
     except DamageError as error:
         found = str(error)
     module = _module(engine_of(path) or chosen(engine))
     assert module is not None, "it was opened above"
     module.rebuild(path)
     lost = sum(1 for _ in path.glob("lost/*"))
-    return f"{found.partition(';')[0]}: rebuilt, {lost} files that could not be read are in {path / 'lost'}"
+    done = f"{found.partition(';')[0]}: rebuilt, {lost} files that could not be read are in {path / 'lost'}"
+    return done, True

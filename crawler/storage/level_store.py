@@ -2,10 +2,10 @@
 
 Known traps that this file takes care of, each reproduced: a write error leaves
 a handle that acknowledges what it did not keep (`DiskStore.write`); a default
-open skips damaged log blocks in silence, so it is opened with
-`paranoid_checks`; a default read takes a flipped byte of a table for data, or
-loses keys, so every read verifies the checksum of its block (5 us more for a
-random one).
+open skips damaged log blocks in silence, so it is opened with `paranoid_checks`,
+and what even these pass over is looked for before (`torn_log.py`); a default read
+takes a flipped byte of a table for data, or loses keys, so every read verifies
+the checksum of its block (5 us more for a random one).
 
 LevelDB maps the tables it has open, so what they may take of the resident
 memory is `tables_max` (at least 64) times `table_bytes`. Many small tables, few
@@ -22,7 +22,7 @@ import plyvel
 from crawler.errors import DamageError, DirectoryError, StoreError
 from crawler.storage.kv import REMEDY, DiskStore
 from crawler.storage.manifest import lost_bookkeeping
-from crawler.storage.torn_log import cut_torn_tail
+from crawler.storage.torn_log import cut_torn_tail, mend_logs
 
 
 def _text(error: BaseException) -> str:
@@ -86,6 +86,7 @@ class LevelStore(DiskStore):
 
     def _open(self, path: Path, options: dict[str, Any]) -> Any:
         """Open it; where only the newest log's torn tail stands in the way, without that tail."""
+        self.mended = mend_logs(path, REMEDY)
         try:
             return plyvel.DB(str(path), **options)
         except plyvel.CorruptionError:

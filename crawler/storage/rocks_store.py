@@ -10,8 +10,8 @@ Known traps that this file takes care of, each reproduced:
   keys, so the end of every scan is asked for its status.
 * A lower bound of `ReadOptions` is not the key that was given, so scans begin by
   a seek and end backwards by a comparison.
-* RocksDB 10 reads some garbage at the end of a log for ever, so headers of logs are
-  looked at before it is opened (10 ms a MB of small records).
+* RocksDB 10 reads some garbage at the end of a log for ever, and passes over a torn
+  tail in silence, so headers of logs are looked at before it is opened.
 * An iterator keeps the store open behind a `close`, so a close ends all scans.
 * The default recovery takes a log to be over at the first damage, and acknowledged
   writes behind it for lost; `tolerate_corrupted_tail_records` refuses it.
@@ -29,7 +29,7 @@ from crawler.errors import DamageError, DirectoryError, StoreError
 from crawler.storage.files import sync_directory
 from crawler.storage.kv import REMEDY, DiskStore
 from crawler.storage.rocks_manifest import lost_bookkeeping
-from crawler.storage.torn_log import cut_torn_tail, headers_are_sound
+from crawler.storage.torn_log import cut_torn_tail, mend_logs
 
 _NO_KEY = b"\x00"  # no key of `keys.py`
 _LOG_BYTES_MAX = 1 << 20  # of RocksDB's diary, `LOG`
@@ -98,7 +98,7 @@ class RocksStore(DiskStore):
 
     def _open(self, path: Path, options: Any) -> Any:
         """Open it; where only the newest log's torn tail stands in the way, without that tail."""
-        self._require_sound_logs(path)
+        self.mended = mend_logs(path, REMEDY)
         try:
             try:
                 return rocksdict.Rdict(str(path), options)
@@ -111,19 +111,6 @@ class RocksStore(DiskStore):
                 return rocksdict.Rdict(str(path), options)
         except Exception as error:
             raise _opening_error(path, str(error)) from error
-
-    def _require_sound_logs(self, path: Path) -> None:
-        """Cut a torn tail that RocksDB must not see.
-
-        Raises:
-            DamageError: what makes no record is no torn tail.
-        """
-        for log in path.glob("*.log"):
-            if headers_are_sound(log.read_bytes()):
-                continue
-            self.mended = self.mended or cut_torn_tail(path)
-            if not headers_are_sound(log.read_bytes()):
-                raise DamageError(f"store {path}: {log.name} is damaged, and records follow; {REMEDY}")
 
     def _mark_opening(self) -> None:
         """Begin the log with a record, by which `rocks_manifest.py` tells that nothing is missing before it."""

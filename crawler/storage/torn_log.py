@@ -1,11 +1,16 @@
-"""The torn tail that a power cut can leave in LevelDB's newest log, found and cut.
+"""The torn tail that a power cut can leave in a store's newest log, found and cut; other damage is refused.
 
-LevelDB, opened with `paranoid_checks`, refuses a log whose last bytes were
-never written as they should be: the length of the file was on the disk before
-its content. Nothing was acknowledged of such a record, so it may go. The same
-bytes in the middle of a log are another matter: there, records that were
-acknowledged follow. So a tail is cut only if, from the first damage on, no
-record begins any more; everything else stays refused.
+Of a record that was not written to its end nothing was acknowledged, so it may
+go. The same bytes in the middle of a log are another matter: there, records
+that were acknowledged follow. So a tail is cut only if, from the first damage
+on, no record begins any more; everything else is refused.
+
+An engine, opened with paranoid checks, finds wrong checksums by itself. Not so a
+fragment that is longer than what is left of the file, one that ends in the middle
+of a record, or zeros for a header: it takes each for the end of the log, and what
+follows is lost without a word. One flipped bit of a length in the last block is
+enough. So headers are looked at before an engine sees them (10 ms a MB of small
+records); every byte of a log was flipped to see that nothing else is silent.
 
 Format (leveldb/doc/log_format.md): blocks of 32 KiB; a record is one or more
 fragments, each `crc32c (4, masked) length (2) type (1)` and its bytes, none
@@ -17,6 +22,7 @@ import struct
 from pathlib import Path
 from typing import NamedTuple
 
+from crawler.errors import DamageError
 from crawler.storage.files import cut
 
 BLOCK_BYTES = 32 << 10
@@ -95,22 +101,18 @@ def _damaged_at(data: bytes) -> int:
     return offset
 
 
-def headers_are_sound(data: bytes) -> bool:
-    """Whether each fragment of a log has a type and a length that one can have; checksums are not looked at.
-
-    A header or a fragment that the end of the file cuts short is sound.
-    """
-    offset = 0
+def ends_whole(data: bytes) -> bool:
+    """Whether the headers of a log lead to the end of a record, and no byte follows; checksums are not looked at."""
+    offset = end = 0
+    kind = _LAST
     while offset + _HEADER.size <= len(data):
         block_end = (offset // BLOCK_BYTES + 1) * BLOCK_BYTES
-        if block_end - offset < _HEADER.size:
-            offset = block_end
-            continue
         _, length, kind = _HEADER.unpack_from(data, offset)
-        offset += _HEADER.size + length
-        if not _FULL <= kind <= _LAST or offset > block_end:
+        end = offset + _HEADER.size + length
+        if not _FULL <= kind <= _LAST or end > min(block_end, len(data)):
             return False
-    return True
+        offset = _next_header(end)
+    return kind in (_FULL, _LAST) and end <= len(data) <= offset
 
 
 def record_begins_after(data: bytes, damage: int) -> bool:
@@ -134,17 +136,39 @@ def _block_holds_one(data: bytes, offset: int) -> bool:
     return False
 
 
+def mend_logs(store: Path, remedy: str) -> str:
+    """Cut the torn tail that the engine would pass over; what was done, "" if there is none.
+
+    Raises:
+        DamageError: what makes no record is no torn tail, or that of an older log.
+        StoreError: the disk failed.
+    """
+    done = ""
+    for log in _logs(store):
+        if ends_whole(log.read_bytes()):
+            continue
+        done = cut_torn_tail(store)
+        if not ends_whole(log.read_bytes()):
+            raise DamageError(f"store {store}: {log.name} is damaged, and records follow; {remedy}")
+    return done
+
+
+def _logs(store: Path) -> list[Path]:
+    """The logs of a store, the oldest first."""
+    return sorted(store.glob("[0-9]*.log"), key=lambda path: int(path.stem))
+
+
 def cut_torn_tail(store: Path) -> str:
-    """Cut the torn tail of the newest log of a LevelDB; what was done, "" if it has none.
+    """Cut the torn tail of the newest log of a store; what was done, "" if it has none.
 
     Raises:
         StoreError: the disk failed.
     """
-    logs = sorted(store.glob("[0-9]*.log"), key=lambda path: int(path.stem))
+    logs = _logs(store)
     if not logs:
         return ""
     data = logs[-1].read_bytes()
     whole, damage = whole_length(data), _damaged_at(data)
-    if damage >= len(data) or record_begins_after(data, damage):
+    if whole == len(data) or record_begins_after(data, damage):
         return ""
     return f"{logs[-1].name}: {cut(logs[-1], whole)} bytes of a torn tail cut off; {whole} bytes stay"

@@ -114,7 +114,7 @@ def repair(config: Config, directory: CrawlDirectory, name: str, clock: Clock) -
     with Lock(folder / "node.lock", name):
         mended, links = rebuild(config, folder, fingerprinter, store_damaged=store_damaged)
     done += found + mended.done
-    directory.note_begun(name)
+    directory.note_ends(name, 0)  # of what the rebuilt store has lost, all that was left is in it again
     with at_rest(config, directory, name, clock=clock) as stages:
         done += refind(stages, mended.lost, links, reread=True)
         left = check(stages)
@@ -159,12 +159,12 @@ def repair_before_opening(folder: Path, engine: Choice = AUTO) -> tuple[list[str
         DirectoryError: a process has the folder.
         DamageError: the store cannot be rebuilt.
     """
-    lines, rebuilt = [], ""
+    lines = []
     with Lock(folder / "node.lock", folder.name):
         ballast = folder / BALLAST
         if ballast.exists():
             lines.append(f"freed {ballast.stat().st_size >> 20} MiB of ballast")
             ballast.unlink()
-        if rebuilt := repair_store(folder / "store", engine):
-            lines.append(rebuilt)
-    return lines, bool(rebuilt)
+        done, rebuilt = repair_store(folder / "store", engine)
+        lines += [done] if done else []
+    return lines, rebuilt

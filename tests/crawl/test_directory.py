@@ -6,6 +6,7 @@ import os
 import stat
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 import pytest
 
@@ -105,6 +106,17 @@ def test_that_a_process_has_begun_outlasts_its_folder(crawl: CrawlDirectory) -> 
     crawl.forget_begun("p0")
     crawl.forget_begun("p0")
     assert not crawl.has_begun("p0")
+
+
+@pytest.mark.parametrize("damage", [b"", b"7", b"7 00000000\n", b"\xff\xff \xff", b"8 %08x\n" % crc32(b"7")])
+def test_how_often_a_process_ended_is_known_or_not_a_guess(crawl: CrawlDirectory, damage: bytes) -> None:
+    """A number that is not what was written would refuse a sound store."""
+    assert crawl.ends("p0") == 0
+    crawl.note_ends("p0", 7)
+    crawl.note_begun("p0")
+    assert crawl.ends("p0") == 7
+    (crawl.path / "p0.begun").write_bytes(damage)
+    assert crawl.has_begun("p0") and crawl.ends("p0") == 0
 
 
 def test_a_configuration_goes_on_without_the_limits_of_its_run(crawl: CrawlDirectory) -> None:

@@ -1,6 +1,7 @@
 """The stages of a process: what they open in, how they close, what a lost page becomes."""
 
 import errno
+import shutil
 from collections import Counter
 from functools import partial
 from pathlib import Path
@@ -111,6 +112,23 @@ def test_a_clean_end_is_known_at_the_next_start_and_at_no_later_one(tmp_path: Pa
     stages.close()
     stages = opened(tmp_path)
     stages.close(clean=False)
+
+
+def test_what_a_clean_end_wrote_last_is_missed(tmp_path: Path) -> None:
+    """A store put back from before it is refused; after a run that was cut off there is no more to say."""
+    for clean in (True, False, True):
+        stages = opened(tmp_path)
+        stages.close(clean=clean)
+        if clean:
+            shutil.copytree(tmp_path / "p0" / "store", tmp_path / f"after {stages.ends} ends")
+    assert stages.ends == 2
+    shutil.rmtree(tmp_path / "p0" / "store")
+    (tmp_path / "after 1 ends").rename(tmp_path / "p0" / "store")
+    for _ in range(2):
+        with pytest.raises(DamageError, match="before the last clean end"):
+            opened(tmp_path)
+    (tmp_path / "p0.begun").write_bytes(b"")  # as crawls of older versions have it
+    opened(tmp_path).close()
 
 
 def test_an_unclean_end_writes_nothing(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from crawler.frontier.hosts.registry import Meta
 from crawler.frontier.hosts.table import RECORD, full_record
 from crawler.pages.captures import pack, unpack_capture, unpack_record
 from crawler.process.stages import BALLAST, at_rest
-from crawler.records import Capture, PageState
+from crawler.records import Capture, Extracted, PageState
 from crawler.storage.files import Lock
 from crawler.storage.keys import (
     CAPTURE,
@@ -32,11 +32,15 @@ from crawler.storage.keys import (
 from crawler.storage.kv import DiskStore, scan_prefix, seal, unseal
 from crawler.storage.moving import load
 from crawler.upkeep.check import PROBLEMS_MAX, check, repair, repair_before_opening
+from tests.process.support import Joint, fetch
 from tests.upkeep import support
 from tests.upkeep.support import (
+    HREFS,
     LATE,
+    LINKS,
     PARKED_URLS,
     TO_DO,
+    TREE,
     WEB,
     config,
     held,
@@ -243,6 +247,26 @@ def test_a_store_that_is_gone_is_made_anew(directory: CrawlDirectory) -> None:
     assert after.counters["pages.fetched"] == 3 and after.counters["pages.redirect"] == 1
     with opened(directory) as stages:
         assert stages.intake.explain("http://a.org/new").rule == "", "the scope is spanned again"
+
+
+def test_a_store_of_an_earlier_state_is_refused_and_brought_up_to_what_the_archive_knows(
+    directory: CrawlDirectory,
+) -> None:
+    """A log that was cut between two records, or was replaced: nothing in the store itself says so."""
+    store, older = directory.process("p0") / "store", directory.path / "older"
+    shutil.copytree(store, older)
+    joint = Joint(directory.path, **TREE)
+    errand = joint.errand()
+    joint.page(errand, fetch(errand.url, LINKS), Extracted(base=errand.url, hrefs=HREFS[LINKS]))
+    joint.close()
+    known = facts(directory)
+    assert errand.url in {fact[0] for fact in known}
+    shutil.rmtree(store)
+    older.rename(store)
+    with pytest.raises(DamageError, match="before the last clean end"), opened(directory):
+        pass
+    assert mend(directory)[0].startswith("store: it is of a state before the last clean end")
+    assert facts(directory) == known
 
 
 def test_another_answer_within_the_same_second_is_kept_beside_it(directory: CrawlDirectory) -> None:

@@ -1,7 +1,8 @@
 """The gzip members of a WARC file that may be broken: those that are whole, and what takes the place of the others.
 
 A broken record gives way to an empty one of the same length, so that all others
-keep their places.
+keep their places. Where a few bytes too many stand between two records, too few for
+an empty one, the record behind them goes too: its page is fetched again.
 """
 
 import mmap
@@ -36,8 +37,7 @@ def mended(path: Path, name: str, end: int) -> Iterator[tuple[int, int, reading.
                 record, length = whole
                 yield at, length, record
             else:
-                following = _next_member(data, at + 1, name)
-                blank = filler(following - at) if following is not None else None
+                blank = _blank(data, at, name)
                 if blank is None:
                     return
                 length = len(blank)
@@ -75,9 +75,17 @@ def _chunks(data: mmap.mmap, at: int, step: int = 1 << 16) -> Iterator[bytes]:
     return (data[start : start + step] for start in range(at, len(data), step))
 
 
-def _next_member(data: mmap.mmap, at: int, name: str) -> int | None:
-    """Where the next whole record begins."""
-    for match in _MEMBER.finditer(data, at):
-        if _member(data, match.start(), name) is not None:
-            return match.start()
+def _blank(data: mmap.mmap, at: int, name: str) -> bytes | None:
+    """The empty record that reaches from `at` to a whole one; None if no whole one follows."""
+    for begin, end in _whole_members(data, at + 1, name):
+        blank = filler(begin - at) or filler(end - at)
+        if blank is not None:
+            return blank
     return None
+
+
+def _whole_members(data: mmap.mmap, at: int, name: str) -> Iterator[tuple[int, int]]:
+    """Where each whole record behind `at` begins and ends."""
+    for match in _MEMBER.finditer(data, at):
+        if (whole := _member(data, match.start(), name)) is not None:
+            yield match.start(), match.start() + whole[1]

@@ -95,11 +95,19 @@ def test_what_nothing_whole_follows_is_the_end(tmp_path: Path, cut: int) -> None
     assert path.read_bytes() == data
 
 
-@pytest.mark.parametrize("gap", [1, 20])
-def test_a_gap_too_small_for_a_record_is_the_end(tmp_path: Path, gap: int) -> None:
+@pytest.mark.parametrize("gap", [1, 20, SHORTEST - 1])
+def test_a_gap_too_small_for_a_record_takes_the_next_one_along(tmp_path: Path, gap: int) -> None:
+    """All behind that keep their places; at the end of the file nothing follows to be kept."""
     path = tmp_path / NAME
     data = MEMBERS[0] + b"x" * gap + MEMBERS[1] + MEMBERS[2]
-    assert play(path, data) == [(0, len(MEMBERS[0]), True)] and path.read_bytes() == data
+    behind = len(data) - len(MEMBERS[2])
+    first = (0, len(MEMBERS[0]), True)
+    gone = (first[1], behind - first[1], False)
+    assert play(path, data) == [first, gone, (behind, len(MEMBERS[2]), True)]
+    assert path.read_bytes()[behind:] == MEMBERS[2]
+    assert all(whole for *_, whole in play(path, path.read_bytes())), "once is enough"
+    last = MEMBERS[0] + b"x" * gap + MEMBERS[1]
+    assert play(path, last) == [first, (first[1], len(last) - first[1], False)]
 
 
 def test_a_digest_that_differs_is_broken(tmp_path: Path) -> None:

@@ -1,0 +1,36 @@
+"""What Python says of users' patterns is not on their screens; what it says of their own programs is."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+PROGRAM = (
+    "import re, crawler;"
+    "from crawler.config import convert;"
+    "from crawler.urlfilter.url_filter import Scope, UrlFilter;"
+    "config = convert({'filter': {'include': ['[[a]'], 'exclude': ['[a&&b]']}});"
+    "UrlFilter(Scope(), config.filter, config.traps);"
+    "print('read');"
+)
+
+
+def said(program: str) -> tuple[str, str]:
+    done = subprocess.run(
+        [sys.executable, "-W", "default", "-c", program],
+        cwd=ROOT,
+        env={"PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return done.stdout, done.stderr
+
+
+def test_a_pattern_that_a_later_python_may_read_in_another_way_is_read_in_silence() -> None:
+    """`re` gives a FutureWarning, three lines long, for an opening bracket or `&&` in a set."""
+    assert said(PROGRAM) == ("read\n", "")
+
+
+def test_warnings_of_other_code_stay() -> None:
+    assert "FutureWarning: Possible set intersection" in said(PROGRAM + "re.compile('[b&&c]')")[1]

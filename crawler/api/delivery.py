@@ -28,7 +28,7 @@ from crawler.pages.captures import StoredPage
 from crawler.process.admission import Beside
 from crawler.process.process import Process
 from crawler.records import Errand, Extracted, Fetch, Link, LinkFlag, Outcome, Way
-from crawler.storage.commit import Change
+from crawler.storage.commit import Change, Making
 from crawler.storage.kv import scan_prefix
 from crawler.urls.canonical import canonical, resolve
 
@@ -131,11 +131,11 @@ class Delivery:
             self._callbacks[callback_name(request.callback)] = request.callback
         self._process.queue(lambda: self._seed(request))
 
-    def _seed(self, request: Request) -> Change:
+    def _seed(self, request: Request) -> Making:
         change = Change()
         url = canonical(request.url)
         assert url is not None, request
-        self._stages.admission.given(change, [url])
+        yield from self._stages.admission.given(change, [url])
         self._ask(change, url, request, Beside(flags=_SEED))
         return change
 

@@ -12,7 +12,7 @@ the commit. Long lists come in portions (`portions.py`), by a generator that
 pauses behind each. Every link is counted as `books.py` says.
 """
 
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from itertools import compress, count
 
 import msgspec
@@ -177,16 +177,16 @@ class Admission:
 
     # -- seeds -----------------------------------------------------------------
 
-    def seeds(self, urls: Sequence[str]) -> Change:
-        """The change for URLs given by the user (request forms, at least one)."""
+    def seeds(self, urls: Sequence[str]) -> Making:
+        """Make the change for URLs given by the user (request forms, at least one); the scope spans them first."""
         change = Change()
-        self.given(change, urls)
-        self.links(change, urls[0], urls, Beside(flags=_SEED))
+        yield from self.given(change, urls)
+        yield from self.portions(change, urls[0], urls, Beside(flags=_SEED))
         return change
 
-    def given(self, change: Change, urls: Sequence[str]) -> None:
-        """The crawl is at home at these seeds, however they are asked for."""
-        self._learned.given(change, urls)
+    def given(self, change: Change, urls: Sequence[str]) -> Iterator[None]:
+        """The crawl is at home at these seeds, however they are asked for; with pauses."""
+        yield from self._learned.given(change, urls)
         change.count("urls.seeds", len(urls))
 
     def spread(self, change: Change, base: str, raw_url: str, flags: int) -> None:

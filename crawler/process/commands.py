@@ -6,7 +6,8 @@ end here. Every answer is plain data.
 
 import inspect
 import re
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -19,12 +20,13 @@ from crawler.errors import UsageError
 from crawler.frontier.refresh.refreshing import SIGNAL_SOURCES
 from crawler.process import verdict
 from crawler.process.admission import Beside
+from crawler.process.portions import PORTION_LINKS, portions
 from crawler.process.stages import Stages
 from crawler.records import Capture, LinkFlag, PageRecord, PageState, PeerStatus
-from crawler.storage.commit import Change
+from crawler.storage.commit import Change, Maker
 from crawler.urls.canonical import authority, canonical, hostname, target
 
-Commit = Callable[[Change], None]
+Commit = Callable[[Change | Maker], None]
 Steps = Generator[None, None, Any]
 HOSTS_AT_ONCE = 100  # hosts looked at before a pause; one whose queue is read from the store costs 13 us
 
@@ -178,29 +180,62 @@ class Commands:
 
         `settings` are looser ones in force that are meant for these seeds too (`crawl/loosened.py`).
         """
-        good = [form for url in urls if (form := canonical(url)) is not None]
-        bad = [url for url in urls if canonical(url) is None]
         config, directory = self._stages.config, CrawlDirectory(self._stages.directory.parent)
         confirm(config, settings or {})
         places = SeedPlaces(config.crawl.scope, inherited(config, settings or {}))
         places.known(directory.seed_places())
-        places.check(good)
+        good, bad = [], []
+        for portion in portions(urls):
+            for url in portion:
+                form = canonical(url)
+                if form is None:
+                    bad.append(url)
+                else:
+                    places.take(form)
+                    good.append(form)
+            yield
         if places.grown:
+            places.known(directory.seed_places())  # another request may have come in between
             directory.note_places(places.names)
         if good:
-            yield from self._stages.point.making()
-            self._commit(self._stages.admission.seeds(good))
+            self._commit(partial(self._stages.admission.seeds, good))
         return {"queued": len(good), "refused": bad}
 
     def signal(self, urls: list[str], source: str = "signal") -> Steps:
         """Note that pages are said to have changed; URLs that are new and in scope become links."""
         stages = self._stages
         said = {"noted": 0, "links": 0, "not_refreshed": 0, "refused": 0}
-        known, new = [], []
+        known: list[int] = []
+        new: list[str] = []
+        for portion in portions(urls):
+            said["refused"] += self._sort_out(portion, known, new)
+            yield
+        number = SIGNAL_SOURCES.get(source.partition(":")[0], len(SIGNAL_SOURCES))
+        if (refresh := stages.refresh) is not None:
+            for begin in range(0, len(known), PORTION_LINKS):
+                yield from stages.point.making()
+                change = Change()
+                some = known[begin : begin + PORTION_LINKS]
+                said["noted"] += refresh.signal(some, number, stages.clock.now())
+                refresh.stage_signals(change)
+                self._commit(change)
+                yield
+        said["not_refreshed"] = len(known) - said["noted"]
+        for portion in portions(new):
+            yield from stages.point.making()
+            change = Change()
+            said["links"] += stages.admission.links(change, new[0], portion, Beside(depth=1))
+            self._commit(change)
+            yield
+        return said
+
+    def _sort_out(self, urls: Sequence[str], known: list[int], new: list[str]) -> int:
+        """Add this process's among some URLs to those it has a record of, and to the new ones; how many are refused."""
+        stages, refused = self._stages, 0
         for url in urls:
             form = canonical(url)
             if form is None:
-                said["refused"] += 1
+                refused += 1
                 continue
             fingerprint = stages.fingerprinter.fingerprint(form)
             if stages.topology.peers and stages.topology.partition.owner(fingerprint) != stages.name:
@@ -208,20 +243,10 @@ class Commands:
             if stages.pages.record(fingerprint) is not None:
                 known.append(fingerprint)
             elif stages.intake.explain(form).rule:
-                said["refused"] += 1
+                refused += 1
             else:
                 new.append(form)
-        yield from stages.point.making()
-        change = Change()
-        if stages.refresh is not None:
-            number = SIGNAL_SOURCES.get(source.partition(":")[0], len(SIGNAL_SOURCES))
-            said["noted"] = stages.refresh.signal(known, number, stages.clock.now())
-            stages.refresh.stage_signals(change)
-        said["not_refreshed"] = len(known) - said["noted"]
-        if new:
-            said["links"] = stages.admission.links(change, new[0], new, Beside(depth=1))
-        self._commit(change)
-        return said
+        return refused
 
     def signals(self) -> list[dict[str, Any]]:
         """By host and source, what signals of changes have been worth; [] where nothing is refreshed."""

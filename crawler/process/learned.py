@@ -8,10 +8,11 @@ is told to the other processes by notices: links with the flag SCOPE. They go
 through the outbox, as no link may be lost for want of one.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import msgspec
 
+from crawler.process.portions import portions
 from crawler.records import Fetch, Link, LinkFlag
 from crawler.storage.commit import Change
 from crawler.storage.keys import EQUIVALENCES, SCOPE_STATE
@@ -52,27 +53,32 @@ class Learned:
 
     def widen(self, change: Change, urls: Sequence[str]) -> list[str]:
         """Take URLs (request forms) into the scope; return those that made a difference."""
-        widening = [url for url in urls if self._filter.widen(url)]
-        if widening:
+        return self._keep_scope(change, [url for url in urls if self._filter.widen(url)])
+
+    def _keep_scope(self, change: Change, grown: list[str]) -> list[str]:
+        """Keep the scope with the change, if it has `grown`."""
+        if grown:
             change.put(SCOPE_STATE, seal(_encode_json(self._filter.scope.state())))
-        return widening
+        return grown
 
     def spread(self, change: Change, urls: Sequence[str]) -> None:
         """Take URLs into the scope, and tell the peers what it has grown by."""
         self._tell(change, self.widen(change, urls), self._peers)
 
-    def given(self, change: Change, urls: Sequence[str]) -> None:
-        """Take seeds into the scope; note that credentials may go there, and tell the peers."""
-        self.spread(change, urls)
+    def given(self, change: Change, urls: Sequence[str]) -> Iterator[None]:
+        """Take seeds into the scope; note that credentials may go there, and tell the peers; a pause a portion."""
+        widening: list[str] = []
+        for portion in portions(urls):
+            widening += [url for url in portion if self._filter.widen(url)]
+            yield
+        self._keep_scope(change, widening)
+        self._tell(change, widening, self._peers)
         if self._credentials:
             self._tell(change, self._give(change, urls), self._peers, _SCOPE | _SEED)
 
     def _give(self, change: Change, urls: Sequence[str]) -> list[str]:
         """Note where credentials may go, and keep it with the change; return the URLs that made a difference."""
-        giving = [url for url in urls if self._filter.scope.give(url)]
-        if giving:
-            change.put(SCOPE_STATE, seal(_encode_json(self._filter.scope.state())))
-        return giving
+        return self._keep_scope(change, [url for url in urls if self._filter.scope.give(url)])
 
     def trusts(self, url: str) -> bool:
         """Whether headers with credentials may go to this URL: a seed was given for it, no redirect led there."""

@@ -468,7 +468,7 @@ class Stages:
 
     # -- at rest ---------------------------------------------------------------
 
-    def commit_now(self, change: Change) -> None:
+    def commit_now(self, change: Change | Maker) -> None:
         """Commit one change and flush the DUE, in this thread; for a directory at rest."""
         self.commit(change)
         while (plan := self.flush_begin(dry=True)) is not None:

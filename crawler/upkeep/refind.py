@@ -78,7 +78,8 @@ def _span_scope(stages: Stages) -> None:
         return
     change = Change(sync=True)
     seeds = [url for raw_url in stages.config.seeds if (url := canonical(raw_url)) is not None]
-    stages.learned.given(change, seeds)
+    for _ in stages.learned.given(change, seeds):
+        pass
     if stages.config.crawl.scope in ("host", "domain"):
         places = CrawlDirectory(stages.directory.parent).seed_places()
         stages.learned.spread(

@@ -19,13 +19,14 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 import scale
 
 from crawler.crawl.loosened import loosened
+from crawler.process import collector
 from crawler.process.commands import Commands
 from crawler.process.stages import Stages
-from crawler.storage.commit import Change
+from crawler.storage.commit import Change, Maker
 
 
 def longest(
-    stages: Stages, commands: Commands, queue: list[Change], request: dict[str, object]
+    stages: Stages, commands: Commands, queue: list[Change | Maker], request: dict[str, object]
 ) -> tuple[float, int, float]:
     """(seconds of the longest step, steps, seconds of the longest adoption of what was written)."""
     steps, worst, adopting, count = commands.steps(request), 0.0, 0.0, 0
@@ -39,6 +40,7 @@ def longest(
         worst, count = max(worst, time.thread_time() - begun), count + 1
         while queue:
             stages.point.add(queue.pop(0))
+            worst = max(worst, made(stages))
             group = stages.point.take()
             stages.point.write(group)  # the writer thread's work
             begun = time.thread_time()
@@ -46,6 +48,16 @@ def longest(
             adopting = max(adopting, time.thread_time() - begun)
         if ended:
             return worst, count, adopting
+
+
+def made(stages: Stages) -> float:
+    """Seconds of the longest step in which a change is made."""
+    worst, more = 0.0, True
+    while more:
+        begun = time.thread_time()
+        more = stages.point.step()
+        worst = max(worst, time.thread_time() - begun)
+    return worst
 
 
 def main() -> None:
@@ -59,6 +71,7 @@ def main() -> None:
     parser.add_argument("--set", action="append", default=[], metavar="SECTION.KEY=VALUE")
     args = parser.parse_args()
     folder = args.folder = Path(tempfile.mkdtemp(prefix="commands-", dir=args.folder))
+    collector.collect_rarely()
     try:
         stages = scale.opened(args)
         loader = scale.Loader(stages)
@@ -66,7 +79,8 @@ def main() -> None:
             loader.take_in([scale.url(number, args.hosts) for number in group])
         loader.flush(dry=True)
         print(f"{stages.frontier!r}", flush=True)
-        queue: list[Change] = []
+        collector.freeze()  # as at the start of a crawl
+        queue: list[Change | Maker] = []
         commands = Commands(stages, queue.append)
         busiest, last = scale.hostname(0), scale.url(args.urls - 1, args.hosts)
         for name, request in {
@@ -81,9 +95,18 @@ def main() -> None:
                 "command": "signal",
                 "urls": [scale.url(n, args.hosts) for n in range(1000)],
             },
+            "signal, 10,000 URLs": {
+                "command": "signal",
+                "urls": [scale.url(n, args.hosts) + "?more" for n in range(10_000)],
+            },
             "seed, 1,000 URLs": {
                 "command": "seed",
                 "urls": [f"https://{busiest}/s{n}" for n in range(1000)],
+                "settings": loosened(stages.config),
+            },
+            "seed, 10,000 URLs, 5,000 hosts": {
+                "command": "seed",
+                "urls": [f"https://new{n % 5000}.test/s{n}" for n in range(10_000)],
                 "settings": loosened(stages.config),
             },
             "block": {"command": "block", "host": busiest},
@@ -93,7 +116,7 @@ def main() -> None:
         }.items():
             step, steps, adopting = longest(stages, commands, queue, request)
             print(
-                f"{name:28} {1e3 * step:7.1f} ms, {steps:6,} steps; committed {1e3 * adopting:5.1f} ms",
+                f"{name:32} {1e3 * step:7.1f} ms, {steps:6,} steps; committed {1e3 * adopting:5.1f} ms",
                 flush=True,
             )
         stages.close()

@@ -15,6 +15,7 @@ from crawler.storage import files
 from crawler.storage.engines import open_store
 from crawler.storage.kv import scan_prefix
 from crawler.storage.snapshot import snapshot
+from crawler.storage.torn_log import fragment_at
 from crawler.upkeep import check as checking
 from tests.faults.harness import ROOT, TreeWeb, crawl, judge, settings
 
@@ -159,7 +160,7 @@ def test_repair_writes_nothing_before_the_ballast_is_free(
 
     monkeypatch.setattr(files, "write_all", write_all)
     monkeypatch.setattr(
-        checking, "repair_store", lambda store, engine: "" if not ballast.exists() else "too early"
+        checking, "repair_store", lambda store, engine: ("" if not ballast.exists() else "too early", False)
     )
     assert checking.repair_before_opening(directory / "p0") == (["freed 1 MiB of ballast"], False)
 
@@ -199,12 +200,36 @@ def test_a_torn_tail_of_the_store_is_cut(site: Site, directory: Path) -> None:
     assert command("check", "--dir", directory).returncode == 0
 
 
-def test_damage_in_the_middle_of_the_store_is_refused(site: Site, directory: Path) -> None:
+@pytest.mark.parametrize("byte", [5, 100])
+def test_damage_in_the_middle_of_the_store_is_refused(site: Site, directory: Path, byte: int) -> None:
+    """In the content of a record as in its length: a record longer than the file is no end of the log."""
     leave_log(directory)
     log = newest_log(directory)
-    flip(log, log.stat().st_size // 3)
+    data = log.read_bytes()
+    begin = len(data) - len(data) % (32 << 10)  # the last block
+    assert len(data) > begin + 200
+    flip(log, begin + byte)
     ended = crawl(directory, site.web.seed, *settings(*SMALL))
     assert ended.code == 3 and "store" in ended.err and ended.err.count("\n") == 1, ended
+
+
+def test_a_log_that_was_cut_between_two_records_is_refused(site: Site, directory: Path) -> None:
+    """It is a log like any other; but the last clean end is not in it."""
+    log = newest_log(directory)
+    data = log.read_bytes()
+    if not data:
+        pytest.skip("RocksDB leaves an empty log")
+    begins, at = [], 0
+    while (fragment := fragment_at(data, at)) is not None and fragment.end < 32 << 10:
+        begins.append(at := fragment.end)
+    os.truncate(log, begins[len(begins) // 2])
+    ended = crawl(directory, site.web.seed, *settings(*SMALL))
+    assert ended.code == 3 and "before the last clean end" in ended.err and ended.err.count("\n") == 1, ended
+    repaired = command("check", "--dir", directory, "--repair")
+    assert repaired.returncode == 0, repaired
+    assert crawl(directory, site.web.seed, *settings(*SMALL)).code == 0
+    found = judge(site.web, directory)
+    assert found.lost == found.unstored == 0, found
 
 
 @pytest.mark.parametrize(

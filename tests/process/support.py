@@ -73,7 +73,7 @@ class Joint:
 
     def seeds(self, *urls: str) -> Change:
         """Enter the crawl's seeds, and let the DUE hand them out."""
-        change = self.admission.seeds(list(urls))
+        change = made(self.admission.seeds(list(urls)))[0]
         self.stages.commit_now(change)
         return change
 

@@ -224,12 +224,12 @@ def stored(change: Change, key: bytes) -> Any:
 
 
 def test_seeds_widen_the_scope_and_are_links_like_any_other(joint: Joint) -> None:
-    change = joint.admission.seeds([HOME + "x", "http://b.org/"])
+    change, _ = made(joint.admission.seeds([HOME + "x", "http://b.org/"]))
     assert links_of(change) == [("http://a.org/x", 0, 0, SEED), ("http://b.org/", 0, 0, SEED)]
     assert {link.via for link in change.links} == {0}
     assert change.counts == {"urls.seeds": 2, "urls.links": 2, "urls.accepted": 2, "urls.to_due": 2}
     assert stored(change, SCOPE_STATE) == {"kind": "host", "entries": ["a.org", "b.org"]}
-    assert not joint.admission.seeds([HOME]).operations, "it made no difference"
+    assert not made(joint.admission.seeds([HOME]))[0].operations, "it made no difference"
     assert joint.admission.in_scope("http://b.org/y") and not joint.admission.in_scope("http://c.org/")
 
 
@@ -260,7 +260,7 @@ def test_a_notice_is_not_taken_for_the_link_itself(open_joint: OpenJoint) -> Non
 
 def test_all_of_the_scope_is_told_to_one_that_lost_it(open_joint: OpenJoint) -> None:
     joint = open_joint(names=(HERE, THERE))
-    joint.admission.seeds([HOME, "http://b.org/x"])
+    made(joint.admission.seeds([HOME, "http://b.org/x"]))
     change = Change()
     joint.stages.learned.tell(change, [THERE])
     assert notices(change) == {THERE: [HOME, "http://b.org/"]}
@@ -292,7 +292,7 @@ def test_where_a_seed_redirects_to_is_in_scope_if_it_is_accepted(
     open_joint: OpenJoint, location: str, widened: bool
 ) -> None:
     joint = open_joint(names=(HERE, THERE))
-    joint.admission.seeds([HOME])
+    made(joint.admission.seeds([HOME]))
     change = Change()
     joint.admission.spread(change, HOME, location, int(LinkFlag.REDIRECT))
     assert joint.admission.in_scope("http://b.org/") == widened

@@ -16,6 +16,7 @@ from crawler.frontier.discovery import intake as discovery_intake
 from crawler.frontier.refresh.refreshing import SIGNAL_SOURCES
 from crawler.process import commands as module
 from crawler.process.commands import HOSTS_AT_ONCE, Commands
+from crawler.process.portions import PORTION_LINKS
 from crawler.process.stages import Stages
 from crawler.records import (
     Capture,
@@ -206,6 +207,55 @@ def test_status_of_many_hosts_pauses(open_joint: Open) -> None:
     assert commands.status(10_000).plain() == end_of(commands, hosts=10_000)
 
 
+@pytest.mark.parametrize("command", ["seed", "signal"])
+def test_a_request_of_many_urls_is_taken_in_portions(
+    open_joint: Open, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    """Up to 40,000 fit into one: in one turn they would hold the loop for a second."""
+    joint = open_joint(crawl={"scope": "any"}, refresh={"endless": True, "share": 0.5})
+    known = [f"http://a.org/{n}" for n in range(5)]
+    visited(joint, *known)
+    looked_at: list[int] = []
+    told = Signals(joint, monkeypatch)
+    links = joint.admission.links
+    monkeypatch.setattr(
+        joint.admission, "links", lambda *some: looked_at.append(len(some[2])) or links(*some)
+    )
+    new = [f"http://h{n}.org/" for n in range(2 * PORTION_LINKS + 1)]
+    commands = Commands(joint.stages, joint.stages.commit)
+    request = {"command": command, "urls": known * 60 + new}
+    if command == "seed":
+        request["settings"] = {"crawl.scope": "any"}
+    steps, pauses = commands.steps(request), 0
+    with pytest.raises(StopIteration):
+        while True:
+            next(steps)
+            pauses += 1
+    assert pauses >= 4 and max(looked_at) <= PORTION_LINKS
+    if command == "seed":
+        assert sum(looked_at) == 300 + len(new)
+    else:
+        assert sum(looked_at) == len(new) and [len(some) for some, *_ in told.taken] == [PORTION_LINKS, 44]
+    joint.stages.commit_now(Change())
+    assert joint.stages.problems() == []
+
+
+def test_seeds_take_the_scope_before_the_first_of_them_is_a_link(
+    joint: Joint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A page found between two portions may link to any of their hosts."""
+    urls = [f"http://h{n}.org/" for n in range(2 * PORTION_LINKS)]
+    links, spanned = joint.admission.links, []
+
+    def observed(*some: Any) -> int:
+        spanned.append(joint.admission.in_scope(urls[-1] + "page"))
+        return links(*some)
+
+    monkeypatch.setattr(joint.admission, "links", observed)
+    joint.seeds(*urls)
+    assert spanned == [True, True]
+
+
 def end_of(commands: Commands, **arguments: int) -> dict[str, Any]:
     return commands.run({"command": "status"} | arguments)
 
@@ -352,8 +402,8 @@ def test_signals_tell_the_schedule_of_known_pages_and_queue_new_ones(
     said = Commands(joint.stages, committed.append).run({"command": "signal", "urls": urls})
     assert said == {"noted": 2, "links": 1, "not_refreshed": 1, "refused": 3}
     assert schedule.taken == [(known, SIGNAL_SOURCES["signal"], joint.clock.now())]
-    assert committed == schedule.staged, "both in one change"
-    joint.stages.commit_now(committed[0])
+    assert committed[0] is schedule.staged[0] and len(committed) == 2
+    joint.stages.commit_now(committed[1])
     assert joint.errand().depth == 1
     for source, number in (("feed:of/site", SIGNAL_SOURCES["feed"]), ("nobody", len(SIGNAL_SOURCES))):
         ask(joint.stages, "signal", urls=[HOME], source=source)
@@ -391,7 +441,6 @@ def test_signals_are_told_by_host_and_source(open_joint: Open, monkeypatch: pyte
     [
         ("block", {"host": "a.org"}),
         ("unblock", {"host": "a.org"}),
-        ("seed", {"urls": [NEW]}),
         ("signal", {"urls": [NEW]}),
         ("retire", {"pattern": "new"}),
     ],
@@ -413,11 +462,10 @@ def test_a_command_waits_for_what_is_being_made_and_commits(
     steps = Commands(joint.stages, lambda change: done.append("committed")).steps(
         {"command": command} | arguments
     )
-    next(steps)
-    assert done == ["made"]
     with pytest.raises(StopIteration):
         while True:
             next(steps)
+    assert done[0] == "made"
     assert "committed" in done[1:] or command == "retire"
     if "block" in command:
         called = ("block", "a.org") if command == "block" else ("unblock", "a.org", joint.clock.now())

@@ -416,6 +416,6 @@ def test_what_is_committed_outlasts_a_power_cut_by_setting(
 
 def test_links_pass_from_the_seeds_to_the_frontier(tmp_path: Path) -> None:
     stages = opened(tmp_path)
-    stages.commit_now(stages.admission.seeds([URL, "http://b.org/"]))
+    stages.commit_now(partial(stages.admission.seeds, [URL, "http://b.org/"]))
     assert stages.frontier_counts().todo == 2 and stages.problems() == []
     stages.close()

@@ -23,7 +23,7 @@ import os
 import shutil
 import time
 import weakref
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -335,6 +335,17 @@ def _forget_in_child() -> None:
 
 
 os.register_at_fork(after_in_child=_forget_in_child)
+
+
+def disown_locks(descriptors: Collection[int]) -> None:
+    """Take their descriptors from locks of a simulated process that has died; nothing is closed.
+
+    The numbers get other owners, whose files a release, or a forked child, would close.
+    """
+    for lock in list(_held):
+        if lock._descriptor in descriptors:
+            lock._descriptor = -1
+            _held.discard(lock)
 
 
 def link_or_copy(source: Path, target: Path) -> None:

@@ -20,7 +20,9 @@ from importlib.util import spec_from_file_location
 from types import ModuleType
 
 BOUND = (
+    "freshness.residuals",
     "freshness.value_kernel",
+    "freshness.value_columns",
     "freshness.change_rates",
     "freshness.neighbourhood",
     "freshness.signal_quality",

@@ -4,14 +4,14 @@
       -> write the request -> fill the answer -> conclude -> keep the connection idle, or close it
 
 `connector.py` opens connections, `tls_transport.py` speaks TLS on them. Request
-heads, answers and idle connections are ours too, because aiohttp's session resends
-where it must not, has one idle time for all hosts, hands bytes that follow an
-answer to the next request, refuses or loses answers that the web is full of
-(`framing.py`), and takes twice the CPU.
+heads, answers and idle connections are ours too: aiohttp's session resends where
+it must not, has one idle time for all hosts, gives bytes that follow an answer to
+the next request, refuses or loses common answers (`framing.py`), and takes twice
+the CPU.
 
 A GET that dies on a kept connection before any byte of its answer is sent
-again, once, on a new one (RFC 9112 9.3.1): the server had closed it already.
-Other methods, which must not be repeated so, get a new connection at once.
+again, once, on another one (RFC 9112 9.3.1): the server had closed it already.
+Other methods must not be repeated so; they always get a fresh connection.
 One timer watches the time limits of all connections.
 """
 

@@ -1,7 +1,7 @@
 """Idle connections: one a host, each for as long as its host's gap lasts, all of them bounded.
 
-A plain object; `now` is monotonic time. Of a connection it only needs what `Idle`
-names. Whatever leaves the pool other than by `take` is closed.
+A plain object; `now` is monotonic time. `Idle` names what it needs of a connection.
+A connection that leaves the pool other than by `take` is closed.
 """
 
 from itertools import islice

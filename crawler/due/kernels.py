@@ -11,12 +11,14 @@ same results and about the same reads: a join touches one block a query.
     queries                     211               555              ascending
 
 A join gallops through the fences, which are in memory, to the block of 512 keys
-where a query must be. Fingerprints are spread evenly there, so the fences before
-and behind also predict the query's place in the block, to within some ten keys.
-From there the search goes on by steps that double: few if the guess was good,
-at most 2 * 9 if it was not. A guess costs no access to the run, and
-that of one query does not wait for another's: with 16 of them under way at a
-time, a query takes 65 ns at 1e7 keys where halving the block took 500.
+where a query must be. Fingerprints are spread evenly there, so the two fences also
+predict the query's place in the block, to within some ten keys. From there the
+search takes steps that double: few if the guess is good, at most 2 * 9 if not. A
+guess costs no access to the run and waits for no other guess: with 16 under way at
+a time a query takes 65 ns at 1e7 keys, by halving the block 500.
+
+Joins of plain and of coded runs stand in one module, since they share `_gallop`,
+which must be inline.
 """
 
 import cython

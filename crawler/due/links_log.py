@@ -1,8 +1,8 @@
 """The links log: links that wait for the next flush, on disk.
 
-To the DUE it is one endless stream of blocks, and a *position* is a number of
-bytes from its beginning; on disk it is a row of files, each named by the
-position it begins at, that are unlinked once everything in them was flushed.
+The DUE sees one endless stream of blocks; a *position* is a number of bytes from
+its beginning. On disk it is a row of files, each named by the position it begins
+at and unlinked once everything in it was flushed.
 
     0000000000000000.log   | block | block | block |
     0000000001000123.log                            | block | block |  <- append

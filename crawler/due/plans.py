@@ -1,8 +1,8 @@
 """A flush and a compaction, as plans that any thread may run.
 
-A plan is made by the loop and holds all it needs: runs, which never change, and
-a stretch of the links log that is committed. Running it writes a file that
-nothing names yet, so a plan that is dropped, or lost in a crash, has done nothing.
+The loop makes a plan. It holds all it needs: runs, which never change, and a
+committed stretch of the links log. Running it writes a file that nothing names, so
+a plan that is dropped, or lost in a crash, has no effect.
 """
 
 from collections.abc import Sequence

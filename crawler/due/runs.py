@@ -14,9 +14,9 @@ w + 2 to w + 3 bits: 4.97 bytes in a run of 1e8 keys and 4.55 in one of 1e9, whe
 least possible is 4.86 and 4.44 (Elias 1974). Blocks are whole words of 8 bytes; how long each is,
 and its w, follow from the fences, which are in memory: 1/28 byte a key in all.
 
-The index (fences and checksums) is verified on opening, and each block the first
-time it is read from then on. Runs of plain uint64 (`coding` 0), as they were written
-before, are read as they are and coded by the next merge.
+The index (fences and checksums) is verified on opening, and each block when it is
+first read. Runs of plain uint64 (`coding` 0, format 0.1.0) are read as they are and
+coded by the next merge.
 """
 
 import itertools

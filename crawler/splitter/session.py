@@ -1,7 +1,7 @@
 """One connection between two processes, as a state machine without input or output.
 
-The sender of links dials; so two processes have two connections, and what one
-of them receives and confirms never waits for what it sends.
+The sender of links dials. So two processes have two connections, and receiving
+never waits for sending.
 
     dialler                                             listener
     OPENING    Open{protocol, challenge}         -->    WAITING

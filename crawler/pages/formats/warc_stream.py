@@ -1,7 +1,7 @@
 """WARC, and the CDXJ index of the segments as they lie in the crawl directory.
 
-A revisit whose response is left out is written as a response of its own, so
-that what is exported can be read without what is not.
+A revisit whose response is left out is written as a response, so the export can be
+read by itself.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""What can be asked of one process of a crawl, running or at rest.
+"""Commands to one process of a crawl, running or at rest.
 
 The control socket of a running process and the commands on a directory both
 end here. Every answer is plain data.

@@ -1,11 +1,11 @@
 """The commit loop: asks the committer for its next step, takes it, and asks again.
 
-    loop thread     decisions, the adoption of what was written
-    writer thread   groups (those of a few results in the loop, when it would only wait and nobody is served), DUE runs
-    merger thread   merges of runs, beside everything else; one at a time
+        loop thread     decisions, adoption of written groups; groups of a few results while it would only wait
+    writer thread   other groups, DUE runs
+    merger thread   merges of runs, one at a time
 
-All steps are `committer.py`'s choice. A flush and a merge end in a change of
-their own, which goes through the queue like that of any result.
+`committer.py` chooses the steps. A flush and a merge each end in a change, which
+goes through the queue like that of any result.
 """
 
 import asyncio

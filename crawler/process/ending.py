@@ -1,11 +1,11 @@
-"""An end in bounded time, and word of where it stands if something does not end.
+"""An end in bounded time; whatever does not end is logged with its stacks.
 
-`within` gives a step of the shutdown its limit: what takes longer is logged with
-all stacks, cancelled, and left alone. `run` and `leave` do the same for what
-Python waits for by itself, without any limit: tasks, executors, threads. A
-`Watchdog` logs the stacks once the loop stands, in whatever code it may be.
+`within` limits a step of the shutdown: a longer one is logged with all stacks,
+cancelled, and left alone. `run` and `leave` limit what Python would wait for without
+end: tasks, executors, threads. A `Watchdog` logs the stacks when the loop stands
+still, in any code.
 
-Nothing here can lose anything: what was not committed is done again.
+Nothing is lost by it: what was not committed is done again.
 """
 
 import asyncio

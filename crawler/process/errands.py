@@ -7,13 +7,12 @@
 
 A hop counts as a request: it waits for the gap of its host, and on a host
 other than the errand's own it takes that host's slot first. An errand that
-waits for a hop, for memory, or for the decision upon a large answer has no
+waits for a hop, for memory, or for the decision on a large answer has no
 place: `concurrency` others may be exchanging bytes.
 
-An exception that nobody expects ends the errand it comes from, in the outcome
-`internal_error`, and no other: host, address and place are free again as behind
-any failure. Only a `StoreError` goes on to the process, and what the page sink
-of the user raises.
+An unexpected exception ends its own errand only, with the outcome `internal_error`:
+host, address and place are free again as after any failure. A `StoreError`, and an
+exception of the user's page sink, end the process.
 """
 
 import asyncio

@@ -1,7 +1,7 @@
-"""What a process finds around it: a disk, a network, chance, threads. Everything else it has in itself.
+"""The surroundings of a process: disk, network, chance, threads.
 
-`Surroundings` are those of the system. Simulations (`lab/cluster/`) hand in
-their own, and run the process as it is: same stages, same loops.
+`Surroundings` are those of the system. Simulations (`lab/cluster/`) pass their own
+and run the same process: same stages, same loops.
 """
 
 import asyncio

@@ -7,10 +7,10 @@ What each step promises, so that a caller can say what a crash leaves behind:
     sync_directory   the names in a directory are on the disk: after create, rename, unlink
     atomic_write     the old content or the new one, never a mixture
 
-An `AppendFile` is cut to its committed length when it is opened: what lies
-behind was written by a group that never committed. Its first failed write
-closes it for good, since nobody knows how much of it arrived; the process ends
-with StoreError and starts afresh (`storage/README.md`, "Known traps of LevelDB").
+An `AppendFile` is cut to its committed length when it is opened: bytes after it
+belong to a group that never committed. The first failed write closes it for good,
+since nobody knows how much of it arrived; the process ends with StoreError and
+starts again (`storage/README.md`, "Known traps of LevelDB").
 
 A lock is `flock` on a file that is never deleted (deleting it would let two
 processes hold two files of one name). The kernel drops it when the process

@@ -12,9 +12,9 @@ Known traps that this file takes care of, each reproduced:
   a seek and end backwards by a comparison.
 * RocksDB 10 reads some garbage at the end of a log for ever, so headers of logs are
   looked at before it is opened (10 ms a MB of small records).
-* An iterator keeps the store open behind a `close`, so a close ends all scans.
-* The default recovery takes a log to be over at the first damage, and acknowledged
-  writes behind it for lost; `tolerate_corrupted_tail_records` refuses it.
+* An iterator keeps the store open after a `close`, so a close ends all scans.
+* The default recovery ends a log at the first damage and drops the acknowledged
+  writes after it; `tolerate_corrupted_tail_records` refuses such a log.
 """
 
 import os

@@ -1,11 +1,10 @@
 """The torn tail that a power cut can leave in LevelDB's newest log, found and cut.
 
-LevelDB, opened with `paranoid_checks`, refuses a log whose last bytes were
-never written as they should be: the length of the file was on the disk before
-its content. Nothing was acknowledged of such a record, so it may go. The same
-bytes in the middle of a log are another matter: there, records that were
-acknowledged follow. So a tail is cut only if, from the first damage on, no
-record begins any more; everything else stays refused.
+LevelDB, opened with `paranoid_checks`, refuses a log whose last bytes are wrong
+because the length of the file reached the disk before its content. Such a record
+was never acknowledged, so it may go. After the same bytes in the middle of a log
+acknowledged records follow. So a tail is cut only if no record begins after the
+first damage; everything else stays refused.
 
 Format (leveldb/doc/log_format.md): blocks of 32 KiB; a record is one or more
 fragments, each `crc32c (4, masked) length (2) type (1)` and its bytes, none

@@ -1,4 +1,4 @@
-"""From a nested mapping to a checked `Config`; what is wrong is one line that names the key."""
+"""From a nested mapping to a checked `Config`; an error is one line that names the key."""
 
 import re
 from collections.abc import Mapping

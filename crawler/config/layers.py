@@ -1,4 +1,4 @@
-"""Where values come from: layers, weakest first, and the way back to TOML.
+"""Layers of values, weakest first, and the way back to TOML.
 
 From weakest to strongest: the defaults of `schema.py`, a TOML file,
 `CRAWLER_SECTION__KEY` environment variables, and flags (`--set section.key=value`

@@ -1,8 +1,8 @@
 """Every section of the configuration as a frozen struct, with the type and range of each key.
 
 Every stage receives its own struct and nothing else. `config/default.toml`
-lists every key with unit and reason, and a test keeps the two equal. What one
-field cannot say of itself stands in `checks.py`.
+lists every key with unit and reason, and a test keeps the two equal. Rules over
+several fields stand in `checks.py`.
 """
 
 from typing import Annotated, Literal

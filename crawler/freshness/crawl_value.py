@@ -7,9 +7,9 @@
     approx-J  the first J terms of V (both sums cut); below V
     cis+      cis on pages of precision > 0.7 and recall > 0.6, greedy on the others
 
-The formulas, their theory and their limits are in `value_kernel.py` (compiled), which checks
-nothing; this is its checked face. Elapsed times and signals must be numbers from 0 to infinity, levels not nan:
-ValueError, a mistake of the caller.
+`value_kernel.py` (compiled) has the formulas, their theory and their limits, and checks nothing; this module
+checks. Elapsed times and signals must be numbers from 0 to infinity, levels not nan: ValueError, a mistake of
+the caller.
 """
 
 import math

@@ -1,6 +1,6 @@
 # mypy: disable-error-code=valid-type
 # cython: language_level=3, cdivision=True, boundscheck=False, wraparound=False
-"""What crawls teach, in one place: rates, signal quality, neighbourhood; and a page's parameters from it.
+"""Learning from crawls: rates, signal quality, neighbourhood; and a page's parameters from them.
 
     before a crawl   clock   A of the page's elapsed time          (neighbourhood.py)
                      assign  the page's rate and its signals into `Parameters` (change_rates.py, signal_quality.py)

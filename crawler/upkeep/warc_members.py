@@ -1,7 +1,7 @@
-"""The gzip members of a WARC file that may be broken: those that are whole, and what takes the place of the others.
+"""The gzip members of a WARC file that may be broken: the whole ones, and the gaps between them.
 
-A broken record gives way to an empty one of the same length, so that all others
-keep their places.
+An empty record of the same length replaces a broken one, so all others keep their
+places.
 """
 
 import mmap

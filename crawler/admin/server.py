@@ -7,8 +7,8 @@
     GET  /bot /bot/ledger?host=H
     POST /do                             {"command": ...}, with X-Admin-Token
 
-Reading needs no token: the listener is on loopback unless told otherwise. What
-it shows comes from a `Source`; nothing here knows a stage.
+Reading needs no token: the listener is on loopback unless told otherwise. A `Source`
+supplies the data; no stage is known here.
 """
 
 import asyncio

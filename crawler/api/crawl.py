@@ -13,9 +13,9 @@ Hooks are plain callables, or names of entry points in the groups
     link_extractor(page) -> iterable of URLs   in place of the built-in one, for HTML pages
     page_sink(page)                            called once the page is durable; may be a coroutine function
 
-`parse(page)` is a callback as Scrapy has it (`delivery.py`): it yields items,
-which go to `items=`, and `Request`s. `follow` says which links are followed
-beside those: True all that the scope allows, False none, or rules (`follow_rules.py`).
+`parse(page)` is a callback as in Scrapy (`delivery.py`): it yields items, which go to
+`items=`, and `Request`s. `follow` says which further links are followed: True all that
+the scope allows, False none, or rules (`follow_rules.py`).
 An error of the user's code is counted in the report's `hooks`, logged with the
 URL, and its page is given again at the next run; `on_error="stop"` ends the run.
 """

@@ -1,9 +1,9 @@
 """Items to a file: JSONL, CSV or Parquet, as its name ends.
 
-An existing file is continued, so a crawl in several runs ends with one file.
-What was written when `sync` returns outlasts a crash. A page whose items were
-written, but whose end was not committed, is given again: after a crash an item
-may stand twice. None is lost.
+An existing file is continued, so a crawl in several runs ends with one file. Items
+written before `sync` returns survive a crash. A page whose items were written but
+whose end was not committed is given again: after a crash an item may stand twice.
+None is lost.
 """
 
 import csv

@@ -1,4 +1,4 @@
-"""What runs beside a crawl that the command line started: the admin server, and word to systemd."""
+"""The companions of a crawl that the command line started: the admin server, and messages to systemd."""
 
 import asyncio
 import os

@@ -1,7 +1,7 @@
-"""Command-line parsers whose errors are one line, like all other errors, and name what was meant.
+"""Command-line parsers whose errors are one line and suggest what was meant.
 
 Options and arguments come in any order. `parser_of` gets the parser of a command
-without running it: completions and manual pages are made from it.
+without running it, for completions and manual pages.
 """
 
 import argparse

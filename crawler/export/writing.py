@@ -1,4 +1,4 @@
-"""One export from beginning to end: which formats there are, and how each is written."""
+"""One export from beginning to end: the formats, and how each is written."""
 
 import contextlib
 import re

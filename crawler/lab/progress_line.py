@@ -1,4 +1,4 @@
-"""How far a long computation is, and how long it may still take: a line on stderr every ten seconds."""
+"""The progress of a long computation and its remaining time: a line on stderr every ten seconds."""
 
 import sys
 from collections.abc import Callable

@@ -1,9 +1,9 @@
-"""What a crawl of 1, 4, 16, ... processes costs at constant pages a process, measured in the virtual world.
+"""The costs of a crawl of 1, 4, 16, ... processes at constant pages a process, in the virtual world.
 
-A row is one run without faults. With `slow`, process 0 has a tenth of the
-places of the others. Costs are those of the splitter: bytes between processes
-a page and a link of another's hosts, links that wait, time to full speed and
-to the end. CPU is real; the world takes no virtual time for it.
+A row is one run without faults. With `slow`, process 0 has a tenth of the places of
+the others. The costs are the splitter's: bytes between processes a page and a foreign
+link, waiting links, time to full speed and to the end. CPU time is real and takes no
+virtual time.
 """
 
 import time

@@ -1,8 +1,8 @@
 """A simulated computer: a clock, a disk, power, and the process that lives on it.
 
-`SystemCalls` stands between the shipped code and the system while a cluster
-runs: what a life asks of `os` reaches its machine's disk. Files are real ones,
-in a folder in memory if there is one; the store is a `JournalStore`.
+`SystemCalls` stands between the shipped code and the system while a cluster runs:
+calls of `os` by a life reach its machine's disk. Files are real, in a folder in memory
+if there is one; the store is a `JournalStore`.
 """
 
 import errno

@@ -27,7 +27,7 @@ _O = TypeVar("_O", bound=Hashable)
 
 
 class ByteAccount(Generic[_O]):
-    """Holds at most `limit` bytes, but for the oldest share, those of at most `small` bytes, and charges."""
+    """Holds at most `limit` bytes, except the oldest share, those of at most `small` bytes, and charges."""
 
     __slots__ = ("_charges", "_limit", "_shares", "_small", "_waiting", "charged", "held")
 

@@ -417,7 +417,7 @@ def _encode_block(
 @cython.boundscheck(False)
 @cython.wraparound(False)
 def decode(words, posts, widths, starts, first: cython.Py_ssize_t, keys) -> None:
-    """Fill `keys` with those of block number `first` and the following; whole blocks, but for the run's end."""
+    """Fill `keys` with those of block number `first` and the following; whole blocks, except at the run's end."""
     if not cython.compiled:
         blocks = np.arange(first, first - (-len(keys) // FENCE_STEP))
         keys[:] = _decode_by_numpy(words, posts, widths, starts, blocks, len(keys))
@@ -767,7 +767,7 @@ def _ones(word: cython.ulonglong) -> cython.ulonglong:
 @cython.inline
 @cython.exceptval(check=False)
 def _behind_one(word: cython.ulonglong, number: cython.ulonglong) -> cython.ulonglong:
-    """The place right behind 1 bit `number` (1 for the first) of `word`, which has so many (Vigna 2008)."""
+    """The place right behind 1 bit `number` (1 for the first) of `word`, which has at least `number` (Vigna 2008)."""
     sums: cython.ulonglong = word - (word >> 1 & _PAIRS)
     byte: cython.ulonglong
     sums = (sums & _NIBBLES) + (sums >> 2 & _NIBBLES)

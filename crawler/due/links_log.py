@@ -44,7 +44,7 @@ class LinksLog:
 
     Args:
         begin, end: the positions between which the log must be whole.
-        file_bytes_max: a file that has grown to so much is followed by a new one.
+        file_bytes_max: a file that has reached this size is followed by the next.
 
     Raises:
         DamageError: a part of the log between `begin` and `end` is missing.
@@ -159,7 +159,7 @@ class LinksLog:
 
         Args:
             places: which ones, ascending; 0 is the first link behind `begin`.
-            links_max: behind the block in which so many are reached it ends, if there are more.
+            links_max: the stretch ends after the block that reaches this number of links.
 
         Raises:
             DamageError: a block is not what was written.

@@ -44,7 +44,7 @@ class XmlStream:
         start: called with the element's name, its parent's and the attributes;
             returns whether the text of the element is wanted.
         end: called with the two names and the text, "" if it was not wanted.
-        elements_max: so many elements end the reading.
+        elements_max: this number of elements ends the reading.
     """
 
     def __init__(

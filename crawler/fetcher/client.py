@@ -236,7 +236,7 @@ class Client:
                 free.fail(error)
 
     def grew(self, connection: Connection, nbytes: int) -> None:
-        """`connection` holds so many bytes more: let it go on now, or when others have ended."""
+        """`connection` holds this many more bytes: let it go on at once, or when others have ended."""
         if not self.account.reserve(connection, nbytes):
             connection.pause()
 
@@ -270,7 +270,7 @@ class Client:
             asyncio.get_running_loop().call_soon(self._go_on)
 
     def received(self, connection: Connection, nbytes: int) -> None:
-        """`connection` has read so many bytes: let it wait if that is too fast."""
+        """`connection` has read this many bytes: let it wait if that is too fast."""
         if self._throttle and (wait := self._throttle.spend(nbytes, time.monotonic())):
             connection.pause(RATE)
             asyncio.get_running_loop().call_later(wait, connection.resume, RATE)

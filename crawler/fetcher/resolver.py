@@ -141,7 +141,7 @@ class Resolver:
         return [(record.data.addr, ttl) for record in result.answer if record.type == _KINDS[kind]], ""
 
     def _asking(self, tries: int) -> aiodns.DNSResolver:
-        """What asks the name servers so many times within the time limit."""
+        """A resolver that asks the name servers that many times within the time limit."""
         servers = self._servers.get(tries)
         if servers is None:
             servers = self._servers[tries] = aiodns.DNSResolver(

@@ -290,5 +290,5 @@ class Learning:
 @cython.cfunc
 @cython.exceptval(check=False)
 def _ratio(found: cython.double, told: cython.double) -> cython.double:
-    """Changes found over changes expected, as far as so many can tell."""
+    """Changes found over changes expected, shrunk to 1 while they are few."""
     return min(max((_BIAS_WEIGHT + found) / (_BIAS_WEIGHT + told), _BIAS_LOW), _BIAS_HIGH)

@@ -384,7 +384,7 @@ class Parameters:
     @cython.cfunc
     @cython.exceptval(check=False)
     def _renew(self, staleness: cython.double) -> cython.void:
-        """The fluid, exact but for the waves, and the waves that are left."""
+        """The fluid, exact except for the waves, and the waves that are left."""
         k: cython.Py_ssize_t
         b: cython.double = self.signal_weight
         c: cython.double = self.signal_rate * self.signal_time

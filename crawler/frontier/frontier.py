@@ -190,7 +190,7 @@ class Frontier:
         return self._outstanding.requests
 
     def allow(self, requests_max: int) -> None:
-        """Until told otherwise, give out nothing while so many requests are in flight; `concurrency` at most."""
+        """Set how many requests may be in flight, at most `concurrency`; it holds until the next call."""
         self._outstanding.requests_max = min(requests_max, self._outstanding.concurrency)
 
     def take(self, now: float) -> Errand | None:

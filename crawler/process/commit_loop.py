@@ -203,7 +203,7 @@ class CommitLoop:
         self._run.committed()
 
     async def _beside(self, function: Callable[[], None]) -> None:
-        """Call `function` in the writer thread; decide meanwhile upon results, but for those that take long."""
+        """Call `function` in the writer thread; decide meanwhile on results, except those that take long."""
         writing = self._in(self._writer, function)
         while not writing.done():
             await asyncio.wait({writing}, timeout=DECISION_DELAY)
@@ -276,7 +276,7 @@ class CommitLoop:
 
 
 def _is_small(group: Sequence[Change]) -> bool:
-    """Whether a group is written in a moment, but for the wait for the disk."""
+    """Whether a group is written in a moment, apart from the wait for the disk."""
     if len(group) > SMALL_GROUP or sum(len(change.links) for change in group) > SMALL_LINKS:
         return False
     return sum(len(each.payload) for change in group for each in change.captures) <= SMALL_BYTES

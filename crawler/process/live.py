@@ -207,7 +207,7 @@ class Live:
         task.add_done_callback(self._tasks.remove)
 
     async def _key_file(self, url: str) -> bytes | None:
-        """A small file of a site, fetched as a link in the crawl's own order; None if it is not to be had soon."""
+        """A small file of a site, fetched as a link in the crawl's own order; None if it does not come soon."""
         fingerprint = self._stages.fingerprinter.fingerprint(url)
         asked = self._now()
         while self._now() - asked < KEY_FILE_WAIT:

@@ -174,7 +174,7 @@ def parse(body: bytes, token: str) -> RobotsRules:
 def read(
     body: bytes, token: str, *, rules_max: int = RULES_MAX, wildcards_max: int = WILDCARDS_MAX
 ) -> Parsed:
-    """The same as `parse`, in the form that is stored, with the first so many rules of the file."""
+    """The same as `parse`, in the form that is stored, with a limited number of the file's rules."""
     reading_ = reading(body, token, rules_max=rules_max, wildcards_max=wildcards_max)
     while True:
         try:

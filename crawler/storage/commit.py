@@ -155,7 +155,7 @@ class CommitPoint:
 
     @property
     def light(self) -> int:
-        """Changes of the queue but for those of `add_heavy` that were not begun."""
+        """Changes of the queue without those of `add_heavy` that were not begun."""
         return len(self) - len(self._heavy)
 
     @property

@@ -134,7 +134,7 @@ class FrontHost:
         heapq.heappush(self.later, (until, item))
 
     def put_off(self, until: float, item: Entry, later_max: int) -> None:
-        """Keep an entry for later, or pass it over if so many are kept."""
+        """Keep an entry for later, or pass it over if enough are kept."""
         if len(self.later) < later_max:
             return self.postpone(until, item)
         self.skipped += 1
@@ -146,7 +146,7 @@ class FrontHost:
         self.put_off(until, heapq.heappop(self.queue), later_max)
 
     def is_full(self, later_max: int) -> bool:
-        """Whether so many entries wait that no more are looked at."""
+        """Whether enough entries wait that no more are looked at."""
         return len(self.later) >= later_max and self.skipped >= SKIPPED_MAX
 
     def recall_at(self) -> float:

@@ -138,7 +138,7 @@ def gap(took: float, config: PolitenessConfig, override: Override) -> float:
 
 
 def backoff(failures: int, config: PolitenessConfig, outcome: Outcome) -> float:
-    """How long a host waits after so many failures in a row (at least 1), the last of which was `outcome`.
+    """How long a host waits after a number of failures in a row (at least 1), the last of which was `outcome`.
 
     A certificate that did not hold twice is looked at once a day, for pages and robots.txt alike.
     """

@@ -74,7 +74,7 @@ class Expectation:
         self.hazard = HazardRatio()  # puts right what the schedule says of pages
 
     def ended(self, known: PageView, result: RefreshOutcome, then: float) -> None:
-        """A page of which so much was `known` was asked again at `then`, an instant of the schedule's clock."""
+        """A page, `known` as it was before, was asked again at `then`, an instant of the schedule's clock."""
         self.results[result.name.lower()] += 1
         if result > RefreshOutcome.CHANGED:
             return

@@ -42,7 +42,7 @@ class Trace:
         """The trace in a folder, whatever a crash left behind its whole pages.
 
         Args:
-            first: read at most so many links, to the end of the page they end on; 0 = all.
+            first: read at most this number of links, to the end of the page they end on; 0 = all.
 
         Raises:
             DirectoryError: there is no trace, or it is of another format.

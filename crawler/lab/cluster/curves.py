@@ -44,7 +44,7 @@ class CurveRow(msgspec.Struct, frozen=True):
 
 
 def measure(processes: int, *, slow: bool, seed: int, pages: int, hosts: int) -> CurveRow:
-    """One run of so many processes, with `pages` and `hosts` for each."""
+    """One run of `processes`, with `pages` and `hosts` for each."""
     spec = WebSpec(hosts=hosts * processes, pages=pages * processes, down=0.0, traps=0.0, slow=0.0, zipf=0.7)
     settings = ClusterSettings(
         seed=seed, processes=processes, web=spec, faults=(), count=0, concurrency=PLACES, slow=slow

@@ -225,6 +225,45 @@ def test_what_was_built_and_is_not_whole_changes_nothing(
     assert len(sum(queued(directory, 3).values(), [])) == len(URLS)
 
 
+def test_each_step_is_durable_before_the_next_begins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Names of what was built before the journal, the new configuration before the journal goes; then its end."""
+    directory, done = crawl(tmp_path / "crawl", 2), []
+    for name in ("sync_directory", "atomic_write"):
+        real = getattr(switch, name)
+
+        def noted(path: Path, *more: Any, name: str = name, real: Any = real) -> None:
+            there = (directory.path / JOURNAL).exists()
+            done.append((name, path.name, there))
+            real(path, *more)
+
+        monkeypatch.setattr(switch, name, noted)
+    monkeypatch.setattr(switch, "reach", lambda point: done.append(("reach", point, True)))
+    move(directory, 3, 2)
+    root = directory.path.name
+    assert done == [
+        ("sync_directory", BUILT, False),
+        ("reach", "reshard built", True),
+        ("atomic_write", JOURNAL, False),
+        ("reach", "reshard decided", True),
+        *[("reach", "reshard replaced", True)] * 2,
+        *[("reach", "reshard renamed", True)] * 3,
+        ("atomic_write", TABLE_FILE, True),
+        ("atomic_write", directory.config_file.name, True),
+        ("sync_directory", root, True),
+        ("sync_directory", root, False),
+    ]
+
+
+def test_the_first_problem_of_a_crawl_that_is_not_whole_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    directory = crawl(tmp_path / "crawl", 2)
+    monkeypatch.setattr(Stages, "problems", lambda self: [f"law {number}" for number in (1, 2)])
+    with pytest.raises(DirectoryError, match="p0: law 1; run `crawler check` first"):
+        move(directory, 3, 2)
+    assert directory.process_names() == ["p0", "p1"]
+
+
 # -- the switch alone ------------------------------------------------------------------------
 
 

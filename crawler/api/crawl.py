@@ -166,7 +166,7 @@ class Crawl:
         self._asks = parse is not None or any(isinstance(seed, Request) for seed in some)
         self._seeds = seeds if isinstance(seeds, SeedFile | Seeds) else Seeds(self.config, self._texts(seeds))
         self._delivery: Delivery = None  # type: ignore[assignment]  # from entering on
-        self._running: asyncio.Task[Any] | None = None
+        self._running: asyncio.Task[dict[str, Any]] | None = None
         self._opened = False
         self.process: Process = None  # type: ignore[assignment]  # from entering on
         self.live: Live = None  # type: ignore[assignment]  # from entering on
@@ -477,7 +477,7 @@ async def _offer(queue: "asyncio.Queue[_Offer]", page: Page) -> bool:
     return await offer.taken
 
 
-async def _next(queue: "asyncio.Queue[_Offer]", running: "asyncio.Task[Any]") -> _Offer | None:
+async def _next(queue: "asyncio.Queue[_Offer]", running: "asyncio.Task[dict[str, Any]]") -> _Offer | None:
     """The next page; None once the run has ended and nothing waits."""
     getting = asyncio.ensure_future(queue.get())
     await asyncio.wait({getting, running}, return_when=asyncio.FIRST_COMPLETED)

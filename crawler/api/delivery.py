@@ -70,7 +70,7 @@ class Delivery:
         process: Process,
         errors: Errors,
         *,
-        sink: Callable[[Page], Any] | None = None,
+        sink: Callable[[Page], object] | None = None,
         parse: Callback | None = None,
         items: Items | None = None,
     ) -> None:
@@ -317,7 +317,7 @@ def stored_page(stored: StoredPage, depth: int = 0, meta: dict[str, Any] | None 
     )
 
 
-async def _called(sink: Callable[[Page], Any], page: Page) -> bool:
+async def _called(sink: Callable[[Page], object], page: Page) -> bool:
     answer = sink(page)
     if inspect.isawaitable(answer):
         await answer

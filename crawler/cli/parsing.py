@@ -35,7 +35,9 @@ def quoted(word: object) -> str:
     return shlex.quote(str(word))
 
 
-def parser_of(main: Callable[[str, list[str]], int], command: str, argv: Sequence[str] = ()) -> Any:
+def parser_of(
+    main: Callable[[str, list[str]], int], command: str, argv: Sequence[str] = ()
+) -> argparse.ArgumentParser | None:
     """The parser of a command, None if it has none."""
     token = _wanted.set(True)
     try:

@@ -145,7 +145,7 @@ def _value(config: Config, key: str) -> Any:
     return getattr(getattr(config, section), name)
 
 
-def _text(value: Any) -> str:
+def _text(value: object) -> str:
     if isinstance(value, tuple):
         return ",".join(map(str, value))
     return f"{value + 0:g}" if isinstance(value, float) else str(msgspec.to_builtins(value))

@@ -400,7 +400,7 @@ def _in_blocks(chunks: Iterable[Fingerprints]) -> Iterator[tuple[Fingerprints, n
     yield left, left[-1]
 
 
-def write_all(descriptor: int, data: Any) -> None:
+def write_all(descriptor: int, data: bytes | bytearray | memoryview) -> None:
     """Write all of the bytes `data`, however many calls it takes."""
     data = memoryview(data)
     while len(data):

@@ -14,7 +14,7 @@ import socket
 import sys
 from collections.abc import Awaitable, Callable, Hashable
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import msgspec
 
@@ -279,7 +279,7 @@ def _write(child: _Child, frame: Job | MapPiece) -> None:
     child.writer.write(request)
 
 
-async def _beside(content: bytes, call: Callable[..., Extracted], *arguments: Any) -> Extracted:
+async def _beside(content: bytes, call: Callable[..., Extracted], *arguments: object) -> Extracted:
     """What `call` finds in `content`: at once, or in a thread if it could hold the loop."""
     if len(content) <= SCAN_INLINE_BYTES:
         return call(*arguments)

@@ -26,7 +26,9 @@ class ResumingContext(ssl.SSLContext):
     def __init__(self, protocol: int) -> None:
         self._sessions: dict[str, ssl.SSLSession] = {}
 
-    def wrap_bio(self, incoming: Any, outgoing: Any, *arguments: Any, **options: Any) -> ssl.SSLObject:
+    def wrap_bio(
+        self, incoming: ssl.MemoryBIO, outgoing: ssl.MemoryBIO, *arguments: Any, **options: Any
+    ) -> ssl.SSLObject:
         if self.on_handshake is not None:
             self.on_handshake()
         hostname = options.get("server_hostname")

@@ -7,7 +7,7 @@ end here. Every answer is plain data.
 import inspect
 import re
 from collections.abc import Callable, Generator, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -25,6 +25,7 @@ from crawler.storage.commit import Change
 from crawler.urls.canonical import authority, canonical, hostname, target
 
 Commit = Callable[[Change], None]
+T = TypeVar("T")
 Steps = Generator[None, None, Any]
 HOSTS_AT_ONCE = 100  # hosts looked at before a pause; one whose queue is read from the store costs 13 us
 
@@ -265,7 +266,7 @@ class Commands:
             yield
 
 
-def _end_of(steps: Steps) -> Any:
+def _end_of(steps: Generator[None, None, T]) -> T:
     """What comes of it, without pauses."""
     while True:
         try:

@@ -30,7 +30,7 @@ _left_alone: list[str] = []  # steps of this process that did not end
 LOOKS = 4  # of the watchdog while the loop may stand
 
 
-async def within(limit: float, step: str, work: Awaitable[Any]) -> bool:
+async def within(limit: float, step: str, work: Awaitable[object]) -> bool:
     """Wait for `work` for at most `limit` seconds; whether it ended. Never raises for what it raises."""
     task = asyncio.ensure_future(work)
     done, _ = await asyncio.wait({task}, timeout=limit)
@@ -44,7 +44,7 @@ async def within(limit: float, step: str, work: Awaitable[Any]) -> bool:
     return True
 
 
-def in_thread(function: Callable[[], Any]) -> "asyncio.Future[None]":
+def in_thread(function: Callable[[], object]) -> "asyncio.Future[None]":
     """Call `function` in a thread that nobody waits for at the end of the process."""
     loop = asyncio.get_running_loop()
     ended = loop.create_future()

@@ -10,7 +10,7 @@ import random
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from crawler.config import StoreConfig
 from crawler.process import collector
@@ -73,7 +73,7 @@ class Surroundings:
 
         return listening_socket
 
-    def in_thread(self, function: Callable[[], Any]) -> "asyncio.Future[None]":
+    def in_thread(self, function: Callable[[], object]) -> "asyncio.Future[None]":
         """Call `function` in a thread that nobody waits for at the end of the process."""
         return in_thread(function)
 

@@ -23,7 +23,7 @@ frame, the dialler by that of Hello; no link is sent before the Welcome.
 
 from collections.abc import Callable
 from enum import StrEnum
-from typing import Any, Protocol
+from typing import Protocol
 
 import msgspec
 
@@ -180,7 +180,7 @@ class _Session:
         if self.ending is None:
             self.pump(now)
 
-    def _dispatch(self, message: Any, now: float) -> None:
+    def _dispatch(self, message: Message, now: float) -> None:
         method = self.TABLE[self.state].get(type(message))
         if method is None:
             raise ProtocolError(f"splitter: {type(message).__name__} while {self.state}")

@@ -70,7 +70,7 @@ def load(store: KeyValue, key: bytes, kind: type[T], default: T) -> T:
     return default if value is None else msgspec.msgpack.decode(unseal(key, value), type=kind)
 
 
-def pack(value: Any) -> bytes:
+def pack(value: object) -> bytes:
     """What `load` reads."""
     return seal(msgspec.msgpack.encode(value))
 

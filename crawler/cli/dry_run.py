@@ -21,10 +21,10 @@ from crawler.errors import NoSeedError
 
 SHOWN_RULES = 8  # rules named, those that reject most
 
-Run = Callable[[Config, Path], dict[str, Any]]
+Crawling = Callable[[Config, Path], dict[str, Any]]
 
 
-def dry_run(config: Config, directory: CrawlDirectory, run: Run, given: Iterable[str]) -> int:
+def dry_run(config: Config, directory: CrawlDirectory, run: Crawling, given: Iterable[str]) -> int:
     """Print the URLs; `run` crawls with a configuration into a folder, `given` are the seeds."""
     if directory.exists():
         return _go_on(directory, given)

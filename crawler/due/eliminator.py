@@ -38,7 +38,7 @@ from crawler.due.links_log import LinksLog
 from crawler.due.memory_runs import MemoryRuns
 from crawler.due.pending_set import PendingSet
 from crawler.due.plans import CompactionPlan, Flushed, FlushPlan
-from crawler.due.runs import DiskRuns, Fault, Fingerprints, RunEntry
+from crawler.due.runs import DiskRuns, Fingerprints, Reached, RunEntry
 from crawler.due.waiting import Waiting, hold
 from crawler.errors import ConfigError, DamageError, DirectoryError
 from crawler.records import Link
@@ -91,7 +91,7 @@ class Eliminator:
         check_value: int,
         method: str,
         known: Iterable[int] = (),
-        fault: Fault = lambda _: None,
+        fault: Reached = lambda _: None,
     ) -> None:
         if config.method not in METHODS:
             raise ConfigError(f"configuration: due.method must be one of {', '.join(METHODS)}")

@@ -25,7 +25,7 @@ from pathlib import Path
 
 import msgspec
 
-from crawler.due.runs import Fault, sync_directory, write_all
+from crawler.due.runs import Reached, sync_directory, write_all
 from crawler.errors import DamageError, StoreError
 from crawler.records import Link
 
@@ -51,7 +51,7 @@ class LinksLog:
     """
 
     def __init__(
-        self, directory: Path, *, begin: int, end: int, file_bytes_max: int, fault: Fault = lambda _: None
+        self, directory: Path, *, begin: int, end: int, file_bytes_max: int, fault: Reached = lambda _: None
     ) -> None:
         self._directory = directory
         self._file_bytes_max = file_bytes_max

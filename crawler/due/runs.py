@@ -36,7 +36,7 @@ from crawler.due.kernels import FENCE_STEP
 from crawler.errors import DamageError, StoreError
 
 Fingerprints = np.ndarray[Any, np.dtype[np.uint64]]  # (n,)
-Fault = Callable[[str], None]  # called with the name of each step, so that tests can crash there
+Reached = Callable[[str], None]  # called with the name of each step, so that tests can crash there
 
 _SYNC_BYTES = 64 << 20  # written between two fdatasyncs: the last one must not hold up the commits beside it
 
@@ -314,7 +314,7 @@ class DiskRuns:
         DamageError: a run that counts is missing or not what was written.
     """
 
-    def __init__(self, directory: Path, entries: Sequence[RunEntry], fault: Fault = lambda _: None) -> None:
+    def __init__(self, directory: Path, entries: Sequence[RunEntry], fault: Reached = lambda _: None) -> None:
         directory.mkdir(parents=True, exist_ok=True)
         self._directory = directory
         self._fault = fault

@@ -50,8 +50,8 @@ Promise = Callable[[Errand, Fetch, Change], None]
 WayOf = Callable[[Errand], Way]
 
 PLAIN = Way()
-Chain = list[tuple[str, str]]  # the requests of a redirect chain so far: URL and Cookie field
-NextHop = Callable[[FetchRequest, Fetch, Chain], str]
+Hops = list[tuple[str, str]]  # the requests of a redirect chain so far: URL and Cookie field
+NextHop = Callable[[FetchRequest, Fetch, Hops], str]
 
 _OWN_WAY = int(LinkFlag.OWN_WAY)
 _SITEMAP, _REFRESH = int(LinkFlag.SITEMAP), int(LinkFlag.REFRESH)  # plain: an IntFlag costs 1 us a test
@@ -333,12 +333,12 @@ class Errands:
         """What a hop to `url` would send; "" without a jar of the chain's own."""
         return "" if request.jar is None else request.jar.header(split(url), self._clock.now())
 
-    def _robots_hop(self, _request: FetchRequest, fetch: Fetch, chain: Chain) -> str:
+    def _robots_hop(self, _request: FetchRequest, fetch: Fetch, chain: Hops) -> str:
         if len(chain) > self._config.robots.redirects_max:
             return ""
         return resolve(fetch.url, fetch.location) or ""
 
-    def _own_key_hop(self, request: FetchRequest, fetch: Fetch, chain: Chain) -> str:
+    def _own_key_hop(self, request: FetchRequest, fetch: Fetch, chain: Hops) -> str:
         """The target if its key is that of a URL of the chain: the duplicate check would eat it.
 
         A request that was made before, cookies and all, can only be answered as before.
@@ -352,7 +352,7 @@ class Errands:
             return ""
         return target if self._frontier.may_ask(target, self._clock.now()) else ""
 
-    def _any_hop(self, request: FetchRequest, fetch: Fetch, chain: Chain) -> str:
+    def _any_hop(self, request: FetchRequest, fetch: Fetch, chain: Hops) -> str:
         """The target wherever the crawl is at home: who asked in a way of his own waits for this answer."""
         target = resolve(fetch.url, fetch.location)
         if target is None or not self._harvest.in_scope(target):

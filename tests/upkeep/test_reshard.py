@@ -19,7 +19,7 @@ from crawler.records import Link, Outcome, PageRecord, PageState
 from crawler.splitter.partition import Partition
 from crawler.storage.commit import Change
 from crawler.storage.files import Lock
-from crawler.storage.keys import ASKED, HANDOVER, HOST, OUTBOX, REFRESH, TODO, bucket
+from crawler.storage.keys import ASKED, HANDOVER, HOST, INBOX, OUTBOX, REFRESH, TODO, bucket
 from crawler.storage.kv import scan_prefix, seal
 from crawler.upkeep import switch
 from crawler.upkeep.settle import settle
@@ -198,6 +198,49 @@ def test_settled_processes_have_nothing_on_its_way(tmp_path: Path) -> None:
             assert not any(list(scan_prefix(stages.store, OUTBOX)) for stages in processes)
             assert not any(spool.connected for stages in processes for spool in stages.outbox.spools.values())
             assert sum(stages.frontier_counts().todo for stages in processes) == len(URLS)
+
+
+def test_links_reach_a_process_that_has_lost_its_memory_of_a_peer(tmp_path: Path) -> None:
+    """Its peer's queue begins a fresh epoch, which is durable before it is used; then all goes on."""
+    directory = crawl(tmp_path / "crawl", 2)
+    for turn in range(2):
+        with ExitStack() as stack:
+            processes = [
+                stack.enter_context(at_rest(config_of(2), directory, name, clock=VirtualClock()))
+                for name in ("p0", "p1")
+            ]
+            first = processes[0]
+            if turn:
+                find(first, [f"{url}/later" for url in URLS])
+            assert first.outbox.links > 0
+            epoch = first.outbox.spools["p1"].state.epoch
+            settle(processes)
+            assert first.outbox.links == 0 and [each.due_counts().pending for each in processes] == [0, 0]
+            assert (first.outbox.spools["p1"].state.epoch != epoch) is bool(turn)
+            assert sum(each.frontier_counts().todo for each in processes) == len(URLS) * (1 + turn)
+        if not turn:
+            with at_rest(config_of(2), directory, "p1", clock=VirtualClock()) as stages:
+                batch = stages.store.batch(sync=True)
+                for key, _ in scan_prefix(stages.store, INBOX):
+                    batch.delete(key)
+                stages.store.write(batch)
+
+
+def test_the_end_of_settling_is_synced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A power cut behind it must not bring links back that the next step counts as applied."""
+    directory, synced = crawl(tmp_path / "crawl", 2), []
+    with ExitStack() as stack:
+        processes = [
+            stack.enter_context(at_rest(config_of(2), directory, name, clock=VirtualClock()))
+            for name in ("p0", "p1")
+        ]
+        monkeypatch.setattr(
+            Stages, "commit_now", lambda self, change: synced.append((self.name, change.sync))
+        )
+        settle(processes)
+        assert synced == [("p0", True), ("p1", True)]
+        monkeypatch.undo()
+        settle(processes)
 
 
 def test_a_table_must_be_newer_and_all_processes_here(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ due         the Duplicate URL Eliminator: each URL reaches the frontier once
 freshness   when a known page is worth fetching again (the crawl value)
 pages       the page cache: WARC segments, captures; the formats of exports
 export      exports of a crawl, live or at rest, by several processes
-audit       what is wrong with a site that was crawled
+audit       faults of a site that was crawled
 lab         the experiments of the papers, on the same code
 
 Below the stages: urls (canonical form, fingerprint, CLOCK cache), storage (one

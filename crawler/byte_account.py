@@ -3,19 +3,18 @@
     reserve --fits--> granted ......................... release
        '-----does not--> waits in line --next_free--> granted
 
-A plain object. An owner is anything hashable; its share grows with each
-`reserve` and ends with `release`. An owner that does not fit waits, first come,
-first served. The oldest of these shares may grow beyond: else many half-received
-bodies could fill the account and wait for one another for ever. And every share
-may grow to `SMALL_BYTES`: else whoever has little would wait for those that have
-much.
+A plain object. An owner is anything hashable; its share grows with each `reserve` and
+ends with `release`. An owner that does not fit waits, first come, first served. Two
+shares may exceed the limit. The oldest may: otherwise many half-received bodies could
+fill the account and wait for one another for ever. And each may grow to
+`SMALL_BYTES`: otherwise small bodies would wait for large ones.
 
 `charge` takes bytes that are held already, whether they fit or not: a body between
-its last byte and its commit, what was made of it. Who is charged waits for nothing
-here and ends by itself. So the oldest share does not grow beyond the limit while
-more than an eighth of it is charged: else one body after the other would come whole
-and wait to be parsed. The account exceeds its limit by that eighth, the share of
-one owner, small ones, and charges for what was not reserved before.
+its last byte and its commit, and what was made of it. A charged owner waits for
+nothing here and ends by itself. While more than an eighth of the limit is charged the
+oldest share may not exceed the limit: otherwise one body after the other would arrive
+whole and wait to be parsed. So the account exceeds its limit at most by that eighth,
+the share of one owner, small shares, and charges that were not reserved before.
 """
 
 from collections.abc import Hashable
@@ -28,7 +27,7 @@ _O = TypeVar("_O", bound=Hashable)
 
 
 class ByteAccount(Generic[_O]):
-    """Holds at most `limit` bytes, but for the oldest share, those of at most `small` bytes, and charges."""
+    """Holds at most `limit` bytes, except the oldest share, those of at most `small` bytes, and charges."""
 
     __slots__ = ("_charges", "_limit", "_shares", "_small", "_waiting", "charged", "held")
 

@@ -1,9 +1,9 @@
-"""Signals that come before there is anything to stop: noted from the first lines of the program on.
+"""Signals that come before the crawl has begun, noted from the first lines of the program.
 
-The imports of a crawl take longer than a supervisor's patience. A SIGTERM or
-SIGHUP that comes meanwhile is kept for the command, which stops as soon as it
-has begun; a second one ends the process at once. This module imports next to
-nothing, since it comes before everything else.
+The imports of a crawl take longer than a supervisor's patience. A SIGTERM or SIGHUP
+that comes meanwhile is kept for the command, which stops as soon as it has begun; a
+second one ends the process at once. This module is imported first and imports nearly
+nothing.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""How the kernels are built: a command of setuptools (`pyproject.toml`). The crawler itself never imports it."""
+"""Builds the kernels: a command of setuptools (`pyproject.toml`). The crawler itself never imports it."""
 
 from typing import Any
 

@@ -1,14 +1,14 @@
-"""Which form of the compiled modules is used: all compiled, or all as source.
+"""Chooses the form of the kernels: all compiled, or all as source.
 
-Kernels that see one another's C structs (`cimport`) must be of one form: a
-compiled one finds no structs in the source of another, the source no C
-attributes in a compiled one. Each is compiled on its own at installation, and a build that
-fails is no error there. So before any is imported, `settle` looks whether all of
-them were compiled here; if one was not, or where `CRAWLER_INTERPRETED=1` says so,
-all of them are imported as source, whatever lies beside it.
+Kernels that see one another's C structs (`cimport`) must be of one form: a compiled
+one finds no structs in the source of another, the source no C attributes in a compiled
+one. Each is compiled separately at installation, and a failed build is no error there.
+So before any is imported, `settle` looks whether all were compiled. If one was not, or
+if `CRAWLER_INTERPRETED=1` is set, all are imported as source.
 
-Kernels that know no other (ALONE) may be of either form. But all compiled ones import SHARED, where
-Cython has put its memory views: if that one was not compiled, every kernel is imported as source.
+Kernels that know no other (ALONE) may be of either form. All compiled kernels import
+SHARED, Cython's memory views: if it was not compiled, every kernel is imported as
+source.
 """
 
 import os
@@ -20,7 +20,9 @@ from importlib.util import spec_from_file_location
 from types import ModuleType
 
 BOUND = (
+    "freshness.residuals",
     "freshness.value_kernel",
+    "freshness.value_columns",
     "freshness.change_rates",
     "freshness.neighbourhood",
     "freshness.signal_quality",

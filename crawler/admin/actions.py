@@ -1,9 +1,9 @@
-"""State changes over HTTP: who may ask for them, and for which.
+"""State changes over HTTP: which there are, and who may ask for them.
 
-A change needs the secret of `DIR/admin-token` in the field `X-Admin-Token`. A
-page of another origin does not know the secret, and cannot send that field
-without our consent (CORS), which we never give. A request is refused before
-that if its Origin or Sec-Fetch-Site says that it comes from elsewhere.
+A change needs the secret of `DIR/admin-token` in the field `X-Admin-Token`. A page of
+another origin does not know the secret, and cannot send that field without our
+consent (CORS), which we never give. A request whose Origin or Sec-Fetch-Site shows
+another origin is refused first.
 """
 
 import hmac

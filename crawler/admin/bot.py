@@ -1,4 +1,4 @@
-"""The page about the bot, made from the configuration: who asks, why, how to opt out, what is obeyed."""
+"""The page about the bot, made from the configuration: who asks, why, how to opt out, which rules are obeyed."""
 
 from html import escape
 

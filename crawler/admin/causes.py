@@ -1,4 +1,4 @@
-"""Why a host or URL waits, in the words of status, `why`, progress and the log of -v."""
+"""The words for why a host or URL waits, in status, `why`, progress and the log of -v."""
 
 # Outcomes and causes whose names do not say it; of any other its name does.
 _WORDS = {

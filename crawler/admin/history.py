@@ -1,8 +1,7 @@
-"""The curves of the dashboard: some numbers at regular instants, the last day of them, in arrays.
+"""The curves of the dashboard: some numbers at regular instants over the last day, in arrays.
 
-A point is made of two looks at the status: rates are differences of counters
-over the time between. A point costs 4 bytes a series; when the ring is full the
-oldest goes.
+A point comes from two looks at the status: rates are differences of counters over the
+time between. A point costs 4 bytes a series; a full ring drops the oldest.
 """
 
 from array import array

@@ -1,7 +1,7 @@
-"""The politeness ledger: what was asked of a host, when and with which gaps, from the log of fetches.
+"""The politeness ledger: the requests to a host, their times and gaps, from the log of fetches.
 
-A webmaster who asks what the crawler did gets this. It is made from the end of
-`pages.jsonl`, `TAIL_BYTES` of it, so a question costs a bounded read.
+It answers webmasters who ask what the crawler did. It reads the last `TAIL_BYTES` of
+`pages.jsonl`, so an answer costs a bounded read.
 """
 
 from collections import deque

@@ -1,4 +1,4 @@
-"""Looks at a crawl for the dashboard, whether anybody watches or not: its curves begin with the crawl."""
+"""Looks at a crawl for the dashboard, also while nobody watches: its curves begin with the crawl."""
 
 import asyncio
 import logging

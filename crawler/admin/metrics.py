@@ -22,7 +22,7 @@ from crawler import __version__
 from crawler.admin.history import number_at
 from crawler.admin.vitals import cumulative
 
-Status = Mapping[str, Any]
+StatusTree = Mapping[str, Any]
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 # name, path in the status, help; the name's suffix says kind and unit: _total is a counter, all else a gauge
@@ -99,7 +99,7 @@ def _family(name: str, text: str, labels: list[str]) -> Any:
     return kind(f"crawler_{name.removesuffix('_total')}", text, labels=labels)
 
 
-def families(parts: Iterable[Status]) -> Iterator[Metric]:
+def families(parts: Iterable[StatusTree]) -> Iterator[Metric]:
     """The metrics of a crawl from the status of each process."""
     parts = list(parts)
     yield InfoMetricFamily("crawler", "The program.", value={"version": __version__})
@@ -118,19 +118,19 @@ def families(parts: Iterable[Status]) -> Iterator[Metric]:
     yield from _histograms(parts)
 
 
-def _node(status: Status, path: tuple[str, ...]) -> Any:
+def _node(status: StatusTree, path: tuple[str, ...]) -> Any:
     node: Any = status
     for name in path:
         node = node.get(name) if isinstance(node, Mapping) else None
     return node
 
 
-def _has(status: Status, path: tuple[str, ...]) -> bool:
+def _has(status: StatusTree, path: tuple[str, ...]) -> bool:
     return isinstance(_node(status, path), int | float)
 
 
 def _mapping(
-    parts: list[Status], name: str, label: str, path: tuple[str, ...], text: str, prefix: str = ""
+    parts: list[StatusTree], name: str, label: str, path: tuple[str, ...], text: str, prefix: str = ""
 ) -> Iterator[Metric]:
     family = _family(name, text, ["process", label])
     for part in parts:
@@ -141,7 +141,7 @@ def _mapping(
         yield family
 
 
-def _of_processes(parts: list[Status]) -> Iterator[Metric]:
+def _of_processes(parts: list[StatusTree]) -> Iterator[Metric]:
     for name, key, text in PROCESS:
         family = _family(name, text, ["process"])
         for part in parts:
@@ -152,7 +152,7 @@ def _of_processes(parts: list[Status]) -> Iterator[Metric]:
             yield family
 
 
-def _histograms(parts: list[Status]) -> Iterator[Metric]:
+def _histograms(parts: list[StatusTree]) -> Iterator[Metric]:
     for name, key, text in HISTOGRAMS:
         family = HistogramMetricFamily(f"crawler_{name}", text, labels=["process"])
         for part in parts:
@@ -171,7 +171,7 @@ class _Given(Collector):
         return self._collect()
 
 
-def text(parts: Iterable[Status]) -> bytes:
+def text(parts: Iterable[StatusTree]) -> bytes:
     """The exposition of the processes' status."""
     registry = CollectorRegistry(auto_describe=False)
     registry.register(_Given(lambda: families(parts)))

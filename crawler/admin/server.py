@@ -7,8 +7,8 @@
     GET  /bot /bot/ledger?host=H
     POST /do                             {"command": ...}, with X-Admin-Token
 
-Reading needs no token: the listener is on loopback unless told otherwise. What
-it shows comes from a `Source`; nothing here knows a stage.
+Reading needs no token: the listener is on loopback unless told otherwise. A `Source`
+supplies the data; no stage is known here.
 """
 
 import asyncio
@@ -17,7 +17,6 @@ import socket
 from collections.abc import Callable
 from importlib import resources
 from pathlib import Path
-from typing import Any
 from urllib.parse import parse_qs, unquote
 
 import msgspec
@@ -59,7 +58,7 @@ def _reply(content: bytes, kind: str, code: int = 200) -> Reply:
     return Reply(code, head(code, "OK", (typed, *_PAGE_FIELDS)), len(content), content)
 
 
-def _json(value: Any) -> Reply:
+def _json(value: object) -> Reply:
     return _reply(msgspec.json.encode(value) + b"\n", "application/json")
 
 

@@ -1,4 +1,4 @@
-"""Where the admin server's answers come from: this process, or the control sockets of several."""
+"""The source of the admin server's answers: this process, or the control sockets of several."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping

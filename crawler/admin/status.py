@@ -1,7 +1,7 @@
-"""What a process says of itself while it runs, and the sum over several processes.
+"""The status of a running process, and the sum over several processes.
 
-`Status` is what `crawler status`, the live screen and the control socket show;
-`merge` is the one rule by which statuses and reports (`report.py`) add up.
+`crawler status`, the live screen and the control socket show a `Status`; `merge` is
+the one rule by which statuses and reports (`report.py`) add up.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence

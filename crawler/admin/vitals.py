@@ -1,4 +1,4 @@
-"""How a process is: memory, CPU, descriptors, lag of its loop, and how long its commits and flushes take."""
+"""Vital signs of a process: memory, CPU, descriptors, lag of its loop, durations of its commits and flushes."""
 
 import logging
 import os

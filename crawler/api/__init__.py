@@ -3,8 +3,8 @@
 crawl.py      Crawl: a crawl as an object, its hooks; configure
 calls.py      run, run_async, fetch: a whole crawl, or one page, in a call
 page.py       Page, Element, Elements
-request.py    Request: what a callback asks for, and how that is kept
-delivery.py   how a page gets to the user's code, at least once
+request.py    Request: what a callback asks for, and its form in the store
+delivery.py   pages on their way to the user's code, each at least once
 items.py      items to JSONL, CSV, Parquet
 follow_rules.py  which links are followed
 """

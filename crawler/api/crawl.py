@@ -13,9 +13,9 @@ Hooks are plain callables, or names of entry points in the groups
     link_extractor(page) -> iterable of URLs   in place of the built-in one, for HTML pages
     page_sink(page)                            called once the page is durable; may be a coroutine function
 
-`parse(page)` is a callback as Scrapy has it (`delivery.py`): it yields items,
-which go to `items=`, and `Request`s. `follow` says which links are followed
-beside those: True all that the scope allows, False none, or rules (`follow_rules.py`).
+`parse(page)` is a callback as in Scrapy (`delivery.py`): it yields items, which go to
+`items=`, and `Request`s. `follow` says which further links are followed: True all that
+the scope allows, False none, or rules (`follow_rules.py`).
 An error of the user's code is counted in the report's `hooks`, logged with the
 URL, and its page is given again at the next run; `on_error="stop"` ends the run.
 """
@@ -166,7 +166,7 @@ class Crawl:
         self._asks = parse is not None or any(isinstance(seed, Request) for seed in some)
         self._seeds = seeds if isinstance(seeds, SeedFile | Seeds) else Seeds(self.config, self._texts(seeds))
         self._delivery: Delivery = None  # type: ignore[assignment]  # from entering on
-        self._running: asyncio.Task[Any] | None = None
+        self._running: asyncio.Task[dict[str, Any]] | None = None
         self._opened = False
         self.process: Process = None  # type: ignore[assignment]  # from entering on
         self.live: Live = None  # type: ignore[assignment]  # from entering on
@@ -477,7 +477,7 @@ async def _offer(queue: "asyncio.Queue[_Offer]", page: Page) -> bool:
     return await offer.taken
 
 
-async def _next(queue: "asyncio.Queue[_Offer]", running: "asyncio.Task[Any]") -> _Offer | None:
+async def _next(queue: "asyncio.Queue[_Offer]", running: "asyncio.Task[dict[str, Any]]") -> _Offer | None:
     """The next page; None once the run has ended and nothing waits."""
     getting = asyncio.ensure_future(queue.get())
     await asyncio.wait({getting, running}, return_when=asyncio.FIRST_COMPLETED)

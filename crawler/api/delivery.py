@@ -1,13 +1,13 @@
-"""Pages on their way to the user's code: each at least once, what it asks for with it.
+"""Pages on their way to the user's code: each at least once, its requests committed with it.
 
     commit of a page   x/<fingerprint> says that it waits          (`promise`)
     user's code        page sink, callback, consumer of `pages()`  (`deliver`)
     items              written and synced
     commit             x/ goes, the callback's requests come       (one change)
 
-What raises is counted and logged with the URL, and the page waits: the next run
-begins with it (`deliver_waiting`), read back from the page cache. The same goes
-for a crash in between.
+An exception is counted and logged with the URL, and the page waits: the next run
+begins with it (`deliver_waiting`), read back from the page cache. So it does after a
+crash.
 """
 
 import asyncio
@@ -70,7 +70,7 @@ class Delivery:
         process: Process,
         errors: Errors,
         *,
-        sink: Callable[[Page], Any] | None = None,
+        sink: Callable[[Page], object] | None = None,
         parse: Callback | None = None,
         items: Items | None = None,
     ) -> None:
@@ -317,7 +317,7 @@ def stored_page(stored: StoredPage, depth: int = 0, meta: dict[str, Any] | None 
     )
 
 
-async def _called(sink: Callable[[Page], Any], page: Page) -> bool:
+async def _called(sink: Callable[[Page], object], page: Page) -> bool:
     answer = sink(page)
     if inspect.isawaitable(answer):
         await answer

@@ -1,4 +1,4 @@
-"""Which links of a page are followed, where the user says more than the scope does."""
+"""Rules by which links of a page are followed, within the scope."""
 
 import re
 from collections.abc import Iterable, Iterator, Sequence

@@ -1,16 +1,16 @@
 """Items to a file: JSONL, CSV or Parquet, as its name ends.
 
-An existing file is continued, so a crawl in several runs ends with one file.
-What was written when `sync` returns outlasts a crash. A page whose items were
-written, but whose end was not committed, is given again: after a crash an item
-may stand twice. None is lost.
+An existing file is continued, so a crawl in several runs ends with one file. Items
+written before `sync` returns survive a crash. A page whose items were written but
+whose end was not committed is given again: after a crash an item may stand twice.
+None is lost.
 """
 
 import csv
 import dataclasses
 import io
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -135,13 +135,13 @@ class CsvItems(_File):
         self._write([_cell(row.get(name)) for name in self._columns])
         self.written += 1
 
-    def _write(self, cells: list[Any]) -> None:
+    def _write(self, cells: Sequence[object]) -> None:
         text = io.StringIO()
         csv.writer(text, lineterminator="\n").writerow(cells)
         self._file.write(text.getvalue().encode())
 
 
-def _cell(value: Any) -> Any:
+def _cell(value: object) -> object:
     if isinstance(value, dict | list):
         return msgspec.json.encode(value).decode()
     return "" if value is None else value

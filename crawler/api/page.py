@@ -1,4 +1,4 @@
-"""A page as the user's code gets it: request URL, answer, decoded content; parsed when asked, once."""
+"""A page as the user's code gets it: request URL, answer, decoded content; parsed once, on first use."""
 
 from collections.abc import Iterator, Mapping
 from functools import cached_property

@@ -1,9 +1,8 @@
-"""What a callback asks for: a further URL, how it is asked, and who gets its page.
+"""A callback's request: a further URL, how it is asked, and who gets its page.
 
-A request that is more than a plain GET of its URL has a fingerprint of its own,
-made of the URL's, method and body (and of chance, with `dont_filter`): the
-duplicate check tells it from the page of that URL, and from other forms that
-are sent there.
+A request that is more than a plain GET of its URL has a fingerprint of its own, made
+of the URL's, method and body (with `dont_filter` also of chance). So the duplicate
+check distinguishes it from the page of that URL and from other forms sent there.
 """
 
 import os

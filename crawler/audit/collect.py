@@ -16,7 +16,7 @@ from crawler.extract.sitemap import read_sitemap
 from crawler.extract.types import is_html
 from crawler.pages.formats.mirror import redirect_target
 from crawler.pages.formats.rows import Known, known_rows
-from crawler.pages.formats.selection import Report, ignore, selection
+from crawler.pages.formats.selection import Say, ignore, selection
 from crawler.records import LinkFlag, PageState
 from crawler.urls.canonical import canonical, resolve
 
@@ -29,7 +29,7 @@ def audit(
     *,
     processes: int = 1,
     listed_max: int = LISTED_MAX,
-    report: Report = ignore,
+    report: Say = ignore,
     progress: Callable[[int], None] = lambda n: None,
 ) -> Audit:
     """The audit of the crawl in the directory `path`, running or not."""
@@ -65,7 +65,7 @@ def _html_pages(crawled: Crawled) -> Iterator[Known]:
             yield known
 
 
-def _take_record(crawled: Crawled, auditor: Auditor, known: Known, report: Report) -> None:
+def _take_record(crawled: Crawled, auditor: Auditor, known: Known, report: Say) -> None:
     row, target = known.row, None
     if url := redirect_target(row["url"], row["location"] or ""):
         target = crawled.fingerprint(url), url

@@ -1,7 +1,7 @@
-"""What is found out about a site: noted record by record and page by page, then judged.
+"""Findings about a site: noted record by record and page by page, then judged.
 
-`Auditor.record` takes what the store knows of a URL, `sitemap` what a sitemap
-lists, `page` what a stored page holds; `audit` is the result. A *section* is
+`Auditor.record` takes a URL's record, `sitemap` the URLs of a sitemap, `page` a stored
+page; `audit` is the result. A *section* is
 one kind of finding: how many there are, and the first of them.
 """
 

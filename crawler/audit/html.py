@@ -1,4 +1,4 @@
-"""An audit as one HTML page to be sent around: no script, no request, light and dark, wide and narrow."""
+"""An audit as one HTML page to send around: no script, no request, light and dark, wide and narrow."""
 
 from collections.abc import Mapping
 from html import escape

@@ -1,12 +1,12 @@
 """The Duplicate URL Eliminator against LevelDB, SQLite, one sorted file and a Python set.
 
-Some URLs are known. Buffers of fingerprints come: a share of each is new, the
-others are picked evenly from the known ones. Each contender says which are
-new, and knows them from then on, durably if it is on disk. All work counts:
-flushes, compactions and syncs. The page cache is warm.
+Some URLs are known. Buffers of fingerprints come: a share of each is new, the others
+are drawn evenly from the known ones. Each contender says which are new and adds them,
+durably if it is on disk. All work counts: flushes, compactions and syncs. The page
+cache is warm.
 
-runs      the known set as crawled with: sorted runs on disk, coded, merged in powers of two
-plain     the same with runs of plain uint64, as versions before wrote them
+runs      the known set of a crawl: sorted runs on disk, coded, merged in powers of two
+plain     the same with runs of plain uint64
 whole     the same behind `Eliminator`: links through the links log, flushes in store batches
 one_file  the paper's single sorted file: every flush rewrites it
 memory    runs in memory, 5.2 bytes a fingerprint
@@ -15,8 +15,8 @@ sqlite    INSERT OR IGNORE into a table by key, a synced transaction a buffer
 set       a Python set, a look-up a URL, nothing durable
 
 `--known 1e9 --only runs` takes 5 GB of disk, twice that while it is built, and 0.5 GB of memory.
-Sets of runs are built of sorted chunks that are merged as the crawl merges its flushes, but not
-joined, as they are disjoint; from 1e8 on progress is told on standard error.
+Sets of runs are built of sorted chunks, merged as a crawl merges its flushes, without a join, as they
+are disjoint; from 1e8 on standard error shows the progress.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""Say what a crawl takes: processes, machines, disk, memory, bandwidth, days, and what bounds it.
+"""Estimate what a crawl takes: processes, machines, disk, memory, bandwidth, days, and its bottleneck.
 
     crawler plan --pages 1e9 --hosts 5e6 --rate 10000
     crawler plan --pages 1e7 --hosts 50000 --rate 100 --refresh 20 --cores 4

@@ -8,8 +8,8 @@
     memory          processes x base + hosts x row, and known pages x schedule where they are refreshed
     days            pages / rate
 
-Every unit cost is a range, and so is every result that rests on one: of what `crawler bench units` measured, or
-REFERENCE, which is a sketch.
+Every unit cost is a range, and so are the results. Unit costs are those that `crawler bench units` measured, or
+REFERENCE, a sketch.
 """
 
 import math

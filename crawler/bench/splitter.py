@@ -61,7 +61,7 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _text(value: Any) -> str:
+def _text(value: object) -> str:
     return (
         f"{value:,.4g}"
         if isinstance(value, float) and value < 1000

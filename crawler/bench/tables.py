@@ -27,7 +27,7 @@ def show(title: str, rows: Iterable[Row]) -> None:
         print("  " + "  ".join([first.strip().ljust(widths[0]), *others]))
 
 
-def show_json(**parts: Any) -> None:
+def show_json(**parts: object) -> None:
     """Print all parts as one JSON object."""
     print(json.dumps({**parts, "machine": machine()}, indent=2))
 
@@ -40,7 +40,7 @@ def count_argument(text: str) -> int:
     return value
 
 
-def _text(value: Any) -> str:
+def _text(value: object) -> str:
     if isinstance(value, float):
         return f"{value:,.4g}" if abs(value) < 1000 else f"{value:,.0f}"
     return f"{value:,}" if isinstance(value, int) else str(value)

@@ -7,8 +7,8 @@ directory are measured; the costs are differences of crawls that differ in one t
     short pages, long pages         a KiB
     few links, many links           a link
 
-A last crawl lies between them, and is predicted: how far that is off is said at the end. What is not
-measured (TLS handshakes, URLs in queues, schedules) stays as in the reference.
+A last crawl lies between them and is predicted; the error of the prediction is printed. Costs that are not
+measured (TLS handshakes, URLs in queues, schedules) are those of the reference.
 """
 
 import argparse

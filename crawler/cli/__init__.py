@@ -1,8 +1,8 @@
 """The `crawler` command: one file of this folder a command.
 
-Only the file of the command that was asked for is imported, so `--help` and
-short commands start fast. Every error the world can cause ends in one line on
-standard error and the exit code of its class (`errors.py`).
+Only the file of the given command is imported, so `--help` and short commands start
+fast. Every error the world can cause ends in one line on standard error and the exit
+code of its class (`errors.py`).
 """
 
 import importlib

@@ -1,4 +1,4 @@
-"""What runs beside a crawl that the command line started: the admin server, and word to systemd."""
+"""The companions of a crawl that the command line started: the admin server, and messages to systemd."""
 
 import asyncio
 import os
@@ -7,16 +7,20 @@ import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from crawler.clock import SystemClock
 from crawler.config import AdminConfig, Config
+
+if TYPE_CHECKING:
+    from crawler.admin.door import AdminDoor  # imported when it is needed
+    from crawler.admin.source import Source
 
 OFF = "off"
 
 
 @asynccontextmanager
-async def beside(source: Any, config: Config, directory: Path, *, quiet: bool) -> AsyncIterator[None]:
+async def beside(source: "Source", config: Config, directory: Path, *, quiet: bool) -> AsyncIterator[None]:
     """Admin server and systemd's notifications while the crawl runs; `source` answers the server's questions."""
     server = _admin(source, config, directory, quiet=quiet)
     notify("READY=1")
@@ -31,7 +35,7 @@ async def beside(source: Any, config: Config, directory: Path, *, quiet: bool) -
             await server.close()
 
 
-def _admin(source: Any, config: Config, directory: Path, *, quiet: bool) -> Any:
+def _admin(source: "Source", config: Config, directory: Path, *, quiet: bool) -> "AdminDoor | None":
     if config.admin.address == OFF:
         return None
     from crawler.admin.door import AdminDoor, start_or_say

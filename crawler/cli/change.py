@@ -1,6 +1,6 @@
 """`crawler seed`, `signal`, `block`, `unblock`, `retire`, `set`: changing a crawl.
 
-`pause`, `resume` and `stop` need one that runs.
+`pause`, `resume` and `stop` need a running crawl.
 """
 
 import argparse

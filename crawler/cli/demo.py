@@ -1,7 +1,7 @@
 """`crawler demo`: the whole crawler on a small web of its own, in under a minute.
 
-First the web is crawled to its end. Then its news and its prices change before one's eyes, and for
-`REFRESH_SECONDS` the crawl keeps its copies fresh; the web itself says how many of them are current.
+First the web is crawled to its end. Then its news and its prices change, and for `REFRESH_SECONDS` the
+crawl keeps its copies fresh; the web itself says how many of them are current.
 """
 
 import argparse

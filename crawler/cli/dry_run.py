@@ -1,8 +1,7 @@
-"""`crawler crawl --dry-run`: what would be asked, before anything is kept.
+"""`crawler crawl --dry-run`: prints the URLs that would be asked and keeps nothing.
 
-    new directory        the seeds are asked, with their robots.txt, in a folder that goes away;
-                         what they link to is what would be asked next
-    a crawl to go on     nothing is asked; the URLs that wait in its queues are what would be
+    new directory      asks the seeds, with their robots.txt, in a temporary folder; prints their links
+    existing crawl     asks nothing; prints the URLs that wait in its queues
 
 URLs go to standard output, one a line; the rest to standard error.
 """
@@ -22,10 +21,10 @@ from crawler.errors import NoSeedError
 
 SHOWN_RULES = 8  # rules named, those that reject most
 
-Run = Callable[[Config, Path], dict[str, Any]]
+Crawling = Callable[[Config, Path], dict[str, Any]]
 
 
-def dry_run(config: Config, directory: CrawlDirectory, run: Run, given: Iterable[str]) -> int:
+def dry_run(config: Config, directory: CrawlDirectory, run: Crawling, given: Iterable[str]) -> int:
     """Print the URLs; `run` crawls with a configuration into a folder, `given` are the seeds."""
     if directory.exists():
         return _go_on(directory, given)

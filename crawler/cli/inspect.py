@@ -1,5 +1,6 @@
 """`crawler status`, `crawler why URL`, `crawler get URL`: looking into a crawl, running or at rest."""
 
+import argparse
 import sys
 from collections.abc import Mapping
 from typing import Any
@@ -21,7 +22,7 @@ def main(command: str, argv: list[str]) -> int:
     return {"status": _status, "why": _why, "get": _get}[command](argv)
 
 
-def _print_json(value: Any) -> None:
+def _print_json(value: object) -> None:
     print(msgspec.json.format(msgspec.json.encode(value), indent=2).decode())
 
 
@@ -83,7 +84,7 @@ def _summary(status: Status) -> list[str]:
     return [f"{name + ':':<10}{text}" for name, text in rows.items() if text]
 
 
-def _signals(args: Any) -> int:
+def _signals(args: argparse.Namespace) -> int:
     """Which sitemaps and feeds are right: those of most signals first."""
     rows = [row for answer in access.ask(args.dir, {"command": "signals"}) for row in answer]
     rows.sort(key=lambda row: -row["signals"])

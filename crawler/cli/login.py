@@ -1,10 +1,10 @@
-"""`crawler crawl --login URL -d user=me -d password`: log in with a form, and crawl as who is logged in.
+"""`crawler crawl --login URL -d user=me -d password`: log in with a form, and crawl with that login.
 
     GET the page of the form --> its fields and those given --> POST --> redirects --> cookies, DIR/cookies.txt (0600)
 
-The crawl then begins with the cookies of that file, like those of `--load-cookies`.
-The requests are the user's own: robots.txt is not asked about them, and they
-stand in no archive and no log.
+The crawl begins with the cookies of that file, like those of `--load-cookies`. The
+requests are the user's own: robots.txt does not apply to them, and they stand in no
+archive and no log.
 """
 
 import asyncio

@@ -2,7 +2,7 @@
 
 Flag > `CRAWLER_SECTION__KEY` environment > file > the directory's own
 crawl.toml > default. A flag that sets a configuration key is a row of `FLAGS`;
-nothing else of the command line knows the key.
+the key stands nowhere else in the command line.
 """
 
 import argparse

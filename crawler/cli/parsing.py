@@ -1,7 +1,7 @@
-"""Command-line parsers whose errors are one line, like all other errors, and name what was meant.
+"""Command-line parsers whose errors are one line and suggest what was meant.
 
 Options and arguments come in any order. `parser_of` gets the parser of a command
-without running it: completions and manual pages are made from it.
+without running it, for completions and manual pages.
 """
 
 import argparse
@@ -35,7 +35,9 @@ def quoted(word: object) -> str:
     return shlex.quote(str(word))
 
 
-def parser_of(main: Callable[[str, list[str]], int], command: str, argv: Sequence[str] = ()) -> Any:
+def parser_of(
+    main: Callable[[str, list[str]], int], command: str, argv: Sequence[str] = ()
+) -> argparse.ArgumentParser | None:
     """The parser of a command, None if it has none."""
     token = _wanted.set(True)
     try:

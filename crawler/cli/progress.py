@@ -3,12 +3,15 @@
 import asyncio
 import sys
 import time
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from crawler.admin.causes import in_words
 from crawler.admin.status import Status, group
 from crawler.clock import iso_time
 from crawler.records import HostStatus, Outcome
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType  # imported when there is a terminal
 
 LIVE_INTERVAL = 0.5
 PLAIN_INTERVAL = 5.0
@@ -121,7 +124,7 @@ async def _live(crawl: Shown) -> None:
             await asyncio.sleep(LIVE_INTERVAL)
 
 
-def screen(status: Status, rates: dict[str, float], elapsed: float) -> Any:
+def screen(status: Status, rates: dict[str, float], elapsed: float) -> "RenderableType":
     """The live screen: totals above, hosts with what they wait for below; 20 lines of 80 columns at most."""
     from rich.console import Group
     from rich.text import Text
@@ -142,7 +145,7 @@ def _clock(elapsed: float) -> str:
     return f"{hours}:{minutes:02d}:{seconds:02d}" if hours else f"{minutes}:{seconds:02d}"
 
 
-def _totals(status: Status) -> Any:
+def _totals(status: Status) -> "RenderableType":
     from rich.table import Table
 
     count, frontier = status.counters.get, status.frontier
@@ -163,7 +166,7 @@ def _totals(status: Status) -> Any:
     return table
 
 
-def _hosts(hosts: list[HostStatus]) -> Any:
+def _hosts(hosts: list[HostStatus]) -> "RenderableType":
     """The hosts with most to do."""
     from rich.table import Table
 

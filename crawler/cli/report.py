@@ -1,4 +1,4 @@
-"""`crawler report`: what is wrong with the site that was crawled."""
+"""`crawler report`: the faults of the site that was crawled."""
 
 import argparse
 import sys

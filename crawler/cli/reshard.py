@@ -1,4 +1,4 @@
-"""`crawler reshard`, `crawler recover`: moving a crawl to other processes, rebuilding what a lost disk held."""
+"""`crawler reshard`, `crawler recover`: move a crawl to other processes; rebuild the to-do list of a lost disk."""
 
 import argparse
 import sys

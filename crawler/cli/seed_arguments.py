@@ -1,4 +1,4 @@
-"""The URLs of a command line, checked before anything is done, and the logins that go with them."""
+"""The URLs of a command line, checked first, and the logins that go with them."""
 
 import base64
 from argparse import Namespace

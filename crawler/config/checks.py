@@ -1,4 +1,4 @@
-"""From a nested mapping to a checked `Config`; what is wrong is one line that names the key."""
+"""From a nested mapping to a checked `Config`; an error is one line that names the key."""
 
 import re
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ from crawler.errors import ConfigError
 PROXY = r"(?:https?|socks4a?|socks5h?)://[^/\s]"
 
 
-def _decode_hook(kind: type, value: Any) -> Any:
+def _decode_hook(kind: type, value: object) -> object:
     if kind in (Seconds, ByteCount):
         return kind.parse(value)
     raise NotImplementedError(kind)

@@ -1,7 +1,7 @@
-"""Which settings are secrets: headers with credentials, and the user and password of a proxy.
+"""The secret settings: headers with credentials, and the user and password of a proxy.
 
-They go to the part of the web for which they were given, and into one file,
-which only the user may read.
+They go to the part of the web for which they were given, and into one file, which
+only the user may read.
 """
 
 import re

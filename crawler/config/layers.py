@@ -1,4 +1,4 @@
-"""Where values come from: layers, weakest first, and the way back to TOML.
+"""Layers of values, weakest first, and the way back to TOML.
 
 From weakest to strongest: the defaults of `schema.py`, a TOML file,
 `CRAWLER_SECTION__KEY` environment variables, and flags (`--set section.key=value`
@@ -81,7 +81,7 @@ def _from_text(text: str, kind: Any) -> Any:
         return text
 
 
-def set_key(tree: dict[str, Any], path: str, value: Any) -> None:
+def set_key(tree: dict[str, Any], path: str, value: object) -> None:
     """Put `value` at "section.key" of `tree`; text is read as the key's type asks."""
     section, dot, key = path.partition(".")
     if not dot:
@@ -113,7 +113,7 @@ class Layers:
                 self.tree[section] = value
                 self.sources[section] = source
 
-    def set(self, source: str, path: str, value: Any) -> None:
+    def set(self, source: str, path: str, value: object) -> None:
         """Set one key by its path."""
         set_key(self.tree, path, value)
         self.sources[path] = source
@@ -141,7 +141,7 @@ def to_toml(config: Config, *, skip_run_keys: bool = False) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _toml_value(value: Any) -> str:
+def _toml_value(value: object) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, int | float):

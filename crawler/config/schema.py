@@ -1,8 +1,8 @@
 """Every section of the configuration as a frozen struct, with the type and range of each key.
 
 Every stage receives its own struct and nothing else. `config/default.toml`
-lists every key with unit and reason, and a test keeps the two equal. What one
-field cannot say of itself stands in `checks.py`.
+lists every key with unit and reason, and a test keeps the two equal. Rules over
+several fields stand in `checks.py`.
 """
 
 from typing import Annotated, Literal
@@ -12,7 +12,7 @@ from msgspec import Meta
 
 from crawler.config.units import ENDLESS, ByteCount, Count, Limit, Number, Port, Positive, Seconds
 
-Scope = Literal["host", "domain", "prefix", "any"]
+ScopeName = Literal["host", "domain", "prefix", "any"]
 RobotsPolicy = Literal["obey", "ignore"]
 TlsPolicy = Literal["verify", "record"]
 ChangeKind = Literal["raw", "text", "simhash"]
@@ -28,7 +28,7 @@ class _Section(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class CrawlConfig(_Section, frozen=True):
     """What is crawled and when it ends."""
 
-    scope: Scope = "host"
+    scope: ScopeName = "host"
     surts: tuple[str, ...] = ()  # SURT prefixes that are in scope beside what the seeds span
     max_pages: Count = 0  # of this run; 0 = no limit
     max_time: Seconds = Seconds(0)

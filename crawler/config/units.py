@@ -6,7 +6,7 @@ number of bytes or text such as "10 MiB". Infinity and NaN are refused.
 
 import re
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Annotated
 
 from msgspec import Meta
 
@@ -39,7 +39,7 @@ class Seconds(float):
     """A length of time in seconds; written as a number or with ms, s, min, h or d."""
 
     @classmethod
-    def parse(cls, value: Any) -> "Seconds":
+    def parse(cls, value: object) -> "Seconds":
         return cls(_quantity(value, _TIME_UNITS, 'a time such as 30, "5 min" or "24 h"'))
 
 
@@ -47,11 +47,11 @@ class ByteCount(int):
     """A size in bytes; written as a number or with kB, MB, GB, KiB (k), MiB (m) or GiB (g)."""
 
     @classmethod
-    def parse(cls, value: Any) -> "ByteCount":
+    def parse(cls, value: object) -> "ByteCount":
         return cls(_quantity(value, _SIZE_UNITS, 'a size such as 4096 or "10 MiB"'))
 
 
-def _quantity(value: Any, units: Mapping[str, float], wanted: str) -> float:
+def _quantity(value: object, units: Mapping[str, float], wanted: str) -> float:
     if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= ENDLESS:
         return value
     match = _QUANTITY.fullmatch(value) if isinstance(value, str) else None

@@ -1,7 +1,7 @@
-"""Who asks: checks of the product token and the contact.
+"""The identity of the crawler: checks of the product token and the contact.
 
-A crawler that cannot be reached is a nuisance: without a contact there is a
-warning before the first public host, and scope `any` refuses to begin there.
+A crawler that cannot be reached is a nuisance. Without a contact there is a warning
+before the first public host, and scope `any` refuses to begin there.
 """
 
 import ipaddress

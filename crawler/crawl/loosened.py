@@ -1,10 +1,9 @@
-"""Settings that are looser than the defaults hold for the seeds that they were given for, and for no others.
+"""Settings looser than the defaults hold only for the seeds that they were given for.
 
-A crawl directory keeps its settings, so that the same command goes on where it
-stopped. Another seed in it would take a delay of 0 or `robots ignore` to a site
-that nobody meant. So `crawl.toml` records the places of the seeds so far, and a
-seed elsewhere asks again for each looser setting that comes from the directory
-alone.
+A crawl directory keeps its settings, so the same command goes on where it stopped.
+Another seed would take a delay of 0 or `robots ignore` to a site that nobody meant.
+So `crawl.toml` records the places of the seeds, and a seed elsewhere needs each
+looser setting to be given again.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -146,7 +145,7 @@ def _value(config: Config, key: str) -> Any:
     return getattr(getattr(config, section), name)
 
 
-def _text(value: Any) -> str:
+def _text(value: object) -> str:
     if isinstance(value, tuple):
         return ",".join(map(str, value))
     return f"{value + 0:g}" if isinstance(value, float) else str(msgspec.to_builtins(value))

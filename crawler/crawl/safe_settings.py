@@ -1,7 +1,7 @@
-"""Settings that may change while a crawl runs: which, and how they are recorded.
+"""Settings that may change while a crawl runs, and how changes are recorded.
 
-A setting is safe if every decision reads it anew, and if no format on disk and
-no other process depends on it.
+A setting is safe if every decision reads its current value, and if no format on disk
+and no other process depends on it.
 """
 
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""Lines of a seeds file: a URL, and what holds for what is found from it.
+"""Lines of a seeds file: a URL, and the limits of what is found from it.
 
     url                          scope    depth  limit
     https://example.org/docs/    prefix   3      500
@@ -7,8 +7,8 @@
 
 The first line may name the columns, in any order, with blanks, tabs or commas between; without it they are in
 this order, and all but the URL may be left out (`-` in the middle). A line with `+` is
-a SURT prefix (Heritrix): a part of the web that is in scope, but no seed. What
-the columns say becomes `[[override]]` tables, so it is kept with the crawl.
+a SURT prefix (Heritrix): a part of the web that is in scope, but no seed. The columns
+become `[[override]]` tables, which are kept with the crawl.
 
     scope    page, prefix, host, domain, or a SURT prefix
     depth    most link hops from a seed, in that part of the web

@@ -1,4 +1,4 @@
-"""Where a crawl begins: the seeds of a run, checked, canonical, in pieces.
+"""The seeds of a run, checked, canonical, in pieces.
 
 command line, configuration, file --> Seeds --(one process, a node)----------------> process/seeding.py
                                         |                                                ^

@@ -4,9 +4,9 @@
     node                   the names of `splitter.peers`, each in a directory of its own
 
 The bucket table is a file of the configuration (`splitter.table_file`), else
-DIR/buckets.json, which a reshard leaves, else equal ranges. Every process keeps
-the table it was opened with: with another one it would ask hosts of others, so
-it is refused until `crawler reshard` has moved what changes hands.
+DIR/buckets.json, which a reshard leaves, else equal ranges. Every process keeps the
+table it was opened with. Another table is refused until `crawler reshard` has moved
+the buckets: otherwise two processes would ask one host.
 """
 
 from pathlib import Path

@@ -1,27 +1,27 @@
 """The Duplicate URL Eliminator: links in, those of new URLs out, exactly once.
 
-A link that missed the cache takes this way, through two commits (`=`), the only
-things that decide (`storage/README.md`, "The commit point"):
+A link that missed the cache passes two commits (`=`); only these decide
+(`storage/README.md`, "The commit point"):
 
     loop      admit               committed -> begin_flush                  flushed
                 |                     ^             |                          ^
     writer      append, sync, stage ==      plan.run   stage_flush ============
                 links log | d/links          X.run   |  d/runs, d/flushed, and t/ of the new links
 
-Methods in row `loop`, and all questions, run on the event loop, the others in the
+Methods in row `loop`, and all queries, run on the event loop, the others in the
 writer thread; `plan.run` may run in any thread. A large flush takes the second
-half of the way in parts, each with a run of its own: `begin_flush` gives the same
-plan again until the last part is through. There is one flush at
-a time and one compaction (`begin_compaction`, `run`, `stage_compaction`,
-`compacted`) at a time; either may overtake the other, since a compaction
-changes how the known set is cut into runs, not the set.
+half in parts, each with a run of its own: `begin_flush` gives the same plan again
+until the last part is done. At most one flush and one compaction
+(`begin_compaction`, `run`, `stage_compaction`, `compacted`) run at a time. Either
+may overtake the other, since a compaction changes how the known set is cut into
+runs, not the set.
 
-After a crash the store's word counts: runs and links that it does not name are
-removed on opening, and what was appended but not flushed waits again. So each
-fingerprint is handed out once, by the batch that also says that it was.
+After a crash the store decides: runs and links that it does not name are removed on
+opening, and links that were appended but not flushed wait again. So each fingerprint
+is handed out once, by the batch that also records it.
 
-`links = pending + known + new`: how many were appended, since the crawl began,
-how many wait (those of a flush under way included), and what came of the others.
+`links = pending + known + new`: links appended since the crawl began; those that
+wait, in a flush under way too; and the outcomes of the others.
 """
 
 import math
@@ -38,7 +38,7 @@ from crawler.due.links_log import LinksLog
 from crawler.due.memory_runs import MemoryRuns
 from crawler.due.pending_set import PendingSet
 from crawler.due.plans import CompactionPlan, Flushed, FlushPlan
-from crawler.due.runs import DiskRuns, Fault, Fingerprints, RunEntry
+from crawler.due.runs import DiskRuns, Fingerprints, Reached, RunEntry
 from crawler.due.waiting import Waiting, hold
 from crawler.errors import ConfigError, DamageError, DirectoryError
 from crawler.records import Link
@@ -91,7 +91,7 @@ class Eliminator:
         check_value: int,
         method: str,
         known: Iterable[int] = (),
-        fault: Fault = lambda _: None,
+        fault: Reached = lambda _: None,
     ) -> None:
         if config.method not in METHODS:
             raise ConfigError(f"configuration: due.method must be one of {', '.join(METHODS)}")

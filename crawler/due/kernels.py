@@ -11,12 +11,14 @@ same results and about the same reads: a join touches one block a query.
     queries                     211               555              ascending
 
 A join gallops through the fences, which are in memory, to the block of 512 keys
-where a query must be. Fingerprints are spread evenly there, so the fences before
-and behind also predict the query's place in the block, to within some ten keys.
-From there the search goes on by steps that double: few if the guess was good,
-at most 2 * 9 if it was not. A guess costs no access to the run, and
-that of one query does not wait for another's: with 16 of them under way at a
-time, a query takes 65 ns at 1e7 keys where halving the block took 500.
+where a query must be. Fingerprints are spread evenly there, so the two fences also
+predict the query's place in the block, to within some ten keys. From there the
+search takes steps that double: few if the guess is good, at most 2 * 9 if not. A
+guess costs no access to the run and waits for no other guess: with 16 under way at
+a time a query takes 65 ns at 1e7 keys, by halving the block 500.
+
+Joins of plain and of coded runs stand in one module, since they share `_gallop`,
+which must be inline.
 """
 
 import cython
@@ -415,7 +417,7 @@ def _encode_block(
 @cython.boundscheck(False)
 @cython.wraparound(False)
 def decode(words, posts, widths, starts, first: cython.Py_ssize_t, keys) -> None:
-    """Fill `keys` with those of block number `first` and the following; whole blocks, but for the run's end."""
+    """Fill `keys` with those of block number `first` and the following; whole blocks, except at the run's end."""
     if not cython.compiled:
         blocks = np.arange(first, first - (-len(keys) // FENCE_STEP))
         keys[:] = _decode_by_numpy(words, posts, widths, starts, blocks, len(keys))
@@ -491,116 +493,170 @@ def join_coded(queries, words, posts, widths, starts, count: cython.Py_ssize_t, 
     if not cython.compiled:
         _join_coded_by_numpy(queries, words, posts, widths, starts, count, known)
         return
-    wanted: cython.const[cython.ulonglong][::1] = queries
-    source: cython.const[cython.ulonglong][::1] = words
-    fences: cython.const[cython.ulonglong][::1] = posts
-    width_of: cython.const[cython.uchar][::1] = widths
-    start_of: cython.const[cython.Py_ssize_t][::1] = starts
-    marks: cython.uchar[::1] = known
-    held: cython.ulonglong[::1] = np.empty(FENCE_STEP, np.uint64)
-    if wanted.shape[0]:
+    if len(queries):
+        joining = _CodedJoin(queries, words, posts, widths, starts, count, known)
         with cython.nogil:
-            _join_coded(wanted, source, fences, width_of, start_of, count, marks, held)
+            joining.run()
 
 
-@cython.cfunc
-@cython.nogil
-@cython.boundscheck(False)
-@cython.wraparound(False)
-@cython.exceptval(check=False)
-def _join_coded(
-    queries: cython.const[cython.ulonglong][::1],
-    words: cython.const[cython.ulonglong][::1],
-    posts: cython.const[cython.ulonglong][::1],
-    widths: cython.const[cython.uchar][::1],
-    starts: cython.const[cython.Py_ssize_t][::1],
-    count: cython.Py_ssize_t,
-    known: cython.uchar[::1],
-    held: cython.ulonglong[::1],
-) -> cython.void:
-    """Look queries up by the dozen, as `_join` does, in three steps, each of which fetches what the next needs.
+@cython.cclass
+class _CodedJoin:
+    """A join with a coded run: up to 16 queries at a time, in three steps, each of which fetches what the next needs.
 
     The high parts of a block are three lines of the cache, its low parts forty. Zeros are counted
     on from where the query before was found, if that was in the same block. A block of many queries
-    is decoded (into `held`).
+    is decoded (into `_held`). Attributes are in `kernels.pxd`.
     """
-    i: cython.Py_ssize_t
-    start: cython.Py_ssize_t = 0
-    block: cython.Py_ssize_t = 0
-    begin: cython.Py_ssize_t
-    length: cython.Py_ssize_t
-    ones: cython.Py_ssize_t
-    taken: cython.Py_ssize_t
-    high: cython.ulonglong
-    at: cython.ulonglong
-    zeros: cython.ulonglong
-    walked: cython.Py_ssize_t = -1  # the block in which zeros are counted
-    word: cython.ulonglong = 0  # where, in bits: a word of it,
-    passed: cython.ulonglong = 0  # and the zeros before that word, fewer than the last query's
-    blocks = cython.declare(cython.Py_ssize_t[16])
-    asked = cython.declare(cython.Py_ssize_t[16])
-    places = cython.declare(cython.ulonglong[16])  # behind the zeros that stand before the query's high part
-    lows = cython.declare(cython.ulonglong[16])  # where the low parts begin, in bits
-    fences: cython.const[cython.ulonglong][::1] = posts[: posts.shape[0] - 1]
-    last: cython.ulonglong = posts[posts.shape[0] - 1]
-    while start < queries.shape[0]:
-        taken = 0
-        while start < queries.shape[0] and taken < 16:
-            if not known[start] and posts[0] <= queries[start] <= last:
-                block = _gallop(fences, block, queries[start])
-                if taken == 0 or blocks[taken - 1] != block:
-                    if _are_many(queries, known, start, posts[block + 1]):
-                        length = min(_STEP, count - block * _STEP)
-                        _decode_block(
-                            words[starts[block] :],
-                            posts[block],
-                            posts[block + 1],
-                            widths[block],
-                            held[:length],
-                        )
-                        start = _join_block(queries, held[:length], start, posts[block + 1], known)
+
+    def __init__(self, queries, words, posts, widths, starts, count: cython.Py_ssize_t, known) -> None:
+        self.queries = queries
+        self.words = words
+        self.posts = posts
+        self.fences = posts[:-1]
+        self.widths = widths
+        self.starts = starts
+        self.count = count
+        self.known = known
+        self.held = np.empty(FENCE_STEP, np.uint64)
+        self.block = 0
+        self.walked = -1
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.boundscheck(False)
+    @cython.wraparound(False)
+    @cython.exceptval(check=False)
+    def run(self) -> cython.void:
+        """Answer all queries."""
+        start: cython.Py_ssize_t = 0
+        while start < self.queries.shape[0]:
+            start = self.gather(start)
+            self.find()
+            self.answer()
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.boundscheck(False)
+    @cython.wraparound(False)
+    @cython.exceptval(check=False)
+    def gather(self, start: cython.Py_ssize_t) -> cython.Py_ssize_t:
+        """Take up queries from number `start` on and fetch the high parts of their blocks; the first one left."""
+        begin: cython.Py_ssize_t
+        length: cython.Py_ssize_t
+        block: cython.Py_ssize_t = self.block
+        taken: cython.Py_ssize_t = 0
+        last: cython.ulonglong = self.posts[self.posts.shape[0] - 1]
+        while start < self.queries.shape[0] and taken < 16:
+            if not self.known[start] and self.posts[0] <= self.queries[start] <= last:
+                block = _gallop(self.fences, block, self.queries[start])
+                if taken == 0 or self.blocks[taken - 1] != block:
+                    if _are_many(self.queries, self.known, start, self.posts[block + 1]):
+                        start = self.join_whole(block, start)
                         continue
-                    begin = starts[block]
-                    length = starts[block + 1] - begin
-                    _fetch(words, begin)
-                    _fetch(words, begin + min(8, length - 1))
-                    _fetch(words, begin + min(16, length - 1))
-                blocks[taken] = block
-                asked[taken] = start
+                    begin = self.starts[block]
+                    length = self.starts[block + 1] - begin
+                    _fetch(self.words, begin)
+                    _fetch(self.words, begin + min(8, length - 1))
+                    _fetch(self.words, begin + min(16, length - 1))
+                self.blocks[taken] = block
+                self.asked[taken] = start
                 taken += 1
             start += 1
-        for i in range(taken):
-            block = blocks[i]
-            ones = min(_STEP, count - block * _STEP)
-            high = (queries[asked[i]] - posts[block]) >> widths[block]
-            lows[i] = 64 * starts[block] + ones + ((posts[block + 1] - posts[block]) >> widths[block]) + 1
-            if block != walked:
-                walked = block
-                word = 64 * starts[block]
-                passed = 0
-            places[i] = word
-            if high:
-                while word < lows[i]:
-                    zeros = 64 - _ones(words[word >> 6])
-                    if passed + zeros >= high:
-                        break
-                    passed += zeros
-                    word += 64
-                places[i] = lows[i]
-                if word < lows[i]:
-                    places[i] = min(word + _behind_one(~words[word >> 6], high - passed), lows[i])
-            at = lows[i] + (places[i] - 64 * starts[block] - high) * widths[block]
-            _fetch(words, min(cython.cast(cython.Py_ssize_t, at >> 6), starts[block + 1] - 1))
-        for i in range(taken):
-            block = blocks[i]
-            known[asked[i]] = _block_holds(
-                words,
-                64 * starts[block],
-                64 * starts[block + 1],
-                places[i],
-                lows[i],
-                queries[asked[i]] - posts[block],
-                widths[block],
+        self.taken = taken
+        self.block = block
+        return start
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.boundscheck(False)
+    @cython.wraparound(False)
+    @cython.exceptval(check=False)
+    def join_whole(self, block: cython.Py_ssize_t, start: cython.Py_ssize_t) -> cython.Py_ssize_t:
+        """Decode a block and join it with the queries from number `start` on; the first that is beyond it."""
+        length: cython.Py_ssize_t = min(_STEP, self.count - block * _STEP)
+        behind: cython.ulonglong = self.posts[block + 1]
+        _decode_block(
+            self.words[self.starts[block] :],
+            self.posts[block],
+            behind,
+            self.widths[block],
+            self.held[:length],
+        )
+        return _join_block(self.queries, self.held[:length], start, behind, self.known)
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.boundscheck(False)
+    @cython.wraparound(False)
+    @cython.exceptval(check=False)
+    def find(self) -> cython.void:
+        """Find the high part of each query taken up; fetch the low part that belongs to it."""
+        i: cython.Py_ssize_t
+        block: cython.Py_ssize_t
+        ones: cython.Py_ssize_t
+        width: cython.ulonglong
+        begin: cython.ulonglong
+        low: cython.ulonglong
+        high: cython.ulonglong
+        at: cython.ulonglong
+        for i in range(self.taken):
+            block = self.blocks[i]
+            ones = min(_STEP, self.count - block * _STEP)
+            width = self.widths[block]
+            begin = 64 * self.starts[block]
+            high = (self.queries[self.asked[i]] - self.posts[block]) >> width
+            low = begin + ones + ((self.posts[block + 1] - self.posts[block]) >> width) + 1
+            if block != self.walked:
+                self.walked = block
+                self.word = begin
+                self.passed = 0
+            self.lows[i] = low
+            self.places[i] = self.walk(high, low) if high else self.word
+            at = low + (self.places[i] - begin - high) * width
+            _fetch(self.words, min(cython.cast(cython.Py_ssize_t, at >> 6), self.starts[block + 1] - 1))
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.inline
+    @cython.boundscheck(False)
+    @cython.wraparound(False)
+    @cython.exceptval(check=False)
+    def walk(self, high: cython.ulonglong, low: cython.ulonglong) -> cython.ulonglong:
+        """Count zeros on up to number `high`, at most up to bit `low`; the place behind it."""
+        word: cython.ulonglong = self.word
+        passed: cython.ulonglong = self.passed
+        zeros: cython.ulonglong
+        while word < low:
+            zeros = 64 - _ones(self.words[word >> 6])
+            if passed + zeros >= high:
+                break
+            passed += zeros
+            word += 64
+        self.word = word
+        self.passed = passed
+        if word >= low:
+            return low
+        return min(word + _behind_one(~self.words[word >> 6], high - passed), low)
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.boundscheck(False)
+    @cython.wraparound(False)
+    @cython.exceptval(check=False)
+    def answer(self) -> cython.void:
+        """Compare the low parts of the queries taken up."""
+        i: cython.Py_ssize_t
+        block: cython.Py_ssize_t
+        for i in range(self.taken):
+            block = self.blocks[i]
+            self.known[self.asked[i]] = _block_holds(
+                self.words,
+                64 * self.starts[block],
+                64 * self.starts[block + 1],
+                self.places[i],
+                self.lows[i],
+                self.queries[self.asked[i]] - self.posts[block],
+                self.widths[block],
             )
 
 
@@ -711,7 +767,7 @@ def _ones(word: cython.ulonglong) -> cython.ulonglong:
 @cython.inline
 @cython.exceptval(check=False)
 def _behind_one(word: cython.ulonglong, number: cython.ulonglong) -> cython.ulonglong:
-    """The place right behind 1 bit `number` (1 for the first) of `word`, which has so many (Vigna 2008)."""
+    """The place right behind 1 bit `number` (1 for the first) of `word`, which has at least `number` (Vigna 2008)."""
     sums: cython.ulonglong = word - (word >> 1 & _PAIRS)
     byte: cython.ulonglong
     sums = (sums & _NIBBLES) + (sums >> 2 & _NIBBLES)

@@ -1,8 +1,8 @@
 """The links log: links that wait for the next flush, on disk.
 
-To the DUE it is one endless stream of blocks, and a *position* is a number of
-bytes from its beginning; on disk it is a row of files, each named by the
-position it begins at, that are unlinked once everything in them was flushed.
+The DUE sees one endless stream of blocks; a *position* is a number of bytes from
+its beginning. On disk it is a row of files, each named by the position it begins
+at and unlinked once everything in it was flushed.
 
     0000000000000000.log   | block | block | block |
     0000000001000123.log                            | block | block |  <- append
@@ -25,7 +25,7 @@ from pathlib import Path
 
 import msgspec
 
-from crawler.due.runs import Fault, sync_directory, write_all
+from crawler.due.runs import Reached, sync_directory, write_all
 from crawler.errors import DamageError, StoreError
 from crawler.records import Link
 
@@ -44,14 +44,14 @@ class LinksLog:
 
     Args:
         begin, end: the positions between which the log must be whole.
-        file_bytes_max: a file that has grown to so much is followed by a new one.
+        file_bytes_max: a file that has reached this size is followed by the next.
 
     Raises:
         DamageError: a part of the log between `begin` and `end` is missing.
     """
 
     def __init__(
-        self, directory: Path, *, begin: int, end: int, file_bytes_max: int, fault: Fault = lambda _: None
+        self, directory: Path, *, begin: int, end: int, file_bytes_max: int, fault: Reached = lambda _: None
     ) -> None:
         self._directory = directory
         self._file_bytes_max = file_bytes_max
@@ -159,7 +159,7 @@ class LinksLog:
 
         Args:
             places: which ones, ascending; 0 is the first link behind `begin`.
-            links_max: behind the block in which so many are reached it ends, if there are more.
+            links_max: the stretch ends after the block that reaches this number of links.
 
         Raises:
             DamageError: a block is not what was written.

@@ -1,8 +1,8 @@
 """Sorted runs in memory: Mercator's other DUE (`due.method = "memory"`).
 
-Small runs are plain arrays. From a million keys on a run is split (`split_run`),
-which takes less then. In all, 1e8 fingerprints take about 5.2 bytes each; those
-being merged take twice that.
+Small runs are plain arrays. From a million keys on a run is split (`split_run`)
+and takes less. 1e8 fingerprints take about 5.2 bytes each, twice that while they
+are merged.
 """
 
 from collections.abc import Iterable

@@ -1,15 +1,14 @@
 """Merging sorted runs, in windows that fit a chunk.
 
-Each input offers a share of the chunk; the least of the shares' last keys is
-where the window ends, and what lies below it is merged two slices at a time,
-the smallest first:
+Each input offers a share of the chunk. The window ends at the least of the shares'
+last keys; the slices below it are merged two at a time, the smallest first:
 
     input 0   . . . . . . . . . e|. . . . .        e: last key of the share,
     input 1   . . . . . . .|. e                       the least: the window ends here
     input 2   . . .|. . e
 
-With sizes in powers of two a key is then moved about twice, however many inputs
-there are. Two chunks of memory are all it takes.
+With sizes in powers of two a key is moved about twice, however many inputs there
+are. It takes two chunks of memory.
 """
 
 from collections.abc import Iterator, Sequence

@@ -1,8 +1,8 @@
 """A flush and a compaction, as plans that any thread may run.
 
-A plan is made by the loop and holds all it needs: runs, which never change, and
-a stretch of the links log that is committed. Running it writes a file that
-nothing names yet, so a plan that is dropped, or lost in a crash, has done nothing.
+The loop makes a plan. It holds all it needs: runs, which never change, and a
+committed stretch of the links log. Running it writes a file that nothing names, so
+a plan that is dropped, or lost in a crash, has no effect.
 """
 
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ import numpy as np
 
 from crawler.due.known_set import KnownSet, unknown
 from crawler.due.links_log import BLOCK_LINKS_MAX, LinksLog
-from crawler.due.runs import Fault, Run
+from crawler.due.runs import Reached, Run
 from crawler.due.waiting import Piece
 from crawler.errors import DamageError
 from crawler.records import Link
@@ -48,7 +48,7 @@ class FlushPlan:
         log: LinksLog,
         *,
         part_links_max: int,
-        fault: Fault,
+        fault: Reached,
     ) -> None:
         self.waiting = Piece(np.concatenate([piece.fingerprints for piece in pieces]), pieces[-1].position)
         self.new_links: list[Link] = []

@@ -14,9 +14,9 @@ w + 2 to w + 3 bits: 4.97 bytes in a run of 1e8 keys and 4.55 in one of 1e9, whe
 least possible is 4.86 and 4.44 (Elias 1974). Blocks are whole words of 8 bytes; how long each is,
 and its w, follow from the fences, which are in memory: 1/28 byte a key in all.
 
-The index (fences and checksums) is verified on opening, and each block the first
-time it is read from then on. Runs of plain uint64 (`coding` 0), as they were written
-before, are read as they are and coded by the next merge.
+The index (fences and checksums) is verified on opening, and each block when it is
+first read. Runs of plain uint64 (`coding` 0, format 0.1.0) are read as they are and
+coded by the next merge.
 """
 
 import itertools
@@ -36,7 +36,7 @@ from crawler.due.kernels import FENCE_STEP
 from crawler.errors import DamageError, StoreError
 
 Fingerprints = np.ndarray[Any, np.dtype[np.uint64]]  # (n,)
-Fault = Callable[[str], None]  # called with the name of each step, so that tests can crash there
+Reached = Callable[[str], None]  # called with the name of each step, so that tests can crash there
 
 _SYNC_BYTES = 64 << 20  # written between two fdatasyncs: the last one must not hold up the commits beside it
 
@@ -314,7 +314,7 @@ class DiskRuns:
         DamageError: a run that counts is missing or not what was written.
     """
 
-    def __init__(self, directory: Path, entries: Sequence[RunEntry], fault: Fault = lambda _: None) -> None:
+    def __init__(self, directory: Path, entries: Sequence[RunEntry], fault: Reached = lambda _: None) -> None:
         directory.mkdir(parents=True, exist_ok=True)
         self._directory = directory
         self._fault = fault
@@ -400,7 +400,7 @@ def _in_blocks(chunks: Iterable[Fingerprints]) -> Iterator[tuple[Fingerprints, n
     yield left, left[-1]
 
 
-def write_all(descriptor: int, data: Any) -> None:
+def write_all(descriptor: int, data: bytes | bytearray | memoryview) -> None:
     """Write all of the bytes `data`, however many calls it takes."""
     data = memoryview(data)
     while len(data):

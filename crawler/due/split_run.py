@@ -11,8 +11,8 @@ spread: for each cell a 1 bit per key in it, then a 0 bit.
     fences   keys 0, 512, 1024, ...                                  n / 64 bytes
 
 Key number i lies in the cell c whose bits hold the 1 at place i + c. The fences
-give key number 512 b, and so the place where block b begins, without counting.
-In all 5.14 bytes a key and 2 MiB.
+give key number 512 b, and with it the place where block b begins, without counting.
+A key takes 5.14 bytes, a run 2 MiB besides.
 
 Cython's pure-Python mode; interpreted, numpy unpacks whole stretches instead.
 """

@@ -5,8 +5,7 @@
     page_work   what is done with one page: rows, links, files of a mirror
     writing     one export from beginning to end
 
-Nothing here asks a running process for anything or takes its lock, so that no
-export can hold up a crawl; what is seen is what was committed when it began.
-`crawler/pages/formats` has the formats, `crawler/audit` the report for
-webmasters.
+An export asks nothing of a running process and takes no lock of it, so it never holds
+up a crawl. It sees what was committed when it began. `crawler/pages/formats` has the
+formats, `crawler/audit` the report for webmasters.
 """

@@ -1,9 +1,9 @@
 """Processes that share the work on many pieces; the results come in the order of the pieces.
 
-The processes are forked when there is more than one piece, so the work may be
-any callable, with all that it holds. A piece that brings its process down (a
-crash in a parser's C code, memory) takes no other with it: the crew is formed
-anew, and what was in work is done again the careful way.
+The processes are forked when there is more than one piece, so the work may be any
+callable, with all that it holds. A piece that brings its process down (a crash in a
+parser's C code, memory) takes no other with it: another crew is formed, and the
+pieces in work are done again the careful way.
 """
 
 import itertools

@@ -1,7 +1,7 @@
-"""What is done with one page, in any of the processes that share the work.
+"""The work on one page, in any of the processes that share it.
 
-Ties the formats of `crawler/pages` to what `crawler/extract` knows of pages:
-their encoding, their links, and which of them a parser may see.
+It joins the formats of `crawler/pages` with `crawler/extract`: a page's encoding and
+links, and whether a parser may see it.
 """
 
 from collections.abc import Callable, Mapping, Sequence

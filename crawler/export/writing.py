@@ -1,4 +1,4 @@
-"""One export from beginning to end: which formats there are, and how each is written."""
+"""One export from beginning to end: the formats, and how each is written."""
 
 import contextlib
 import re
@@ -19,7 +19,7 @@ from crawler.pages.formats import dataset, mirror, wacz
 from crawler.pages.formats.crawl_log import crawl_log_lines
 from crawler.pages.formats.duplicates import Originals
 from crawler.pages.formats.rows import CONTENT_FIELDS, FIELDS, Known, known_rows
-from crawler.pages.formats.selection import Report, ignore, selection, shows_content
+from crawler.pages.formats.selection import Say, ignore, selection, shows_content
 from crawler.pages.formats.text import is_text
 from crawler.pages.formats.warc_stream import cdxj_lines, warc_chunks
 from crawler.pages.formats.where import compile_where, did_you_mean
@@ -75,7 +75,7 @@ class Export:
         self,
         request: ExportRequest,
         *,
-        report: Report = ignore,
+        report: Say = ignore,
         progress: Callable[[int], None] = lambda n: None,
     ) -> None:
         if request.format not in FORMATS:
@@ -297,7 +297,7 @@ class Export:
         self.entry = places.of(seed)
 
 
-def renew_mirror(path: Path, folder: Path, *, processes: int, report: Report = ignore) -> str:
+def renew_mirror(path: Path, folder: Path, *, processes: int, report: Say = ignore) -> str:
     """Write the mirror of a crawl anew, in place of the one in `folder`; return the file to begin with.
 
     Raises:

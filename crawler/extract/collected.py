@@ -1,4 +1,4 @@
-"""What was found on a page so far, and what of it counts.
+"""What the reading of a page has found, and what of it counts.
 
 Filled by the parser (`links.py`) or by the plain scan (`scan.py`): element by
 element, in document order, after the links of the header.

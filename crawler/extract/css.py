@@ -1,13 +1,12 @@
 """What a style sheet refers to: `url(...)`, `src(...)`, `@import "..."` and the strings of `image-set(...)`.
 
-Tokens are those of CSS Syntax Level 3 as far as they matter here: comments are
-no references, nor are other strings and `@namespace`. One regular expression
-finds them. It never looks at a character twice, so its cost is linear in any
-input, and it begins each try at one of `/ @ " ' (`, so what lies between costs
-next to nothing: 200 kB of a common framework take 1 ms.
+Tokens are those of CSS Syntax Level 3 as far as they matter here: comments, other
+strings and `@namespace` are no references. One regular expression finds them. It
+never looks at a character twice, so its cost is linear in any input. Each try
+begins at one of `/ @ " ' (`, so the text between costs next to nothing: 200 kB of
+a common framework take 1 ms.
 
-`references` says where each one stands, which is what rewriting needs;
-`css_urls` is the same without places.
+`references` gives the URLs with their places, for rewriting; `css_urls` without.
 """
 
 import re

@@ -1,11 +1,10 @@
 """The character encoding of a page, and its bytes as UTF-8 for the parser.
 
-The order is that of HTML (WHATWG, 13.2.3) as `extract/README.md`, "Types and charset"
-has it: byte order mark, then the header's charset, then a `<meta>` in the
-first 1,024 bytes, then a later `<meta>` (a browser that meets one starts
-again), and without any declaration UTF-8 if the bytes are valid as such and
-windows-1252 if not. Plain ASCII without a declaration is called windows-1252,
-the standard's default; its bytes are the same.
+The order is that of HTML (WHATWG, 13.2.3; `extract/README.md`, "Types and charset"):
+byte order mark, the header's charset, a `<meta>` in the first 1,024 bytes, a later
+`<meta>` (a browser that meets one starts again). Without any declaration it is
+UTF-8 if the bytes are valid UTF-8, else windows-1252. Plain ASCII
+without a declaration is called windows-1252, the standard's default.
 
 Labels are those of the WHATWG Encoding standard (`iso-8859-1` is windows-1252,
 `gb2312` is gbk). An unknown label counts as none, and broken bytes become

@@ -1,8 +1,8 @@
-"""What is no page but names URLs: sitemaps, feeds, style sheets. One reading for the loop and for the child.
+"""Sitemaps, feeds and style sheets: documents that are no pages but name URLs. One reading for the loop and the child.
 
-Small ones are read in the loop, others in a child process (`worker.py`): half a
-hundred megabytes of XML take seconds, which a thread would take from the loop
-in pieces of 5 ms.
+Small ones are read in the loop, others in a child process (`worker.py`). Fifty
+megabytes of XML take seconds, and a thread would take these from the loop in
+pieces of 5 ms.
 """
 
 from collections.abc import Iterable

@@ -1,9 +1,9 @@
 """RSS 0.9x, 1.0, 2.0 and Atom as sources of links.
 
-Taken are the links of items (`<link>`, a `<guid>` that is a permalink, Atom's
-`rel=alternate`), and of the feed itself what it is about (`alternate`) and its
-further pages (`rel=next`, RFC 5005). Broken XML gives what precedes the break;
-`xmlstream.py` says what else ends the reading.
+The links are those of items (`<link>`, a `<guid>` that is a permalink, Atom's
+`rel=alternate`), the feed's own page (`alternate`) and its further pages
+(`rel=next`, RFC 5005). Broken XML gives the links before the break; `xmlstream.py`
+says what else ends the reading.
 """
 
 from email.utils import parsedate_to_datetime

@@ -1,8 +1,9 @@
-"""Listings of a directory that a server makes itself: when each file changed, as its own page says it.
+"""Directory listings that servers generate: when each file changed.
 
-Apache (plain and table), nginx and lighttpd write a link, its file's modification time in
-one of three forms, and its size. The time is the server's own; without a zone it
-is taken for UTC, and a signal that is wrong for it is one that turns out to be (`freshness/README.md`).
+Apache (plain and table), nginx and lighttpd write a link, the file's modification time
+in one of three forms, and its size. The time is the server's own and is read as UTC if
+it has no zone. Signals that are wrong for that reason lower the source's precision
+(`freshness/README.md`).
 """
 
 import re

@@ -1,9 +1,9 @@
-"""How much of a turn of the loop reading pages may take, so that clients and sockets need not wait for many.
+"""The share of a turn of the loop that reading pages may take, so that clients and sockets do not wait.
 
 Answers come together: while the loop reads ten pages, ten more arrive. A turn
-would grow to as many pages as hosts are asked at once, 60 ms and more. So pages
-are read a share of each turn, first come first served, and between two turns
-the loop looks at its sockets.
+could grow to one page for each host asked at once, 60 ms and more. So reading gets
+a share of each turn, first come first served, and the loop looks at its sockets
+between turns.
 """
 
 import asyncio

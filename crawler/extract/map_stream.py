@@ -3,9 +3,9 @@
     parent  MapStream: pieces wait until they are worth a child, then go as its input has room
     child   MapReaders: one reader a map; CPU is limited over all pieces of it
 
-Neither side holds a map in one piece for this, nor what a gzip map decodes to: 50 MiB as one
-frame held the loop for 190 ms, and the memory of both for four copies. Pieces need no answer; the
-last one is answered like a page. A map whose child died meanwhile is read again from its start.
+Neither side holds a map, or its decoded form, in one piece: 50 MiB in one frame take 190 ms
+of the loop and four copies in memory. Pieces need no answer; the last one is answered
+like a page. A map whose child died is read again from its start.
 """
 
 import signal

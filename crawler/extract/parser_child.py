@@ -1,10 +1,10 @@
 """The process that parses what the fetch loop must not (`worker.py` starts it).
 
-It is a program of its own or a fork of its parent, and is told its
-configuration in the first line. It answers frames with frames: 4 bytes of
-length, big-endian, and that many bytes of msgpack. A page is an array of its
-context and its bytes; the answer is what was found. Pieces of a map
-(`map_stream.py`) are answered behind the last one.
+It is a program of its own or a fork of its parent. The first line it reads is its
+configuration. It answers frames with frames: 4 bytes of length, big-endian, and
+that many bytes of msgpack. A page is an array of its context and its bytes; the
+answer is what was found. Pieces of a map (`map_stream.py`) are answered after the
+last one.
 
 The kernel ends it when a page takes more CPU than allowed (a profiling timer
 whose signal nobody catches, so it works while the parser holds the

@@ -1,4 +1,4 @@
-"""What is done with a page before the parser may see it.
+"""Judges a page before the parser may see it.
 
 Lexbor holds the interpreter while it parses, and some inputs cost it far more
 than a linear time (selectolax 1.0.2, CPU on the development machine):
@@ -8,11 +8,11 @@ than a linear time (selectolax 1.0.2, CPU on the development machine):
     n/2 open formatting elements, n/2 tags that reopen them all (`<b a1><p><b a2><p>...`)
                                                 2,500: 247 ms and 170 MB   5,000: 2.8 s and 750 MB
 
-The last one is the worst, and the cheapest to take away: formatting elements
-reopened in numbers must differ in their attributes (three equal ones at most
-are kept, WHATWG 13.2.4.3), and no link stands in the attributes of a
-formatting element other than `a`. So pages with many different ones are parsed
-without these attributes (`without_formatting_attributes`), which bounds it.
+The last one is the worst, and the cheapest to prevent. Many reopened formatting
+elements must differ in their attributes (at most three equal ones are kept, WHATWG
+13.2.4.3), and of all formatting elements only `a` has a link in its attributes. So
+pages with many different ones are parsed without these attributes
+(`without_formatting_attributes`).
 
 `judge` looks at every page, already as UTF-8, at some 20 us for 45 kB (more above 64 KiB):
 
@@ -24,9 +24,9 @@ without these attributes (`without_formatting_attributes`), which bounds it.
 
 A tag takes 700 bytes in the tree: 450,000 of them, in 10 MB, 330 MB.
 
-A suspicion is cheap to raise and may be wrong: APART gives the same result as
-SAFE. EXCESSIVE is said after a closer look only. That is no proof - what an
-end tag closes only the parser knows - so the worker's limits stand behind it.
+A suspicion is cheap and may be wrong: APART gives the same result as SAFE.
+EXCESSIVE needs a closer look. The look proves nothing, since only the parser knows
+what an end tag closes; the worker's limits hold in any case.
 """
 
 import re

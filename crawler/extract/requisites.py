@@ -1,10 +1,10 @@
-"""What a page needs to be shown, and the rarer attributes that hold URLs.
+"""Page requisites, and the rarer attributes that hold URLs.
 
 Requisites are images (with every candidate of a srcset), scripts, style
-sheets, icons, media, embedded objects, frames, and what CSS in the page itself
-names. (What a style sheet names in turn is read in `css.py`.)
-`other_links` is for the setting `all_attributes`: everything that holds a URL,
-except forms that are not sent by GET: their URLs must not be asked for.
+sheets, icons, media, embedded objects, frames, and the URLs of CSS in the page
+itself (`css.py` reads those of style sheets). `other_links` serves the setting
+`all_attributes`: every attribute that holds a URL, except of forms that are not sent
+by GET, whose URLs must not be asked for.
 """
 
 import re

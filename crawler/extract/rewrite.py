@@ -1,9 +1,9 @@
-"""Other URLs in place of those of a page: for a mirror that is read from disk, and for pages served from the cache.
+"""Replaces the URLs of a page, for mirrors on disk and for pages served from the cache.
 
 `rewrite_html` gives every URL of a page, absolute and canonical, to `map_url`
-and puts what comes back in its place. All other bytes stay as they are; the
-parser's tree could not give that, so the tags are found by one regular
-expression that follows the standard's tokenizer (WHATWG HTML, 13.2.5):
+and puts the answer in its place. All other bytes stay as they are. A parser's tree
+would not keep them, so one regular expression finds the tags as the standard's
+tokenizer does (WHATWG HTML, 13.2.5):
 
     comments, doctypes                     passed over
     script, textarea, title, iframe ...    their tag is read, their text passed over
@@ -13,9 +13,9 @@ expression that follows the standard's tokenizer (WHATWG HTML, 13.2.5):
 It never looks at a byte twice, whatever the page holds: a tag or a quote that
 stays open ends with the page. So pages need no guard, and 1 MB costs some 20 ms.
 
-Two things beside URLs change, where a browser would refuse what the new URLs
-lead to: `integrity` and `crossorigin` go from elements whose URL was replaced,
-and a `<meta>` with a Content-Security-Policy loses its content.
+Where a browser would refuse the replaced URLs two more things change: elements with
+a replaced URL lose `integrity` and `crossorigin`, and a `<meta>` with a
+Content-Security-Policy loses its content.
 """
 
 import html

@@ -1,10 +1,10 @@
 """A plain scan for links, for pages that the parser must not see or could not finish.
 
 It reads tags with one regular expression that never looks at a byte twice, so
-it is linear in its input whatever that is. It passes over comments, script,
-style and their like, but builds no tree: what it finds is nearly, not
-exactly, what the standard calls the page's links. In the child process it reads
-the whole page, beside the loop (in a thread, if it is long) the first megabyte.
+it is linear in any input. It passes over comments, script, style and their like,
+but builds no tree: it finds nearly, not exactly, what the standard calls the page's
+links. In the child process it reads the whole page; beside the loop (in a thread,
+if it is long) it reads the first megabyte.
 """
 
 import html

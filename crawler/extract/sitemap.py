@@ -1,10 +1,10 @@
 """Sitemaps (sitemaps.org 0.9): XML, index, plain text, each also as gzip.
 
-`SitemapReader` is fed the body as it comes, in chunks of any size; a 50 MiB
-map is never in memory. What ends it early - broken XML, a broken gzip stream,
-a limit - leaves what was read before. `close` returns it.
+`SitemapReader` is fed the body as it comes, in chunks of any size; a 50 MiB map
+is never in memory. An early end (broken XML, a broken gzip stream, a limit) leaves
+the entries read so far. `close` returns them.
 
-Which `lastmod` values mean anything is for `signals` to say.
+The caller judges which `lastmod` values are signals.
 """
 
 import re

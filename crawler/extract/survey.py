@@ -1,8 +1,7 @@
-"""The tags of a page, counted by kind in one pass over its bytes: what `parser_guard.py` needs of every page.
+"""Counts the tags of a page by kind, in one pass over its bytes, for `parser_guard.py`.
 
-A *formatting* tag is a start tag that may be of a formatting element, told by
-the two bytes after `<` (so `<bible>` is one as well): an upper bound at the
-price of one table look-up a tag.
+A *formatting* tag is a start tag that may be of a formatting element, by the two
+bytes after `<` (`<bible>` counts too): an upper bound for one table look-up a tag.
 """
 
 import re

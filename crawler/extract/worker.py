@@ -1,12 +1,11 @@
 """Extraction for the fetch loop: harmless pages at once, heavy ones in a child process.
 
 A page that is large, or that the guard suspects, goes to the child (`parser_child.py`),
-one at a time, in order of arrival. The child is started when the first such page
-comes, if none was forked before the loop began. If it dies - CPU or memory
-limit, or a crash of the parser - the page gets a plain scan and is marked
-`parse_limit`; the next page starts a new child. Beyond `worker_queue_max`
-waiting pages the plain scan is all a page gets, so a site of heavy pages cannot
-hold those of others up for long.
+one at a time, in order of arrival. If no child was forked before the loop began, the
+first such page starts one. If the child dies (CPU or memory limit, or a crash of the
+parser) the page gets a plain scan and is marked `parse_limit`; the next page starts
+another child. Beyond `worker_queue_max` waiting pages a page gets a plain scan only,
+so a site of heavy pages does not hold up others for long.
 """
 
 import asyncio
@@ -15,7 +14,7 @@ import socket
 import sys
 from collections.abc import Awaitable, Callable, Hashable
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import msgspec
 
@@ -280,7 +279,7 @@ def _write(child: _Child, frame: Job | MapPiece) -> None:
     child.writer.write(request)
 
 
-async def _beside(content: bytes, call: Callable[..., Extracted], *arguments: Any) -> Extracted:
+async def _beside(content: bytes, call: Callable[..., Extracted], *arguments: object) -> Extracted:
     """What `call` finds in `content`: at once, or in a thread if it could hold the loop."""
     if len(content) <= SCAN_INLINE_BYTES:
         return call(*arguments)

@@ -1,9 +1,9 @@
 """XML from strangers, read as it comes: sitemaps and feeds.
 
-Expat with everything dangerous refused: a document type declaration ends the
-reading (so there are no entities to expand and nothing to fetch), as do too
-deep nesting, too many elements, and a single token - tag, comment - longer
-than a megabyte. Whatever ends it, what was read before counts.
+Expat with everything dangerous refused. A document type declaration ends the
+reading, so there are no entities to expand and nothing to fetch. So do too deep
+nesting, too many elements, and a token (tag, comment) longer than a megabyte.
+What was read before such an end counts.
 
 Names are taken without namespaces, since many files declare none: an element
 is known by its local name, and by having its parent's prefix where it matters
@@ -44,7 +44,7 @@ class XmlStream:
         start: called with the element's name, its parent's and the attributes;
             returns whether the text of the element is wanted.
         end: called with the two names and the text, "" if it was not wanted.
-        elements_max: so many elements end the reading.
+        elements_max: this number of elements ends the reading.
     """
 
     def __init__(

@@ -1,16 +1,16 @@
 """The address guard: the networks a crawler must never be led into.
 
-A name may resolve to anything, so what is checked is the address that is
-really connected to, on each connection (`fetcher/README.md`, "Addresses").
+A name may resolve to anything. The guard checks the address that is really
+connected to, on each connection (`fetcher/README.md`, "Addresses").
 Denied are the special-purpose networks of the IANA registries (RFC 6890) and
 one cloud provider's metadata address; the IPv4 address inside an IPv6 one
 (::ffff:0:0/96, 64:ff9b::/96) is judged as IPv4. What is not a plain address in
 canonical spelling is denied. `allow_networks` overrides, also for a part of a
-denied network. Ports on which other protocols than HTTP are spoken are refused
-as browsers refuse them (`urls/ports.py`), unless `allow_ports` names them.
+denied network. Ports of other protocols than HTTP are refused as in browsers
+(`urls/ports.py`), unless `allow_ports` names them.
 
-Behind a proxy the guard sees the proxy's address only: which hosts the proxy
-then reaches is for the proxy to decide.
+Behind a proxy the guard sees the proxy's address only; the proxy decides which
+hosts it reaches.
 """
 
 import ipaddress

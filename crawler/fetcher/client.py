@@ -4,14 +4,14 @@
       -> write the request -> fill the answer -> conclude -> keep the connection idle, or close it
 
 `connector.py` opens connections, `tls_transport.py` speaks TLS on them. Request
-heads, answers and idle connections are ours too, because aiohttp's session resends
-where it must not, has one idle time for all hosts, hands bytes that follow an
-answer to the next request, refuses or loses answers that the web is full of
-(`framing.py`), and takes twice the CPU.
+heads, answers and idle connections are ours too: aiohttp's session resends where
+it must not, has one idle time for all hosts, gives bytes that follow an answer to
+the next request, refuses or loses common answers (`framing.py`), and takes twice
+the CPU.
 
 A GET that dies on a kept connection before any byte of its answer is sent
-again, once, on a new one (RFC 9112 9.3.1): the server had closed it already.
-Other methods, which must not be repeated so, get a new connection at once.
+again, once, on another one (RFC 9112 9.3.1): the server had closed it already.
+Other methods must not be repeated so; they always get a fresh connection.
 One timer watches the time limits of all connections.
 """
 
@@ -236,7 +236,7 @@ class Client:
                 free.fail(error)
 
     def grew(self, connection: Connection, nbytes: int) -> None:
-        """`connection` holds so many bytes more: let it go on now, or when others have ended."""
+        """`connection` holds this many more bytes: let it go on at once, or when others have ended."""
         if not self.account.reserve(connection, nbytes):
             connection.pause()
 
@@ -270,7 +270,7 @@ class Client:
             asyncio.get_running_loop().call_soon(self._go_on)
 
     def received(self, connection: Connection, nbytes: int) -> None:
-        """`connection` has read so many bytes: let it wait if that is too fast."""
+        """`connection` has read this many bytes: let it wait if that is too fast."""
         if self._throttle and (wait := self._throttle.spend(nbytes, time.monotonic())):
             connection.pause(RATE)
             asyncio.get_running_loop().call_later(wait, connection.resume, RATE)

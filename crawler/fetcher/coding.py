@@ -1,18 +1,18 @@
 """Content codings (RFC 9110 8.4) undone piece by piece, within limits.
 
-A few hundred bytes can stand for gigabytes, so a layer produces at most a step
-of output at once, and everything stops when any layer has produced `limit`
-bytes, over all members: what is held is at most the limit and a step a layer.
+A few hundred bytes can stand for gigabytes. So a layer produces at most a step
+of output at once, and decoding stops when any layer has produced `limit` bytes
+over all members. At most the limit and a step a layer are held.
 
     wire bytes -> outer layer -> (inner layer) -> content, at most `limit` bytes
 
 Wrappers (gzip, zlib) are read here and only the raw deflate stream is given to
 isal, so a wrong checksum or a missing trailer costs nothing. A stream that
-breaks gives what precedes the break: decompressors drop the output of the call
+breaks gives what precedes the break. Decompressors drop the output of the call
 that fails, so a broken stream is fed again in ever smaller pieces to find the
-last byte that still decodes. Of a stream that is cut the last symbol, 258 bytes
-at most, may be missing: isal gives it or keeps it, as the pieces fell. A body labelled gzip that is none is taken as it
-is (`fetcher/README.md`, "Content codings and types").
+last byte that still decodes. A stream that is cut may lack its last symbol, at
+most 258 bytes: isal may keep it back. A body labelled gzip that is not gzip is
+taken as it is (`fetcher/README.md`, "Content codings and types").
 """
 
 from collections.abc import Callable, Iterator, Sequence

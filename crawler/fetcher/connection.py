@@ -3,24 +3,24 @@
     idle --exchange--> asking --answer complete--> idle (or closed)
       '--- any byte, or the end ---> closed
 
-Reads are at most 64 KiB, which bounds what is read beyond a limit. Behind each
-`REST_BYTES` of an answer the connection rests until the client lets it go on,
-a few a turn of the loop (`read_turns.py`): else all that hundreds of servers have to send would be
-read in one turn, up to 2 MiB each, and whoever sends little would wait for it. Once
-reading has had its share of a turn, reads are short, and each is followed by a rest. Time limits
-are watched by the client's one timer, which calls `check` on all connections in
-use: a fetch starts no timer of its own. Bytes that arrive while nothing was
-asked close the connection, so they are never taken for the next answer; before
-it is asked again the socket is looked at for bytes that the loop has not read.
+Reads are at most 64 KiB, which bounds what is read beyond a limit. After each
+`REST_BYTES` of an answer the connection rests until the client lets it go on, a few
+connections a turn of the loop (`read_turns.py`). Without rests one turn could read
+2 MiB from each of hundreds of servers, and short answers would wait for them. Once
+reading has had its share of a turn, reads are short, and a rest follows each. The
+client's one timer watches the time limits: it calls `check` on all connections in
+use. Bytes that arrive while nothing was asked close the connection, so they are
+never taken for the next answer; the socket is checked for unread bytes before it
+is used again.
 
-Acknowledgements are sent at once: a server that writes header and body in two
+Acknowledgements are sent at once. A server that writes header and body in two
 pieces, with Nagle's algorithm on, would hold the second back until the kernel's
-delayed acknowledgement of the first, 40 ms later. 50 pages of such a server took
-2.2 s, and take 0.2 s.
+delayed acknowledgement of the first, 40 ms later: 50 pages of such a server take
+0.2 s instead of 2.2.
 
-What an exchange took is what the server and the way to it took: from the
-request's leaving to the last byte's arrival. The kernel knows both instants;
-our own loop sees them late when it is busy.
+The time of an exchange is that of the server and the network: from the request's
+leaving to the last byte's arrival. The kernel knows both instants; our own loop
+sees them late when it is busy.
 """
 
 import asyncio

@@ -1,15 +1,15 @@
 """Opens connections so that none escapes the guard: straight ones itself, those through a proxy by libraries.
 
-The guard stands in `_socket`, where the address is the one that is about to be
-connected to: a resolver alone is passed by when the host is an address in an
-odd spelling. Nothing is looked up here but a proxy's name; the addresses are
-those of the request. Connecting and the TLS handshake have a time limit each.
+The guard stands in `_socket`, which knows the address that is about to be connected
+to: an address in an odd spelling would bypass a guard in the resolver. Only a proxy's
+name is looked up here; the other addresses come with the request. Connecting and the
+TLS handshake have a time limit each.
 
     addresses -> guard -> TCP, as RFC 8305 says -> (TLS) -> the connection's protocol
     SOCKS proxy (python-socks; RFC 1928) -------^
     HTTP proxy (aiohttp; CONNECT for https) ---------------> the connection's protocol
 
-What fails here ends in `NotOpened` with its outcome.
+A failure is a `NotOpened` with its outcome.
 """
 
 import asyncio

@@ -5,9 +5,9 @@ public suffix. Caps (`fetcher/README.md`, "Cookies, credentials and TLS"): 4 KiB
 registrable domain, 8 KiB a request, and a number of domains; the oldest go
 first. No prefixes, no SameSite: a crawler has no sites that embed it.
 
-A jar that was loaded from a file (Netscape's `cookies.txt`, as browsers' add-ons,
-curl and wget write it) is private: it holds somebody's login, so neither what it
-sends nor what it is sent stands in a record.
+A jar loaded from a file (Netscape's `cookies.txt`, as browsers' add-ons, curl and
+wget write it) is private. It holds somebody's login, so no record has the values
+that it sends or gets.
 """
 
 import re

@@ -1,9 +1,9 @@
-"""What is asked, and the bytes that ask it.
+"""A request, and its bytes.
 
 The request target is sent as it stands in the canonical URL: never decoded,
 re-encoded or re-ordered. No Referer is ever sent. Configured headers with
-credentials are sent with requests that say so (`FetchRequest.credentials`), and with
-none else; they stand in no record.
+credentials go only with requests that say so (`FetchRequest.credentials`) and
+stand in no record.
 """
 
 import re

@@ -1,7 +1,7 @@
 """HTTP/1 messages (RFC 9112): header block, where the body ends, chunks.
 
-The web as it is needs more leniency than a strict parser has and a firm end of
-each message all the same. Accepted: a missing reason phrase, obsolete folding,
+The web needs more leniency than a strict parser has, and each message still needs
+a definite end. Accepted: a missing reason phrase, obsolete folding,
 8-bit values, bare LF line ends, blanks around a field name, lines that are no
 field (skipped), equal repeated Content-Lengths, Transfer-Encoding beside
 Content-Length (it wins). Refused as `framing`: no status line (so HTTP/0.9),

@@ -1,7 +1,7 @@
 """Idle connections: one a host, each for as long as its host's gap lasts, all of them bounded.
 
-A plain object; `now` is monotonic time. Of a connection it only needs what `Idle`
-names. Whatever leaves the pool other than by `take` is closed.
+A plain object; `now` is monotonic time. `Idle` names what it needs of a connection.
+A connection that leaves the pool other than by `take` is closed.
 """
 
 from itertools import islice
@@ -63,7 +63,7 @@ class IdlePool(Generic[_C]):
             del self._by_hostname[connection.key[1]]
 
     def expire(self, now: float, closed_max: int) -> None:
-        """Close those whose time is over, at most so many: with TLS each takes up to half a millisecond."""
+        """Close those whose time is over, a bounded number at once: with TLS each takes up to half a millisecond."""
         over = (name for name, held in self._by_hostname.items() if now >= held.idle_until)
         for hostname in list(islice(over, closed_max)):
             self._close(hostname)

@@ -1,4 +1,4 @@
-"""How opening a connection fails."""
+"""The failure to open a connection."""
 
 from crawler.errors import CrawlerError
 from crawler.records import Outcome

@@ -1,15 +1,15 @@
-"""Whose turn it is to be read: connections that rest, short answers before long ones.
+"""Which resting connections are read next: short answers before long ones.
 
-Once reading has had its share of a turn of the loop, and behind each 128 KiB of an
-answer, a connection rests. Those in the first `FRESH` seconds of their answer's
-reading go on before all others (as new flows do in fq_codel, RFC 8290, 4.2): a
-page behind 500 bodies of two-byte chunks would wait for half a second of the loop
-for each of its pieces. As many go on in a turn as fit into its share by what
-reading one cost last, one of each kind at least.
+A connection rests once reading has had its share of a turn of the loop, and after
+each 128 KiB of an answer. Connections in the first `FRESH` seconds of their answer's
+reading go on before all others (as new flows do in fq_codel, RFC 8290, 4.2).
+Otherwise a page behind 500 bodies of two-byte chunks would wait half a second for
+each of its pieces. A turn lets as many go on as fit into its share by the last cost
+of reading one, and at least one of each kind.
 
-While the loop has other work, long answers get a quarter of its CPU time: behind a
-piece of theirs, others are to use `OTHERS` times as much before the next. A turn
-in which nothing else was done pays for all.
+While the loop has other work, long answers get a quarter of its CPU time: after a
+piece of theirs, others may use `OTHERS` times as much before the next. A turn
+without other work pays for all.
 """
 
 from collections import deque

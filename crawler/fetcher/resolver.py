@@ -3,11 +3,11 @@
     literal address -> hosts file, localhost -> cache -> look-up in flight -> name servers
 
 A first look-up asks once for A and once for AAAA, at the same time. Dead names
-hold no fetch up: look-ups wait for one another, never for fetches; and where many
-wait, a caller gives a name up after `dns_patience`. The look-up itself goes on,
-and its answer is known when the name is asked for again. An answer's denied
-addresses are skipped, and none left is `address_denied`; the guard still stands
-at the connection itself.
+hold no fetch up: look-ups wait for one another, never for fetches. Where many
+wait, a caller gives a name up after `dns_patience`; the look-up goes on, and its
+answer is known when the name is asked for again. Denied addresses of an answer are
+skipped; if none is left the outcome is `address_denied`. The guard checks each
+connection as well.
 """
 
 import asyncio
@@ -141,7 +141,7 @@ class Resolver:
         return [(record.data.addr, ttl) for record in result.answer if record.type == _KINDS[kind]], ""
 
     def _asking(self, tries: int) -> aiodns.DNSResolver:
-        """What asks the name servers so many times within the time limit."""
+        """A resolver that asks the name servers that many times within the time limit."""
         servers = self._servers.get(tries)
         if servers is None:
             servers = self._servers[tries] = aiodns.DNSResolver(

@@ -2,9 +2,9 @@
 
     bytes come --spend--> the instant until which nothing more is to be read moves on by bytes / rate
 
-A plain object; `now` is monotonic time. Who receives is told how long to wait,
-so what exceeds the limit for a moment (one read of a connection) is made up for
-at once. Time in which little came is not saved up, but for `BURST` seconds.
+A plain object; `now` is monotonic time. The receiver is told how long to wait, so an
+excess (one read of a connection) is made up for at once. At most `BURST` seconds of
+unused time are saved up.
 """
 
 BURST = 0.1  # seconds whose bytes may come at once

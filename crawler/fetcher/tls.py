@@ -1,15 +1,15 @@
 """TLS contexts: verifying or recording, both resuming sessions.
 
 A full handshake costs about ten times a resumed one, and some polite gaps
-outlive a kept connection, so the last session of each host is kept (bounded)
-and offered again. Python copies a session each time it is asked for it, 130 to
-470 us, so it is asked once a connection, at its end (the tickets of TLS 1.3 come
-behind the handshake), and not at all while the session that was resumed is
-young: servers take a ticket more than once.
+outlive a kept connection. So the last session of each host is kept (bounded)
+and offered again. Python takes 130 to 470 us to copy a session, so it is copied
+once a connection, at its end (tickets of TLS 1.3 come after the handshake), and
+not at all while the resumed session is young: servers take a ticket more than
+once.
 
-`verify` uses the system's roots (`SSL_CERT_FILE` works). `record` takes what it
-gets - old protocol versions, weak keys, broken chains - and is only used, and
-the fetch flagged, after verification failed.
+`verify` uses the system's roots (`SSL_CERT_FILE` works). `record` accepts old
+protocol versions, weak keys and broken chains; it is used only after verification
+has failed, and the fetch is flagged.
 """
 
 import ssl
@@ -26,7 +26,9 @@ class ResumingContext(ssl.SSLContext):
     def __init__(self, protocol: int) -> None:
         self._sessions: dict[str, ssl.SSLSession] = {}
 
-    def wrap_bio(self, incoming: Any, outgoing: Any, *arguments: Any, **options: Any) -> ssl.SSLObject:
+    def wrap_bio(
+        self, incoming: ssl.MemoryBIO, outgoing: ssl.MemoryBIO, *arguments: Any, **options: Any
+    ) -> ssl.SSLObject:
         if self.on_handshake is not None:
             self.on_handshake()
         hostname = options.get("server_hostname")

@@ -3,13 +3,12 @@
     TCP transport --ciphertext--> buffer_updated --> OpenSSL --plain text--> the protocol above
                   <--------------- write <------------'
 
-It stands in for uvloop's own TLS protocol, which holds 130 to 210 KiB for each
-idle connection (a read buffer of 256 KiB of its own, and memory BIOs as large
-as the largest read) and stays behind in a cycle of references. Here all
-connections of a client share one buffer for ciphertext, OpenSSL is fed at most
-`_SLICE` bytes at once, and nothing refers to anything once the connection is
-over: 56 KiB behind a page of 30 KB, where uvloop's holds 145, freed at once; a
-fetch with a full handshake costs 0.95 ms instead of 1.35.
+It replaces uvloop's TLS protocol, which holds 130 to 210 KiB for each idle
+connection (a read buffer of 256 KiB of its own, and memory BIOs as large as the
+largest read) and ends as a cycle of references. Here all connections of a client
+share one buffer for ciphertext, OpenSSL gets at most `_SLICE` bytes at once, and no
+cycle is left at the end. After a page of 30 KB a connection holds 56 KiB (uvloop's:
+145), freed at once; a fetch with a full handshake costs 0.95 ms (1.35).
 
 Hundreds of servers may answer between two turns of the loop, and a step of a full
 handshake takes up to a millisecond: `Handshakes` spreads the steps over turns.

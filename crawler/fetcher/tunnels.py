@@ -10,7 +10,6 @@ import ssl
 import time
 from collections.abc import Callable
 from contextvars import ContextVar
-from typing import Any
 
 import aiohttp
 from aiohttp.abc import AbstractResolver, ResolveResult
@@ -56,7 +55,9 @@ def _on_handshake() -> None:
 class _ProxyName(AbstractResolver):
     """Looks the proxy's name up."""
 
-    async def resolve(self, host: str, port: int = 0, family: Any = socket.AF_INET) -> list[ResolveResult]:
+    async def resolve(
+        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
+    ) -> list[ResolveResult]:
         found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
         return [
             ResolveResult(

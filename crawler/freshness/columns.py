@@ -1,15 +1,15 @@
 """Arrays of millions of rows that grow in place.
 
-A column lies in an anonymous memory map of its own. A map can be made longer
-without a copy (`mremap` moves page tables, not contents), and pages of memory
-that were never touched cost nothing. So columns grow fourfold, and no insertion
-ever waits for a copy of all rows: a copy of 240 MB would take 100 ms, the move
-takes 1 ms. They ask for no huge pages: several columns need their next one at the
-same row, and the system takes up to 4 ms to find one on a crowded machine (30 ms
-for one insertion were measured), while picks are no faster.
+A column lies in an anonymous memory map of its own. A map grows without a copy
+(`mremap` moves page tables, not contents), and pages of memory that were never
+touched cost nothing. So columns grow fourfold, and no insertion waits for a copy of
+all rows: a copy of 240 MB takes 100 ms, the move 1 ms. They use no huge pages:
+several columns need their next one at the same row, and the system takes up to 4 ms
+to find one on a crowded machine (30 ms for one insertion were measured), while picks
+are no faster.
 
-Views of a column must be let go before it grows; where one is still held, or
-the system cannot move maps, the rows are copied once.
+Views of a column must be released before it grows. If one is still held, or the
+system cannot move maps, the rows are copied once.
 """
 
 import mmap

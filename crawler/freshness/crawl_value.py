@@ -7,9 +7,9 @@
     approx-J  the first J terms of V (both sums cut); below V
     cis+      cis on pages of precision > 0.7 and recall > 0.6, greedy on the others
 
-The formulas, their theory and their limits are in `value_kernel.py` (compiled), which checks
-nothing; this is its checked face. Elapsed times and signals must be numbers from 0 to infinity, levels not nan:
-ValueError, a mistake of the caller.
+`value_kernel.py` (compiled) has the formulas, their theory and their limits, and checks nothing; this module
+checks. Elapsed times and signals must be numbers from 0 to infinity, levels not nan: ValueError, a mistake of
+the caller.
 """
 
 import math
@@ -17,18 +17,16 @@ import math
 import numpy as np
 
 from crawler.freshness.params import PageParameters, Pages
-from crawler.freshness.value_kernel import (
-    ALL_TERMS,
-    CUT_TERMS_MAX,
-    KINDS,
-    Parameters,
+from crawler.freshness.residuals import residual
+from crawler.freshness.value_columns import (
+    Columns,
     fill_fresh_times,
     fill_intervals,
     fill_thresholds,
     fill_values,
     fill_waits,
-    residual,
 )
+from crawler.freshness.value_kernel import ALL_TERMS, CUT_TERMS_MAX, KINDS, Parameters
 
 __all__ = [
     "crawl_rate",
@@ -131,17 +129,6 @@ def value_slope(page: PageParameters, at: float) -> float:
     return parameters_of(page).slope(_state("threshold", at), 0.0)
 
 
-def _columns(pages: Pages) -> tuple[np.ndarray, ...]:
-    return (
-        pages.importance,
-        pages.change_rate,
-        pages.silent_rate,
-        pages.signal_rate,
-        pages.false_rate,
-        pages.signal_weight,
-    )
-
-
 def _column(name: str, values: np.ndarray | float, size: int) -> np.ndarray:
     """Times or numbers of signals as the kernel reads them, (m,), checked."""
     column = np.ascontiguousarray(np.broadcast_to(values, (size,)), dtype=np.float64)
@@ -164,7 +151,7 @@ def crawl_values(
     size = len(pages)
     out = np.empty(size) if out is None else out
     times, heard = _column("elapsed", elapsed, size), _column("signals", signals, size)
-    fill_values(*kind_of(by), *_columns(pages), times, heard, out)
+    fill_values(Columns(*kind_of(by), pages), times, heard, out)
     return out
 
 
@@ -179,7 +166,7 @@ def thresholds(
     """`threshold` of each page, (m,); `guesses` are thresholds of a nearby level, 0 where there is none."""
     out = np.empty(len(pages))
     near = _column("guesses", guesses, len(pages))
-    fill_thresholds(*kind_of(by), *_columns(pages), _level(level), near, tolerance, out)
+    fill_thresholds(Columns(*kind_of(by), pages), _level(level), near, tolerance, out)
     return out
 
 
@@ -195,19 +182,19 @@ def waits(
     """`wait` of each page, (m,), with its `signals` (m,)."""
     out = np.empty(len(pages))
     heard, near = _column("signals", signals, len(pages)), _column("guesses", guesses, len(pages))
-    fill_waits(*kind_of(by), *_columns(pages), heard, _level(level), near, tolerance, out)
+    fill_waits(Columns(*kind_of(by), pages), heard, _level(level), near, tolerance, out)
     return out
 
 
 def expected_intervals(pages: Pages, at: np.ndarray) -> np.ndarray:
     """psi of each page at its threshold, (m,)."""
     out = np.empty(len(pages))
-    fill_intervals(*kind_of("ncis"), *_columns(pages), _column("thresholds", at, len(pages)), out)
+    fill_intervals(Columns(*kind_of("ncis"), pages), _column("thresholds", at, len(pages)), out)
     return out
 
 
 def expected_fresh_times(pages: Pages, at: np.ndarray) -> np.ndarray:
     """w of each page at its threshold, (m,)."""
     out = np.empty(len(pages))
-    fill_fresh_times(*kind_of("ncis"), *_columns(pages), _column("thresholds", at, len(pages)), out)
+    fill_fresh_times(Columns(*kind_of("ncis"), pages), _column("thresholds", at, len(pages)), out)
     return out

@@ -1,4 +1,4 @@
-"""Are copies as fresh as was said? Changes found over changes expected, and P[fresh] put right by it.
+"""Changes found over changes expected, and P[fresh] corrected by that ratio.
 
 Every crawl judges the P[fresh] that was said before it. If changes come c times as fast as the model expects,
 of all pages alike, P^c is right. So the crawl is one page watched for the time H = -ln P a crawl, and c its
@@ -6,8 +6,8 @@ rate, learned as those of pages are (`change_rates.py`):
 
     x = c H;   if changed: seen += x / (1 - exp(-x));   told += H;     c = (W + seen) / (W + told)
 
-Both sums fade over `MEMORY` crawls. The order of pages does not depend on c, so schedules need none of this:
-it is for those who are told a probability.
+Both sums fade over `MEMORY` crawls. The order of pages does not depend on c, so schedules do not need it: it
+corrects the probabilities that people see.
 
 Source: van Houwelingen, *Validation, calibration, revision and combination of prognostic survival models*
 (Statistics in Medicine 2000): revision of the cumulative hazard by one factor.

@@ -1,6 +1,6 @@
 # mypy: disable-error-code=valid-type
 # cython: language_level=3, cdivision=True, boundscheck=False, wraparound=False
-"""What crawls teach, in one place: rates, signal quality, neighbourhood; and a page's parameters from it.
+"""Learning from crawls: rates, signal quality, neighbourhood; and a page's parameters from them.
 
     before a crawl   clock   A of the page's elapsed time          (neighbourhood.py)
                      assign  the page's rate and its signals into `Parameters` (change_rates.py, signal_quality.py)
@@ -290,5 +290,5 @@ class Learning:
 @cython.cfunc
 @cython.exceptval(check=False)
 def _ratio(found: cython.double, told: cython.double) -> cython.double:
-    """Changes found over changes expected, as far as so many can tell."""
+    """Changes found over changes expected, shrunk to 1 while they are few."""
     return min(max((_BIAS_WEIGHT + found) / (_BIAS_WEIGHT + told), _BIAS_LOW), _BIAS_HIGH)

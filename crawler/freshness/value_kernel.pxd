@@ -1,6 +1,4 @@
 # What other compiled modules may call without going through Python.
-cpdef double residual(Py_ssize_t i, double x) noexcept
-
 cdef class Parameters:
     cdef readonly Py_ssize_t form
     cdef readonly Py_ssize_t terms

@@ -20,9 +20,9 @@ to each other when u is small, and have u/b terms, which may be any number. So:
       D_i(x) = (gamma/a)^(i+1) R^i(a x) - exp(-alpha x) R^i(gamma x)  >= 0,  a = alpha + gamma
              = E[max(0, exp(-alpha T) - exp(-alpha x))],  T the time of signal i + 1 (Erlang),
 
-  comes from a series or from complements, whichever has no cancellation (`_gain`), and
-  for i in the hundreds from an expansion of the incomplete gamma function (`_late_gain`).
-* The first terms, whose residuals are 1 to the last digit, add up to a closed form (`_settled`).
+  comes from a series or from complements, whichever has no cancellation (`gain`), and
+  for i in the hundreds from an expansion of the incomplete gamma function (`late_gain`).
+* The first terms, whose residuals are 1 to the last digit, add up to a closed form (`settled`).
 * Many terms go by renewal theory (`_renew`). In units of beta, s = iota/beta and c = gamma beta,
   psi has the Laplace transform 1/(z (z + c (1 - exp(-z)))). Its double pole at 0 is a fluid:
 
@@ -51,20 +51,30 @@ Cost, compiled, and accuracy: `scripts/bench/values.py`; relative errors are a f
 """
 
 import cython
-from cython.cimports.libc.math import (
-    atan2,
-    ceil,
-    cos,
-    erfc,
-    exp,
-    expm1,
-    floor,
-    lgamma,
-    log,
-    log1p,
-    sin,
-    sqrt,
-)
+from cython.cimports.libc.math import atan2, cos, exp, expm1, floor, log, log1p, sin, sqrt
+
+if cython.compiled:
+    from cython.cimports.crawler.freshness.residuals import (
+        below_half,
+        gain,
+        late_gain,
+        late_residual,
+        residual,
+        settled,
+        settled_terms,
+        waves,
+    )
+else:
+    from crawler.freshness.residuals import (
+        below_half,
+        gain,
+        late_gain,
+        late_residual,
+        residual,
+        settled,
+        settled_terms,
+        waves,
+    )
 
 # Constants of the compiled code; KINDS and ALL_TERMS are for others.
 _GREEDY = cython.declare(cython.Py_ssize_t, 0)
@@ -95,287 +105,14 @@ _STALE = cython.declare(cython.double, 60.0)
 _FEW_SIGNALS = cython.declare(cython.double, 12.0)
 # ... and beyond, waves are, if no more than these are needed.
 _WAVES_MAX = cython.declare(cython.double, 24.0)
-# Poisson tails: beyond sqrt(80) standard deviations a tail is below exp(-40).
-_TAIL = cython.declare(cython.double, 80.0)
 # From this index on incomplete gamma functions come from their expansion, correct to 1e-13.
 _LATE = cython.declare(cython.double, 300.0)
-
-# 1/j, because a division is what the loops below would wait for.
-_INVERSES = cython.declare(cython.Py_ssize_t, 512)
-_inverse = cython.declare(cython.double[512])
-for _j in range(1, _INVERSES):
-    _inverse[_j] = 1.0 / _j
 
 KINDS = {"greedy": _GREEDY, "cis": _CIS, "cis-nu0": _CIS_NU0, "ncis": _NCIS, "cis+": _CIS_PLUS}
 ALL_TERMS = int(_ALL_TERMS)
 CUT_TERMS_MAX = int(_CUT_TERMS_MAX)
 GREEDY, NOISY, CERTAIN = int(_FORM_GREEDY), int(_FORM_NOISY), int(_FORM_CERTAIN)
 SIGNALS_ONLY, NEVER = int(_FORM_SIGNALS_ONLY), int(_FORM_NEVER)
-
-
-# ---------------------------------------------------------------------------
-# Poisson tails
-
-
-@cython.cfunc
-@cython.inline
-@cython.exceptval(check=False)
-def _over(j: cython.Py_ssize_t) -> cython.double:
-    """1/j."""
-    return _inverse[j] if j < _INVERSES else 1.0 / j
-
-
-@cython.cfunc
-@cython.exceptval(check=False)
-def _poisson(k: cython.Py_ssize_t, x: cython.double, y: cython.double) -> cython.double:
-    """exp(-y) x^k / k! for x <= y: the probability of k, thinned by exp(x - y)."""
-    j: cython.Py_ssize_t
-    if k <= 40 and y < 600.0:  # exact to the last digits, and no lgamma
-        p: cython.double = exp(-y)
-        for j in range(1, k + 1):
-            p *= x * _over(j)
-        return p
-    if x <= 0.0:
-        return 0.0 if k > 0 else exp(-y)
-    return exp(k * log(x) - y - lgamma(k + 1.0))
-
-
-@cython.ccall
-@cython.exceptval(check=False)
-def residual(i: cython.Py_ssize_t, x: cython.double) -> cython.double:
-    """R^i(x) = Pr[Poisson(x) > i], relative error a few 1e-16 also for small x; 0 for x <= 0."""
-    k: cython.Py_ssize_t
-    p: cython.double
-    total: cython.double
-    if not x > 0.0:
-        return 0.0
-    if i == 0:
-        return -expm1(-x)
-    if x < i + 2:
-        p = _poisson(i + 1, x, x)
-        total = p
-        k = i + 2
-        while p > 1e-17 * total:
-            p *= x * _over(k)
-            total += p
-            k += 1
-        return total
-    if x == _inf or (x - i) * (x - i) > _TAIL * x:
-        return 1.0
-    p = _poisson(i, x, x)
-    total = p
-    for k in range(i, 0, -1):
-        p *= k / x
-        total += p
-        if p < 1e-18:
-            break
-    return 1.0 - total
-
-
-@cython.cfunc
-@cython.exceptval(check=False)
-def _gain(
-    i: cython.Py_ssize_t,
-    x: cython.double,
-    alpha: cython.double,
-    gamma: cython.double,
-    precision: cython.double,
-) -> cython.double:
-    """D_i(x) for x > 0 and gamma > 0, by the first of three forms that has no cancellation.
-
-    a x < i + 6: the Taylor series, all terms positive, with
-    c_j = a^j - gamma^j built without a subtraction. Else the plain difference,
-    if it loses at most one bit. Else complements (1 - R), whose bracket cannot
-    cancel then.
-    """
-    j: cython.Py_ssize_t
-    if alpha <= 0.0:
-        return 0.0
-    ax: cython.double = (alpha + gamma) * x
-    gx: cython.double = gamma * x
-    lx: cython.double = alpha * x
-    if ax < i + 6:
-        term: cython.double = lx / (i + 2)
-        power: cython.double = gx / (i + 2)
-        total: cython.double = term
-        j = i + 3
-        while True:
-            term = (ax * term + lx * power) * _over(j)
-            power *= gx * _over(j)
-            total += term
-            j += 1
-            if term <= precision * total:
-                return _poisson(i + 1, gx, ax) * total
-    ratio: cython.double = log1p(alpha / gamma)  # ln(a / gamma)
-    log_first: cython.double = -(i + 1) * ratio
-    first: cython.double = exp(log_first)
-    lost: cython.double = exp(-lx)
-    difference: cython.double = first * residual(i, ax) - lost * residual(i, gx)
-    if 2.0 * difference > first or lost < 1e-300:
-        return difference
-    bracket: cython.double
-    if lx >= -log_first:
-        bracket = -expm1(-(lx + log_first)) * first
-    else:
-        bracket = expm1(lx + log_first) * lost
-    return bracket + _complement(i, gx, ax, alpha / (alpha + gamma))
-
-
-@cython.cfunc
-@cython.exceptval(check=False)
-def _complement(
-    i: cython.Py_ssize_t, gx: cython.double, ax: cython.double, share: cython.double
-) -> cython.double:
-    """exp(-a x) sum_{k<=i} (gamma x)^k/k! [1 - (gamma/a)^(i+1-k)], summed from k = i down; share = alpha/a."""
-    k: cython.Py_ssize_t
-    p: cython.double = _poisson(i, gx, ax)
-    kept: cython.double = 1.0 - share
-    missing: cython.double = share  # 1 - (gamma/a)^(i+1-k), without a subtraction
-    total: cython.double = missing * p
-    for k in range(i, 0, -1):
-        p *= k / gx
-        missing = share + kept * missing
-        total += missing * p
-        if k < gx and p <= 1e-18 * total:  # also if all underflows
-            break
-    return total
-
-
-@cython.cfunc
-@cython.exceptval(check=False)
-def _late_probability(k: cython.double, y: cython.double) -> cython.double:
-    """exp(-y) y^k / k! for large k, by Stirling."""
-    away: cython.double = (y - k) / k
-    return (
-        exp(-k * (away - log1p(away))) / sqrt(2.0 * _PI * k) * (1.0 - (1.0 - 1.0 / (24.0 * k)) / (12.0 * k))
-    )
-
-
-@cython.cfunc
-@cython.exceptval(check=False)
-def _late_residual(i: cython.double, y: cython.double) -> cython.double:
-    """R^i(y) for large i, by Temme's uniform expansion of the incomplete gamma function (DLMF 8.12).
-
-    The coefficients are their Taylor series at eta = 0, for |eta| < .8 is all that matters.
-    """
-    k: cython.double = i + 1.0
-    away: cython.double = (y - k) / k
-    if (y - k) * (y - k) > 2.0 * _TAIL * (y + k):
-        return 1.0 if y > k else 0.0
-    half: cython.double = max(away - log1p(away), 0.0)  # eta^2 / 2
-    eta: cython.double = sqrt(2.0 * half) if away > 0.0 else -sqrt(2.0 * half)
-    c0: cython.double = -1.0 / 3.0 + eta * (
-        1.0 / 12.0
-        + eta
-        * (
-            -2.0 / 135.0
-            + eta * (1.0 / 864.0 + eta * (1.0 / 2835.0 + eta * (-139.0 / 777600.0 + eta / 25515.0)))
-        )
-    )
-    c1: cython.double = -1.0 / 540.0 + eta * (-1.0 / 288.0 + eta * (1.0 / 378.0 - eta * 77.0 / 77760.0))
-    c2: cython.double = 25.0 / 6048.0 - eta * 139.0 / 51840.0
-    rest: cython.double = exp(-k * half) / sqrt(2.0 * _PI * k) * (c0 + (c1 + c2 / k) / k)
-    return 0.5 * erfc(-eta * sqrt(0.5 * k)) - rest
-
-
-@cython.cfunc
-@cython.exceptval(check=False)
-def _late_gain(
-    i: cython.double, x: cython.double, alpha: cython.double, gamma: cython.double
-) -> cython.double:
-    """D_i(x) for large i: exp(-alpha x) sum_j e^j E[M^j] / j!, M = max(0, gamma (x - T)), e = alpha/gamma.
-
-    Moments of a gamma variable cut at y = gamma x follow from each other by Stein's
-    identity, M_(j+1) = (y - k - j) M_j + j y M_(j-1). Called only where gamma beta is above 16 sqrt(i), so
-    that e M is small and the term itself is below 1e-5 of the value.
-    """
-    y: cython.double = gamma * x
-    k: cython.double = i + 1.0
-    away: cython.double = y - k
-    reached: cython.double = _late_residual(i, y)
-    first: cython.double = away * reached + k * _late_probability(k, y)
-    second: cython.double = (away - 1.0) * first + y * reached
-    third: cython.double = (away - 2.0) * second + 2.0 * y * first
-    fourth: cython.double = (away - 3.0) * third + 3.0 * y * second
-    e: cython.double = alpha / gamma
-    moments: cython.double = first + e * (second / 2.0 + e * (third / 6.0 + e * fourth / 24.0))
-    return max(0.0, exp(-alpha * x) * e * moments)
-
-
-@cython.cfunc
-@cython.inline
-@cython.exceptval(check=False)
-def _log_sinhc(x: cython.double) -> cython.double:
-    """ln(sinh(x) / x), x >= 0."""
-    if x < 0.3:
-        y: cython.double = x * x
-        return y * (
-            1.0 / 6.0
-            + y
-            * (
-                -1.0 / 180.0
-                + y * (1.0 / 2835.0 + y * (-1.0 / 37800.0 + y * (1.0 / 467775.0 - y * 691.0 / 3831077250.0)))
-            )
-        )
-    return x + log(-expm1(-2.0 * x) / (2.0 * x))
-
-
-@cython.cfunc
-@cython.exceptval(check=False)
-def _settled(
-    n: cython.double, staleness: cython.double, ratio: cython.double, b: cython.double
-) -> cython.double:
-    """sum_{i<n} q^i [(gamma/a)^(i+1) - exp(-alpha x_i)], the terms with both residuals 1; ratio = ln(a/gamma).
-
-    q^i exp(-alpha x_i) = exp(-u) for all i, so with L = ratio + b it is exp(-u) sum_{i<n} expm1(u - ratio - i L),
-    and a geometric sum about its middle is n exp(middle) sinhc(n L / 2) / sinhc(L / 2): nothing cancels.
-    Far from 0 the plain difference is the more exact.
-    """
-    both: cython.double = ratio + b
-    if staleness - ratio - (n - 1.0) * 0.5 * both > 2.0:
-        return exp(-ratio) * (expm1(-n * both) / expm1(-both)) - n * exp(-staleness)
-    half: cython.double = 0.5 * both
-    power: cython.double = (staleness - ratio) - (n - 1.0) * half + (_log_sinhc(n * half) - _log_sinhc(half))
-    return n * exp(-staleness) * expm1(power)
-
-
-@cython.cfunc
-@cython.exceptval(check=False)
-def _settled_terms(signals: cython.double, c: cython.double) -> cython.double:
-    """How many first terms have both residuals 1: those with y = c (s - i) above i by sqrt(80 y)."""
-    if c * signals < 100.0:
-        return 0.0
-    spread: cython.double = sqrt(_TAIL)
-    scale: cython.double = 1.0 + 1.0 / c
-    root: cython.double = (spread + sqrt(_TAIL + 4.0 * signals * scale)) / (
-        2.0 * scale
-    )  # sqrt(y) at the edge
-    last: cython.double = signals - root * root / c
-    return ceil(last) if last > 0.0 else 0.0
-
-
-@cython.cfunc
-@cython.inline
-@cython.exceptval(check=False)
-def _below_half(b: cython.double) -> cython.double:
-    """1 - (1 - exp(-b)) / b, less b/2: what a signal's weight exceeds its chance to be true by, beyond first order."""
-    if b > 0.5:
-        return (b + expm1(-b)) / b - 0.5 * b
-    j: cython.Py_ssize_t
-    term: cython.double = -b * b / 6.0
-    total: cython.double = term
-    for j in range(4, 16):
-        term *= -b * _inverse[j]
-        total += term
-    return total
-
-
-@cython.cfunc
-@cython.inline
-@cython.exceptval(check=False)
-def _waves(s: cython.double, c: cython.double) -> cython.double:
-    """About how many waves are above exp(-40) at s."""
-    return c / (2.0 * _PI) * sqrt(expm1(_TAIL / s))
 
 
 @cython.cfunc
@@ -392,15 +129,11 @@ def _gained_by_signals(
     if n <= terms or terms >= _ALL_TERMS:
         if n * b > _CERTAIN_WEIGHT:
             return -1.0 / (gamma * expm1(-b))
-        return _settled(n, n * b, 0.0, b) / gamma
+        return settled(n, n * b, 0.0, b) / gamma
     total: cython.double = 0.0
     for i in range(terms):
         total += exp(-i * b) * -expm1(-(n - i) * b)
     return total / gamma
-
-
-# ---------------------------------------------------------------------------
-# One page
 
 
 @cython.cclass
@@ -566,7 +299,7 @@ class Parameters:
                 self._gained = residual(1, self.silent_rate * elapsed) / self.silent_rate
                 self._interval = elapsed
             else:
-                self._gained = _gain(0, elapsed, self.silent_rate, gamma, self._precision) / gamma
+                self._gained = gain(0, elapsed, self.silent_rate, gamma, self._precision) / gamma
                 self._interval = residual(0, gamma * elapsed) / gamma
         elif self.form == _FORM_SIGNALS_ONLY:
             self._gained = _gained_by_signals(gamma, self.signal_weight, signals, self.terms)
@@ -585,7 +318,7 @@ class Parameters:
             elif (
                 s > _FEW_SIGNALS
                 and self.terms >= _ALL_TERMS
-                and _waves(s, gamma * self.signal_time) <= _WAVES_MAX
+                and waves(s, gamma * self.signal_time) <= _WAVES_MAX
             ):
                 self._renew(staleness)
             else:
@@ -608,10 +341,10 @@ class Parameters:
         last: cython.double = min(mean + 8.0 * sqrt(mean) + 25.0, limit - 1.0)  # no Poisson number is above
         total: cython.double = 0.0
         intervals: cython.double = 0.0
-        i = min(_settled_terms(staleness / b, gamma * beta), limit)
+        i = min(settled_terms(staleness / b, gamma * beta), limit)
         ratio: cython.double = log1p(alpha / gamma)
         if i > 0.0:
-            total = _settled(i, staleness, ratio, b)
+            total = settled(i, staleness, ratio, b)
             intervals = i
         power: cython.double = exp(-i * b)
         q: cython.double = self.false_rate / gamma
@@ -627,9 +360,9 @@ class Parameters:
                 break
             if gaining:
                 term: cython.double = power * (
-                    _gain(cython.cast(cython.Py_ssize_t, i), x, alpha, gamma, precision)
+                    gain(cython.cast(cython.Py_ssize_t, i), x, alpha, gamma, precision)
                     if i < _LATE
-                    else _late_gain(i, x, alpha, gamma)
+                    else late_gain(i, x, alpha, gamma)
                 )
                 total += term
                 if term < precision * total and i > (alpha + gamma) * x:
@@ -637,7 +370,7 @@ class Parameters:
             reached = (
                 residual(cython.cast(cython.Py_ssize_t, i), gamma * x)
                 if i < _LATE
-                else _late_residual(i, gamma * x)
+                else late_residual(i, gamma * x)
             )
             intervals += reached
             power *= q
@@ -651,13 +384,13 @@ class Parameters:
     @cython.cfunc
     @cython.exceptval(check=False)
     def _renew(self, staleness: cython.double) -> cython.void:
-        """The fluid, exact but for the waves, and the waves that are left."""
+        """The fluid, exact except for the waves, and the waves that are left."""
         k: cython.Py_ssize_t
         b: cython.double = self.signal_weight
         c: cython.double = self.signal_rate * self.signal_time
         s: cython.double = staleness / b
         share: cython.double = c / (1.0 + c)
-        beyond: cython.double = _below_half(b)
+        beyond: cython.double = below_half(b)
         excess: cython.double = share * (0.5 * b + beyond)
         ripple: cython.double = share * beyond + excess * excess / (1.0 - excess)  # left by the double pole
         gained: cython.double = residual(1, staleness) - 0.5 * share * b * expm1(-staleness) + ripple
@@ -840,118 +573,3 @@ class Parameters:
             f"Parameters({form}, importance {self.importance:.4g}, change rate {self.change_rate:.4g}, "
             f"silent rate {self.silent_rate:.4g}, signal rate {self.signal_rate:.4g}, weight {self.signal_weight:.4g})"
         )
-
-
-# ---------------------------------------------------------------------------
-# For all pages at once: arrays (m,), the result into `out`
-
-
-@cython.ccall
-def fill_values(
-    kind: cython.Py_ssize_t,
-    terms: cython.Py_ssize_t,
-    mu: cython.const[cython.double][::1],
-    delta: cython.const[cython.double][::1],
-    alpha: cython.const[cython.double][::1],
-    gamma: cython.const[cython.double][::1],
-    nu: cython.const[cython.double][::1],
-    b: cython.const[cython.double][::1],
-    elapsed: cython.const[cython.double][::1],
-    signals: cython.const[cython.double][::1],
-    out: cython.double[::1],
-) -> cython.void:
-    """V of each page."""
-    i: cython.Py_ssize_t
-    page: Parameters = Parameters()
-    for i in range(mu.shape[0]):
-        page.assign(kind, terms, mu[i], delta[i], alpha[i], gamma[i], nu[i], b[i])
-        out[i] = page.value(elapsed[i], signals[i])
-
-
-@cython.ccall
-def fill_waits(
-    kind: cython.Py_ssize_t,
-    terms: cython.Py_ssize_t,
-    mu: cython.const[cython.double][::1],
-    delta: cython.const[cython.double][::1],
-    alpha: cython.const[cython.double][::1],
-    gamma: cython.const[cython.double][::1],
-    nu: cython.const[cython.double][::1],
-    b: cython.const[cython.double][::1],
-    signals: cython.const[cython.double][::1],
-    level: cython.double,
-    guess: cython.const[cython.double][::1],
-    tolerance: cython.double,
-    out: cython.double[::1],
-) -> cython.void:
-    """`wait` of each page."""
-    i: cython.Py_ssize_t
-    page: Parameters = Parameters()
-    for i in range(mu.shape[0]):
-        page.assign(kind, terms, mu[i], delta[i], alpha[i], gamma[i], nu[i], b[i])
-        out[i] = page.wait(level, signals[i], guess[i], tolerance)
-
-
-@cython.ccall
-def fill_thresholds(
-    kind: cython.Py_ssize_t,
-    terms: cython.Py_ssize_t,
-    mu: cython.const[cython.double][::1],
-    delta: cython.const[cython.double][::1],
-    alpha: cython.const[cython.double][::1],
-    gamma: cython.const[cython.double][::1],
-    nu: cython.const[cython.double][::1],
-    b: cython.const[cython.double][::1],
-    level: cython.double,
-    guess: cython.const[cython.double][::1],
-    tolerance: cython.double,
-    out: cython.double[::1],
-) -> cython.void:
-    """`threshold` of each page."""
-    i: cython.Py_ssize_t
-    page: Parameters = Parameters()
-    for i in range(mu.shape[0]):
-        page.assign(kind, terms, mu[i], delta[i], alpha[i], gamma[i], nu[i], b[i])
-        out[i] = page.threshold(level, guess[i], tolerance)
-
-
-@cython.ccall
-def fill_intervals(
-    kind: cython.Py_ssize_t,
-    terms: cython.Py_ssize_t,
-    mu: cython.const[cython.double][::1],
-    delta: cython.const[cython.double][::1],
-    alpha: cython.const[cython.double][::1],
-    gamma: cython.const[cython.double][::1],
-    nu: cython.const[cython.double][::1],
-    b: cython.const[cython.double][::1],
-    at: cython.const[cython.double][::1],
-    out: cython.double[::1],
-) -> cython.void:
-    """psi of each page."""
-    i: cython.Py_ssize_t
-    page: Parameters = Parameters()
-    for i in range(mu.shape[0]):
-        page.assign(kind, terms, mu[i], delta[i], alpha[i], gamma[i], nu[i], b[i])
-        out[i] = page.interval(at[i])
-
-
-@cython.ccall
-def fill_fresh_times(
-    kind: cython.Py_ssize_t,
-    terms: cython.Py_ssize_t,
-    mu: cython.const[cython.double][::1],
-    delta: cython.const[cython.double][::1],
-    alpha: cython.const[cython.double][::1],
-    gamma: cython.const[cython.double][::1],
-    nu: cython.const[cython.double][::1],
-    b: cython.const[cython.double][::1],
-    at: cython.const[cython.double][::1],
-    out: cython.double[::1],
-) -> cython.void:
-    """w of each page."""
-    i: cython.Py_ssize_t
-    page: Parameters = Parameters()
-    for i in range(mu.shape[0]):
-        page.assign(kind, terms, mu[i], delta[i], alpha[i], gamma[i], nu[i], b[i])
-        out[i] = page.fresh_time(at[i])

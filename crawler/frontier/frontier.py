@@ -8,22 +8,22 @@ An errand holds its host (and for a request its address and one of the
 `concurrency` places) from `take` on. `settle` decides, at the end of the
 request, what becomes of URL and host; the decision carries the store keys to
 write, and `stage` puts them into the group's batch. A host whose URL is done is
-free from `settle` on, any other from `release`, after the commit; a place is
-taken until then: a crash repeats at most `concurrency` requests. Gaps count
-from `settle`.
+free from `settle` on, any other from `release`, after the commit. Its place is
+taken until `release`, so a crash repeats at most `concurrency` requests. Gaps
+count from `settle`.
 
 Parts: `host_turns.py` (a host's turn), `outstanding.py` (what is given out), `hosts/gates.py`
 (what a request must pass), `refetches.py` (known pages), `hops.py` (redirects).
 
-All methods run in one thread, but `stage`, and the writing of batches, which
-may run in another. Rules for the caller:
+All methods run in one thread; only `stage` and the writing of batches may run
+in another. Rules for the caller:
 
 * Batches are written in the order of the calls that filled them (`add`,
   `settle` of what is staged, `retire`, `flush`): one commit queue, first in
   first out. The counts in the host records rest on it.
-* When the batch given to `add` was written, `committed(batch, now)` says so:
-  only then are its entries read back. A host whose whole queue is in memory
-  is handed out before; its result is committed behind the batch anyway.
+* The caller tells of a written batch with `committed(batch, now)`. Entries are
+  read back after that only. A host whose whole queue is in memory is handed out
+  before: its result is committed after the batch anyway.
 
 Host-wide waits delay the host: gap, address, robots.txt, back-off, the commit
 of a failure. A retry delays only its URL. `next_wakeup` names the next instant at which `take` may succeed.
@@ -190,7 +190,7 @@ class Frontier:
         return self._outstanding.requests
 
     def allow(self, requests_max: int) -> None:
-        """Until told otherwise, give out nothing while so many requests are in flight; `concurrency` at most."""
+        """Set how many requests may be in flight, at most `concurrency`; it holds until the next call."""
         self._outstanding.requests_max = min(requests_max, self._outstanding.concurrency)
 
     def take(self, now: float) -> Errand | None:

@@ -1,7 +1,7 @@
 """Queues, host records and refresh states follow their buckets when a crawl is resharded.
 
-Most of it without us (`storage/moving.py`); here is what a process has beside them. The
-level of refreshes begins at the mean of the old ones, so that deadlines stay near where they were.
+`storage/moving.py` moves most of it. This module moves what a process has beside them: its
+level of refreshes begins at the mean of the levels before, so deadlines stay nearly where they were.
 """
 
 import math

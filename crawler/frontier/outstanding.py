@@ -4,11 +4,11 @@
     page, robots   hold their host and one of the `concurrency` places
     denied URL     holds its host
 
-An errand leaves its place and address while it waits for a redirect hop: it is
-*aside*. Its host stays its own, but is open for the hops of others: two errands
-that redirect to one another's hosts would wait for one another. A request that has
-had its place for long while others need one goes on without, too, host and address
-its own: it is *slow*. Only beyond `SLOW_SHARE` of the places do such requests end.
+An errand that waits for a redirect hop is *aside*: it leaves its place and address.
+It keeps its host, which stays open for the hops of others; otherwise two errands
+that redirect to one another's hosts would wait for ever. A request that has had its
+place for long while others need one is *slow*: it leaves the place and keeps host and
+address. Slow requests end when they are more than `SLOW_SHARE` of the places.
 """
 
 from crawler.frontier.discovery import entries

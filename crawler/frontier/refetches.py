@@ -4,7 +4,7 @@
                   │                                   └─► drop: robots.txt is waited for, the host left
                   └─► it is not: blocked in the schedule until its instant, or shut until it is `reopen`ed
 
-In a crawl that only discovers there is no schedule, and nothing here has an effect.
+A crawl that only discovers has no schedule, and these calls do nothing.
 """
 
 import math

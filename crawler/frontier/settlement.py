@@ -8,15 +8,14 @@
     its authority         keeps its place; URLs of the host's      waits its gap
                           other authorities go first (`authorities.py`)
 
-A host that is well but fails on one URL must not stand before it for ever (a
-page that always resets the connection, or always says 503). Each time a host
-that was well fails on a URL is a *strike*, and the host's other URLs go first
-then. A URL struck twice is suspect: each failure on it counts. After
-`strikes_max` strikes the failure is the URL's.
+A URL may fail for ever on a host that is well (a page that always resets the
+connection, or always says 503). It gets a *strike* each time a host that was well
+fails on it, and the host's other URLs go first. Every failure of a URL struck twice
+counts as a strike. After `strikes_max` strikes the failure is the URL's.
 
 A decision is final when it is made; its writes take effect with the group's
-batch. The host's counts in memory run ahead of the store by what is between
-`settle` and the commit.
+batch. Between `settle` and the commit the host's counts in memory are ahead of
+the store.
 """
 
 import itertools

@@ -1,8 +1,8 @@
 """Who starts next, discovery or refresh: a share of the fetches while both have work.
 
-Fetches are counted, not time: a side that had nothing to do gathers no claim to
-more than one fetch, so neither pauses nor restarts nor a clock that jumps are
-followed by a burst. When they start is `hosts/rate.py`'s to say.
+Fetches are counted, not time: an idle side saves up a claim to at most one fetch.
+So no burst follows a pause, a restart or a jump of the clock. `hosts/rate.py`
+says when fetches start.
 """
 
 from enum import Enum

@@ -1,8 +1,7 @@
 """What the frontier says about itself: counters, single hosts, what the crawl waits for.
 
-A host that could be asked may have nothing that could be asked of it: each URL of its queue waits, for robots.txt
-that was not to be had, for its scheme and port, or for its next try. Then the host's state, cause and next try are
-those of the URL that comes first.
+A host may be free while each URL of its queue waits: for a robots.txt that could not be fetched, for its scheme and
+port, or for its next try. Then the host's state, cause and next try are those of its first URL.
 """
 
 import itertools

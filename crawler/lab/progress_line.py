@@ -1,4 +1,4 @@
-"""How far a long computation is, and how long it may still take: a line on stderr every ten seconds."""
+"""The progress of a long computation and its remaining time: a line on stderr every ten seconds."""
 
 import sys
 from collections.abc import Callable
@@ -7,7 +7,7 @@ from crawler.clock import Clock
 
 EVERY = 10.0  # seconds between lines; a shorter computation says nothing
 
-Report = Callable[[float], None]
+OnProgress = Callable[[float], None]
 
 
 def silent(_share: float) -> None:
@@ -36,7 +36,7 @@ class ProgressLine:
         return f"Progress({self._what})"
 
 
-def part(report: Report, begin: float, end: float) -> Report:
+def part(report: OnProgress, begin: float, end: float) -> OnProgress:
     """The report of a part of the work: its shares 0 to 1 are `begin` to `end` of the whole."""
     return lambda share: report(begin + (end - begin) * share)
 

@@ -1,4 +1,4 @@
-"""The WARC records of one capture, built from what came of the fetch."""
+"""Builds the WARC records of one capture from a fetch."""
 
 from collections.abc import Callable, Iterator
 

@@ -13,12 +13,12 @@ compression level apart, may be stored again. The content digest is not
 cryptographic: a site that forges a collision fools the freshness of its own
 page and nothing else. It costs 8 us for 45 kB; a SHA-1 would cost 32.
 
-Where only the visible text counts, or much of it (`Comparison`), a page asked again whose digest differs is
-compared with the copy of its last change; if it is the same, it keeps the old digest. So small
-changes add up until they are one, and the setting can be another tomorrow: copies are kept, not verdicts.
+Where only the visible text counts, or much of it (`Comparison`), an answer with another digest is compared
+with the copy of the page's last change; if they count as equal, the page keeps its digest. So small changes
+add up until they count as one. Copies are kept, not verdicts, so the setting may change at any time.
 
-`next_record` is the one place where an answer turns into the state of a URL.
-A failed try of a page that is stored leaves it stored: the copy is still there.
+Only `next_record` turns an answer into the state of a URL. A failed try of a
+stored page leaves it stored: the copy is still there.
 """
 
 import re

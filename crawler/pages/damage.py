@@ -1,4 +1,4 @@
-"""What is wrong with an archive, and what can be saved.
+"""Finds damage of an archive, and what can be saved.
 
 `check` reads everything; `find_lost` only names the captures whose segment was
 found missing or short on opening, so that their pages can be fetched again.

@@ -1,9 +1,9 @@
 """The page cache of a new process, when a crawl is resharded.
 
-Records and captures follow their buckets. `g/` goes where its capture goes.
-WARC segments are linked, not copied, into every new process that has a capture
-in them. A revisit may repeat a response of a host that went elsewhere: that
-capture's place comes along under `v/`.
+Records and captures follow their buckets, `g/` its capture. WARC segments are
+linked, not copied, into every process that gets a capture of them. A revisit may
+repeat a response of a host that another process gets: `v/` keeps the place of that
+capture.
 """
 
 from crawler.pages.captures import segment_key, unpack_capture

@@ -1,8 +1,8 @@
 """The page cache of a process: answers go in, captures come out.
 
-A *capture* is one stored answer of a URL. Its bytes lie in a WARC segment; what
-is known of it lies in the store (`captures.py`), in the same batch as the rest
-of its group. Reading is the part of `archive.py`, which this class extends.
+A *capture* is one stored answer of a URL. Its bytes lie in a WARC segment, its
+description in the store (`captures.py`), written in the batch of its group.
+`archive.py`, which this class extends, reads.
 
 An answer takes three steps, one in each phase of the commit:
 
@@ -11,10 +11,10 @@ An answer takes three steps, one in each phase of the commit:
     stage(batch)          writer thread   the four keys
     committed()           loop thread     forget what was pending
 
-Decisions are made in the first step, in the order of the commit queue, so they
-count what is decided but not yet committed: of two equal answers in one group
-the second is a revisit of the first. That is safe since groups commit in
-order, and a group that fails ends the process.
+Decisions are made in the first step, in the order of the commit queue, and see
+decisions that are not committed yet: of two equal answers in one group the second
+is a revisit of the first. That is safe: groups commit in order, and a group that
+fails ends the process.
 
 A segment that is missing or short when the cache is opened does not stop it:
 `lost` names the captures that are gone, and `forget` drops them.

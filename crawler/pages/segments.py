@@ -9,8 +9,8 @@ bytes below it count: a crash leaves at most a tail that no batch names, which
 holds nothing that counts and is moved to `lost+found/`; nothing is deleted. A
 writer always begins a new segment, so a torn file is never written again.
 
-Records are gathered and written with one system call a group; `sync` makes
-them durable, and only then may a batch name the new lengths.
+One system call writes the records of a group. `sync` makes them durable; only then
+may a batch name the lengths.
 """
 
 import re

@@ -1,10 +1,10 @@
 """The simhash of a text: 64 bits that differ in few places where texts differ in few words.
 
 Each run of `SHINGLE` words votes with its hash for or against every bit (Charikar,
-*Similarity Estimation Techniques from Rounding Algorithms*, STOC 2002); the bits are those with a
+*Similarity Estimation Techniques from Rounding Algorithms*, STOC 2002); a bit is 1 if it has a
 majority. Manku, Jain, Das Sarma, *Detecting Near-Duplicates for Web Crawling* (WWW 2007) take pages
-for the same at up to 3 of 64 bits. A text of a hundred words in which one changes is some
-6 bits away, one of a thousand 2. About 60 us a kB of text.
+for the same at up to 3 of 64 bits. One changed word changes some 6 bits in a text of a hundred
+words and 2 in one of a thousand. About 60 us a kB of text.
 """
 
 import mmh3

@@ -6,10 +6,10 @@
 
     received ------------------------------------------> CLOCK cache -> pending set -> change.links
 
-The caches are volatile and note what they are asked, so links are admitted in
-the order of the commit queue: the caches never get ahead of what is queued for
-the commit. Long lists come in portions (`portions.py`), by a generator that
-pauses behind each. Every link is counted as `books.py` says.
+The caches are volatile and remember what they are asked. So links are admitted in
+the order of the commit queue, and the caches never get ahead of it. Long lists come
+in portions (`portions.py`): the generator pauses after each. `books.py` says how
+links are counted.
 """
 
 from collections.abc import Generator, Iterator, Sequence

@@ -4,7 +4,7 @@
     to_due              = pending + known + new
     new                 = done + todo + parked          (what is in flight is still to do)
 
-beside them, the number of keys of two kinds, so that keys lost in silence are missed
+the number of keys of two kinds, so that keys lost in silence are noticed
 
     stored.records      = page records in the store (u/)
     stored.captures     = captures in the store (c/)
@@ -15,9 +15,9 @@ and between processes
     received + scope_heard = applied
 
 `accepted` passed the URL filter, `received` came from other processes. A cache
-hit is a link that the CLOCK cache, or the DUE's set of pending fingerprints,
-has met before. `resharded` makes the books whole after hosts have moved to or
-from this process. Seeds are links like any other. Every group of the commit
+hit is a link that the CLOCK cache, or the DUE's set of pending fingerprints, has
+met before. `resharded` balances the books after hosts have moved to or from this
+process. Seeds are links like any other. Every group of the commit
 point carries its counts, so the laws hold after a crash too.
 """
 

@@ -1,17 +1,15 @@
 """How memory is collected and given back: Python's garbage collector and the C heap.
 
-Nearly all of what a crawl makes is freed by counting references. What is left
-are cycles of the world's failures (exceptions and their frames), so the
-collector runs seldom and looks at little, since it holds the loop for some 0.3 ms
-a thousand objects: what exists at the start of a crawl is frozen, and so is what
-outlives a full collection. Some 90,000 objects are looked at each time, however
-large the crawl is; before, a full collection looked at all of them, and a young
-one at 100,000. Of the frozen ones only a cycle that dies later is lost, such as
-that of a fetch which was under way at that instant.
+Reference counts free nearly all objects of a crawl; cycles come from the world's
+failures (exceptions and their frames). The collector holds the loop for some 0.3 ms a
+thousand objects, so it runs seldom and looks at little: objects that exist at the
+start of a crawl, or outlive a full collection, are frozen. A collection looks at some
+90,000 objects, however large the crawl is. A frozen cycle that dies later is lost,
+such as that of a fetch under way at that instant.
 
-Bodies come and go between objects that live for hours, so the C heap is left with
-holes: after ten minutes of the open web 65 of 172 MiB. `give_back` returns the free
-pages among them to the system.
+Bodies come and go between objects that live for hours and leave holes in the C heap:
+after ten minutes of the open web 65 of 172 MiB. `give_back` returns their free pages
+to the system.
 """
 
 import gc

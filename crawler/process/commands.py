@@ -1,4 +1,4 @@
-"""What can be asked of one process of a crawl, running or at rest.
+"""Commands to one process of a crawl, running or at rest.
 
 The control socket of a running process and the commands on a directory both
 end here. Every answer is plain data.
@@ -8,7 +8,7 @@ import inspect
 import re
 from collections.abc import Callable, Generator, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -27,6 +27,7 @@ from crawler.storage.commit import Change, Maker
 from crawler.urls.canonical import authority, canonical, hostname, target
 
 Commit = Callable[[Change | Maker], None]
+T = TypeVar("T")
 Steps = Generator[None, None, Any]
 HOSTS_AT_ONCE = 100  # hosts looked at before a pause; one whose queue is read from the store costs 13 us
 
@@ -290,7 +291,7 @@ class Commands:
             yield
 
 
-def _end_of(steps: Steps) -> Any:
+def _end_of(steps: Generator[None, None, T]) -> T:
     """What comes of it, without pauses."""
     while True:
         try:

@@ -1,11 +1,11 @@
 """The commit loop: asks the committer for its next step, takes it, and asks again.
 
-    loop thread     decisions, the adoption of what was written
-    writer thread   groups (those of a few results in the loop, when it would only wait and nobody is served), DUE runs
-    merger thread   merges of runs, beside everything else; one at a time
+        loop thread     decisions, adoption of written groups; groups of a few results while it would only wait
+    writer thread   other groups, DUE runs
+    merger thread   merges of runs, one at a time
 
-All steps are `committer.py`'s choice. A flush and a merge end in a change of
-their own, which goes through the queue like that of any result.
+`committer.py` chooses the steps. A flush and a merge each end in a change, which
+goes through the queue like that of any result.
 """
 
 import asyncio
@@ -203,7 +203,7 @@ class CommitLoop:
         self._run.committed()
 
     async def _beside(self, function: Callable[[], None]) -> None:
-        """Call `function` in the writer thread; decide meanwhile upon results, but for those that take long."""
+        """Call `function` in the writer thread; decide meanwhile on results, except those that take long."""
         writing = self._in(self._writer, function)
         while not writing.done():
             await asyncio.wait({writing}, timeout=DECISION_DELAY)
@@ -276,7 +276,7 @@ class CommitLoop:
 
 
 def _is_small(group: Sequence[Change]) -> bool:
-    """Whether a group is written in a moment, but for the wait for the disk."""
+    """Whether a group is written in a moment, apart from the wait for the disk."""
     if len(group) > SMALL_GROUP or sum(len(change.links) for change in group) > SMALL_LINKS:
         return False
     return sum(len(each.payload) for change in group for each in change.captures) <= SMALL_BYTES

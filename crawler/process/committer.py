@@ -1,4 +1,4 @@
-"""What the commit loop does next: a decision of its state, without a wait or a clock.
+"""The next step of the commit loop: a decision of its state, without a wait or a clock.
 
     WAIT      nothing is queued, and the DUE does not want to flush
     GATHER    let more results come: thirty pages cost about the commit of one
@@ -10,15 +10,14 @@
 The loop asks, does, and asks again. No step can keep another from its turn,
 however fast results come:
 
-* A gathering lasts `store.commit_delay` at most, and ends at once when the
-  group is large, when the crawl stops, while seeds are read, and while the
-  DUE is full.
-* A flush that is wanted begins before the group that gathered is written. It
-  is not wanted again before its change was committed, so groups and flushes
-  (or the parts of a large one) take turns.
-* A flush only because the frontier is dry waits until flushes take a tenth of
-  the time at most, unless nothing is in flight: a frontier whose hosts all wait
-  their gaps is dry between any two results, and mostly a flush does not help it.
+* A gathering lasts at most `store.commit_delay`. It ends at once when the group is
+  large, when the crawl stops, while seeds are read, and while the DUE is full.
+* A wanted flush begins before the gathered group is written. The next one is not
+  wanted before its change was committed, so groups and flushes (or the parts of a
+  large one) take turns.
+* A flush that only a dry frontier wants waits until flushes take at most a tenth of
+  the time, unless nothing is in flight. While all hosts wait their gaps the frontier
+  is dry between any two results, and a flush seldom helps.
 * Each group holds `store.group_entries_max` changes at most, in the order in
   which they were queued.
 """

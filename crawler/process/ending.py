@@ -1,11 +1,11 @@
-"""An end in bounded time, and word of where it stands if something does not end.
+"""An end in bounded time; whatever does not end is logged with its stacks.
 
-`within` gives a step of the shutdown its limit: what takes longer is logged with
-all stacks, cancelled, and left alone. `run` and `leave` do the same for what
-Python waits for by itself, without any limit: tasks, executors, threads. A
-`Watchdog` logs the stacks once the loop stands, in whatever code it may be.
+`within` limits a step of the shutdown: a longer one is logged with all stacks,
+cancelled, and left alone. `run` and `leave` limit what Python would wait for without
+end: tasks, executors, threads. A `Watchdog` logs the stacks when the loop stands
+still, in any code.
 
-Nothing here can lose anything: what was not committed is done again.
+Nothing is lost by it: what was not committed is done again.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ _left_alone: list[str] = []  # steps of this process that did not end
 LOOKS = 4  # of the watchdog while the loop may stand
 
 
-async def within(limit: float, step: str, work: Awaitable[Any]) -> bool:
+async def within(limit: float, step: str, work: Awaitable[object]) -> bool:
     """Wait for `work` for at most `limit` seconds; whether it ended. Never raises for what it raises."""
     task = asyncio.ensure_future(work)
     done, _ = await asyncio.wait({task}, timeout=limit)
@@ -44,7 +44,7 @@ async def within(limit: float, step: str, work: Awaitable[Any]) -> bool:
     return True
 
 
-def in_thread(function: Callable[[], Any]) -> "asyncio.Future[None]":
+def in_thread(function: Callable[[], object]) -> "asyncio.Future[None]":
     """Call `function` in a thread that nobody waits for at the end of the process."""
     loop = asyncio.get_running_loop()
     ended = loop.create_future()

@@ -7,13 +7,12 @@
 
 A hop counts as a request: it waits for the gap of its host, and on a host
 other than the errand's own it takes that host's slot first. An errand that
-waits for a hop, for memory, or for the decision upon a large answer has no
+waits for a hop, for memory, or for the decision on a large answer has no
 place: `concurrency` others may be exchanging bytes.
 
-An exception that nobody expects ends the errand it comes from, in the outcome
-`internal_error`, and no other: host, address and place are free again as behind
-any failure. Only a `StoreError` goes on to the process, and what the page sink
-of the user raises.
+An unexpected exception ends its own errand only, with the outcome `internal_error`:
+host, address and place are free again as after any failure. A `StoreError`, and an
+exception of the user's page sink, end the process.
 """
 
 import asyncio
@@ -51,8 +50,8 @@ Promise = Callable[[Errand, Fetch, Change], None]
 WayOf = Callable[[Errand], Way]
 
 PLAIN = Way()
-Chain = list[tuple[str, str]]  # the requests of a redirect chain so far: URL and Cookie field
-NextHop = Callable[[FetchRequest, Fetch, Chain], str]
+Hops = list[tuple[str, str]]  # the requests of a redirect chain so far: URL and Cookie field
+NextHop = Callable[[FetchRequest, Fetch, Hops], str]
 
 _OWN_WAY = int(LinkFlag.OWN_WAY)
 _SITEMAP, _REFRESH = int(LinkFlag.SITEMAP), int(LinkFlag.REFRESH)  # plain: an IntFlag costs 1 us a test
@@ -334,12 +333,12 @@ class Errands:
         """What a hop to `url` would send; "" without a jar of the chain's own."""
         return "" if request.jar is None else request.jar.header(split(url), self._clock.now())
 
-    def _robots_hop(self, _request: FetchRequest, fetch: Fetch, chain: Chain) -> str:
+    def _robots_hop(self, _request: FetchRequest, fetch: Fetch, chain: Hops) -> str:
         if len(chain) > self._config.robots.redirects_max:
             return ""
         return resolve(fetch.url, fetch.location) or ""
 
-    def _own_key_hop(self, request: FetchRequest, fetch: Fetch, chain: Chain) -> str:
+    def _own_key_hop(self, request: FetchRequest, fetch: Fetch, chain: Hops) -> str:
         """The target if its key is that of a URL of the chain: the duplicate check would eat it.
 
         A request that was made before, cookies and all, can only be answered as before.
@@ -353,7 +352,7 @@ class Errands:
             return ""
         return target if self._frontier.may_ask(target, self._clock.now()) else ""
 
-    def _any_hop(self, request: FetchRequest, fetch: Fetch, chain: Chain) -> str:
+    def _any_hop(self, request: FetchRequest, fetch: Fetch, chain: Hops) -> str:
         """The target wherever the crawl is at home: who asked in a way of his own waits for this answer."""
         target = resolve(fetch.url, fetch.location)
         if target is None or not self._harvest.in_scope(target):

@@ -1,15 +1,15 @@
-"""The crawl as a whole, as one of its processes sees it: limits, the end, and what others send, need and know.
+"""The crawl as a whole, as one of its processes sees it: limits, the end, and the exchange with peers.
 
     Exchange        a crawl of one process: the limits and the end, by the same rules as among many
-    PeerExchange    with peers, besides:
+    PeerExchange    with peers, also:
         received    inbox -> one change an entry, in order; also while nothing is fetched
         committed   acknowledgements and outbox leave; a long queue is rewritten
         each beat   the share of the rate, the end of the crawl
 
-The rest of a process asks `room` before it begins a fetch, `limit_reached` and
-`ended` whether the crawl is over, calls `advance` when it is idle and
-`committed` after every group. With peers, a process that is done stays until
-all others know, since none of them can tell silence from death.
+The process asks `room` before it begins a fetch, asks `limit_reached` and `ended`
+whether the crawl is over, calls `advance` when it is idle and `committed` after
+every group. With peers, a process that is done stays until all others know: they
+cannot tell silence from death.
 """
 
 import asyncio

@@ -1,10 +1,9 @@
 """Children forked from this process before it has a loop, with everything imported.
 
-Importing the crawler takes half a CPU second, and 60 MB that nobody changes
-again. Forked children pay neither: four of them start for 0.8 CPU s instead of
-2.8. A copy of a process that runs a loop or threads would be a broken one, so
-this is for the first start alone; a child that dies is replaced by a new
-program.
+Importing the crawler takes half a CPU second and 60 MB that never change. Forked
+children pay neither: four of them start in 0.8 CPU s instead of 2.8. A fork of a
+process that runs a loop or threads is broken, so only the first start forks; a child
+that dies is replaced by a program of its own.
 
 `Forked` has the part of `asyncio.subprocess.Process` that a supervisor uses.
 """

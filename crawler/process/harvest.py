@@ -7,15 +7,14 @@ This is the arrow from the fetcher back to the frontier without its waiting:
                       --> links: `following.py` says which, `admission.py` what becomes of them
                       --> counts (`books.py`), the line of pages.jsonl
 
-A *refresh* (an errand with the flag REFRESH: a known page fetched again) takes
-the same way, with two differences. It is counted apart, under `refresh.`, since
-its URL is done already. So is a known page that was queued once more (AGAIN),
-whose URL is done once more. And an answer whose content is known is not read
-for links (`shows_news`).
+A *refresh* (an errand with the flag REFRESH: a known page fetched again) differs in
+two points. It is counted apart, under `refresh.`, since its URL is done already; so
+is a known page that was queued once more (AGAIN). And an answer whose content is
+known is not read for links (`shows_news`).
 
 A change is made in one step, or by a generator that pauses between portions of
 its links (`portions.py`); the commit point makes one change after the other.
-What a page's content makes raise ends in a counted outcome: the page without
+An exception over a page's content ends in a counted outcome: the page without
 its answer, or without its links.
 """
 

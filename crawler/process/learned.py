@@ -3,9 +3,9 @@
     scope          grows by seeds and by where seeds redirect to; one for all processes
     equivalences   http -> https, www <-> apex, proven by redirects; each process's own
 
-What was learned is stored with the change that learned it. The scope's growth
-is told to the other processes by notices: links with the flag SCOPE. They go
-through the outbox, as no link may be lost for want of one.
+Both are stored with the change that taught them. Notices tell the other processes
+that the scope grew: links with the flag SCOPE. They go through the outbox, because
+a lost notice would lose links.
 """
 
 from collections.abc import Iterator, Sequence

@@ -1,4 +1,4 @@
-"""When a run is over, and when the disk lets it go on: decisions of what the shell has seen."""
+"""Decides when a run is over, and whether the disk lets it go on, by what the shell has seen."""
 
 from enum import Enum
 

@@ -1,11 +1,11 @@
-"""What a running process shows and takes: page server, admin server, vitals, request counts, live settings.
+"""The outside of a running process: page server, admin server, vitals, request counts, live settings.
 
     page server    [serve] address, and DIR/<name>/serve.sock for siblings that do not own a page
     admin server   of a crawl of one process; several have the supervisor's (`supervision/`)
     commands       those of `commands.py`, and host, pause, resume, set
 
-The page server's seam (`serve/seam.py`) is made here from the stages. What the
-refresh frontier offers is given to `refresh_ahead` and `refresh_signal`.
+The page server's seam (`serve/seam.py`) is made here from the stages; the refresh
+frontier serves its `refresh_ahead` and `refresh_signal`.
 """
 
 import asyncio
@@ -207,7 +207,7 @@ class Live:
         task.add_done_callback(self._tasks.remove)
 
     async def _key_file(self, url: str) -> bytes | None:
-        """A small file of a site, fetched as a link in the crawl's own order; None if it is not to be had soon."""
+        """A small file of a site, fetched as a link in the crawl's own order; None if it does not come soon."""
         fingerprint = self._stages.fingerprinter.fingerprint(url)
         asked = self._now()
         while self._now() - asked < KEY_FILE_WAIT:

@@ -1,8 +1,8 @@
 """Long lists in portions, so that no decision holds the loop for long.
 
-A page may have 20,000 links, a sitemap 50,000 URLs. All decisions on them are
-one change, made by a generator that pauses after each portion. There the
-committer gives the loop back once its turn is over (`storage/commit.py`).
+A page may have 20,000 links, a sitemap 50,000 URLs. Their decisions are one change,
+made by a generator that pauses after each portion. At a pause the committer gives
+the loop back if its turn is over (`storage/commit.py`).
 """
 
 from collections.abc import Iterator, Sequence

@@ -6,12 +6,11 @@
     seeds         piece by piece, never far ahead of the commits              seeding.py
     watch         time, disk space                                            limits.py
 
-What an errand does is in `errands.py`, what its end becomes in `harvest.py`;
-the stages themselves are opened in `stages.py`. All decisions are made by the
-stages, synchronously, in the loop thread.
+`errands.py` does errands, `harvest.py` says what their ends mean, `stages.py` opens
+the stages. The stages make all decisions, synchronously, in the loop thread.
 
     run: schedule until there is a reason to stop
-         -> drain: what is in flight ends, what there is is committed
+         -> drain: fetches in flight end, all results are committed
          -> part: others hear of it -> everything is closed, each step within its time
 """
 

@@ -1,4 +1,4 @@
-"""From a fetch to what it links to: the right extractor for the answer, off the loop where it could hold it up.
+"""From a fetch to its links: chooses the extractor for the answer, off the loop where it could hold it up.
 
 HTML, XHTML, or no usable type and HTML by its first bytes   extract.links, heavy pages in a child process
 a sitemap (asked for as one)                                 extract.sitemap
@@ -6,8 +6,8 @@ RSS and Atom, by setting                                     extract.feed
 a style sheet, if requisites are wanted                      extract.css
 
 Large sitemaps, feeds and sheets have a child of their own: pages do not wait for them.
-A document with dates that is asked again is held against its stored copy (`news`): a date that has
-changed is a signal that its page has.
+`news` compares a document with dates with its stored copy: a changed date is a signal that
+its page has changed.
 """
 
 import asyncio

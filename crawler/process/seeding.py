@@ -5,7 +5,7 @@ command line, file, configuration --> crawl/seeds.py: canonical, in pieces
     several under a supervisor     SeedFile, read by all     each takes its own; the scope learns all first
 
 With `crawl.timestamping` known pages go the same way first, back into the queues
-of their hosts: each once, those left out that wait there already.
+of their hosts: each once, unless it waits there already.
 """
 
 from collections.abc import Generator, Iterable, Iterator, Sequence

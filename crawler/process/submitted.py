@@ -1,8 +1,8 @@
 """Which URLs a sitemap may name (sitemaps.org, cross-submits).
 
-Those of its own host, and those of an authority whose robots.txt names the map.
-A host is told by its place in the URL: it stands as text in many others, too.
-Each authority is asked for once a map.
+It may name URLs of its own host, and of an authority whose robots.txt names the
+map. The host is compared as the host of the URL, never as text within it. Each
+authority is looked up once a map.
 """
 
 from collections.abc import Callable, Generator, Sequence

@@ -1,7 +1,7 @@
-"""What a process finds around it: a disk, a network, chance, threads. Everything else it has in itself.
+"""The surroundings of a process: disk, network, chance, threads.
 
-`Surroundings` are those of the system. Simulations (`lab/cluster/`) hand in
-their own, and run the process as it is: same stages, same loops.
+`Surroundings` are those of the system. Simulations (`lab/cluster/`) pass their own
+and run the same process: same stages, same loops.
 """
 
 import asyncio
@@ -10,7 +10,7 @@ import random
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from crawler.config import StoreConfig
 from crawler.process import collector
@@ -73,7 +73,7 @@ class Surroundings:
 
         return listening_socket
 
-    def in_thread(self, function: Callable[[], Any]) -> "asyncio.Future[None]":
+    def in_thread(self, function: Callable[[], object]) -> "asyncio.Future[None]":
         """Call `function` in a thread that nobody waits for at the end of the process."""
         return in_thread(function)
 

@@ -1,4 +1,4 @@
-"""Tasks of a process: what one of them raises is the process's failure."""
+"""Tasks of a process: an exception of one is the process's failure."""
 
 import asyncio
 from collections.abc import Callable, Coroutine, Iterator

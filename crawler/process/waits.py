@@ -1,8 +1,8 @@
 """Why hosts wait, for the log of -v: each wait once, with its cause and the next try.
 
-Said of each host once until it changes: back-offs, robots.txt that is not to be had, URLs that are all tried again
-later, hosts held or given up, slowed ones; and, where that takes long, gaps, addresses and look-ups. Of a host that
-is being asked nothing is said: what it waits for is known when the answer is committed.
+A cause is logged once for a host until it changes: back-offs, robots.txt that cannot be fetched, URLs that are all
+tried again later, hosts held, given up or slowed; long gaps, addresses and look-ups too. A host with a request in
+flight is left out: the committed answer decides what it waits for.
 """
 
 from collections.abc import Iterable, Iterator

@@ -8,12 +8,12 @@ so a parsed file is a few hundred bytes however long it was.
 Matching follows section 2.2.2: of all patterns that match the path and query,
 the longest in octets decides, allow wins a tie, no match allows. Both sides
 are first brought to one spelling of percent-encoding (`_spelling`). Patterns
-without `*` and `$` are prefixes: the longest one that fits is found by a look-up
-for each length that occurs. Of those with wildcards only patterns are tried
-whose part before the first wildcard is found in the same way, part by part
-from the left, which is linear in the target: there is no regular expression to
-blow up. `wildcards_max` of one file bound what a verdict costs, `rules_max` what
-a file costs; rules beyond are ignored and counted.
+without `*` and `$` are prefixes: one look-up for each length that occurs finds
+the longest that fits. The same look-up, by the part before the first wildcard,
+selects the wildcard patterns to try. They are matched part by part from the left,
+linear in the target: no regular expression can blow up. `wildcards_max` a file
+bounds the cost of a verdict, `rules_max` that of a file; rules beyond are ignored
+and counted.
 
 Beyond the RFC, to the side of caution: lines without a colon (`disallow /x`)
 and the usual misspellings of disallow are read as what they mean.
@@ -174,7 +174,7 @@ def parse(body: bytes, token: str) -> RobotsRules:
 def read(
     body: bytes, token: str, *, rules_max: int = RULES_MAX, wildcards_max: int = WILDCARDS_MAX
 ) -> Parsed:
-    """The same as `parse`, in the form that is stored, with the first so many rules of the file."""
+    """The same as `parse`, in the form that is stored, with a limited number of the file's rules."""
     reading_ = reading(body, token, rules_max=rules_max, wildcards_max=wildcards_max)
     while True:
         try:

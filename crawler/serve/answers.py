@@ -1,4 +1,4 @@
-"""From a stored copy to an answer: status, fields and body, and what of it stays the same until the next copy.
+"""From a stored copy to an answer: status, fields and body, and the part of it that is constant until the next copy.
 
 A copy gives up to three representations, each with an entity tag of its own:
 
@@ -6,9 +6,8 @@ A copy gives up to three representations, each with an entity tag of its own:
     decoded      the client does not, or asks for a range                  "<digest>-d"
     rewritten    links lead back to /page                                  "<digest>-r"
 
-`Ready` is all of a representation that does not change with time. Small bodies
-are in it; it may be kept and sent again. Age, P(fresh) and date are put on when
-it is sent.
+`Ready` is the constant part of a representation, with small bodies; it may be kept
+and sent again. Sending adds age, P(fresh) and date.
 """
 
 from collections.abc import Callable, Iterator, Sequence

@@ -6,9 +6,9 @@
     http://host/path      the proxy form (`curl -x`)                as /page?url=http://host/path
     /signal /indexnow /websub/TOKEN /healthz /readyz                the other doors
 
-In `/timegate/U` and `/timemap/link/U` all that follows is U, its query too, as
-RFC 7089 and every archive have it. A target is only ever compared with these
-prefixes and U only looked up in the store: no target names a file.
+In `/timegate/U` and `/timemap/link/U` all that follows is U, its query too, as in
+RFC 7089 and every archive. A target is only compared with these prefixes, and U only
+looked up in the store: no target names a file.
 """
 
 import re

@@ -1,7 +1,7 @@
 """The crawl behind a page server, made of the stages of its processes.
 
-`StoredCrawl` looks only: a directory at rest. What a crawl that runs can do
-beside (fetch ahead, take signals, count requests) is given to it as functions.
+`StoredCrawl` only reads: a directory at rest. A running crawl adds functions that
+fetch ahead, take signals and count requests.
 """
 
 import math

@@ -1,4 +1,4 @@
-"""Which copy of a page answers: the newest, or the nearest to an instant; never one that is withheld.
+"""Chooses the copy of a page that answers: the newest, or the nearest to an instant; never one that is withheld.
 
 A temporary failure (408, 425, 429, 5xx) hides no other copy. Of two copies
 equally near the earlier one is taken: it was true at the instant, the later one

@@ -1,13 +1,13 @@
-"""Who may stay connected when too many want to: places of a listener, and who gives way.
+"""Places of a listener: which connection gives way when too many clients come.
 
 A connection is *served* while an answer is being made or taken, and *waiting*
 while we wait for the client: for a request, the rest of its header, or room to
-write. When all places are taken a newcomer gets the place of the client that
-has kept us waiting longest, if that was at least `PATIENCE`; else it is turned
-away. So slow or half-open clients, however many, cost the others nothing, and
-every wait ends after `timeout` anyway.
+write. When all places are taken a newcomer gets the place of the client that has
+kept us waiting longest, if that was at least `PATIENCE`; else it is turned away. So
+slow or half-open clients, however many, cost the others nothing. Every wait ends
+after `timeout`.
 
-All operations are O(1) but `overdue`, which costs what it returns.
+Operations are O(1); `overdue` is linear in its result.
 """
 
 from collections.abc import Hashable

@@ -1,19 +1,19 @@
 """How often pages are asked for: the served requests are the importance of the refresh model (mu).
 
-A request adds 1 to its page's count, and counts halve every `half_life`
-seconds. Nothing is touched to let them fade: request number k at instant t is
-stored as 2^((t - origin) / half_life), so all counts share one scale and fade
-together; the origin moves on before numbers grow large.
+A request adds 1 to its page's count, and counts halve every `half_life` seconds.
+Fading touches no count: a request at instant t adds 2^((t - origin) / half_life), so
+all counts share one scale and fade together. The origin moves on before numbers grow
+large.
 
-Memory is bounded. At most `pages_max` pages are counted exactly. When one more
-is asked for, the quarter with the smallest counts moves into a sketch: a
-Count-Min of `ROWS` x `columns` cells (Cormode, Muthukrishnan 2005) updated
-conservatively (Estan, Varghese 2002), each of a page's cells being raised to its
-count at least. So it never reports less than was counted, and more only where
-another page has a larger count in the same cell of every row. A page that is
-asked for again leaves with the sketch's answer.
+Memory is bounded. At most `pages_max` pages are counted exactly. When one more is
+asked for, the quarter with the smallest counts moves into a sketch: a Count-Min of
+`ROWS` x `columns` cells (Cormode, Muthukrishnan 2005) with conservative update
+(Estan, Varghese 2002). The sketch never reports less than was counted, and more only
+where another page has a larger count in the same cell of every row. A page that is
+asked for again leaves it with its answer.
 
-`changed` gives what the next commit is to write; a crash loses what came since.
+`changed` returns what the next commit writes; a crash loses the requests since the
+last commit.
 """
 
 import math

@@ -1,4 +1,4 @@
-"""Header fields of an answer: which of the stored ones pass, which of ours stand beside them, and 304.
+"""Header fields of an answer: which stored fields pass, which of ours are added, and 304.
 
 The copies are other people's pages on our origin. So nothing passes that speaks
 for the whole origin (cookies, HSTS, pins, service workers, alternative

@@ -1,9 +1,9 @@
-"""By which names a listener may be called, and which requests it counts.
+"""The names by which a listener may be called, and the requests that it counts.
 
-A page in a browser can have its own name point to our address (DNS rebinding)
-and then read what we answer. So the Host field must be an IP address,
-`localhost`, or one of the names that the configuration lists. Addresses are
-safe: a page that was loaded from an address is that address's own.
+A page in a browser can point its own name to our address (DNS rebinding) and then
+read our answers. So the Host field must be an IP address, `localhost`, or a name
+that the configuration lists. Addresses are safe: a page loaded from an address
+belongs to it.
 """
 
 import ipaddress

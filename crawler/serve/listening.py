@@ -1,12 +1,11 @@
 """The shell of our HTTP servers: connections, limits and bytes.
 
-aiohttp parses requests and keeps connections; the answer's bytes are ours,
-since a stored answer is sent as it was received. Limits, each a key of
-`[serve]`: connections (`connection_places.py`), bytes of a request header, time without a
-whole header, time in which a client must take what is buffered for it.
+aiohttp parses requests and keeps connections; the answer's bytes are ours, since a
+stored answer is sent as it was received. Limits, each a key of `[serve]`: connections
+(`connection_places.py`), bytes of a request header, time without a whole header, time
+in which a client must take what is buffered for it.
 
-A listener is started with `start` and ended with `close`, which lets answers
-under way end for a moment.
+`start` opens a listener. `close` ends it and gives answers under way a moment.
 """
 
 import asyncio

@@ -5,7 +5,7 @@
     URI-T   /timemap/link/U                      lists the copies (section 5)
     URI-M   /page?url=U&at=20260131120000        one copy, for good
 
-Addresses are made absolute with the name by which the client called us.
+Addresses are absolute, with the name by which the client called us.
 """
 
 from collections.abc import Iterable, Iterator

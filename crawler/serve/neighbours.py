@@ -1,4 +1,4 @@
-"""How the other processes of a crawl are asked for the pages that they own: siblings here, nodes elsewhere."""
+"""Asks the other processes of a crawl for the pages that they own: siblings here, nodes elsewhere."""
 
 from collections.abc import Sequence
 from pathlib import Path

@@ -3,9 +3,9 @@
     Asked --> where its copies lie --> which copy --> may it be shown, is it fresh enough
           --> representation (kept ready, or made) --> 304, 206, 416 or the whole
 
-`Reply` is what the shell writes. An answer that is kept ready costs one read
-of the store: the URL's record changes with every fetch of it, in the same batch
-as its captures, so as long as the stored record is the same, so is the answer.
+The shell writes a `Reply`. An answer that is kept ready costs one read of the store:
+every fetch of a URL changes its record, in the batch of its captures, so an answer is
+current while the stored record is the same.
 """
 
 from collections.abc import Hashable, Mapping

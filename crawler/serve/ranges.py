@@ -1,8 +1,7 @@
 """Byte ranges (RFC 9110, section 14): a Range field against a representation's length.
 
-One range is served. A list of ranges is answered whole, as the RFC allows:
-what clients need is one range, and overlapping lists are a way to make servers
-work for nothing.
+One range is served. A list of ranges is answered whole, as the RFC allows: clients
+need one range, and overlapping lists can make servers work for nothing.
 """
 
 import re

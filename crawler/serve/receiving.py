@@ -1,4 +1,4 @@
-"""The receivers' shell-side desk: from a request to a signal desk, IndexNow's keys or WebSub's subscriptions."""
+"""Passes requests to the receivers: signals, IndexNow's keys, WebSub's subscriptions."""
 
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any

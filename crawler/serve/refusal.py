@@ -1,7 +1,5 @@
 """A request that is not answered with a copy: its status and, as JSON, the reason."""
 
-from typing import Any
-
 import msgspec
 
 
@@ -11,7 +9,7 @@ class Refusal(Exception):
     Expected: the client, or the state of the crawl, asks for it.
     """
 
-    def __init__(self, status: int, state: str, why: str, **more: Any) -> None:
+    def __init__(self, status: int, state: str, why: str, **more: object) -> None:
         super().__init__(f"{status} {state}: {why}")
         self.status = status
         self.body = {"state": state, "why": why, **more}

@@ -1,4 +1,4 @@
-"""What a server writes: the noun between the desks, which decide, and the shell, which sends."""
+"""A server's answer: the noun between the modules that decide and the shell that sends."""
 
 from collections.abc import Callable, Iterator
 

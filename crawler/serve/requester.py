@@ -1,11 +1,9 @@
-"""A request's header fields, read once: what they say of the client and of what it takes.
+"""A request's header fields, read once: what they say of the client and of what it accepts.
 
-A client sends the same fields with each of its requests, whatever it asks for.
-So what they mean is remembered by their bytes (`Requesters`), and a request whose
-fields have been met needs no parsing but that of its target. Only blocks that
-aiohttp's parser took for a whole request are remembered, and only those that
-ask for nothing but a copy: no body, no condition, no range, no end of the
-connection.
+A client sends the same fields with each request. `Requesters` remembers their meaning
+by their bytes, so for fields that were met before only the target is parsed. It
+remembers only blocks that aiohttp's parser took for a whole request, and that ask for
+a plain copy: no body, no condition, no range, no end of the connection.
 """
 
 from collections.abc import Mapping

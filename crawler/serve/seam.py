@@ -1,7 +1,7 @@
-"""What the page server needs of a crawl, and nothing else.
+"""The interface that the page server needs of a crawl.
 
-A process that crawls, a directory at rest and the tests each offer these few
-methods; the server knows no stage but the page cache's reading side.
+A crawling process, a directory at rest and the tests each offer these few methods. Of
+the stages the server knows only the reading side of the page cache.
 """
 
 from collections.abc import Sequence

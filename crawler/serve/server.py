@@ -1,4 +1,4 @@
-"""The page server: pages at GET, receivers at POST; what is answered is decided in `pages.py`."""
+"""The page server: pages at GET, receivers at POST; `pages.py` decides the answers."""
 
 import asyncio
 import logging

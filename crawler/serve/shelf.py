@@ -1,4 +1,4 @@
-"""Answers kept ready: those asked for last, up to a number of bytes."""
+"""Answers kept ready: the most recently used, up to a number of bytes."""
 
 from collections import OrderedDict
 from collections.abc import Hashable

@@ -1,8 +1,8 @@
 """Change signals from outside: `POST /signal`, and what all receivers share: parsing, and a rate for each source.
 
-A signal says that a page changed. It is only believed as far as the refresh
-frontier has learned to believe its source. A URL that nobody knew becomes a link
-if it is in scope; so a signal can cause no request that a link could not.
+A signal says that a page changed. The refresh frontier believes it as far as it has
+learned to believe its source. An unknown URL becomes a link if it is in scope, so a
+signal causes no request that a link could not.
 """
 
 from collections import OrderedDict

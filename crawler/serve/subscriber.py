@@ -1,4 +1,4 @@
-"""Asks WebSub hubs for subscriptions, and again before their leases end; what is due is `websub.py`'s choice."""
+"""Asks WebSub hubs for subscriptions, and again before their leases end; `websub.py` says when."""
 
 import asyncio
 import logging

@@ -8,10 +8,10 @@ The token, 16 random bytes, is the capability: who does not know it can neither
 confirm a subscription nor deliver. A delivery whose signature is wrong is
 answered 202 and ignored, as section 8 asks. One signal a delivery entry.
 
-A subscription that its hub has not verified is asked for again, later each time;
-one whose lease comes to its end is asked for anew under the same callback
-(section 5.1: the hub then extends it). Nothing is stored: after a restart topics
-are subscribed under new tokens, and a hub's deliveries to old ones get 410.
+A subscription that its hub has not verified is asked for again, at growing intervals.
+One whose lease is about to end is asked for again under the same callback (section
+5.1: the hub then extends it). Nothing is stored: after a restart topics are
+subscribed under other tokens, and deliveries to forgotten tokens get 410.
 """
 
 import hmac

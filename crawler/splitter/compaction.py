@@ -9,10 +9,10 @@ number it covers, so that the result meets the entries appended meanwhile:
     after                     [boundary-N+1 . boundary][boundary+1 ...]   new generation | generation 0
 
 Nothing names the new entries until one batch makes boundary, generation and a
-fresh epoch current; before it they are swept on opening, after it the old ones
-are. So the swap happens exactly once. Batches of the new entries are synced:
-a later synced write does not make an earlier one durable once LevelDB has begun
-another log file.
+fresh epoch current. Opening sweeps the new entries before that batch, and the
+replaced ones after it, so the swap happens exactly once. Batches of new entries are
+synced: once LevelDB has begun another log file, a later synced write does not make
+an earlier one durable.
 
 Memory: 8 bytes and a bit a link, and a 16th of that again while sorting: about
 120 MB for 1 GiB of entries. Cost: two decodes and an encode, 1.5 us a link

@@ -1,4 +1,4 @@
-"""What holds over all processes without a centre: shares of the rate, limits, the end.
+"""Agreement of all processes without a centre: shares of the rate, limits, the end.
 
 Every process tells every other its `Counters` about once a second, on acks and
 heartbeats. Each computes the rest alone.
@@ -8,20 +8,20 @@ heartbeats. Each computes the rest alone.
     w_i / (w_i + sum over j of w_j as heard)
 
 of the rate, where its own w_i is the least of the values that any peer may
-still hold for it: the last one echoed and all told since. Nobody underrates
+still hold for it: the last one echoed and all sent since. Nobody underrates
 another, so the shares never add up to more than 1, whatever is lost or late;
 a share grows only after all have heard.
 
-A peer that was not heard for `silence_max` is missing. It may be dead, or cut
-off and fetching; either way 1/N of the rate is left to it and the c others
-that still hear one another divide c/N by their work. A process falls to such
-a share at once and rises to it only after another `silence_max`, when the
-missing one has fallen. Before the first words a process takes 1/N. So only
-while processes start, or a cut heals, can the sum exceed 1, for an interval.
+A peer that was not heard for `silence_max` is missing. It may be dead, or cut off
+and fetching. In both cases 1/N of the rate is left to it, and the c others that
+still hear one another divide c/N by their work. A process falls to such a share at
+once and rises to it only after another `silence_max`, when the missing one has
+fallen. A process that has heard nobody takes 1/N. So the sum can exceed 1 only for
+an interval, while processes start or a cut heals.
 
-**Known pages.** Their part of the rate is shared by the `weight` of each process's
-refresh schedule in the same way: its own is the least that a peer may hold. Levels
-ride along; what they make of the weights is the schedule's to say.
+**Known pages.** Their part of the rate is shared in the same way by the `weight` of
+each process's refresh schedule; its own is the least that a peer may hold. Levels
+are sent with the weights; the schedule moves its weight by them.
 
 **Limits.** Pages and bytes of this run are sums of what was last heard; what is
 in flight counts, so the overshoot is at most what all can begin in an interval.
@@ -29,9 +29,9 @@ in flight counts, so the overshoot is at most what all can begin in an interval.
 **The end.** Each process takes two rounds. A round is good if all, itself among
 them, are idle with nothing in their outboxes; the second must show the same
 (boot, appended, applied) of each, in messages written after the first round
-was complete (they echo a number sent after it). Then at the instant between
-the rounds nothing was left, nor on its way: an entry leaves an outbox only
-after its owner has applied it. Whoever finds this tells the others (`ended`).
+was complete (they echo a number sent after it). Then nothing was left or on its
+way at the instant between the rounds: an entry leaves an outbox only after its
+owner has applied it. The process that finds this tells the others (`ended`).
 A missing peer writes nothing, so it holds up the end, not the crawl.
 """
 

@@ -9,8 +9,8 @@ input; only `durable` is ever told to the peer.
 
 * A sequence number of accepted + 1 is queued, a smaller one is dropped (its ack
   follows with the next), a larger one makes the session ask for a resync.
-* A peer that connects again waits until all that was queued of it is durable.
-  So what an old connection brought is never mixed with what the new one brings.
+* A peer that connects again waits until all entries queued of it are durable, so
+  the entries of two connections never mix.
 * The queue of a peer holds at most twice the window; more is a breach of the
   protocol, since a sender has no more than a window unconfirmed.
 

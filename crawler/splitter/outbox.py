@@ -7,9 +7,9 @@ phases in which a group of results is committed:
     stage(batch)   [writer thread]  put the entries, delete what peers have confirmed
     committed()    [loop]           only now may they be sent
 
-A peer that is gone only lets its queue grow: at `spool_bytes_max` it is
-rewritten without repeated links (`compaction`), at twice the mark `full` asks
-the caller to fetch no more pages, while links of others are still taken.
+The queue of a peer that is gone grows: at `spool_bytes_max` it is rewritten without
+repeated links (`compaction`). At twice that size `full` asks the caller to fetch no
+more pages; links of others are still taken.
 """
 
 import logging

@@ -1,10 +1,9 @@
 """The sockets of the host splitter: connections in both directions, reconnects, TLS.
 
-Everything that decides lies in `session`; here bytes are carried. Each peer is
-dialled by one task for as long as the process lives, its name looked up anew
-at every attempt, since in a cluster addresses move. A peer that is missing
-costs one attempt a back-off. Nothing here waits for a write: what is unsent
-lies in the outbox, at most a window of it in a transport's buffer.
+`session` decides, this module carries bytes. One task dials each peer for as long
+as the process lives and looks its name up at every attempt, since addresses move in
+a cluster. A missing peer costs one attempt a back-off. Nothing waits for a write:
+unsent entries lie in the outbox, at most a window of them in a transport's buffer.
 
     process                              peers
     after each commit  ---- flush() ---> acks, entries, welcomes go out

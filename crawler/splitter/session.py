@@ -1,7 +1,7 @@
 """One connection between two processes, as a state machine without input or output.
 
-The sender of links dials; so two processes have two connections, and what one
-of them receives and confirms never waits for what it sends.
+The sender of links dials. So two processes have two connections, and receiving
+never waits for sending.
 
     dialler                                             listener
     OPENING    Open{protocol, challenge}         -->    WAITING
@@ -23,7 +23,7 @@ frame, the dialler by that of Hello; no link is sent before the Welcome.
 
 from collections.abc import Callable
 from enum import StrEnum
-from typing import Any, Protocol
+from typing import Protocol
 
 import msgspec
 
@@ -180,7 +180,7 @@ class _Session:
         if self.ending is None:
             self.pump(now)
 
-    def _dispatch(self, message: Any, now: float) -> None:
+    def _dispatch(self, message: Message, now: float) -> None:
         method = self.TABLE[self.state].get(type(message))
         if method is None:
             raise ProtocolError(f"splitter: {type(message).__name__} while {self.state}")

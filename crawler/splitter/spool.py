@@ -1,8 +1,8 @@
 """The durable queue of links for one peer: entries, numbers and epochs.
 
-Entries lie in the store under consecutive numbers; its *sequence number* on
-the wire is an entry's number less `base`, so renumbering a whole queue from 1
-under a fresh epoch is one small write:
+Entries lie in the store under consecutive numbers. An entry's *sequence number* on
+the wire is its number less `base`, so one small write renumbers a whole queue from
+1 under a fresh epoch:
 
     o/<peer> 0 <generation, 4> <number, 8>   entry (`wire.encode_entries`)
     m/outbox/<peer>                          SpoolState
@@ -10,9 +10,9 @@ under a fresh epoch is one small write:
     number  ... acked | acked+1 ... sent | sent+1 ... committed | ... staged
             deleted     in flight          waiting                being committed
 
-An entry leaves the store after the peer has said that it is durable there; the
-delete rides in the next group that is committed anyway, together with `acked`,
-so an empty queue still knows where it was.
+An entry leaves the store after the peer has confirmed that it is durable there. The
+delete is part of the next group, together with `acked`, so an empty queue keeps its
+position.
 
 A fresh epoch begins (`splitter/README.md`, "Protocol")
 * when the peer knows a later entry than we have: our tail was lost;

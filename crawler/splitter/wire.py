@@ -28,7 +28,7 @@ import hmac
 import zlib
 from collections.abc import Sequence
 from enum import IntEnum, StrEnum
-from typing import Annotated, Any
+from typing import Annotated
 
 import msgspec
 from msgspec import Meta
@@ -277,7 +277,7 @@ class FrameReader:
             self._start = 0
         self._buffer += data
 
-    def next_message(self) -> Any:
+    def next_message(self) -> Message | None:
         """The next whole message, or None until more is fed.
 
         Raises:
@@ -297,7 +297,7 @@ class FrameReader:
         self._start = content_start + length
         return self._open(bytes(memoryview(self._buffer)[content_start : self._start]))
 
-    def _open(self, frame: bytes) -> Any:
+    def _open(self, frame: bytes) -> Message:
         content, tag = frame[:-TAG_BYTES], frame[-TAG_BYTES:]
         if not hmac.compare_digest(self.tagger.tag(content), tag):
             raise TagError("splitter: a frame with a wrong tag: the secrets differ or bytes were changed")

@@ -1,9 +1,8 @@
 """The one commit point of a process (`storage/README.md`, "The commit point").
 
-Results queue up in FIFO order: as `Change`s, or as functions that make them.
-Whatever has gathered is taken as one group (the shell may let it wait a moment
-while more are sure to come: a commit of one page costs as much as one of thirty;
-step 0 need not wait for the group to be full):
+Results queue up in FIFO order: as `Change`s, or as functions that make them. All
+that have gathered are one group. The shell may wait a moment while more are sure to
+come, since one page costs the commit of thirty; step 0 need not wait:
 
     0  make       decisions are made, in order: links filtered, caches asked, hosts settled
     1  write      WARC records and links log are appended and synced
@@ -23,9 +22,8 @@ and then: `step` goes on with it, and the shell may let the loop turn in between
 The next change is begun only when it is whole, so caches are fed in the order of
 the queue; and a group holds whole changes only.
 
-Step 0 is there for speed: decisions on many pages in a row cost a fifth less
-than each right behind its own page, whose parsing has driven all else out of
-the processor's caches.
+Step 0 saves time: decisions on many pages in a row cost a fifth less than each
+directly after its own page, whose parsing empties the processor's caches.
 """
 
 from collections import Counter, deque
@@ -157,7 +155,7 @@ class CommitPoint:
 
     @property
     def light(self) -> int:
-        """Changes of the queue but for those of `add_heavy` that were not begun."""
+        """Changes of the queue without those of `add_heavy` that were not begun."""
         return len(self) - len(self._heavy)
 
     @property

@@ -3,8 +3,8 @@
     leveldb      LevelDB by plyvel: wheels up to Python 3.12, else a compiler and LevelDB's headers
     rocksdict    RocksDB by rocksdict: wheels for all
 
-A store says itself of which engine it is, by its files, so that what opens one
-needs no configuration; `store.engine` says what a new one is to be.
+The files of a store show its engine, so a store is opened without configuration;
+`store.engine` is the engine of a store that is created.
 """
 
 import importlib

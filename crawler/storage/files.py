@@ -7,10 +7,10 @@ What each step promises, so that a caller can say what a crash leaves behind:
     sync_directory   the names in a directory are on the disk: after create, rename, unlink
     atomic_write     the old content or the new one, never a mixture
 
-An `AppendFile` is cut to its committed length when it is opened: what lies
-behind was written by a group that never committed. Its first failed write
-closes it for good, since nobody knows how much of it arrived; the process ends
-with StoreError and starts afresh (`storage/README.md`, "Known traps of LevelDB").
+An `AppendFile` is cut to its committed length when it is opened: bytes after it
+belong to a group that never committed. The first failed write closes it for good,
+since nobody knows how much of it arrived; the process ends with StoreError and
+starts again (`storage/README.md`, "Known traps of LevelDB").
 
 A lock is `flock` on a file that is never deleted (deleting it would let two
 processes hold two files of one name). The kernel drops it when the process
@@ -23,7 +23,7 @@ import os
 import shutil
 import time
 import weakref
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -335,6 +335,17 @@ def _forget_in_child() -> None:
 
 
 os.register_at_fork(after_in_child=_forget_in_child)
+
+
+def disown_locks(descriptors: Collection[int]) -> None:
+    """Take their descriptors from locks of a simulated process that has died; nothing is closed.
+
+    The numbers get other owners, whose files a release, or a forked child, would close.
+    """
+    for lock in list(_held):
+        if lock._descriptor in descriptors:
+            lock._descriptor = -1
+            _held.discard(lock)
 
 
 def link_or_copy(source: Path, target: Path) -> None:

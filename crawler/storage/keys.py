@@ -1,8 +1,8 @@
 """The key space of a process's store: which keys there are, whose they are, and how they travel.
 
-A key is a prefix of two bytes, a letter and a slash, and what the owner puts
-behind it. Keys of things that belong to a host have its bucket (two bytes,
-big-endian) first, so that a range of buckets is a range of keys.
+A key is a prefix of two bytes (a letter and a slash) and the owner's part. Keys of
+a host's things begin with its bucket (two bytes, big-endian), so a range of buckets
+is a range of keys.
 
     prefix  owner     key behind the prefix        value
     u/      pages     <duplicate key>              page record: state, times, digests, validators
@@ -25,8 +25,8 @@ big-endian) first, so that a range of buckets is a range of keys.
     m/      (see META)                             one value a key
 
 To add a prefix, add its line here; `check` then reads its values and `reshard`
-moves them. What a prefix that follows no bucket means in a new process is for
-its owner to say, in the `moving.py` of its folder.
+moves them. For a prefix that follows no bucket the `moving.py` of its owner says
+what another process gets.
 """
 
 from collections.abc import Mapping

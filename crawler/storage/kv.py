@@ -1,9 +1,9 @@
 """The ordered key-value store of a process: what it promises, and the one in memory.
 
 Everything a crash must not lose is decided by one synced write batch of this
-store (`storage/commit.py`). The interface is small, so that more than one engine
-can stand behind it: `level_store.py` (LevelDB), `rocks_store.py` (RocksDB);
-`engines.py` says which one a folder holds.
+store (`storage/commit.py`). The interface is small, so that several engines can
+implement it: `level_store.py` (LevelDB), `rocks_store.py` (RocksDB); `engines.py`
+says which one a folder holds.
 
     batch = store.batch(sync=True)  collect puts and deletes
     store.write(batch)              all of them or none; durable on return if sync

@@ -1,15 +1,17 @@
 """LevelDB (plyvel) behind the interface of `KeyValue`.
 
-Known traps that this file takes care of, each reproduced: a write error leaves
-a handle that acknowledges what it did not keep (`DiskStore.write`); a default
-open skips damaged log blocks in silence, so it is opened with `paranoid_checks`,
-and what even these pass over is looked for before (`torn_log.py`); a default read
-takes a flipped byte of a table for data, or loses keys, so every read verifies
-the checksum of its block (5 us more for a random one).
+Known traps that this file handles, each reproduced:
 
-LevelDB maps the tables it has open, so what they may take of the resident
-memory is `tables_max` (at least 64) times `table_bytes`. Many small tables, few
-of them open, were measured to cost no more CPU than few large ones.
+* After a write error the handle acknowledges writes that it does not keep
+  (`DiskStore.write`).
+* A default open skips damaged log blocks in silence, so it is opened with
+  `paranoid_checks`; `torn_log.py` checks first what even these pass over.
+* A default read takes a flipped byte of a table for data, or loses keys, so every
+  read verifies the checksum of its block (5 us more for a random one).
+
+LevelDB maps its open tables; they take at most `tables_max` (at least 64) times
+`table_bytes` of resident memory. Many small tables, few of them open, cost no more
+CPU than few large ones.
 """
 
 import itertools

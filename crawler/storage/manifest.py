@@ -1,14 +1,14 @@
 """Losses of LevelDB's own bookkeeping that LevelDB does not notice.
 
-`CURRENT` names the manifest, the manifest is a log of edits that say which
-tables count and which log is the oldest that does. Two losses pass for normal:
+`CURRENT` names the manifest. The manifest is a log of edits that name the live
+tables and the oldest live log. LevelDB takes two losses for normal:
 
-* Without CURRENT, LevelDB begins an empty store in the same folder, and deletes
-  the tables of the old one.
-* A manifest that was cut short is read to where it ends: an older state, whose
-  later tables are then deleted. A crash while an edit was appended leaves the
-  same, but then the log that the older state names is still there: a log is
-  deleted only after the edit that passes over it was synced.
+* Without CURRENT it begins an empty store in the same folder and deletes the tables
+  there.
+* A manifest that was cut short is read to its end: an earlier state, and later
+  tables are deleted. A crash while an edit is appended leaves the same, but then the
+  log that the earlier state names still exists: a log is deleted only after the edit
+  that passes over it was synced.
 
 Both were reproduced, and are found here before LevelDB opens the folder.
 

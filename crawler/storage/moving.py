@@ -1,7 +1,7 @@
-"""What a stage needs in order to move its keys into a new process: `crawler reshard`.
+"""Moving the keys of a stage into other processes, for `crawler reshard`.
 
-Every family whose keys begin with a bucket is copied (`copy_rest`); the `moving.py` of a stage
-brings along what follows no bucket, and copies itself what it must look at, through a `NewProcess`.
+`copy_rest` copies every family whose keys begin with a bucket. The `moving.py` of a stage
+moves the keys that follow no bucket, and those it must look at, through a `NewProcess`.
 """
 
 from collections import Counter
@@ -70,7 +70,7 @@ def load(store: KeyValue, key: bytes, kind: type[T], default: T) -> T:
     return default if value is None else msgspec.msgpack.decode(unseal(key, value), type=kind)
 
 
-def pack(value: Any) -> bytes:
+def pack(value: object) -> bytes:
     """What `load` reads."""
     return seal(msgspec.msgpack.encode(value))
 

@@ -1,16 +1,15 @@
 """Losses of RocksDB's own bookkeeping that RocksDB does not notice.
 
-The same two as LevelDB's (`manifest.py`): no `CURRENT` makes an empty store, a
-manifest that was cut short an older one. The second is told in another way,
-since opening a RocksDB may name a log as the oldest that was never made. If the
-log is gone that the manifest names, the oldest one that is there must follow on
-what the manifest knows:
+They are LevelDB's two (`manifest.py`): no `CURRENT` makes an empty store, a
+manifest that was cut short an earlier one. The second shows in another way, since
+an opening may name an oldest log that was never made. If the named log is gone, the
+oldest existing one must continue what the manifest knows:
 
     it has records    the first one is write S + 1, S being the last one in tables when the log was named
     it is empty       its number was given out before the manifest ends (a clean close leaves such a log)
 
-A store writes a record as soon as it is open (`RocksStore._mark_opening`), so
-that the log of a store that was not closed is not empty.
+A store writes a record as soon as it is open (`RocksStore._mark_opening`), so a
+store that was not closed has a log with a record.
 
 Format (RocksDB db/version_edit.cc, db/log_format.h, db/write_batch.cc): framed
 like LevelDB's; an edit's numbers stand before its tables; a log's record begins

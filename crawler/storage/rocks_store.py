@@ -11,10 +11,10 @@ Known traps that this file takes care of, each reproduced:
 * A lower bound of `ReadOptions` is not the key that was given, so scans begin by
   a seek and end backwards by a comparison.
 * RocksDB 10 reads some garbage at the end of a log for ever, and passes over a torn
-  tail in silence, so headers of logs are looked at before it is opened.
-* An iterator keeps the store open behind a `close`, so a close ends all scans.
-* The default recovery takes a log to be over at the first damage, and acknowledged
-  writes behind it for lost; `tolerate_corrupted_tail_records` refuses it.
+  tail in silence, so headers of logs are checked before it is opened.
+* An iterator keeps the store open after a `close`, so a close ends all scans.
+* The default recovery ends a log at the first damage and drops the acknowledged
+  writes after it; `tolerate_corrupted_tail_records` refuses such a log.
 """
 
 import os

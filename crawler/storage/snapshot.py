@@ -1,14 +1,13 @@
 """A copy of a store that another process has open, as it stands at one moment.
 
 An engine lets one process open a store. But its tables never change once they are
-written, so a hard link to each is a copy; its log and its manifest only grow,
-so what was copied of them is a state as a crash would have left it, and
-opening the copy replays it. A state counts only if the manifest is the same
-before and after: then no table came or went meanwhile. The process that crawls
-does nothing for it, and does not notice.
+written, so a hard link to each is a copy. Its log and its manifest only grow, so a
+copy of them is a state as a crash would have left it, and opening the copy replays
+it. A copy counts only if the manifest is the same before and after: then no table
+came or went meanwhile. The crawling process does nothing and does not notice.
 
-    CURRENT, MANIFEST-*, *.log    copied (some MB at most), and what says that it is RocksDB's
-    *.ldb, *.sst                  linked, copied where links are not to be had
+    CURRENT, MANIFEST-*, *.log    copied (some MB at most), also the files that mark a RocksDB
+    *.ldb, *.sst                  linked, or copied where the file system has no links
 
 Cost: a link a table, 20 us each. The copy keeps the space of tables that are
 compacted away meanwhile, until it is deleted.

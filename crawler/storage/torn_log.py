@@ -1,16 +1,15 @@
 """The torn tail that a power cut can leave in a store's newest log, found and cut; other damage is refused.
 
-Of a record that was not written to its end nothing was acknowledged, so it may
-go. The same bytes in the middle of a log are another matter: there, records
-that were acknowledged follow. So a tail is cut only if, from the first damage
-on, no record begins any more; everything else is refused.
+A record that was not written to its end was never acknowledged, so it may go. After
+the same bytes in the middle of a log acknowledged records follow. So a tail is cut
+only if no record begins after the first damage; everything else is refused.
 
-An engine, opened with paranoid checks, finds wrong checksums by itself. Not so a
-fragment that is longer than what is left of the file, one that ends in the middle
-of a record, or zeros for a header: it takes each for the end of the log, and what
-follows is lost without a word. One flipped bit of a length in the last block is
-enough. So headers are looked at before an engine sees them (10 ms a MB of small
-records); every byte of a log was flipped to see that nothing else is silent.
+An engine, opened with paranoid checks, finds wrong checksums by itself. It takes three
+things for the end of the log, and drops what follows without a word: a fragment that
+is longer than the rest of the file, a file that ends in the middle of a record, and
+zeros for a header. One flipped bit of a length in the last block is enough. So headers
+are checked before an engine sees them (10 ms a MB of small records). Every byte of a
+log was flipped to see that nothing else is silent.
 
 Format (leveldb/doc/log_format.md): blocks of 32 KiB; a record is one or more
 fragments, each `crc32c (4, masked) length (2) type (1)` and its bytes, none

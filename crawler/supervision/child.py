@@ -5,9 +5,9 @@
 FD is one end of a socket pair. The supervisor writes one JSON object a line:
 first `Start`, then {"addresses": {name: port}} whenever ports become known,
 {"ended": true} when one process has found out that the crawl has ended, {"stop":
-reason}. The child writes {"port": n}, {"status": ...} as often as it was asked
-to, and at last {"report": ...}. The end of the stream, in whatever form, means
-that the supervisor is gone, and so does its own end (`parent.py`).
+reason}. The child writes {"port": n}, {"status": ...} as often as `Start` asks, and
+at last {"report": ...}. An end of the stream in any form means that the supervisor is
+gone, and so does the end of its process (`parent.py`).
 """
 
 import asyncio

@@ -1,8 +1,8 @@
-"""A child ends soon after its parent, whatever state their pipe is in.
+"""A child ends soon after its parent, whatever the state of their pipe.
 
-The pipe may be full, or broken by words that nobody has read, and the loop of
-the child may stand. So a thread waits for the end of the parent itself: the
-descriptor of a process becomes readable when it has ended (Linux, pidfd_open).
+The pipe may be full, or broken by unread bytes, and the loop of the child may stand
+still. So a thread waits for the end of the parent process: its descriptor becomes
+readable then (Linux, pidfd_open).
 """
 
 import contextlib

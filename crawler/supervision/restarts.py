@@ -1,8 +1,8 @@
-"""Whether, and when, a child that has ended is started again.
+"""Decides whether, and when, a child that has ended is started again, by its exit code.
 
 0, or all are to stop      it has ended for good
-2, 3 (usage, directory)    another start would only end in the same way: the crawl fails
-anything else              again, later each time it did not last; at last the crawl fails
+2, 3 (usage, directory)    another start would end in the same way: the crawl fails
+anything else              again, after a growing delay if it did not last; at last the crawl fails
 """
 
 from enum import Enum

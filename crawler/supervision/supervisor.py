@@ -2,17 +2,17 @@
 
     supervisor --socket pair--> p0 ... pN-1 (`child.py`), each with its own folder in DIR
         seeds      checked here, written to DIR/seeds.run, read by every child (each queues its own)
-        ports      each child listens on a port of its own and says which; all are told
+                ports      each child listens on a port of its own; all are told
         progress   the children's status, added up; at the end their reports, as one
         stop       a first signal asks all children to stop, a second kills them
 
-Children begin as forks (`process/forked.py`), so that what they import is imported once.
-One that dies is started again as a program of its own (`restarts.py` says when);
-the links of its hosts wait meanwhile in the outboxes of the others. A child that
-stopped by itself for a limit or the disk stops all; one that knows of the end
-of the crawl lets the others find it out. The parent reaps its children, so
-their CPU time counts, and children whose parent is gone stop by themselves
-(`parent.py`). A child that does not stop when asked is killed.
+Children begin as forks (`process/forked.py`), so modules are imported once. A child
+that dies is started again as a program of its own (`restarts.py` says when); meanwhile
+the links of its hosts wait in the outboxes of the others. A child that stops for a
+limit or the disk stops all; one that knows of the end of the crawl lets the others
+find it out. The parent reaps its children, so their CPU time counts. Children whose
+parent is gone stop by themselves (`parent.py`); a child that does not stop when asked
+is killed.
 """
 
 import asyncio

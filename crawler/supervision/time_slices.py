@@ -1,11 +1,11 @@
-"""How Linux shares a core among processes that want throughput.
+"""Linux scheduling for processes that share a core and want throughput.
 
-A process that shares its core with siblings finds the caches of that core full
-of theirs each time its turn comes. Longer turns, not cut short when a sibling
-wakes up, make that rarer: with four on a core, 1,300 interruptions in a crawl
-of 2,600 pages become 270 to 390, and a page takes some 3 % less CPU (+- 1.5).
+A process that shares its core with siblings finds their data in the caches at each
+of its turns. Longer turns, which no waking sibling cuts short, make that rarer: with
+four on a core, 1,300 interruptions in a crawl of 2,600 pages become 270 to 390, and
+a page takes some 3 % less CPU (+- 1.5).
 
-    SCHED_BATCH    who wakes up does not interrupt it
+    SCHED_BATCH    a process that wakes up does not interrupt it
     slice          the length of its turn, from Linux 6.12 on (3 ms if not set)
 """
 

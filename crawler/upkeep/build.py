@@ -1,12 +1,12 @@
-"""The second step of `crawler reshard`: the folder of each new process, from all old ones.
+"""The second step of `crawler reshard`: builds the folder of each new process from all old ones.
 
-Each stage moves its own keys (through a `storage/moving.py` Move); this file drives.
-All that belongs to a host has its bucket in front of its key, so a range of
-buckets is copied key by key and nothing is decoded but what must be found.
+Each stage moves its own keys (through a `storage/moving.py` Move); this module drives.
+Keys of a host begin with its bucket, so a range of buckets is copied key by key, and
+only keys that must be looked up are decoded.
 
-Books: what the crawl counted so far goes to the first new process, the heir,
-and `urls.resharded` makes the books of each whole, since URLs known in one
-place were counted in another.
+Books: the counters of the crawl so far go to the first new process, the heir.
+`urls.resharded` balances the books of each, since URLs known in one place were
+counted in another.
 """
 
 import contextlib

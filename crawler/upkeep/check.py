@@ -1,4 +1,4 @@
-"""`crawler check`: reads and compares everything of one process, and says what opening it mended."""
+"""`crawler check`: reads and compares everything of one process, and reports what opening it mended."""
 
 from contextlib import closing
 from pathlib import Path

@@ -1,8 +1,8 @@
-"""`crawler check --repair`: what is damaged, made anew from what is left.
+"""`crawler check --repair`: rebuilds what is damaged from what is left.
 
-Everything is written in two places at least, so little is ever lost for good:
+Everything is written in at least two places, so little is lost for good:
 
-    lost                             made anew from
+    lost                             rebuilt from
     records u/, captures c/, g/, w/  the WARC records, read from end to end
     DUE runs and their manifest      the keys u/, t/ and p/: every URL known is in one of them
     to-do entries, links log         the links of all stored pages, through the DUE: what is new waits again
@@ -11,12 +11,12 @@ Everything is written in two places at least, so little is ever lost for good:
     a stored page's copy             the web: its URL is to do again
 
 Steps: `recapture.py` (WARC files and their keys), `requeue.py` (queues, DUE, counters), and on
-the opened process `refind.py` (links found again). What is left over (a value that cannot be
-read) is removed, named, and its page fetched again. Each step may be done twice,
-so a repair that is cut off is finished by the next.
+the opened process `refind.py` (links found again). A value that still cannot be read is
+removed and named, and its page fetched again. Each step may be repeated, so the next
+repair finishes one that was cut off.
 
-Not made anew: politeness learned about hosts whose record is lost, URLs that
-only a sitemap or feed named, counters of what was fetched.
+Not rebuilt: politeness learned about hosts whose record is lost, URLs that only a
+sitemap or feed named, counters of fetches.
 """
 
 from collections import Counter

@@ -1,4 +1,4 @@
-"""Captures and page records, made anew from the WARC files; those whose bytes are gone are removed."""
+"""Rebuilds captures and page records from the WARC files; removes those whose bytes are gone."""
 
 from collections import Counter
 from datetime import UTC, datetime

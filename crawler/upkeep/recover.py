@@ -1,13 +1,13 @@
 """`crawler recover`: the to-do list of a process whose disk is lost, from what the others have stored.
 
-Every URL that a process had from others stands on a page that one of them has
-archived, or is where one of their pages redirects to, or was a seed. So each of
-the others reads its archive once, takes out the links that the lost process
-owned, and puts them into its outbox. The lost process comes back with an empty
-folder; its peers notice, number their queues anew, and send all that waits.
+Every URL that a process had from others is a link of a page that one of them has
+archived, the target of a redirect there, or a seed. So each of the others reads its
+archive once, takes out the links that the lost process owned, and puts them into its
+outbox. The lost process comes back with an empty folder; its peers notice, renumber
+their queues, and send all that waits.
 
-What only the lost process knew - links between its own pages - it finds again
-by fetching those pages again.
+Links between its own pages only the lost process knew: it finds them by fetching
+those pages again.
 """
 
 from crawler.errors import DamageError, UsageError

@@ -1,4 +1,4 @@
-"""URLs that nothing remembers, found again in what is stored, and queued through the DUE."""
+"""Finds forgotten URLs in stored pages and queues them through the DUE."""
 
 from collections.abc import Iterable
 

@@ -1,4 +1,4 @@
-"""What the steps of a repair share: the process's folder and store, and what was done and lost so far."""
+"""The state that the steps of a repair share: the process's folder and store, work done and losses so far."""
 
 from dataclasses import dataclass, field
 from pathlib import Path

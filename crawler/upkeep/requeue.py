@@ -1,4 +1,4 @@
-"""Queues, DUE and counters, made anew from the keys that are left."""
+"""Rebuilds queues, DUE and counters from the keys that are left."""
 
 import shutil
 from collections import Counter

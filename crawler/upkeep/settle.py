@@ -1,7 +1,7 @@
-"""The first step of `crawler reshard`: nothing is on its way any more.
+"""The first step of `crawler reshard`: afterwards nothing is on its way.
 
-Every link that waits in an outbox is applied by its owner, through the same
-queues as over a connection, and every DUE is flushed.
+The owner applies every link that waits in an outbox, through the same queues as over
+a connection; every DUE is flushed.
 """
 
 from collections.abc import Sequence

@@ -1,7 +1,7 @@
 """The steps of `crawler reshard` in a crawl directory, and the switch that a crash cannot halve.
 
-    settle   every link that waits in an outbox is applied by its owner, every DUE is flushed
-    build    DIR/.reshard/<name> for each new process: what lies in its buckets, from all old ones
+        settle   every link that waits in an outbox is applied by its owner, every DUE is flushed
+    build    DIR/.reshard/<name> for each new process: the keys of its buckets, from all old ones
     check    each new process is opened there and verified as `crawler check` does
     switch   a journal, DIR/reshard.json, decides; then folders are renamed, the old ones removed
 

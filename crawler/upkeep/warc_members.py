@@ -1,8 +1,8 @@
-"""The gzip members of a WARC file that may be broken: those that are whole, and what takes the place of the others.
+"""The gzip members of a WARC file that may be broken: the whole ones, and the gaps between them.
 
-A broken record gives way to an empty one of the same length, so that all others
-keep their places. Where a few bytes too many stand between two records, too few for
-an empty one, the record behind them goes too: its page is fetched again.
+An empty record of the same length replaces a broken one, so all others keep their
+places. A gap of a few bytes is too small for an empty record: the record after it goes
+too, and its page is fetched again.
 """
 
 import mmap

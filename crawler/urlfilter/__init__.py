@@ -6,8 +6,7 @@ url_filter.py    Scope and UrlFilter: the verdict on one URL, and RULES, the tab
 traps.py         shapes of paths that only a trap makes
 link_filter.py   LinkFilter: the hot path from the hrefs of a page to accepted links, with a memo
 
-A verdict is a pure function of the URL, its flags and the scope. What depends
-on the state of a crawl - depth, budgets of hosts and domains, robots.txt - is
-the frontier's business: there URLs are parked or denied, here they are dropped
-and counted by rule.
+A verdict is a pure function of the URL, its flags and the scope. Rules that depend
+on the state of a crawl (depth, budgets of hosts and domains, robots.txt) belong to
+the frontier, which parks or denies URLs; here URLs are dropped and counted by rule.
 """

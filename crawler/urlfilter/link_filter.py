@@ -5,22 +5,21 @@
                                           accepted: unique by fingerprint;  rejected: counted by rule
 
 Pages of one directory share most of their hrefs (navigation, index), and the
-meaning of a relative href depends only on the directory of the base. So
-there is one table a directory, href -> result, and a page costs a dictionary
-look-up a link. Exceptions are worked out each time: hrefs that are empty or
-begin with `?` (they take the base's file name or more), `http:x` (which the
-standard reads as relative), and anything with tabs or newlines, which the
-parser would remove. Pages in another encoding than UTF-8 have tables of their
-own, and so have requisites. When the scope widens, or fingerprints change
-because two authorities were proven to be one, all tables are emptied.
+meaning of a relative href depends only on the directory of the base. So there is
+one table a directory, href -> result, and a link costs a dictionary look-up. Some
+hrefs are resolved each time: those that are empty or begin with `?` (they take the
+base's file name or more), `http:x` (the standard reads it as relative), and those
+with tabs or newlines, which the parser removes. Pages in another encoding than UTF-8
+have tables of their own, and so have requisites. All tables are emptied when the
+scope widens, or when fingerprints change because two authorities were proven to be
+one.
 
-All tables together are bounded by `memo_bytes_max`; the directory that has not
-been asked for longest goes first.
+`memo_bytes_max` bounds all tables together; the least recently used directory goes
+first.
 
-What is counted: an href without its fragment once a page, under the rule that
-rejected it. Links that are nothing but a fragment are dropped before all that
-and not counted. A link to the page itself is a link like any other; the
-duplicate check knows it.
+An href without its fragment counts once a page, under the rule that rejected it.
+Links that are only a fragment are dropped first and not counted. A link to the page
+itself is a link like any other; the duplicate check knows it.
 """
 
 import re

@@ -1,4 +1,4 @@
-"""The scope is one for all processes: a new one has what all old ones had."""
+"""All processes have one scope: after a reshard each has the union of what they had."""
 
 from typing import Any
 

@@ -6,11 +6,11 @@ number of segments (TooManyPathSegments), and a unit of one or several
 segments that comes more often in a row than allowed (PathologicalPath, whose
 pattern matches units of several segments too).
 
-Segments are what stands between slashes, empty ones among them; nothing after
-the last slash is no segment: `/a//b/` has the three segments `a`, ``, `b`.
-All functions are pure and look at the path of a request form, in time
-proportional to its length. A limit of 0 switches its rule off. A trap is a
-trap for everything below it, so most verdicts can be had from the directory.
+Segments stand between slashes and may be empty; after a last slash there is none:
+`/a//b/` has the three segments `a`, ``, `b`. All functions are pure, read the path
+of a request form, and take time proportional to its length. A limit of 0 switches
+its rule off. A path below a trap is a trap, so most verdicts can be had from the
+directory.
 """
 
 PATH_SEGMENTS = "path_segments"

@@ -14,14 +14,13 @@ Flags change what binds (`-` = does not bind):
     include                x         -       -         -
     port, path_segments... x         x       x         x
 
-A seed is what the user asked for and a sitemap a means to find pages, so
-neither is held against `include`; a sitemap may lie on another host if the
-robots.txt of a host in scope names it; requisites come from any host.
+`include` does not bind seeds, which the user asked for, nor sitemaps, which only
+lead to pages. A sitemap may lie on another host if the robots.txt of a host in
+scope names it; requisites come from any host.
 
 Patterns are Python regular expressions, searched anywhere in the request form.
-They come from the user, who should keep nested repetitions such as `(a+)+` out
-of them: there is no bound on the time such a pattern takes, only that on the
-length of a URL.
+They come from the user, who should avoid nested repetitions such as `(a+)+`: only
+the length of a URL bounds the time that such a pattern takes.
 """
 
 import re

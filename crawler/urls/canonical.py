@@ -20,11 +20,11 @@ The functions `hostname`, `authority`, `directory` and `target` cut strings and
 trust their argument to be a request form.
 
 Most hrefs are plain: `../a/b.html?x=1`, or absolute and already in the final
-form. What the parser makes of those is known: `plain_join` glues them to the
-directories of the base, in a fifth of the time, and leaves the rest to it.
+form. `plain_join` glues these to the directories of the base in a fifth of the
+parser's time, with the parser's result, and leaves the rest to it.
 
-Nothing here raises for any text: what is not a usable http or https URL gives
-None, or from `resolve_or_rule` the name of the rule that says why.
+No text makes these functions raise: a text that is no usable http or https URL gives
+None, and from `resolve_or_rule` the name of the rule that says why.
 """
 
 import codecs

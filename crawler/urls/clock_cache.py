@@ -19,9 +19,9 @@ there was room. Here k = 8, and E, C came to home 2, B to home 5:
                   |  +---- link -->|   |  |
                   +------ link ----+   +--+  (a circle of one links to itself)
 
-A word holds only what its place does not say (Lampson's abbreviated keys): the
-home slot is the r top bits of the key, so it is enough to store the others,
-and the room they leave holds the link:
+A word leaves out what its place says (Lampson's abbreviated keys): the home slot is
+the r top bits of the key, so the other bits are stored, and the link takes the room
+that is left:
 
     bit 63 ........ r+2 | r+1 ....... 2 |   1   |  0
     q: 62-r bits of key | link: r bits  | first | mark
@@ -41,10 +41,9 @@ member moves to the free slot, its mark with it, and the home slot is the key's.
 So `links to` and `lies in` change, never `belongs to`. Circles are short: 1.5
 members on average when the table is full.
 
-The bits on top must be spread evenly over the keys, else one circle holds all
-of them: pass `rotl64(fingerprint, 16)`, for the top 16 bits of a fingerprint
-are the same for a whole domain. All keys in one circle is slow, but breaks
-nothing.
+The top bits must be spread evenly over the keys, else one circle holds all of
+them, which is slow but breaks nothing. Pass `rotl64(fingerprint, 16)`: the top 16
+bits of a fingerprint are the same for a whole domain.
 
 This file is in Cython's pure-Python mode: compiled where there was a C compiler
 at installation (`COMPILED`), else interpreted, about 90 times slower, with the

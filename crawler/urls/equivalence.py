@@ -11,9 +11,9 @@ An authority that has itself answered a request with a page never becomes an
 alias: it may redirect its log-in pages and no others. What is proven stays
 proven, and proofs cannot form a ring. Only keys change, never what is sent.
 
-What was learned is this process's own: links from peers carry the fingerprint
-the peer gave them. The owner of a domain, which fetches it and so learns of
-its redirects, computes fingerprints again where that matters.
+Each process learns for itself: links from peers carry the peer's fingerprint. The
+owner of a domain fetches it and learns of its redirects; it computes fingerprints
+again where they differ.
 """
 
 from collections import OrderedDict

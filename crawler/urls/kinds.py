@@ -1,4 +1,4 @@
-"""Which kinds of files are wanted, as wget's --accept and --reject say it.
+"""The kinds of files that are wanted, in the syntax of wget's --accept and --reject.
 
 A *kind* is one of
 
@@ -6,10 +6,10 @@ A *kind* is one of
     pdf  .pdf  *.pdf       how the file name ends
     report-*.pdf  a?c      a pattern of the whole file name (with * ? [ in it)
 
-The name of a URL decides whether it is asked: not if a kind is rejected, and
-where kinds are accepted only if it may be one of them or a page, whose links
-lead on to them. What was answered decides whether it is stored: a page that was
-fetched for its links only is not.
+The name of a URL decides whether it is asked: not if its kind is rejected. Where
+kinds are accepted it is asked only if it may be one of them, or a page whose links
+may lead to them. The answer decides whether it is stored: a page that was fetched
+only for its links is not.
 """
 
 import fnmatch

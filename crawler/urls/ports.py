@@ -1,4 +1,4 @@
-"""The ports on which other protocols than HTTP are spoken: browsers ask them for nothing, nor do we."""
+"""Ports of other protocols than HTTP; the crawler refuses them as browsers do."""
 
 import re
 

@@ -1,8 +1,7 @@
 """The public suffix list, read once a process, on first use.
 
-The library turns each of some 10,000 rules into A-labels, which takes it 40 ms
-and longer on a busy machine, all in one turn of the loop; only the few hundred
-that are not ASCII need it.
+The library turns each of some 10,000 rules into A-labels: 40 ms in one turn of the
+loop, longer on a busy machine. Only the few hundred that are not ASCII need it.
 """
 
 from collections.abc import Iterator

@@ -1,11 +1,11 @@
-"""SURT prefixes, as Heritrix has them: URLs turned round, so that a prefix is a part of the web.
+"""SURT prefixes, as in Heritrix: URLs turned round, so that a prefix is a part of the web.
 
     http://(org,example,)/docs/     below /docs/ of example.org
     http://(org,example,            example.org and all hosts below it
     http://(org,                    all of .org
 
-The scheme says nothing: https is written as http. Names end in a comma; addresses
-stand as they are. What people paste of CDX files, `org,example)/docs`, is read as the same.
+Schemes do not count: https is written as http. Names end in a comma; addresses stay
+as they are. The form of CDX files, `org,example)/docs`, is read as well.
 """
 
 import re

@@ -14,10 +14,10 @@ counts once its record and all its links are there; what a crash tore off is
 not read.
 
 The fingerprints of a crawl are secret, since a few of them beside their URLs
-give the seed away (`urls/README.md`, "Fingerprint"). A trace holds others: blake2b
-of the crawl's fingerprint under a random key that exists in memory only. Two
-traces, even of one crawl, therefore never share a name for a URL; each run of
-a crawl writes its own, as its caches start empty too.
+give the seed away (`urls/README.md`, "Fingerprint"). A trace holds blake2b of the
+crawl's fingerprint under a random key that exists in memory only. So two traces,
+even of one crawl, never share a name for a URL. Each run of a crawl writes a trace
+of its own, as its caches start empty too.
 
 Writing takes about 1 us for a link not met lately, 0.2 us for others, and one write to the page cache of the
 kernel for every `buffer_bytes`.

@@ -19,7 +19,7 @@ import numpy as np
 from crawler.freshness import crawl_value as cv
 from crawler.freshness.learning import Learning
 from crawler.freshness.params import PageParameters
-from crawler.freshness.value_kernel import residual
+from crawler.freshness.residuals import residual
 
 RECALLS = (0.01, 0.3, 0.7, 0.9, 0.98, 0.999, 1 - 1e-6)
 STALENESSES = (1e-3, 0.1, 0.7, 3.0, 15.0)

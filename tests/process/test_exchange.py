@@ -243,6 +243,7 @@ def test_what_was_sent_to_a_peer_that_lost_its_folder_is_forgotten(
     monkeypatch.setattr(one.here.stages.outbox, "take_lost_peers", lambda: lost.pop(0))
     monkeypatch.setattr(one.here.stages.admission, "forget_sent", lambda: forgotten.append(1))
     one.exchange._take()
+    assert forgotten == [1]
     one.exchange._take()
     assert forgotten == [1]
 
@@ -360,6 +361,9 @@ def test_each_beat_shares_the_rate_and_looks_for_the_end(
     assert rates == [2.0, 0.0, 0.0] and len(looks) == 3 and one.here.woken == 3
     assert one.naps == [one.here.stages.config.splitter.heartbeat] * 3
     assert exchange.room(5) == 0, "no part of the rate"
+    shares.append(0.25)
+    exchange._share_rate()
+    assert exchange.room(5) == 5, "a part of it is enough"
     exchange.crawlwide.rate = 0.0
     shares.append(0.0)
     exchange._share_rate()
@@ -398,10 +402,20 @@ def test_what_heartbeats_say_of_this_process(
     said = one.exchange._progress()
     assert (said.idle, said.outbox, said.appended, said.applied) == (True, 2, 2, 0)
     assert (said.pages, said.bytes, said.in_flight, said.work) == (3, 500, 4, 7)
+    assert (said.level, said.weight, said.busy) == (0.0, 0.0, False), "no page is known yet"
     monkeypatch.setattr(type(one.here.stages.inbox), "waiting", property(lambda self: 1))
     assert not one.exchange._progress().idle and one.exchange._progress().work == 7
-    one.here.stages.clock.advance(module._WORK_AGE_MAX + 0.1)  # type: ignore[attr-defined]
+    one.here.stages.clock.advance(module._WORK_AGE_MAX)  # type: ignore[attr-defined]
+    assert one.exchange._progress().work == 7
+    one.here.stages.clock.advance(0.1)  # type: ignore[attr-defined]
     assert one.exchange._progress().work == 9
+
+
+def test_a_peer_that_moved_is_dialled_where_it_listens(peered: Callable[..., Peered]) -> None:
+    """The supervisor tells of it when a peer was started again."""
+    one = peered()
+    one.exchange.set_address("p1", ("127.0.0.3", 7))
+    assert one.exchange.status()["p1"].address == "127.0.0.3:7"
 
 
 def test_each_start_has_a_number_above_all_before(folder: Path) -> None:

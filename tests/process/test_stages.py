@@ -19,6 +19,7 @@ from crawler.process.stages import BALLAST, Stages, _disk_errors, at_rest
 from crawler.records import Errand, Fetch, Link, LinkFlag, Outcome, Task
 from crawler.splitter.partition import Partition
 from crawler.storage.commit import Change
+from crawler.storage.faults import POINTS, reach
 from crawler.storage.keys import CLEAN
 from crawler.storage.level_store import LevelStore
 from crawler.upkeep.check import check
@@ -320,6 +321,49 @@ def test_runs_are_merged_by_a_change_of_its_own(tmp_path: Path) -> None:
     assert all(stages.due.contains(stages.fingerprinter.fingerprint(url)) for url in urls)
     assert check(stages) == []
     stages.close()
+
+
+def test_a_crash_can_be_tried_at_each_step_of_a_flush(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Crash tests meet what they name: every step passes its point, in order, around the commit."""
+    stages, passed = opened(tmp_path), []
+    url = "http://a.org/new"
+    stages.due.admit(stages.fingerprinter.fingerprints([url]))
+    change = Change()
+    change.links.append(Link(stages.fingerprinter.fingerprint(url), url))
+    stages.commit(change)
+    monkeypatch.setattr(reach, "visited", passed.append)
+    plan = stages.due.begin_flush(stages.clock.now())
+    assert plan is not None
+    plan.run()
+    stages.commit(partial(stages.flush_change, plan))
+    assert [point for point in passed if point in POINTS] == passed
+    assert passed[5:] == [
+        "flush ran",
+        "record appended",
+        "synced",
+        "batch written",
+        "flush committed",
+        "flush finished",
+        "flush done",
+        "committed",
+    ]
+    monkeypatch.setattr(reach, "visited", None)
+    stages.close()
+
+
+def test_a_process_begins_with_its_part_of_the_rate(tmp_path: Path) -> None:
+    """All four together then ask no more than the crawl may, before they have heard of one another."""
+    tree = {"crawl": {"rate": 8.0}, "refresh": {"endless": True}}
+    stages = opened(tmp_path, tree=tree, names=("p0", "p1", "p2", "p3"))
+    assert stages.refresh is not None and stages.refresh.schedule.rate == 2.0
+    stages.close()
+
+
+def test_folders_above_a_process_are_made(tmp_path: Path) -> None:
+    opened(tmp_path / "crawls" / "one").close()
+    assert (tmp_path / "crawls" / "one" / "p0" / "store").is_dir()
 
 
 def test_a_due_in_memory_knows_what_was_handed_out(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from crawler.records import Link, Outcome, PageRecord, PageState
 from crawler.splitter.partition import Partition
 from crawler.storage.commit import Change
 from crawler.storage.files import Lock
-from crawler.storage.keys import ASKED, HANDOVER, HOST, OUTBOX, REFRESH, TODO, bucket
+from crawler.storage.keys import ASKED, HANDOVER, HOST, INBOX, OUTBOX, REFRESH, TODO, bucket
 from crawler.storage.kv import scan_prefix, seal
 from crawler.upkeep import switch
 from crawler.upkeep.settle import settle
@@ -200,6 +200,49 @@ def test_settled_processes_have_nothing_on_its_way(tmp_path: Path) -> None:
             assert sum(stages.frontier_counts().todo for stages in processes) == len(URLS)
 
 
+def test_links_reach_a_process_that_has_lost_its_memory_of_a_peer(tmp_path: Path) -> None:
+    """Its peer's queue begins a fresh epoch, which is durable before it is used; then all goes on."""
+    directory = crawl(tmp_path / "crawl", 2)
+    for turn in range(2):
+        with ExitStack() as stack:
+            processes = [
+                stack.enter_context(at_rest(config_of(2), directory, name, clock=VirtualClock()))
+                for name in ("p0", "p1")
+            ]
+            first = processes[0]
+            if turn:
+                find(first, [f"{url}/later" for url in URLS])
+            assert first.outbox.links > 0
+            epoch = first.outbox.spools["p1"].state.epoch
+            settle(processes)
+            assert first.outbox.links == 0 and [each.due_counts().pending for each in processes] == [0, 0]
+            assert (first.outbox.spools["p1"].state.epoch != epoch) is bool(turn)
+            assert sum(each.frontier_counts().todo for each in processes) == len(URLS) * (1 + turn)
+        if not turn:
+            with at_rest(config_of(2), directory, "p1", clock=VirtualClock()) as stages:
+                batch = stages.store.batch(sync=True)
+                for key, _ in scan_prefix(stages.store, INBOX):
+                    batch.delete(key)
+                stages.store.write(batch)
+
+
+def test_the_end_of_settling_is_synced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A power cut behind it must not bring links back that the next step counts as applied."""
+    directory, synced = crawl(tmp_path / "crawl", 2), []
+    with ExitStack() as stack:
+        processes = [
+            stack.enter_context(at_rest(config_of(2), directory, name, clock=VirtualClock()))
+            for name in ("p0", "p1")
+        ]
+        monkeypatch.setattr(
+            Stages, "commit_now", lambda self, change: synced.append((self.name, change.sync))
+        )
+        settle(processes)
+        assert synced == [("p0", True), ("p1", True)]
+        monkeypatch.undo()
+        settle(processes)
+
+
 def test_a_table_must_be_newer_and_all_processes_here(tmp_path: Path) -> None:
     directory = crawl(tmp_path / "crawl", 2)
     with pytest.raises(UsageError, match="epoch"):
@@ -223,6 +266,45 @@ def test_what_was_built_and_is_not_whole_changes_nothing(
     monkeypatch.undo()
     move(directory, 3, 2)
     assert len(sum(queued(directory, 3).values(), [])) == len(URLS)
+
+
+def test_each_step_is_durable_before_the_next_begins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Names of what was built before the journal, the new configuration before the journal goes; then its end."""
+    directory, done = crawl(tmp_path / "crawl", 2), []
+    for name in ("sync_directory", "atomic_write"):
+        real = getattr(switch, name)
+
+        def noted(path: Path, *more: Any, name: str = name, real: Any = real) -> None:
+            there = (directory.path / JOURNAL).exists()
+            done.append((name, path.name, there))
+            real(path, *more)
+
+        monkeypatch.setattr(switch, name, noted)
+    monkeypatch.setattr(switch, "reach", lambda point: done.append(("reach", point, True)))
+    move(directory, 3, 2)
+    root = directory.path.name
+    assert done == [
+        ("sync_directory", BUILT, False),
+        ("reach", "reshard built", True),
+        ("atomic_write", JOURNAL, False),
+        ("reach", "reshard decided", True),
+        *[("reach", "reshard replaced", True)] * 2,
+        *[("reach", "reshard renamed", True)] * 3,
+        ("atomic_write", TABLE_FILE, True),
+        ("atomic_write", directory.config_file.name, True),
+        ("sync_directory", root, True),
+        ("sync_directory", root, False),
+    ]
+
+
+def test_the_first_problem_of_a_crawl_that_is_not_whole_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    directory = crawl(tmp_path / "crawl", 2)
+    monkeypatch.setattr(Stages, "problems", lambda self: [f"law {number}" for number in (1, 2)])
+    with pytest.raises(DirectoryError, match="p0: law 1; run `crawler check` first"):
+        move(directory, 3, 2)
+    assert directory.process_names() == ["p0", "p1"]
 
 
 # -- the switch alone ------------------------------------------------------------------------

@@ -17,13 +17,13 @@ host's `cursor`, and 32 to 64 entries are read at once.
 The stored URL leaves out what the host's name says already: `/a?b` for
 `https://NAME/a?b`, `h/a` for http, `:8443/a` with a port.
 
-An entry of which nothing else is to be said, as nearly all are, is stored short:
+Nearly all entries have no other property and are stored short:
 
     tail | via 8 | low 48 bits of the fingerprint      little-endian; the bucket stands in the key
 
-Any other, and all that versions before wrote, is a MessagePack array, whose first byte is
-above those that a tail begins with. Of 10 URLs a host, LevelDB keeps 42 bytes an entry, of
-arrays 48; the rest of both is its keys (13) and the text that is left after its compression.
+The others, and those of format 0.1.0, are MessagePack arrays; their first byte is above any
+that a tail begins with. With 10 URLs a host LevelDB keeps 42 bytes a short entry and 48 an
+array: 13 of the key, the rest compressed text.
 """
 
 import struct

@@ -1,6 +1,6 @@
 """URLs into and out of the queues on disk: new ones, parked ones, retired ones.
 
-What is put into a batch is not in the store before the batch was written. Until then
+Entries of a batch are not in the store before it is written. Until then
 
 * a host outside the front with entries in the batch may not enter: if its turn
   comes it stays ASIDE;

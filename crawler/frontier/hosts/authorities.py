@@ -1,12 +1,10 @@
 """Authorities that cannot be connected to: they wait by themselves, not their host.
 
-Anybody may link to `http://host:1/`. What fails there before there is an
-answer - the connection, TLS, robots.txt - is charged to that scheme and port,
-which waits as a failing host does; other authorities of the host go first. And
-between two ports of which nothing is known a host has `STRANGER_GAPS` gaps for
-others: a thousand dead ones cost it a ninth of its turns.
-Only where a host has nothing else, and the port is its scheme's own, is it the
-host that has failed.
+Anybody may link to `http://host:1/`. A failure before any answer (connection, TLS,
+robots.txt) is charged to that scheme and port, which waits as a failing host does;
+other authorities of the host go first. Between two unknown ports a host has
+`STRANGER_GAPS` gaps for others: a thousand dead ports cost it a ninth of its turns.
+The host itself has failed only if it has nothing else, and the port is its scheme's own.
 
 Kept in memory, the latest `ENTRIES_MAX`: forgetting one costs a request.
 Durations are seconds, instants seconds by the process clock.

@@ -1,9 +1,9 @@
 """The back queue: ready hosts outside the front, in turn.
 
-Hosts whose last answer came soon stand apart from all others, new ones and
-slow ones, so that they need not wait while the places for those are taken. As
-long as both may come in they do so in the order in which they came, to within
-`BLOCK` hosts: for each run of that many it is noted how many of them are which.
+Prompt hosts, whose last answer came soon, stand in a queue of their own: they do
+not wait while the places for new and slow hosts are taken. While both kinds may
+enter, they enter in the order of their arrival, to within `BLOCK` hosts: the queue
+notes how many of each `BLOCK` arrivals are prompt.
 """
 
 from collections import deque

@@ -1,9 +1,9 @@
 """Budgets and depth: which URLs are parked.
 
-A URL beyond the depth or beyond a budget is never dropped: its entry lies
-under `p/` instead of `t/`, is counted by rule, and moves to the queue when the
-limit was raised (`frontier/README.md`, "Budgets"). In the scopes host, domain
-and prefix nothing binds unless it is set.
+A URL beyond the depth or a budget is never dropped: its entry lies under `p/`
+instead of `t/`, is counted by rule, and moves to the queue when the limit is
+raised (`frontier/README.md`, "Budgets"). The scopes host, domain and prefix have
+no limits by default.
 
     depth             link hops from a seed
     pages_per_host    URLs accepted to one host's queue

@@ -3,13 +3,12 @@
     store:   ... deleted ... | cursor ...................... end of the queue
     memory:                    [ queue and later ] read_to | not read yet
 
-All entries below the order `read_to` that are still to do are in memory, each
-either in `queue` (a heap by order), in `later` (a heap by the instant before
-which it is not tried) or `busy` (held by an errand) - or was skipped, as one that
-has to wait while `later` is full: `recall` reads from the first of these again. At `read_to` = NO_ORDER
-the whole queue is in memory: then a new URL goes there directly and is never
-read back. Entries of `later` may lie beyond `read_to`, and so may those given out;
-reading skips them.
+Entries to do below the order `read_to` are in memory: in `queue` (a heap by order),
+in `later` (a heap by the instant of the next try) or `busy` (held by an errand). While
+`later` is full, further entries that must wait are skipped, and `recall` reads again
+from the first of them. At `read_to` = NO_ORDER the whole queue is in memory, and a new
+URL goes there directly and is never read back. Entries of `later` and those given out
+may lie beyond `read_to`; reading skips them.
 """
 
 import heapq
@@ -135,7 +134,7 @@ class FrontHost:
         heapq.heappush(self.later, (until, item))
 
     def put_off(self, until: float, item: Entry, later_max: int) -> None:
-        """Keep an entry for later, or pass it over if so many are kept."""
+        """Keep an entry for later, or pass it over if enough are kept."""
         if len(self.later) < later_max:
             return self.postpone(until, item)
         self.skipped += 1
@@ -147,7 +146,7 @@ class FrontHost:
         self.put_off(until, heapq.heappop(self.queue), later_max)
 
     def is_full(self, later_max: int) -> bool:
-        """Whether so many entries wait that no more are looked at."""
+        """Whether enough entries wait that no more are looked at."""
         return len(self.later) >= later_max and self.skipped >= SKIPPED_MAX
 
     def recall_at(self) -> float:

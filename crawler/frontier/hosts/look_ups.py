@@ -1,11 +1,10 @@
 """Look-ups of host names: a limit of their own, and a line of hosts that wait for one.
 
 A look-up needs no place, so it goes on while all places are taken. The workbench
-takes in no more hosts than can be looked up soon: others would only wait too, in
-the front's room for those that need not. With a rate it takes in what the rate
-can ask in some seconds, else all look-ups would be over before the first page:
-new hosts are due at once, so their robots.txt would go before the pages of hosts
-that were asked before.
+takes in only as many hosts as can be looked up soon: more would fill the front
+and wait there too. With a rate it takes in as many as the rate can ask in some
+seconds. Otherwise all look-ups would be over before the first page: new hosts are
+due at once, so their robots.txt would go before the pages of hosts already asked.
 """
 
 import math

@@ -4,15 +4,18 @@
     others   new hosts, slow ones, those that did not answer: `untried_share` of them
 
 Without this rule some hundred hosts that hang, or send a byte a second, would hold all
-places for as long as a fetch may take. A robots.txt that comes soon makes no host prompt:
-what comes behind it may be endless. And a prompt host that has its place longer, on
-the network or with us, counts among the others from then on.
+places for as long as a fetch may take. A quick robots.txt makes no host prompt: the page
+after it may be endless. A prompt host that has a place longer than that, on the network
+or with us, counts among the others.
 
-Others that find theirs taken wait in line, and for each that waits one place is
-asked back: of a host that has had it for `PROMPT_MAX`, whose request goes on without
-(`frontier/outstanding.py`); where too many do so, of one that has had it so long and never answered,
-or for `crowded_timeout` if it once did, whose request ends. So is one for each that
-the others have beyond their share while nearly all places are taken.
+Others that find their share taken wait in line. For each of them one place is asked back:
+
+1. of a host that has had it for `PROMPT_MAX`; its request goes on without a place
+   (`frontier/outstanding.py`);
+2. if too many requests go on so, of a host that has had it for `PROMPT_MAX` and never
+   answered, or for `crowded_timeout` if it once did; its request ends.
+
+While nearly all places are taken, each place beyond the others' share is asked back too.
 """
 
 from collections import deque

@@ -1,14 +1,14 @@
 """Politeness: how long a host waits between requests.
 
-Host     One request in flight over all its schemes and ports. Behind its end a
-         gap of `delay_factor` times what the answer took, at least `delay`, at
+Host     One request in flight over all its schemes and ports. After its end a
+         gap of `delay_factor` times the answer's time, at least `delay`, at
          most `delay_max` (Broder, Najork, Wiener 2003, section 4.1); the
          host's Crawl-delay and Retry-After only lengthen it. Each 429 and 503
          doubles the gap, good answers shrink it again by a few per cent each.
 Failure  No answer, 429 and 503 are charged to the host: it waits
          `backoff_first`, doubling to `backoff_max`, and is given up after
-         `give_up_after` without any answer. `refusals_max` refusals (401, 403,
-         406, 451) in a row hold it as if the user had blocked it.
+         `give_up_after` without any answer. After `refusals_max` refusals (401,
+         403, 406, 451) in a row it is held as if the user had blocked it.
 
 Addresses wait in `addresses.py`, the crawl as a whole in `rate.py`.
 Durations are seconds, instants seconds by the process clock.
@@ -138,7 +138,7 @@ def gap(took: float, config: PolitenessConfig, override: Override) -> float:
 
 
 def backoff(failures: int, config: PolitenessConfig, outcome: Outcome) -> float:
-    """How long a host waits after so many failures in a row (at least 1), the last of which was `outcome`.
+    """How long a host waits after a number of failures in a row (at least 1), the last of which was `outcome`.
 
     A certificate that did not hold twice is looked at once a day, for pages and robots.txt alike.
     """

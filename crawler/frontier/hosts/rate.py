@@ -1,8 +1,8 @@
 """The rate of the whole process: starts are spaced evenly.
 
-A late start is made up for within 100 ms only, so a pause is never followed by a
-burst: any window of length T holds at most rate * (T + 100 ms) + 1 starts. With
-less, a loop that comes late on a busy machine (0.2 s) loses most of a slow rate.
+A late start is made up for within 100 ms only, so no burst follows a pause:
+any window of length T holds at most rate * (T + 100 ms) + 1 starts. A shorter
+allowance would lose most of a slow rate on a busy machine, whose loop is 0.2 s late.
 """
 
 RATE_SLACK = 0.1  # seconds of lateness that may be made up for

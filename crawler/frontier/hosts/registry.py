@@ -1,4 +1,4 @@
-"""All that is known of hosts and domains, and its record in the store.
+"""What is known of hosts and domains, and its record in the store.
 
 The registry joins the host table, the domain table and the budget with their
 stored form: `h/` a record a host, `m/frontier` the crawl-wide numbers. Records

@@ -9,18 +9,18 @@ the store (`h/`), and the hosts of the workbench's front hold theirs.
     key -> index (4 bytes at a load of at most 2/3) -> slot -> columns (64 bytes)
 
 A column is an `array.array` that lives as long as the table and grows in place:
-whoever holds one, over whatever calls, sees the rows that were added since.
-Reading one number costs 25 ns and gives a plain int or float. Whole columns are
-read as copies (`array`, `gather`) and written by the table (`put`): no view of
-their memory leaves it, since a view would either go stale or forbid the growth.
+a caller may keep it and sees rows that are added later. Reading one number costs
+25 ns and gives a plain int or float. Whole columns are read as copies (`array`,
+`gather`) and written by the table (`put`): a view of their memory would go stale
+or forbid growth, so none leaves the table.
 
 `place` says which structure holds the host now, so that a host is in exactly
 one (`workbench.py`). `flags` are why it may not be asked at all. `link` chains
 hosts in the back queue and in the calendar.
 
 In the store a host is `h/` + 8-byte key -> sealed fixed part + name. The fixed part is RECORD,
-68 bytes, which begins with the key; of a host that was never asked, as most of a large
-crawl are for long, SHORT, 28 bytes, which begins with the inverse of half the key.
+68 bytes, which begins with the key. A host that was never asked (most hosts of a large crawl)
+has SHORT instead, 28 bytes, which begins with the inverse of half the key.
 """
 
 import struct

@@ -1,8 +1,8 @@
 """Requests to hosts outside their queues: the redirect hops of robots.txt and of same-key chains.
 
-They count for politeness like any other. A borrowed host is busy until it is
-given back; the frontier hands out nothing for it meanwhile, nor before its gap
-is over. Who waits for a busy host asks again.
+They count for politeness like any other. A borrowed host is busy until it is given
+back and its gap is over; the frontier hands out nothing for it until then. Callers
+that meet a busy host ask again.
 """
 
 from crawler.frontier.hosts.addresses import Address, Addresses

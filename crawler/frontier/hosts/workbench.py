@@ -1,8 +1,8 @@
 """The workbench: which host may be asked next.
 
-Like the workbench of BUbiNG and the back queues of Mercator, it holds at any
-time a small *front* of hosts with Python objects, about four times as many as
-there are fetches in flight; all other hosts are numbers in the host table:
+Like the workbench of BUbiNG and the back queues of Mercator, it holds a small
+*front* of hosts as Python objects, about four times as many as there are fetches
+in flight. All other hosts are numbers in the host table:
 
     IDLE ---new URLs---> BACK ---its turn---> FRONT ---nothing left---> IDLE
                           ^  \\____________     |
@@ -11,24 +11,24 @@ there are fetches in flight; all other hosts are numbers in the host table:
     ASIDE: new entries are not committed yet; then BACK or CALENDAR
 
 * The heap holds (instant, tick, host) for front hosts that wait for their own
-  instant. An entry counts only while its tick is the host's; the others are
-  left over from an earlier plan and are skipped.
+  instant. An entry counts only while its tick is the host's; others belong to
+  an earlier plan and are skipped.
 * Hosts planned while they had a known page to ask stand in a heap of their own:
   the share between new and known pages is divided in the frontier, not here.
-* A host that is ready but whose address is not joins the address's queue; the
-  address itself then stands in the heap.
+* A ready host whose address is not ready joins the address's queue; the heap
+  then holds the address.
 * The front is filled on demand: a host comes in from the back only when no
-  front host is ready. When it is full, hosts without work leave, and those
-  that wait longest. One whose gap is over within `stay` seconds does not:
+  front host is ready. When it is full, hosts without work leave first, then those
+  that wait longest. A host whose gap is over within `stay` seconds remains:
   its connection lives that long, and a host whose robots.txt has just come
   would go to the end of the back queue before its first page.
 * A host leaves after `turn_max` requests if others stand in the back queue,
   so one with endless links starves nobody. An address takes up at most
   `waiters_max` places of the front.
-* Where there are more ready hosts than the rate or the machine can ask, the
-  front would keep the others out for good. So a host that comes `stay` seconds
-  too late to its own instant, when its connection is lost anyway, goes to the
-  end of the back queue, and the first one there enters.
+* With more ready hosts than the rate or the machine can ask, the front would keep
+  the others out for good. So a host that is asked `stay` seconds after its own
+  instant has lost its connection: it goes to the end of the back queue, and the
+  first one there enters.
 """
 
 import heapq

@@ -1,6 +1,6 @@
-"""When which known page is asked again: the refresh frontier.
+"""The refresh frontier: which known page is asked again, and when.
 
-schedule.py   deadlines under two levels, hosts, signals, exploration: the page to ask now
+schedule.py   deadlines under two levels, hosts, signals, exploration: the page to ask
 tables.py     what is kept of pages, directories and hosts: a row each, and the owner above
 steering.py   the common level, the levels of saturated hosts, and the rate they answer to
 deadlines.py  when a page is due: its value against the level, by its clock
@@ -11,7 +11,7 @@ expectation.py  how fresh the copies are, and what more rate would bring
 importance.py how important pages are: requests a day, served ones and a prior where nobody asks (mu of the model)
 heaps.py      many meldable heaps over one array of nodes
 numbering.py  64-bit keys to small numbers, growing without a burst of work
-settings.py   what can be set, outcomes, views
+settings.py   settings, outcomes, views
 refreshing.py the schedule joined to frontier, pages and store
 validators.py conditional requests, and whose validators can be believed
 state.py      records in the store, and the schedule rebuilt from them

@@ -1,15 +1,15 @@
 """Policies side by side in one crawl: pages split by hash into arms of equal rate.
 
-Each arm is a `Schedule` of its own with its own settings and its own share of
-the pages; what one learns the others do not know. Behind the methods of
-`Schedule` they are one: an arm that is behind in fetches offers first, and one
-request a host is in flight over all arms, as everywhere in the crawl.
+Each arm is a `Schedule` with its own settings and its own share of the pages;
+arms do not learn from one another. Together they have the methods of one
+`Schedule`: the arm that is behind in fetches offers first, and a host has one
+request in flight over all arms.
 
     number of a page = its number in its arm * arms + arm
     number of a host = its number in every arm
 
-An arm that finds no host free keeps its claim, up to CLAIM_MAX fetches, so that
-the rates stay equal under politeness; no fetch waits for it meanwhile.
+An arm that finds no host free keeps its claim, up to CLAIM_MAX fetches: rates
+stay equal under politeness, and no fetch waits for an arm.
 """
 
 from collections.abc import Sequence

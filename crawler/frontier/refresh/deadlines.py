@@ -9,14 +9,13 @@ and signals its deadline stands.
     key             base deadline; for a page with signals that is due: by how far its value is above the level
     offset          what the neighbourhood's clock may be ahead by: the directory's and the host's, at least 0
 
-A page's clock runs faster while its directory and site are changing. Its base deadline leaves that out. The
-bonus is the same for all pages of a directory that were not crawled just now, at most `6 Ts c`; so it is an
+A page's clock runs faster while its directory and site are changing. Its base deadline leaves that out. All
+pages of a directory get the same bonus, at most `6 Ts c`, unless they were just crawled. So the bonus is an
 offset of the directory in its host's heap and of the host in the global heap, and no page is touched when a
 neighbour changes. Offsets fall as time passes: keys are optimistic, and `due` says the truth.
 
-*Signals.* A signal moves a deadline forward by its signal time. A page that it
-makes due stands in the queue from then on, before those that are due by less:
-by how far its value is above the level, at the rate at which values grow with lateness.
+*Signals.* A signal moves a deadline forward by its signal time. Pages made due by signals are ordered by how far
+their values are above the level, in units of the rate at which values grow with lateness.
 
 Source: Busa-Fekete et al., Algorithm 1 and section 5.2.
 """

@@ -1,14 +1,14 @@
-"""What people see of a refresh schedule: how fresh the copies are, what more rate would bring, who is right.
+"""What people see of a refresh schedule: how fresh the copies are, what more rate would bring, which arm wins.
 
     expected freshness   mean probability that a copy is current, weighted by importance: in all, per host, per arm
     price of the rate    the level is what one more fetch gains: dF/dR = level / sum of importance
-    calibration          changes predicted and found by refreshes, by decile of the prediction; what is found
-                         puts right what is said of copies (`freshness/hazard_ratio.py`)
-    arms                 per policy, besides, the share of page time that was fresh, as its refreshes saw it
+        calibration          changes predicted and found by refreshes, by decile of the prediction; their ratio
+                         corrects the expected freshness (`freshness/hazard_ratio.py`)
+    arms                 per policy also the share of page time that was fresh, as its refreshes saw it
 
-Pages are sampled evenly over the schedule, `SAMPLE` of them, and the sample is kept for
-`SAMPLE_AGE`. What a refresh saw: an unchanged copy was fresh since the last crawl; a changed one until the
-first of its changes, of which only the model knows when: `fresh_part`. Errors are standard errors.
+An even sample of `SAMPLE` pages stands for the schedule and is kept for `SAMPLE_AGE`. A refresh that finds the copy
+unchanged shows that it was fresh since the last crawl. A changed copy was fresh until its first change, which the
+model estimates: `fresh_part`. Errors are standard errors.
 """
 
 import math
@@ -74,7 +74,7 @@ class Expectation:
         self.hazard = HazardRatio()  # puts right what the schedule says of pages
 
     def ended(self, known: PageView, result: RefreshOutcome, then: float) -> None:
-        """A page of which so much was `known` was asked again at `then`, an instant of the schedule's clock."""
+        """A page, `known` as it was before, was asked again at `then`, an instant of the schedule's clock."""
         self.results[result.name.lower()] += 1
         if result > RefreshOutcome.CHANGED:
             return

@@ -3,7 +3,7 @@
 """Exploration: a share of the fetches goes to the page longest unvisited, whatever was learned of it.
 
 A hand goes around the table. At each turn it looks at the next HAND_ROWS pages and makes the oldest of them
-due. A host explores one page at most at a time.
+due. A host explores at most one page at a time.
 """
 
 import cython

@@ -6,8 +6,8 @@ A heap is known by the number of its first node (NOBODY: it is empty); a node
 is in at most one. Every operation is a meld of two trees, which walks down one
 random path in each: O(log n) steps in expectation and with high probability,
 whatever came before (Gambin and Malinowski, Randomized meldable priority
-queues, 1998). So there is no bad sequence, nothing to rebalance, and a heap of
-one takes no more room than its node. 24 bytes a node.
+queues, 1998). There is no bad sequence and nothing to rebalance, and a heap of
+one takes only the room of its node. 24 bytes a node.
 
     key     the smallest comes first; equal keys: the smallest number
     left, right, parent     numbers of nodes, NOBODY at the ends, OUT in `parent`

@@ -3,10 +3,10 @@
     importance = prior + requests a day        the requests fade with `serve.request_half_life`
     prior        `refresh.prior_requests`      for all pages alike (`refresh.prior = "uniform"`)
                  over depth + 1                pages near the seeds matter more ("depth")
-                 a value of one's own          for URLs of `refresh.importance_file`
+                                  the value of a file           for URLs of `refresh.importance_file`
 
-The scale is the same in all processes, for they compare levels. Pages that tell of
-others (sitemaps, feeds) have an importance of their own: `Refresh.hear`.
+All processes have the same scale, since they compare levels. Pages that tell of
+others (sitemaps, feeds) get theirs from `Refresh.hear`.
 """
 
 from collections.abc import Callable, Iterable, Mapping

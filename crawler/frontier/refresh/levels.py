@@ -7,11 +7,10 @@ bytes with each heartbeat. A process's part of the rate is its *weight* among al
 
     w_i = pages_i tilt_i,    tilt_i' = tilt_i exp(step (ln L_i - mean ln L)),    share_i = w_i / sum w
 
-(multiplicative weights; the mean is weighted by w), and only the process itself
-changes its weight. So pages that are new, or were moved by `reshard`, count at
-once, and what was learned of how they differ from others' stays. A process that
-is idle (all it could ask must wait) is as one whose level is far lower. One from which
-nothing was heard keeps the weight it last had: it may well go on.
+(multiplicative weights; the mean is weighted by w). Only the process itself changes
+its weight. Added pages, and pages that `reshard` moved, count at once; the tilt that
+was learned stays. An idle process (all it could ask must wait) counts as one with a
+far lower level. A silent process keeps its last weight: it may well be running.
 
 The step is small against the time in which levels follow a rate, the mean time
 between two crawls of a page.

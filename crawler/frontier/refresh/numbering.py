@@ -2,11 +2,11 @@
 # cython: language_level=3, cdivision=True, boundscheck=False, wraparound=False, initializedcheck=False
 """64-bit keys to small numbers, and back, without a burst of work when the table grows.
 
-Linear hashing (Litwin 1980): with every second insertion one bucket is split
-into two, so there is never a table to be made anew. A bucket is a chain of
-numbers; at three keys for two buckets a search looks at less than two keys on average.
-A key and its link lie together: at millions of keys each look is a cache miss. 15 bytes a
-key. Numbers of removed keys are given out again.
+Linear hashing (Litwin 1980): every second insertion splits one bucket into two, so
+the table is never rebuilt. A bucket is a chain of numbers; at three keys for two
+buckets a search looks at less than two keys on average. A key and its link lie
+together, since at millions of keys each look is a cache miss. 15 bytes a key.
+Numbers of removed keys are given out again.
 
 Cython pure-Python mode; attributes in `numbering.pxd`.
 """

@@ -9,16 +9,16 @@
     pages that may not be asked  failed, gone, too young
 
 A page is in exactly one of: its directory's heap, the heap of those that may not be asked yet, in flight. A
-host above the common level goes before the others as soon as it may be asked: so no level of its own can keep
-it from its turn, which would raise it further.
+host above the common level goes first as soon as it may be asked. Otherwise its own level would delay its
+turn, which would raise the level further.
 
-*Keys are optimistic.* Offsets only fall between crawls, and levels move in small steps. What comes to the top
-is checked: its offset is made anew, the value of its page is held against the level, and it goes back with
-the right key if it is not due.
+*Keys are optimistic.* Offsets only fall between crawls, and levels move in small steps. The entry at the top is
+checked: its offset is computed again, the value of its page is compared with the level, and the entry goes back
+with the right key if the page is not due.
 
-*Bounded work.* A look corrects at most CHECKS_MAX keys and lets at most RELEASES_MAX hosts and pages go that
-waited; what is left waits for the next. After the level has moved far, a sweep makes the keys of all pages
-anew, a few at a time.
+*Bounded work.* A look corrects at most CHECKS_MAX keys and releases at most RELEASES_MAX waiting hosts and
+pages; the rest is left to the next look. After the level has moved far, a sweep computes the keys of all pages
+again, a few at a time.
 """
 
 import cython

@@ -4,10 +4,10 @@
       ^                                                      |
       +------- add (first fetch)                     schedule learns; f/ s/ n/ into the page's change
 
-The frontier asks `look` for the best page, and lets its host do the rest:
-robots.txt, addresses, gap, place. A host that may not be asked now is blocked
-in the schedule until it may. Decisions are made in the order of the commit
-queue, so what is stored never contradicts the records of pages.
+The frontier asks `look` for the best page; the page's host does the rest:
+robots.txt, addresses, gap, place. A host that must wait is blocked in the
+schedule until its instant. Decisions are made in the order of the commit
+queue, so the stored state never contradicts the records of pages.
 
 The schedule runs on the clock of the sites: that of the crawl times `refresh.speed`.
 """

@@ -1,21 +1,21 @@
 # mypy: disable-error-code=valid-type
 # cython: language_level=3, cdivision=True, boundscheck=False, wraparound=False, initializedcheck=False
-"""Which known page to ask again now.
+"""The known page to ask next.
 
 The best page is the one of the greatest crawl value. For a level (the value
 of the marginal page) a page has one deadline: the instant at which its value
-reaches the level. Between a page's crawls and signals its deadline stands, so
-nothing is computed; the page of the earliest deadline is taken.
+reaches the level. The deadline stands until the page's next crawl or signal, so
+waiting pages cost no work; the page of the earliest deadline is taken.
 
     tables.py       what is kept of pages, directories, hosts
     steering.py     the common level, and those of saturated hosts
     deadlines.py    values against the level; the neighbourhood's offsets; signals
     queues.py       heaps of hosts, of their directories, of their pages: who is first
     exploration.py  the page longest unvisited, now and then
-    overview.py     what can be asked without changing anything; what a store keeps
+        overview.py     queries that change nothing; what a store keeps
 
-`look`, `hold`, then `settle` or `give_back`. Bounded work: signals that come in bulk are worked off in
-slices by later calls; see `queues.py` for the rest.
+Call `look`, `hold`, then `settle` or `give_back`. Work is bounded: later calls process
+signals that come in bulk, in slices; `queues.py` says the rest.
 
 Sources: Busa-Fekete et al., Algorithm 1 and section 5.2; Mercator's and
 BUbiNG's host queues.

@@ -1,4 +1,4 @@
-"""What a user can set of the refresh schedule, the outcomes it learns from, and what it shows."""
+"""The settings of the refresh schedule, the outcomes it learns from, and what it shows."""
 
 import math
 from enum import IntEnum

@@ -4,13 +4,13 @@
     s/<host key>        the site's neighbourhood counts and credence, signal quality by source, level over the common one
     n/<directory key>   the directory's neighbourhood counts; its host
     m/refresh           the common level
-    m/hazard            changes found, and expected, by crawls of late (`freshness/hazard_ratio.py`)
-    m/bias              the same, by the rates that neighbourhoods are held against (`freshness/learning.py`)
+        m/hazard            recent changes found and expected (`freshness/hazard_ratio.py`)
+    m/bias              the same by the rates that neighbourhoods are compared with (`freshness/learning.py`)
     m/tilt              how much more a page of this process weighs than those of others (`levels.py`)
 
-Keys are 8 bytes, big-endian; their first two are the bucket, which travels with them. All three are written
-with the group that ends a fetch; pages that only a signal touched with the next group. Deadlines
-are not stored: they follow from the records, and are made anew on opening.
+Keys are 8 bytes, big-endian; the first two are the bucket. Records of a fetch are written with the group that
+ends it, pages that only a signal touched with the next group. Deadlines are not stored: they are computed from
+the records on opening.
 """
 
 import struct

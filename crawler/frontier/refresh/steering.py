@@ -2,14 +2,14 @@
 # cython: language_level=3, cdivision=True, boundscheck=False, wraparound=False, initializedcheck=False
 """The common level, the levels of saturated hosts, and the rate they answer to.
 
-*The common level finds itself.* If the page taken was not due, the level is too high for the bandwidth and
-sinks; if it was late though its host was free, it is too low and rises.
+*The common level finds itself.* A page taken before it is due shows a level too high for the bandwidth: it
+sinks. A page taken late though its host was free shows a level too low: it rises.
 
-*A host's own level*, as `boost` times the common one, is above it only while the host is hardly ever idle, as
-politeness keeps it from taking its due pages: else they would be taken round robin. It follows the value of
-the pages that host gets to, up in small steps and down at once.
+*A host's own level* is `boost` times the common one. It is above the common one only while the host is hardly ever
+idle: politeness keeps a saturated host from its due pages, which would be taken round robin under the common
+level. The own level follows the values of the pages that the host gets to: up in small steps, down at once.
 
-*Importances that leap*, as when readers come, take the level with them at once.
+*Leaps of importance*, as when readers come, move the level at once.
 
 Source: Busa-Fekete et al., section 5.2, for steering by what is due.
 """

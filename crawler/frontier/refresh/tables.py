@@ -7,9 +7,9 @@
     hosts        key, when it may be asked, its level over the common one
 
 Pages, directories and hosts are numbers of rows. Columns that few crawls need (importance, bounds of ages,
-parameters of a page's own, intervals) are there from the first need on. Tables grow in place (`freshness/columns.py`).
-The links of the heaps in which pages, directories and hosts stand are tables too; what stands where is
-`queues.py`'s. Memory: 62 bytes a page, 71 a directory, 149 a host.
+a page's own parameters, intervals) are made when they are first needed. Tables grow in place
+(`freshness/columns.py`). The links of the heaps are tables too; `queues.py` says what is in which heap.
+Memory: 62 bytes a page, 71 a directory, 149 a host.
 """
 
 from typing import Any

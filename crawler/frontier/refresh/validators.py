@@ -1,17 +1,17 @@
 """Conditional requests, and whose validators can be believed (RFC 9110 13.1; servers lie).
 
-A known page is asked with the ETag and Last-Modified that came with its copy,
-as they were. A 304 then saves the body; a false one would keep an old copy for
-ever. So some pages are asked *plainly* all the same:
+A known page is asked with the ETag and Last-Modified of its copy, unchanged. A 304
+saves the body; a false one would keep a stale copy for ever. So some requests are
+*plain*:
 
 * after `same_answers_max` answers 304 in a row, and where a signal says that
   the page changed though the last answer was 304;
 * one request in `check_every` to a host whose conditional requests have never
   shown a change.
 
-If such a check finds other content behind the same validators, or where the
-host's conditional requests have never shown any, the host's validators are not
-used for `distrust` seconds. That is forgotten at the end of the process.
+If such a check finds other content under the same validators, or a change where
+conditional requests have never shown one, the host's validators are not used for
+`distrust` seconds. The verdict ends with the process.
 """
 
 import msgspec

@@ -1,10 +1,9 @@
 """Loops over traces, compiled by numba: this file is imported only where the extra [lab] is installed.
 
-Requests are dense ids, int32, in order of first appearance, so that ids met at
-the same time lie close together in every array indexed by id. A simulation
-cuts the trace into `bins` equal windows of time and returns the misses of
-each, int64 (bins,); its cost is a few tens of nanoseconds a request, for one
-size or, with LRU, for all.
+Requests are dense ids, int32, in order of first appearance, so ids met at the same
+time lie close together in every array indexed by id. A simulation cuts the trace into
+`bins` equal windows of time and returns the misses of each, int64 (bins,). It costs a
+few tens of nanoseconds a request, for one size or, with LRU, for all.
 
 *LRU, all sizes at once* (Mattson's stack distances). Each request takes the
 next time slot; the slot of the item's last request becomes a hole. A request
@@ -13,9 +12,9 @@ that is, if the slots since then, less the holes among them, are fewer than k.
 A Fenwick tree counts the holes; when the slots run out, the live ones are
 moved together. A request repeated at once moves nothing.
 
-*MIN* (Belady; Broder et al. 2003, section 5.1) needs the next use of each held
-item only, and these are different times: a bit set over time, with a summary
-of 64 words a word above it, holds them all. The request at t is a hit exactly
+*MIN* (Belady; Broder et al. 2003, section 5.1) needs only the next use of each held
+item. These times differ, so a bit set over time, with a summary of 64 words a word
+above it, holds them all. The request at t is a hit exactly
 if bit t is set; the item to evict is the latest bit, found in 5 word steps. It
 does not add an item whose next use is later than those of all held.
 

@@ -1,15 +1,15 @@
-"""Newer replacement policies as contenders of CLOCK, compiled by numba like `cache_kernels`.
+"""Replacement policies since 2017 as contenders of CLOCK, compiled by numba like `cache_kernels`.
 
 * SIEVE (Zhang et al., NSDI 2024): a FIFO queue with a hand that moves from the
-  oldest to the newest item, clears marks as CLOCK's does, but evicts where it
-  stands, so that new items stay on one side of it.
+  oldest to the newest item and clears marks as CLOCK's does. It evicts where it
+  stands, so new items stay on one side of it.
 * S3-FIFO (Yang et al., SOSP 2023): new items pass a small FIFO queue, a tenth
   of the cache; those asked for twice there, or again soon after, enter the
   main queue, which gives asked-for items another round.
 * W-TinyLFU (Einziger, Friedman, Manes, 2017): new items pass an LRU window, a
-  hundredth of the cache; the item that leaves it is admitted to the main part,
-  a segmented LRU, if a count-min sketch saw it more often than the item that
-  would have to go. Counters of 4 bits are halved every ten sizes of requests.
+  hundredth of the cache. The item that leaves it enters the main part, a segmented
+  LRU, if a count-min sketch saw it more often than the victim there. Counters of 4
+  bits are halved every ten sizes of requests.
 
 All take more memory an item than CLOCK's one bit. Arguments and results are
 those of `cache_kernels`.

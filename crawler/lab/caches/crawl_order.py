@@ -1,8 +1,8 @@
-"""Two of the three questions that Broder, Najork, Wiener (2003), section 7, leave open, put to a trace.
+"""Two of the three open questions of Broder, Najork, Wiener (2003), section 7, answered for a trace.
 
 *Does the order of the crawl matter?* The pages of the trace are put into other
-orders, the links of each page stay together as they are. What this leaves out:
-in another order a crawl that ends early would have met other pages.
+orders; the links of each page stay together. A real crawl that ends early would also
+meet other pages in another order; that is left out.
 
     as crawled          the trace
     host after host     each host to its end, as a depth-first crawl or T = 1

@@ -1,8 +1,8 @@
 """The link-locality model of Broder, Najork, Wiener (2003), section 5.2, as a generator and as a fit.
 
-The paper explains why caches of URLs suddenly begin to work at some size by
-where links point to. T threads crawl, each on one host for some hundreds of
-pages; the links of a page come together. Each link is
+The paper explains by the targets of links why URL caches suddenly begin to work at
+some size. T threads crawl, each on one host for some hundreds of pages; the links of
+a page come together. Each link is
 
     repeat             one that stands on the page already, nearly always the link just before
     of the others:
@@ -14,16 +14,15 @@ pages; the links of a page come together. Each link is
 A small cache holds the repeats and L'. L'' pays only when most of the
 T * |L''| URLs fit, which is the critical region; gamma is never cached.
 
-The paper tells the share of links that cross to another of its four processes
-(19.5 %), not which they are. Here a URL of the global set is on another host,
-of the wide set with probability `wide_off_host`, of the others with
-`other_off_host`; a URL on another host belongs to another process in
-(processes - 1) / processes of all cases.
+The paper gives the share of links that cross to another of its four processes
+(19.5 %), not which they are. Here a URL of the global set is on another host, one of
+the wide set with probability `wide_off_host`, others with `other_off_host`. A URL on
+another host belongs to another process with probability (processes - 1) / processes.
 
-`fit` goes the other way: what can be counted in a trace is counted (repeats,
-links a page, pages a host, threads), and the shares and the size of L'' are
-those whose synthetic trace has the miss rates of LRU nearest to the trace's at
-all sizes 2^0 .. 2^20 (least squares, Nelder and Mead's simplex).
+`fit` goes the other way. It counts what can be counted in a trace (repeats, links a
+page, pages a host, threads). The shares and the size of L'' are those whose synthetic
+trace has the LRU miss rates nearest to the trace's at all sizes 2^0 .. 2^20 (least
+squares, Nelder and Mead's simplex).
 """
 
 import math

@@ -1,8 +1,8 @@
 """Reading and making URL traces (`crawler.urls.trace` has the format).
 
-A `Trace` maps the files and reads what is asked for. A trace longer than memory
-is looked at through `first`, a number of links: the experiments of
-Broder, Najork, Wiener (2003) by numbers of threads use 7e7 each.
+A `Trace` maps the files and reads on demand. `first`, a number of links, limits a
+trace that is longer than memory: the experiments of Broder, Najork, Wiener (2003) by
+numbers of threads use 7e7 each.
 """
 
 import json
@@ -42,7 +42,7 @@ class Trace:
         """The trace in a folder, whatever a crash left behind its whole pages.
 
         Args:
-            first: read at most so many links, to the end of the page they end on; 0 = all.
+            first: read at most this number of links, to the end of the page they end on; 0 = all.
 
         Raises:
             DirectoryError: there is no trace, or it is of another format.

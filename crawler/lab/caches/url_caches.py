@@ -17,14 +17,13 @@ pass gives all sizes where the algorithm allows it:
     SIEVE S3-FIFO W-TINYLFU  one a size; contenders since 2017
     TABLE      one a size    the shipped `ClockCache`: CLOCK in a scatter table
 
-What must hold, and `check` asserts: nobody but STATIC misses less than MIN or
-than INFINITE; MIN and LRU never miss more when they are larger. (CLOCK,
-RANDOM and the rest may.)
+`check` asserts two laws: only STATIC may miss less than MIN or INFINITE; MIN and LRU
+never miss more when they are larger (CLOCK, RANDOM and the rest may).
 
-The *knee*: the miss rate stays on a plateau until the cache holds what the
-hosts at hand share, falls in the critical region, and stays on a floor. The
-region is where the fall from the smallest size to the largest is done from 10
-to 90 %; its end is the size to take.
+The *knee*: the miss rate stays on a plateau until the cache holds the URLs that the
+current hosts share, falls in the critical region, and stays on a floor. The region
+holds 10 to 90 % of the fall from the smallest size to the largest; its end is the
+size to take.
 """
 
 from collections.abc import Callable, Mapping, Sequence

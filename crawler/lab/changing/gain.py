@@ -1,4 +1,4 @@
-"""What refreshing gains on a changing web, over HTTP: the shipped crawl in several arms, judged by the server's log.
+"""The gain of refreshing on a changing web, over HTTP: the shipped crawl in several arms, judged by the server's log.
 
 Each arm crawls the same web (same seed, same changes) at the same rate for the same time. It finds all pages first, then
 asks them again as its policy says; freshness and requests are counted after the warm-up.
@@ -6,12 +6,11 @@ asks them again as its policy says; freshness and requests are counted after the
     uniform     every page equally often
     oracle      NCIS with each page's true change rate, and the true recall and noise of its signals
     learned     the frontier as it ships: rates, neighbourhood, signal quality learned on the way
-    deaf        learned, but nobody pushes word of changes
+        deaf        learned, but nobody pushes signals
 
-The web lives `speed` times as fast as the wall, and `refresh.speed` tells the crawl so: what takes days on the web takes
-milliseconds here, and priors and time constants in days mean what they mean there. Politeness,
-sockets and commits take the time they take: at a few requests a second and host they are a thousandth of a page's
-time between two crawls.
+The web runs `speed` times as fast as the wall, and `refresh.speed` tells the crawl so: days of the web take
+milliseconds, and priors and time constants in days keep their meaning. Politeness, sockets and commits run in real
+time: at a few requests a second and host they are a thousandth of the time between two crawls of a page.
 """
 
 import asyncio

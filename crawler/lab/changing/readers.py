@@ -5,9 +5,9 @@
     readers.freshness(since)            share of answers that equalled the live page
     readers.calibration(since)          answers by what `X-Fresh-Probability` said of them
 
-The page of rank k is asked with probability proportional to 1 / k^exponent;
-ranks are drawn once, so that popularity has nothing to do with change.
-Requests come at random, `rate` a second, each on a connection that stays.
+The page of rank k is asked with probability proportional to 1 / k^exponent; ranks are
+drawn once, so popularity is independent of change. Requests come at random, `rate` a
+second, each on a connection that stays open.
 """
 
 import asyncio

@@ -5,9 +5,9 @@
         ... crawl server.seeds() on the same clock ...
     web.freshness(begin, end)
 
-`FastClock` makes a day pass in a fraction of a second: give it to the server
-and to the crawl. The web's dates (Date, Last-Modified, lastmod) are those of
-the clock, so that a guest on the same clock finds them in the past.
+`FastClock` makes a day pass in a fraction of a second: give it to the server and to
+the crawl. The web's dates (Date, Last-Modified, lastmod) are those of the clock, so a
+crawl on the same clock finds them in the past.
 """
 
 import socket

@@ -1,4 +1,4 @@
-"""A web whose pages change as a seed says, and which knows when each changed and what was asked.
+"""A web whose pages change by a seed, with the truth about each change and each request.
 
 A host has directories of pages; each page has a change process of a known rate:
 
@@ -13,17 +13,17 @@ host's. A host may offer
     lastmod     honest: a sitemap with the time of the last change; lying: of the last
                 change anywhere on the host; constant: the same for ever; none: no dates
     feed        an Atom feed of the last changes
-    noise       false signals: at this rate a page's lastmod moves without a change
-    recall      of its changes, the share that it pushes word of (`signals`); false signals are pushed too
+        noise       false signals: at this rate a page's lastmod moves without a change
+    recall      the share of its changes that it pushes (`signals`); false signals are pushed too
     validators  right: ETag and Last-Modified; always-304: 304 to every condition;
                 etag-fixed: an ETag that never changes; etag-new: one new in each answer; none
     stamp       an HTML comment that differs in each answer: raw bytes change, the text does not
 
 `ChangingWeb.answer` is a plain function of the request and `now`; the server
 (`lab/changing/server.py`) only carries bytes. A page's text holds `token(page, version)`,
-so that a copy tells which version it is. The log says who asked for what when;
-`freshness` follows from it alone: the share of page time in which the last
-version that was sent out whole (200) was the present one. So an untrue 304 counts against the server's guest.
+so a copy shows its version. The log has every request and its time. `freshness` follows
+from the log alone: the share of page time in which the last version that was sent whole
+(200) was the current one. So an untrue 304 counts against the crawl.
 
 Times are seconds on the web's own clock; `start` is its first instant, at
 which every page has version 0.

@@ -1,10 +1,9 @@
 """The network between simulated processes: connections in order, late, cut, or silent.
 
-A connection has two ends, each a transport for the protocol of a life. What is
-written arrives in pieces after a latency. While two machines are parted their
-bytes wait, as with TCP, and connecting finds no answer. A process that is
-killed resets its connections; of a machine that has lost power nobody hears,
-until something is sent to it after it is back.
+A connection has two ends, each a transport for the protocol of a life. Written bytes
+arrive in pieces after a latency. While two machines are parted their bytes wait, as
+with TCP, and connecting finds no answer. A killed process resets its connections. A
+machine that has lost power is silent; after its return it resets what is sent to it.
 """
 
 import asyncio

@@ -1,6 +1,6 @@
 """N processes of a crawl, the shipped ones, in a virtual world (`README.md`).
 
-`Process` and `Stages` run as they are; what is around them is virtual:
+`Process` and `Stages` run as they are; their surroundings are virtual:
 
     time          virtual_loop.py
     network       cables.py between them, fetching.py to the web

@@ -1,9 +1,9 @@
-"""What a crawl of 1, 4, 16, ... processes costs at constant pages a process, measured in the virtual world.
+"""The costs of a crawl of 1, 4, 16, ... processes at constant pages a process, in the virtual world.
 
-A row is one run without faults. With `slow`, process 0 has a tenth of the
-places of the others. Costs are those of the splitter: bytes between processes
-a page and a link of another's hosts, links that wait, time to full speed and
-to the end. CPU is real; the world takes no virtual time for it.
+A row is one run without faults. With `slow`, process 0 has a tenth of the places of
+the others. The costs are the splitter's: bytes between processes a page and a foreign
+link, waiting links, time to full speed and to the end. CPU time is real and takes no
+virtual time.
 """
 
 import time
@@ -44,7 +44,7 @@ class CurveRow(msgspec.Struct, frozen=True):
 
 
 def measure(processes: int, *, slow: bool, seed: int, pages: int, hosts: int) -> CurveRow:
-    """One run of so many processes, with `pages` and `hosts` for each."""
+    """One run of `processes`, with `pages` and `hosts` for each."""
     spec = WebSpec(hosts=hosts * processes, pages=pages * processes, down=0.0, traps=0.0, slow=0.0, zipf=0.7)
     settings = ClusterSettings(
         seed=seed, processes=processes, web=spec, faults=(), count=0, concurrency=PLACES, slow=slow

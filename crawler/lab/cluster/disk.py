@@ -1,12 +1,12 @@
-"""Disks that can lose power: a store in memory, and real files of which it is known what was synced.
+"""Disks that can lose power: a store in memory, and real files with a record of what was synced.
 
     JournalStore   batches since the last synced one may be lost, the later ones first
     SyncedFiles    by inode the length that was synced, by directory the names that were
 
-What a power cut leaves of files, as `tests/faults/power.py` has it for real
-processes: the synced length, and of what lies behind any number of bytes, right
-ones or garbage; a file that was never synced is gone or as long as chance will;
-a rename that no sync of the directory followed may be undone.
+A power cut leaves of a file (`tests/faults/power.py` does the same to real processes)
+the synced length and any number of the bytes after it, right ones or garbage. A file
+that was never synced is gone or has a random length. A rename that no sync of the
+directory followed may be undone.
 """
 
 import bisect

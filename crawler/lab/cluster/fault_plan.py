@@ -1,4 +1,4 @@
-"""What goes wrong in a simulated cluster, drawn from a seed.
+"""The faults of a simulated cluster, drawn from a seed.
 
 kill        a process ends at a named point of its code (`storage/faults.py`), or at any instant
 power       the same, and its machine loses what was not synced

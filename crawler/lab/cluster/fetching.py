@@ -1,9 +1,9 @@
 """The one seam: what errands wait for in a simulated process, `errand -> Fetch`.
 
 `VirtualClient` and `VirtualResolver` stand in for `fetcher/client.py` and
-`fetcher/resolver.py`. They ask a `SyntheticWeb` and let virtual time pass.
-Every request stands in the `WebLog`, whose words the judge goes by: the
-crawler's own are not asked.
+`fetcher/resolver.py`. They ask a `SyntheticWeb` and let virtual time pass. Every
+request stands in the `WebLog`, by which the judge judges; the crawler's own counts
+are not used.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""What a run is judged by: the web's own log, and the WARC files that are left. The crawler is not asked.
+"""Judges a run by the web's own log and the WARC files that are left. The crawler is not asked.
 
 lost              a page whose parent was answered was never answered, nor given up, nor beyond a budget
 unstored          a page was answered and is in no WARC file

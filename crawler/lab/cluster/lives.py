@@ -1,8 +1,8 @@
-"""Lives of simulated processes: who runs at this moment, and what a dead one may still do (nothing).
+"""Lives of simulated processes: which one runs, and that a dead one does nothing more.
 
 Every callback of the loop runs in the context of the life that asked for it, so
-`CURRENT` says whose code this is, however deep. A kill raises `Killed` through
-that code; the loop then drops what the life had scheduled.
+`CURRENT` says whose code runs, however deep. A kill raises `Killed` through that
+code; the loop then drops what the life had scheduled.
 """
 
 from contextvars import ContextVar

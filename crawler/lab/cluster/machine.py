@@ -1,8 +1,8 @@
 """A simulated computer: a clock, a disk, power, and the process that lives on it.
 
-`SystemCalls` stands between the shipped code and the system while a cluster
-runs: what a life asks of `os` reaches its machine's disk. Files are real ones,
-in a folder in memory if there is one; the store is a `JournalStore`.
+`SystemCalls` stands between the shipped code and the system while a cluster runs:
+calls of `os` by a life reach its machine's disk. Files are real, in a folder in memory
+if there is one; the store is a `JournalStore`.
 """
 
 import errno
@@ -17,6 +17,7 @@ from typing import Any
 from crawler.clock import Clock
 from crawler.lab.cluster.disk import JournalStore, StoreDisk, SyncedFiles, Writable
 from crawler.lab.cluster.lives import CURRENT, Killed, Life
+from crawler.storage.files import disown_locks
 
 JOB = (0.0002, 0.004)  # seconds that a write of a group, a flush or a merge takes
 DISK_BYTES = 1 << 40
@@ -121,6 +122,7 @@ class SystemCalls:
 
     def end(self, life: Life) -> None:
         """Close all files of a life, as the kernel does; its locks are free."""
+        disown_locks(life.descriptors)
         for descriptor in sorted(life.descriptors):
             os.dup2(self._null, descriptor, inheritable=False)
             self._kept.add(descriptor)

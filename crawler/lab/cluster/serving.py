@@ -5,9 +5,9 @@
         ... crawl server.seed ...
     server.log
 
-Hosts are 127.64.0.1, 127.64.0.2, ...; who asks must be allowed loopback
-addresses. Delays are real. A host that is down, and a reset, close the
-connection without an answer.
+Hosts are 127.64.0.1, 127.64.0.2, ...; the crawler must be allowed loopback addresses.
+Delays are real. A host that is down, and a reset, close the connection without an
+answer.
 """
 
 import asyncio

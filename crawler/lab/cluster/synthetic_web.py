@@ -1,11 +1,11 @@
-"""A synthetic web that knows the truth about itself: what can be reached, and who asked for what.
+"""A synthetic web that knows the truth about itself: which pages can be reached, and every request.
 
-Host sizes follow Zipf's law. Pages are numbered; every page but the seed has one
-*parent*, a page of a lower number that links to it (a tree: one lost link loses
-all below it). Besides, pages link as `lab/caches/link_locality.py` has it:
-repeats, a few popular URLs of the host, its wider set, a set common to all
-hosts, anything. Of these links half of the pages get none: to them the tree's
-link is the only way, so redundancy hides no loss.
+Host sizes follow Zipf's law. Pages are numbered; every page except the seed has one
+*parent*, a page of a lower number that links to it (a tree: one lost link loses all
+below it). Further links follow the model of `lab/caches/link_locality.py`: repeats, a
+few popular URLs of the host, its wider set, a set common to all hosts, anything. Half
+of the pages get no further links: only the tree leads to them, so redundancy hides no
+loss.
 
     /17               the page of that number on its host; some fail the first time (500, or a reset)
     /r17              301 to /17: how the parent links to one page in 16

@@ -6,9 +6,9 @@
     connections       `cables.Wire`
     a dead life       its callbacks are dropped, its tasks stay where they are (`lives.py`)
 
-The order of callbacks depends on nothing but what was scheduled: ready ones in
-their order, timers by instant and, among equal ones, in the order made. The
-models are FoundationDB's simulator and TigerBeetle's VOPR.
+The order of callbacks depends only on the schedule: ready ones in their order, timers
+by instant, equal ones in the order made. The models are FoundationDB's simulator and
+TigerBeetle's VOPR.
 """
 
 import asyncio

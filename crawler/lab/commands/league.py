@@ -168,7 +168,7 @@ def _play(task: GameTask) -> scores.Game:
 def _play_all(tasks: list[GameTask], processes: int, report: ProgressLine) -> list[scores.Game]:
     """All games in the order of the tasks, those that must end alike played once.
 
-    With several processes so many are played at a time, the longest first.
+    Several processes play as many at a time, the longest first.
     """
     played = sorted({_alike(task) for task in tasks}, key=_cost, reverse=True)
     whole, done, found = sum(map(_cost, played)), 0.0, {}

@@ -107,10 +107,10 @@ def _synthetic(links: int, seed: int) -> Material:
     return Material({}, links, seed)
 
 
-Source = Options | Material
+Given = Options | Material
 
 
-def material(source: Source) -> Material:
+def material(source: Given) -> Material:
     """The material itself, or the synthetic one that the options ask for."""
     if isinstance(source, Material):
         return source
@@ -346,59 +346,59 @@ def _kind(kind: str) -> str:
     return "cross sub-trace" if kind == "cross" else "full trace"
 
 
-def broder_2(source: Source) -> Drawing:
+def broder_2(source: Given) -> Drawing:
     return miss_rates(material(source), "full", 2)
 
 
-def broder_3(source: Source) -> Drawing:
+def broder_3(source: Given) -> Drawing:
     return relative_miss_rates(material(source), "full", 3)
 
 
-def broder_4(source: Source) -> Drawing:
+def broder_4(source: Given) -> Drawing:
     return miss_rates(material(source), "cross", 4)
 
 
-def broder_5(source: Source) -> Drawing:
+def broder_5(source: Given) -> Drawing:
     return relative_miss_rates(material(source), "cross", 5)
 
 
-def broder_6(source: Source) -> Drawing:
+def broder_6(source: Given) -> Drawing:
     return by_threads(material(source), "full", 6, per_thread=False)
 
 
-def broder_7(source: Source) -> Drawing:
+def broder_7(source: Given) -> Drawing:
     return by_threads(material(source), "cross", 7, per_thread=False)
 
 
-def broder_8(source: Source) -> Drawing:
+def broder_8(source: Given) -> Drawing:
     return by_threads(material(source), "full", 8, per_thread=True)
 
 
-def broder_9(source: Source) -> Drawing:
+def broder_9(source: Given) -> Drawing:
     return by_threads(material(source), "cross", 9, per_thread=True)
 
 
-def broder_10(source: Source) -> Drawing:
+def broder_10(source: Given) -> Drawing:
     return over_time(material(source), "full", 10)
 
 
-def broder_11(source: Source) -> Drawing:
+def broder_11(source: Given) -> Drawing:
     return over_time(material(source), "cross", 11)
 
 
-def broder_contenders(source: Source) -> Drawing:
+def broder_contenders(source: Given) -> Drawing:
     return contenders(material(source))
 
 
-def broder_crawl_order(source: Source) -> Drawing:
+def broder_crawl_order(source: Given) -> Drawing:
     return crawl_orders(material(source))
 
 
-def broder_per_thread(source: Source) -> Drawing:
+def broder_per_thread(source: Given) -> Drawing:
     return caches_a_thread(material(source))
 
 
-def broder_locality(source: Source) -> Drawing:
+def broder_locality(source: Given) -> Drawing:
     return fitted_model(material(source))
 
 

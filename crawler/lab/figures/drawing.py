@@ -26,7 +26,7 @@ import numpy as np
 from crawler.clock import SystemClock
 from crawler.errors import UsageError
 from crawler.lab.extras import require
-from crawler.lab.progress_line import ProgressLine, Report, silent
+from crawler.lab.progress_line import OnProgress, ProgressLine, silent
 from crawler.lab.refresh import pages_file
 
 _NCIS = "crawler.lab.figures.ncis"
@@ -101,7 +101,7 @@ class Options(msgspec.Struct, frozen=True):
     instances: int = 0
     quick: bool = False
     pages: Path | None = None
-    report: Report = silent
+    report: OnProgress = silent
 
     def count(self, usual: int) -> int:
         return self.instances or (2 if self.quick else usual)

@@ -1,7 +1,7 @@
-"""The crawler's estimators without its schedule: all values anew once a day, the greatest first.
+"""The crawler's estimators without its schedule: computes all values once a day and takes the greatest first.
 
-What `Schedule` approximates with deadlines, as slow and as plain as can be.
-Where the two differ, the schedule is at fault; where this falls short, the estimators are.
+It does slowly and plainly what `Schedule` approximates with deadlines. If the two
+differ, the schedule is at fault; if this one falls short, the estimators are.
 """
 
 import numpy as np

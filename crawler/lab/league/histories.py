@@ -10,8 +10,8 @@ facts only: times, counts and hashes, no text and no names of files.
     added, removed  (changes,)  lines; -1: unknown
     published       (k,)        every publication of the site
 
-A rename is a death and a birth: two pages. Times need not be sorted.
-`read` checks all of it, so that whoever plays on a history need not.
+A rename is a death and a birth: two pages. Times need not be sorted. `read` checks a
+history, so players need not.
 """
 
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The two pictures of the league: scores by budget, and what a policy gains on the first one."""
+"""The two pictures of the league: scores by budget, and gains over the first policy."""
 
 from collections.abc import Callable, Sequence
 from typing import Any

@@ -10,9 +10,9 @@
     oracle         GREEDY with each page's true long-run rate
     clairvoyant    knows all changes: the stale page whose copy will last longest
 
-A rule says after each fetch when the page is due again; whatever is due first
-is fetched, also before it is due, so that all spend the same budget. None but
-`believe` reads signals. `oracle` and `clairvoyant` know what nobody can: they are anchors.
+A rule says after each fetch when the page is due again. The page due first is fetched,
+even before it is due, so all spend the same budget. Only `believe` reads signals.
+`oracle` and `clairvoyant` know what no crawler can: they are anchors.
 """
 
 import heapq

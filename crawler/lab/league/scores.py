@@ -5,9 +5,9 @@ time. Leaving one site of S out changes it; with the S values t_s so found
 
     error^2 = (S - 1)/S sum (t_s - mean t)^2                     (Quenouille 1956; Tukey 1958)
 
-Sites are what was drawn, so the error says how far another 35 sites might
-differ. Two policies met the same sites: the error of their difference is that
-of the differences t_s - t'_s, and is much smaller than either's.
+The sample is the sites, so the error says how far other sites might differ. Two
+policies met the same sites: the error of their difference is that of the differences
+t_s - t'_s, and is much smaller than either's.
 """
 
 import math

@@ -1,9 +1,9 @@
 """The crawler's own refresh frontier as a policy of the league, on a virtual clock.
 
-A site is a host, its directories are the schedule's. The adapter does what the
-crawl does around the schedule: a signal dated before the page's last fetch
-tells nothing new and is dropped; a page that is gone leaves the queue, as the
-league's world has it; politeness blocks the host.
+A site is a host; its directories are the schedule's. The adapter does what the crawl
+does around the schedule: it drops a signal dated before the page's last fetch, removes
+a page that is gone, by the rules of the league's world, and blocks the host for
+politeness.
 """
 
 import numpy as np

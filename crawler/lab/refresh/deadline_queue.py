@@ -12,11 +12,10 @@ deadline
 
     last crawl + iota - n beta
 
-at which its value reaches the level. A crawl starts it afresh, a signal moves
-it forward by beta; between such events nothing is computed. The page with the
-earliest deadline is crawled. Special pages: one certain signal (nu = 0) makes
-a page due at once; where nothing changes silently (alpha = 0) it is due at the
-smallest n with V_n >= level.
+at which its value reaches the level. A crawl restarts it, a signal moves it forward by
+beta; between such events nothing is computed. The page with the earliest deadline is
+crawled. Special pages: one certain signal (nu = 0) makes a page due at once; without
+silent changes (alpha = 0) it is due at the smallest n with V_n >= level.
 
 The level finds itself. If the page taken was not due yet, the level is too
 high for the bandwidth and sinks by `gain`; if it was late by more than a tick
@@ -29,11 +28,11 @@ page that a signal made due counts as due from that signal on.
                                           the level falls below it
     a page being crawled                  in neither, from `take` to `settle`
 
-Thresholds are solved anew at a crawl when the level has moved by 2 % since
-the last solution (or by half its distance to the ceiling), and moved along the
-slope V' otherwise: V is then off by at most 0.5 %. A key made under a level that
-has since risen by 3 % is made anew before its page is taken. With `max_age`
-every page is due that long after its last crawl, whatever its value.
+A crawl solves the threshold again when the level has moved by 2 % since the last
+solution (or by half its distance to the ceiling), and otherwise moves it along the
+slope V': V is then off by at most 0.5 %. A key made under a level that has since risen
+by 3 % is computed again before its page is taken. With `max_age` every page is due that
+long after its last crawl, whatever its value.
 
 Cost, compiled: 8 microseconds a pick with its six signals, 14 at a million
 pages (cache misses); 230 bytes a page. Nothing depends on other pages, so shards need

@@ -18,14 +18,14 @@ V' = mu alpha exp(-alpha iota) psi(iota) and psi' <= 1,
     V(iota + s) <= V + mu alpha exp(-alpha iota) int_0^s (psi + u) exp(-alpha u) du,
 
 so a candidate is evaluated again only if that bound (with the first terms of
-the exponential) beats the best value known; a signal is a step s = beta. Nor
-are all candidates looked at: every `_STRIDE` ticks they are sorted by what
-they can reach until the next sorting, and only those looked at whose reach
-beats the best value known, or that crossed or got a signal since. If the
-winner is below the level, the level was too high: it is lowered, all crossings are made
-anew, and the tick is done again. When scanning candidates has cost more than
-making all crossings anew, the level is raised to just below recent winners.
-Equal values: the smallest page number. Works for every value of `KINDS`.
+the exponential) beats the best value known; a signal is a step s = beta. Most
+candidates are not even looked at: every `_STRIDE` ticks they are sorted by the value
+they can reach until the next sorting, and a tick looks only at those whose reach beats
+the best value known, or that crossed or got a signal since. If the winner is below the
+level, the level was too high: it is lowered, all crossings are computed again, and the
+tick is repeated. When scanning candidates has cost more than computing all crossings,
+the level is raised to just below recent winners. Of equal values the smallest page
+number wins. Works for every value of `KINDS`.
 
 Cython pure-Python mode (see `freshness/value_kernel.py`).
 """

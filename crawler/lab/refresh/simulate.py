@@ -30,7 +30,7 @@ from crawler.errors import UsageError
 from crawler.freshness.crawl_value import kind_of
 from crawler.freshness.estimate import KOLOBOV, Prior, RunningEstimate
 from crawler.freshness.params import Pages
-from crawler.lab.progress_line import Report, silent
+from crawler.lab.progress_line import OnProgress, silent
 from crawler.lab.refresh import policies
 from crawler.lab.refresh.deadline_queue import DeadlineQueue
 from crawler.lab.refresh.exact_greedy import ExactGreedy
@@ -365,7 +365,7 @@ def experiment(
     seed: int,
     *,
     corrupt: float = 0.0,
-    report: Report = silent,
+    report: OnProgress = silent,
 ) -> list[dict[str, SimulationResult]]:
     """All policies on the same drawn instances: one dict of results an instance.
 

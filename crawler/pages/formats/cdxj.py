@@ -13,8 +13,8 @@ the canonical http URLs that a crawl stores.
 Fields and their form (strings, digest without `sha1:`) follow the sample
 indexes of pywb. A revisit has the mime `warc/revisit`.
 
-Lines of many processes are merged by `sorted_lines`, whose memory is bounded:
-runs that fit are sorted and spilled, then merged, so many at a time.
+`sorted_lines` merges the lines of many processes in bounded memory: it sorts and
+spills runs that fit, then merges a bounded number of runs at a time.
 """
 
 import heapq

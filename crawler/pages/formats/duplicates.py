@@ -1,8 +1,8 @@
 """Copies of pages, exact and near: `Originals` finds the first page that another is a copy of.
 
-By digest, else by fingerprints (`simhash.py`) within 3 bits (Manku, Jain, Das Sarma 2007, who take so many for
-8e9 web pages), by their tables: of four 16-bit blocks at least one is equal, so only pages that share a block
-are compared.
+Copies have equal digests, or fingerprints (`simhash.py`) that differ in at most 3 bits, the bound of Manku, Jain and
+Das Sarma (2007) for 8e9 web pages. As in their tables at least one of four 16-bit blocks is equal then, so only pages
+that share a block are compared.
 """
 
 DISTANCE_MAX = 3  # bits

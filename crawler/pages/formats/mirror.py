@@ -1,4 +1,4 @@
-"""The newest copy of each page as files, to be looked at with any program, links rewritten.
+"""The newest copy of each page as files that any program can open, links rewritten.
 
     <folder>/<host>[_<port>]/<path>            index.html for a path that ends in "/"
     .../page@a=1                               a query becomes part of the name
@@ -14,9 +14,9 @@ Names come from servers, so they are made harmless: percent-codes are decoded
 where the character is safe in a file name, all others stay or become
 percent-codes, `.` and `..` cannot arise, and names are cut to what file systems
 take, with a digest of the URL at the end so that they stay distinct. Where two
-URLs want one place, or one wants a directory where another has a file, the
-later one goes to a name with its digest. Files are created anew (never opened
-through a link that is already there), which is why the folder must be empty.
+URLs want one place, or one wants a directory where another has a file, the later
+one gets a name with its digest. Files are created, never opened through a link that
+is already there, so the folder must be empty.
 """
 
 import hashlib

@@ -1,8 +1,8 @@
-"""A row for each URL that was tried: what is known of it, where its copy lies, and what it says.
+"""A row for each URL that was tried: its state, the place of its copy, and its text.
 
-`known_rows` gives what the store knows, with the newest capture; the text of a
-page and what follows from it are added by those who read pages. The names stay.
-`id, url, status, depth` mean what they mean in Browsertrix's pages.jsonl.
+`known_rows` gives the columns of the store, with the newest capture; readers of
+pages add the text and what follows from it. Names are stable. `id, url, status,
+depth` mean the same as in Browsertrix's pages.jsonl.
 """
 
 from collections.abc import Callable, Iterator, Sequence

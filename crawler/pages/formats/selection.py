@@ -11,7 +11,7 @@ from crawler.pages.captures import StoredPage
 from crawler.records import Capture
 
 Select = Callable[[Capture], bool]
-Report = Callable[[str], None]
+Say = Callable[[str], None]
 
 
 def selection(*, with_noarchive: bool = False, since: float = 0.0, until: float = float("inf")) -> Select:
@@ -29,7 +29,7 @@ def shows_content(capture: Capture) -> bool:
 
 
 def newest_pages(
-    archives: Sequence[Archive], select: Select, *, report: Report = ignore
+    archives: Sequence[Archive], select: Select, *, report: Say = ignore
 ) -> Iterator[tuple[int, StoredPage]]:
     """(fingerprint, newest copy) of each URL whose newest copy is selected and has a 2xx status."""
     for archive in archives:

@@ -1,4 +1,4 @@
-"""64 bits of a text, such that texts which share most of their three-word phrases differ in few of them.
+"""64 bits of a text: texts that share most of their three-word phrases differ in few bits.
 
 Charikar 2002; Manku, Jain, Das Sarma 2007. Each phrase has a 64-bit hash, made of those of its words; a bit
 of the result is 1 if it is 1 in more than half of the hashes. Words are those of `\\w+`, in lower case.

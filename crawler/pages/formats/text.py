@@ -1,10 +1,10 @@
 """The readable text of a page and its language.
 
-resiliparse, if it is installed, else the page without its tags. The parser
-under resiliparse is quadratic in some inputs; a page that is not `tame` loses
-its tags by a plain scan instead, which is linear in any input. Telling tame
-pages by their tags costs more than parsing them does, so a caller who knows a
-cheaper way should try that first (`crawler/export` does).
+The text comes from resiliparse, if it is installed, else it is the page without its
+tags. The parser of resiliparse is quadratic in some inputs; a page that is not `tame`
+loses its tags by a plain scan, which is linear in any input. Judging a page by its
+tags costs more than parsing it, so callers with a cheaper way try that first
+(`crawler/export` does).
 """
 
 import html

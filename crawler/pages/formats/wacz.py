@@ -23,7 +23,7 @@ from crawler.clock import iso_time
 from crawler.errors import StoreError
 from crawler.pages.archive import Archive
 from crawler.pages.formats import cdxj
-from crawler.pages.formats.selection import Report, Select, ignore
+from crawler.pages.formats.selection import Say, Select, ignore
 from crawler.pages.formats.warc_stream import warc_chunks
 from crawler.records import LinkFlag, PageState
 
@@ -43,7 +43,7 @@ def write_wacz(
     now: float,
     software: str = "crawler",
     title: str = "",
-    report: Report = ignore,
+    report: Say = ignore,
 ) -> int:
     """Write the file at `path`; return the number of captures in it.
 

@@ -1,7 +1,7 @@
 """WARC, and the CDXJ index of the segments as they lie in the crawl directory.
 
-A revisit whose response is left out is written as a response of its own, so
-that what is exported can be read without what is not.
+A revisit whose response is left out is written as a response, so the export can be
+read by itself.
 """
 
 import os
@@ -16,7 +16,7 @@ from crawler.pages import warc
 from crawler.pages.archive import Archive
 from crawler.pages.captures import StoredPage
 from crawler.pages.formats import cdxj
-from crawler.pages.formats.selection import Report, Select, ignore
+from crawler.pages.formats.selection import Say, Select, ignore
 from crawler.records import Capture
 
 
@@ -35,7 +35,7 @@ def warc_chunks(
     archives: Sequence[Archive],
     select: Select,
     *,
-    report: Report = ignore,
+    report: Say = ignore,
     folder: Path | None = None,
     memory_bytes: int = 64 << 20,
 ) -> Iterator[Chunk]:

@@ -3,13 +3,11 @@
 Names are fields of a row, values are text in quotes, numbers, `true`, `false`
 and lists of them. There are comparisons (`==  !=  <  <=  >  >=  in  not in`),
 `and`, `or`, `not`, brackets, `len(field)` and `matches(field, "regular
-expression")`. Instants are ISO 8601 text, so `fetched_at >= "2026-11-01"` says
-what it seems to. A field that a row does not have is unequal to everything and
-neither less nor more.
+expression")`. Instants are ISO 8601 text, so `fetched_at >= "2026-11-01"` compares
+as expected. A missing field is unequal to everything and neither less nor more.
 
-The text is parsed by Python's own parser and compiled to closures; nothing of
-it is ever evaluated as Python. What is not in the list above is refused with
-one line.
+Python's parser parses the text, which is compiled to closures and never evaluated
+as Python. Anything not listed above is refused with one line.
 """
 
 import ast

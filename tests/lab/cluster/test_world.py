@@ -4,6 +4,7 @@ import asyncio
 import contextvars
 import os
 import random
+import socket
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from crawler.lab.cluster.lives import CURRENT, Killed, Life
 from crawler.lab.cluster.machine import Machine, SystemCalls
 from crawler.lab.cluster.synthetic_web import SyntheticWeb, WebSpec, token
 from crawler.lab.cluster.virtual_loop import VirtualLoop
+from crawler.storage.files import Lock
 from crawler.storage.kv import MemoryStore
 
 
@@ -239,6 +241,30 @@ def test_the_dead_write_nothing_and_a_full_disk_takes_nothing(tmp_path: Path) ->
         os.close(descriptor)  # whoever unwinds late cannot close a file of another life
         os.write(descriptor, b"four")
     assert (tmp_path / "file").read_bytes() == b"one"
+
+
+def test_a_lock_of_the_dead_closes_no_file_of_another_process(tmp_path: Path) -> None:
+    """Neither when it is released late, nor in a child that is forked after the simulation has ended."""
+    system, life = SystemCalls(), make_life(tmp_path)
+    with system.installed():
+        locks = [in_life(life, Lock, tmp_path / f"{number}.lock", "p0") for number in range(2)]
+        life.dead = True
+        system.end(life)
+    pairs = [socket.socketpair() for _ in locks]  # they get the numbers of the locks' descriptors
+    locks.pop().release()
+    child = os.fork()
+    if not child:
+        try:
+            for _, far in pairs:
+                far.sendall(b"open")
+            os._exit(0)
+        finally:
+            os._exit(1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    for near, far in pairs:
+        assert near.recv(4) == b"open"
+        near.close()
+        far.close()
 
 
 # -- the web

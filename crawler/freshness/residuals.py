@@ -1,0 +1,290 @@
+# mypy: disable-error-code=valid-type
+# cython: language_level=3, cdivision=True, boundscheck=False, wraparound=False
+"""Poisson residuals and the terms of the crawl value that are made of them, without cancellation.
+
+    residual          R^i(x) = Pr[Poisson(x) > i], by series or complement
+    gain              D_i(x), what term i of the value gains (`value_kernel.py`)
+    late_residual,    both for i in the hundreds: uniform expansions of the
+    late_gain         incomplete gamma function
+    settled           the sum of the first terms, whose residuals are 1 to the last digit
+    waves             how many poles of the renewal equation still matter
+
+Nothing overflows: no exp(+x), x^i or i! stands alone. Arguments are not checked.
+Sources: Busa-Fekete et al., Theorem 1; Temme's expansions, DLMF 8.12.
+
+Cython in pure-Python mode (see `value_kernel.py`); other kernels call these by `residuals.pxd`.
+"""
+
+import cython
+from cython.cimports.libc.math import ceil, erfc, exp, expm1, lgamma, log, log1p, sqrt
+
+_inf = cython.declare(cython.double, float("inf"))
+_PI = cython.declare(cython.double, 3.141592653589793)
+
+# Poisson tails: beyond sqrt(80) standard deviations a tail is below exp(-40).
+_TAIL = cython.declare(cython.double, 80.0)
+
+# 1/j, because a division is what the loops below would wait for.
+_INVERSES = cython.declare(cython.Py_ssize_t, 512)
+_inverse = cython.declare(cython.double[512])
+for _j in range(1, _INVERSES):
+    _inverse[_j] = 1.0 / _j
+
+
+@cython.cfunc
+@cython.inline
+@cython.exceptval(check=False)
+def _over(j: cython.Py_ssize_t) -> cython.double:
+    """1/j."""
+    return _inverse[j] if j < _INVERSES else 1.0 / j
+
+
+@cython.cfunc
+@cython.exceptval(check=False)
+def _poisson(k: cython.Py_ssize_t, x: cython.double, y: cython.double) -> cython.double:
+    """exp(-y) x^k / k! for x <= y: the probability of k, thinned by exp(x - y)."""
+    j: cython.Py_ssize_t
+    if k <= 40 and y < 600.0:  # exact to the last digits, and no lgamma
+        p: cython.double = exp(-y)
+        for j in range(1, k + 1):
+            p *= x * _over(j)
+        return p
+    if x <= 0.0:
+        return 0.0 if k > 0 else exp(-y)
+    return exp(k * log(x) - y - lgamma(k + 1.0))
+
+
+@cython.ccall
+@cython.exceptval(check=False)
+def residual(i: cython.Py_ssize_t, x: cython.double) -> cython.double:
+    """R^i(x) = Pr[Poisson(x) > i], relative error a few 1e-16 also for small x; 0 for x <= 0."""
+    k: cython.Py_ssize_t
+    p: cython.double
+    total: cython.double
+    if not x > 0.0:
+        return 0.0
+    if i == 0:
+        return -expm1(-x)
+    if x < i + 2:
+        p = _poisson(i + 1, x, x)
+        total = p
+        k = i + 2
+        while p > 1e-17 * total:
+            p *= x * _over(k)
+            total += p
+            k += 1
+        return total
+    if x == _inf or (x - i) * (x - i) > _TAIL * x:
+        return 1.0
+    p = _poisson(i, x, x)
+    total = p
+    for k in range(i, 0, -1):
+        p *= k / x
+        total += p
+        if p < 1e-18:
+            break
+    return 1.0 - total
+
+
+@cython.ccall
+@cython.exceptval(check=False)
+def gain(
+    i: cython.Py_ssize_t,
+    x: cython.double,
+    alpha: cython.double,
+    gamma: cython.double,
+    precision: cython.double,
+) -> cython.double:
+    """D_i(x) for x > 0 and gamma > 0, by the first of three forms that has no cancellation.
+
+    a x < i + 6: the Taylor series, all terms positive, with
+    c_j = a^j - gamma^j built without a subtraction. Else the plain difference,
+    if it loses at most one bit. Else complements (1 - R), whose bracket cannot
+    cancel then.
+    """
+    j: cython.Py_ssize_t
+    if alpha <= 0.0:
+        return 0.0
+    ax: cython.double = (alpha + gamma) * x
+    gx: cython.double = gamma * x
+    lx: cython.double = alpha * x
+    if ax < i + 6:
+        term: cython.double = lx / (i + 2)
+        power: cython.double = gx / (i + 2)
+        total: cython.double = term
+        j = i + 3
+        while True:
+            term = (ax * term + lx * power) * _over(j)
+            power *= gx * _over(j)
+            total += term
+            j += 1
+            if term <= precision * total:
+                return _poisson(i + 1, gx, ax) * total
+    ratio: cython.double = log1p(alpha / gamma)  # ln(a / gamma)
+    log_first: cython.double = -(i + 1) * ratio
+    first: cython.double = exp(log_first)
+    lost: cython.double = exp(-lx)
+    difference: cython.double = first * residual(i, ax) - lost * residual(i, gx)
+    if 2.0 * difference > first or lost < 1e-300:
+        return difference
+    bracket: cython.double
+    if lx >= -log_first:
+        bracket = -expm1(-(lx + log_first)) * first
+    else:
+        bracket = expm1(lx + log_first) * lost
+    return bracket + _complement(i, gx, ax, alpha / (alpha + gamma))
+
+
+@cython.cfunc
+@cython.exceptval(check=False)
+def _complement(
+    i: cython.Py_ssize_t, gx: cython.double, ax: cython.double, share: cython.double
+) -> cython.double:
+    """exp(-a x) sum_{k<=i} (gamma x)^k/k! [1 - (gamma/a)^(i+1-k)], summed from k = i down; share = alpha/a."""
+    k: cython.Py_ssize_t
+    p: cython.double = _poisson(i, gx, ax)
+    kept: cython.double = 1.0 - share
+    missing: cython.double = share  # 1 - (gamma/a)^(i+1-k), without a subtraction
+    total: cython.double = missing * p
+    for k in range(i, 0, -1):
+        p *= k / gx
+        missing = share + kept * missing
+        total += missing * p
+        if k < gx and p <= 1e-18 * total:  # also if all underflows
+            break
+    return total
+
+
+@cython.cfunc
+@cython.exceptval(check=False)
+def _late_probability(k: cython.double, y: cython.double) -> cython.double:
+    """exp(-y) y^k / k! for large k, by Stirling."""
+    away: cython.double = (y - k) / k
+    return (
+        exp(-k * (away - log1p(away))) / sqrt(2.0 * _PI * k) * (1.0 - (1.0 - 1.0 / (24.0 * k)) / (12.0 * k))
+    )
+
+
+@cython.ccall
+@cython.exceptval(check=False)
+def late_residual(i: cython.double, y: cython.double) -> cython.double:
+    """R^i(y) for large i, by Temme's uniform expansion of the incomplete gamma function (DLMF 8.12).
+
+    The coefficients are their Taylor series at eta = 0, for |eta| < .8 is all that matters.
+    """
+    k: cython.double = i + 1.0
+    away: cython.double = (y - k) / k
+    if (y - k) * (y - k) > 2.0 * _TAIL * (y + k):
+        return 1.0 if y > k else 0.0
+    half: cython.double = max(away - log1p(away), 0.0)  # eta^2 / 2
+    eta: cython.double = sqrt(2.0 * half) if away > 0.0 else -sqrt(2.0 * half)
+    c0: cython.double = -1.0 / 3.0 + eta * (
+        1.0 / 12.0
+        + eta
+        * (
+            -2.0 / 135.0
+            + eta * (1.0 / 864.0 + eta * (1.0 / 2835.0 + eta * (-139.0 / 777600.0 + eta / 25515.0)))
+        )
+    )
+    c1: cython.double = -1.0 / 540.0 + eta * (-1.0 / 288.0 + eta * (1.0 / 378.0 - eta * 77.0 / 77760.0))
+    c2: cython.double = 25.0 / 6048.0 - eta * 139.0 / 51840.0
+    rest: cython.double = exp(-k * half) / sqrt(2.0 * _PI * k) * (c0 + (c1 + c2 / k) / k)
+    return 0.5 * erfc(-eta * sqrt(0.5 * k)) - rest
+
+
+@cython.ccall
+@cython.exceptval(check=False)
+def late_gain(
+    i: cython.double, x: cython.double, alpha: cython.double, gamma: cython.double
+) -> cython.double:
+    """D_i(x) for large i: exp(-alpha x) sum_j e^j E[M^j] / j!, M = max(0, gamma (x - T)), e = alpha/gamma.
+
+    Moments of a gamma variable cut at y = gamma x follow from each other by Stein's
+    identity, M_(j+1) = (y - k - j) M_j + j y M_(j-1). Called only where gamma beta is above 16 sqrt(i), so
+    that e M is small and the term itself is below 1e-5 of the value.
+    """
+    y: cython.double = gamma * x
+    k: cython.double = i + 1.0
+    away: cython.double = y - k
+    reached: cython.double = late_residual(i, y)
+    first: cython.double = away * reached + k * _late_probability(k, y)
+    second: cython.double = (away - 1.0) * first + y * reached
+    third: cython.double = (away - 2.0) * second + 2.0 * y * first
+    fourth: cython.double = (away - 3.0) * third + 3.0 * y * second
+    e: cython.double = alpha / gamma
+    moments: cython.double = first + e * (second / 2.0 + e * (third / 6.0 + e * fourth / 24.0))
+    return max(0.0, exp(-alpha * x) * e * moments)
+
+
+@cython.cfunc
+@cython.inline
+@cython.exceptval(check=False)
+def _log_sinhc(x: cython.double) -> cython.double:
+    """ln(sinh(x) / x), x >= 0."""
+    if x < 0.3:
+        y: cython.double = x * x
+        return y * (
+            1.0 / 6.0
+            + y
+            * (
+                -1.0 / 180.0
+                + y * (1.0 / 2835.0 + y * (-1.0 / 37800.0 + y * (1.0 / 467775.0 - y * 691.0 / 3831077250.0)))
+            )
+        )
+    return x + log(-expm1(-2.0 * x) / (2.0 * x))
+
+
+@cython.ccall
+@cython.exceptval(check=False)
+def settled(
+    n: cython.double, staleness: cython.double, ratio: cython.double, b: cython.double
+) -> cython.double:
+    """sum_{i<n} q^i [(gamma/a)^(i+1) - exp(-alpha x_i)], the terms with both residuals 1; ratio = ln(a/gamma).
+
+    q^i exp(-alpha x_i) = exp(-u) for all i, so with L = ratio + b it is exp(-u) sum_{i<n} expm1(u - ratio - i L),
+    and a geometric sum about its middle is n exp(middle) sinhc(n L / 2) / sinhc(L / 2): nothing cancels.
+    Far from 0 the plain difference is the more exact.
+    """
+    both: cython.double = ratio + b
+    if staleness - ratio - (n - 1.0) * 0.5 * both > 2.0:
+        return exp(-ratio) * (expm1(-n * both) / expm1(-both)) - n * exp(-staleness)
+    half: cython.double = 0.5 * both
+    power: cython.double = (staleness - ratio) - (n - 1.0) * half + (_log_sinhc(n * half) - _log_sinhc(half))
+    return n * exp(-staleness) * expm1(power)
+
+
+@cython.ccall
+@cython.exceptval(check=False)
+def settled_terms(signals: cython.double, c: cython.double) -> cython.double:
+    """How many first terms have both residuals 1: those with y = c (s - i) above i by sqrt(80 y)."""
+    if c * signals < 100.0:
+        return 0.0
+    spread: cython.double = sqrt(_TAIL)
+    scale: cython.double = 1.0 + 1.0 / c
+    root: cython.double = (spread + sqrt(_TAIL + 4.0 * signals * scale)) / (
+        2.0 * scale
+    )  # sqrt(y) at the edge
+    last: cython.double = signals - root * root / c
+    return ceil(last) if last > 0.0 else 0.0
+
+
+@cython.ccall
+@cython.exceptval(check=False)
+def below_half(b: cython.double) -> cython.double:
+    """1 - (1 - exp(-b)) / b, less b/2: what a signal's weight exceeds its chance to be true by, beyond first order."""
+    if b > 0.5:
+        return (b + expm1(-b)) / b - 0.5 * b
+    j: cython.Py_ssize_t
+    term: cython.double = -b * b / 6.0
+    total: cython.double = term
+    for j in range(4, 16):
+        term *= -b * _inverse[j]
+        total += term
+    return total
+
+
+@cython.ccall
+@cython.exceptval(check=False)
+def waves(s: cython.double, c: cython.double) -> cython.double:
+    """About how many waves are above exp(-40) at s."""
+    return c / (2.0 * _PI) * sqrt(expm1(_TAIL / s))

@@ -1,0 +1,110 @@
+# mypy: disable-error-code=valid-type
+# cython: language_level=3, cdivision=True, boundscheck=False, wraparound=False
+"""Crawl values, their inverse, intervals and fresh times of many pages at once: arrays (m,), results into `out`.
+
+Nothing is checked: `crawl_value.py` is the checked face. Cython in pure-Python mode (see `value_kernel.py`);
+attributes in `value_columns.pxd`.
+"""
+
+import cython
+
+from crawler.freshness.params import Pages
+
+if cython.compiled:
+    from cython.cimports.crawler.freshness.value_kernel import Parameters
+else:
+    from crawler.freshness.value_kernel import Parameters
+
+
+@cython.cclass
+class Columns:
+    """The columns of `pages`, read under the value (kind, terms) that `kind_of` gives."""
+
+    def __init__(self, kind: cython.Py_ssize_t, terms: cython.Py_ssize_t, pages: Pages) -> None:
+        self.kind = kind
+        self.terms = terms
+        self.count = len(pages)
+        self.importance = pages.importance
+        self.change_rate = pages.change_rate
+        self.silent_rate = pages.silent_rate
+        self.signal_rate = pages.signal_rate
+        self.false_rate = pages.false_rate
+        self.signal_weight = pages.signal_weight
+        self._page = Parameters()
+
+    @cython.cfunc
+    def page(self, i: cython.Py_ssize_t) -> Parameters:
+        """Parameters of page i; they are overwritten by the next call."""
+        self._page.assign(
+            self.kind,
+            self.terms,
+            self.importance[i],
+            self.change_rate[i],
+            self.silent_rate[i],
+            self.signal_rate[i],
+            self.false_rate[i],
+            self.signal_weight[i],
+        )
+        return self._page
+
+
+@cython.ccall
+def fill_values(
+    pages: Columns,
+    elapsed: cython.const[cython.double][::1],
+    signals: cython.const[cython.double][::1],
+    out: cython.double[::1],
+) -> cython.void:
+    """V of each page."""
+    i: cython.Py_ssize_t
+    for i in range(pages.count):
+        out[i] = pages.page(i).value(elapsed[i], signals[i])
+
+
+@cython.ccall
+def fill_waits(
+    pages: Columns,
+    signals: cython.const[cython.double][::1],
+    level: cython.double,
+    guess: cython.const[cython.double][::1],
+    tolerance: cython.double,
+    out: cython.double[::1],
+) -> cython.void:
+    """`wait` of each page."""
+    i: cython.Py_ssize_t
+    for i in range(pages.count):
+        out[i] = pages.page(i).wait(level, signals[i], guess[i], tolerance)
+
+
+@cython.ccall
+def fill_thresholds(
+    pages: Columns,
+    level: cython.double,
+    guess: cython.const[cython.double][::1],
+    tolerance: cython.double,
+    out: cython.double[::1],
+) -> cython.void:
+    """`threshold` of each page."""
+    i: cython.Py_ssize_t
+    for i in range(pages.count):
+        out[i] = pages.page(i).threshold(level, guess[i], tolerance)
+
+
+@cython.ccall
+def fill_intervals(
+    pages: Columns, at: cython.const[cython.double][::1], out: cython.double[::1]
+) -> cython.void:
+    """psi of each page."""
+    i: cython.Py_ssize_t
+    for i in range(pages.count):
+        out[i] = pages.page(i).interval(at[i])
+
+
+@cython.ccall
+def fill_fresh_times(
+    pages: Columns, at: cython.const[cython.double][::1], out: cython.double[::1]
+) -> cython.void:
+    """w of each page."""
+    i: cython.Py_ssize_t
+    for i in range(pages.count):
+        out[i] = pages.page(i).fresh_time(at[i])

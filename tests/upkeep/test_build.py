@@ -1,0 +1,134 @@
+"""The folders that a reshard builds: keys of every stage reach the processes that need them, in bounded batches."""
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from crawler.clock import VirtualClock
+from crawler.crawl.directory import CrawlDirectory
+from crawler.crawl.topology import process_names, topology
+from crawler.errors import DirectoryError
+from crawler.process.stages import at_rest
+from crawler.records import Outcome, PageRecord, PageState
+from crawler.splitter.partition import Partition
+from crawler.storage.commit import Change
+from crawler.storage.keys import BUCKET_TABLE, EQUIVALENCES, ROBOTS
+from crawler.storage.kv import MemoryStore, scan_prefix, seal, unseal
+from crawler.upkeep import build
+from crawler.upkeep.build import _BATCH_BYTES, _Writer, open_source, problems_of
+from crawler.upkeep.switch import Resharding
+from tests.upkeep.test_reshard import config_of, crawl
+
+HOSTS = [f"h{number}.org" for number in range(12)]
+
+
+def moved(path: Path, *, before: int = 2, after: int = 3) -> CrawlDirectory:
+    """A crawl that has moved; each process had robots files, a proof and a trace of its own."""
+    directory = crawl(path, before)
+    for name in process_names(config_of(before)):
+        with at_rest(config_of(before), directory, name, clock=VirtualClock()) as stages:
+            batch = stages.store.batch(sync=True)
+            owner, hash_of = stages.topology.partition.owner_of_bucket, stages.fingerprinter.bucket
+            for host in HOSTS:
+                if owner[hash_of(host)] == stages.topology.partition.index(name):
+                    batch.put(ROBOTS + f"http://{host}".encode(), seal(host.encode()))
+            proven = {f"http://{name}.org": f"https://{name}.org"}
+            batch.put(EQUIVALENCES, seal(msgspec.json.encode(proven)))
+            stages.store.write(batch)
+            change = Change()
+            for host in HOSTS:
+                url = f"http://{host}/stored"
+                fingerprint = stages.fingerprinter.fingerprint(url)
+                if owner[fingerprint >> 48] == stages.topology.partition.index(name):
+                    record = PageRecord(url, PageState.STORED, Outcome.FETCHED, 200)
+                    stages.pages.put_record(change, fingerprint, record)
+                    change.count("stored.records")
+            stages.commit_now(change)
+        trace = directory.process(name) / "trace"
+        trace.mkdir(exist_ok=True)
+        (trace / "1").write_text(name)
+    target = Partition.equal_ranges(process_names(config_of(after)), epoch=2)
+    Resharding(directory, config_of(after), target, VirtualClock(), lambda _: None).run()
+    return directory
+
+
+def test_what_follows_no_bucket_reaches_who_needs_it(tmp_path: Path) -> None:
+    """A robots file its host's owner, proofs all, traces the first process; all know the new table."""
+    directory = moved(tmp_path / "crawl")
+    names, robots, records = process_names(config_of(3)), [], 0
+    for name in names:
+        with at_rest(config_of(3), directory, name, clock=VirtualClock()) as stages:
+            owner, mine = stages.topology.partition.owner_of_bucket, stages.topology.partition.index(name)
+            hosts = [unseal(key, value).decode() for key, value in scan_prefix(stages.store, ROBOTS)]
+            assert all(owner[stages.fingerprinter.bucket(host)] == mine for host in hosts)
+            robots += hosts
+            found = stages.store.get(EQUIVALENCES)
+            assert found is not None
+            assert set(msgspec.json.decode(unseal(EQUIVALENCES, found))) == {"http://p0.org", "http://p1.org"}
+            assert stages.problems() == []
+            records += stages.point.counters["stored.records"]
+            assert stages.store.get(BUCKET_TABLE) == stages.topology.partition.encode()
+        traces = {path.name: path.read_text() for path in (directory.process(name) / "trace").glob("*")}
+        assert traces == ({"p0-1": "p0", "p1-1": "p1"} if name == names[0] else {})
+    assert sorted(robots) == sorted(HOSTS) and records == len(HOSTS)
+
+
+def test_pieces_of_a_process_are_its_buckets_by_old_owner(tmp_path: Path) -> None:
+    old = Partition.equal_ranges(["p0", "p1"])
+    sources: dict[str, Any] = {"p0": "first", "p1": "second"}
+    making = build.Build(config_of(2), sources, old, None)  # type: ignore[arg-type]
+    target = Partition.equal_ranges(["p0", "p1", "p2"], epoch=2)
+    found = [piece for name in target.names for piece in making._pieces(target, name)]
+    ends = [end for *_, end in found]
+    assert [begin for _, begin, _ in found] == [0, *ends[:-1]] and ends[-1] == 1 << 16
+    assert [source for source, *_ in found] == ["first", "first", "second", "second"]
+
+
+class Counting(MemoryStore):
+    """A store that remembers how many bytes each of its batches had."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.sizes: list[int] = []
+
+    def write(self, batch: Any) -> None:
+        before = sum(len(key) + len(value) for key, value in self.scan(b""))
+        super().write(batch)
+        self.sizes.append(sum(len(key) + len(value) for key, value in self.scan(b"")) - before)
+
+
+def test_batches_are_written_as_soon_as_they_are_large() -> None:
+    """So memory is bounded by one batch and one value, however large the crawl is."""
+    store = Counting()
+    writer = _Writer(store)  # type: ignore[arg-type]
+    piece = 1 << 20
+    for number in range(9):
+        writer.put(b"%04d" % number, bytes(piece - 4))
+    assert store.sizes == [_BATCH_BYTES] * 2 == [4 * piece] * 2
+    writer.flush()
+    assert store.sizes[2:] == [piece] and len(list(store.scan(b""))) == 9
+
+
+def test_a_process_whose_books_are_wrong_is_found_before_the_switch(tmp_path: Path) -> None:
+    directory, config, clock = moved(tmp_path / "crawl"), config_of(3), VirtualClock()
+    place = topology(config, directory.path, "p1")
+    folder, seed = directory.process("p1"), directory.seed()
+    assert problems_of(config, folder, seed, place, clock) == []
+    with at_rest(config, directory, "p1", clock=clock) as stages:
+        change = Change()
+        change.count("urls.to_due", 3)
+        stages.commit_now(change)
+    assert any("to_due" in line for line in problems_of(config, folder, seed, place, clock))
+
+
+def test_a_key_that_nobody_can_move_is_refused(tmp_path: Path) -> None:
+    directory = crawl(tmp_path / "crawl", 1)
+    with at_rest(config_of(1), directory, "p0", clock=VirtualClock()) as stages:
+        batch = stages.store.batch(sync=True)
+        batch.put(b"?/strange", b"1")
+        stages.store.write(batch)
+    for _ in range(2):  # the store was closed
+        with pytest.raises(DirectoryError, match="does not know how to move the key"):
+            open_source(directory.process("p0"), "p0")

@@ -11,7 +11,8 @@ from crawler.records import Fetch, Outcome
 
 log = logging.getLogger("crawler.fetcher")
 
-WORD_INTERVAL = 60.0  # seconds between two such lines: a proxy that refuses some hosts fails now and then
+WORD_INTERVAL = 60.0  # seconds between two such lines: some proxies fail now and then
+_ANSWERS = "the proxy answers "  # `tunnels.py`
 
 
 class ProxyHealth:
@@ -19,26 +20,32 @@ class ProxyHealth:
 
     def __init__(self, proxy: str) -> None:
         self._proxy = proxy
+        self._worked = False  # ever
         self._told = False  # that it fails
         self._told_at = -math.inf
 
     def note(self, fetch: Fetch, now: float) -> None:
-        """A fetch has ended at `now`, any time in seconds that does not step back."""
+        """A fetch has ended at `now`, any time in seconds that does not step back.
+
+        A proxy that has worked and answers 502 speaks of the host, not of itself.
+        """
         if fetch.outcome is not Outcome.PROXY_ERROR:
             if self._told:
                 log.warning("the proxy %s answers again", self._proxy)
-            self._told = False
-        elif not self._told and now - self._told_at >= WORD_INTERVAL:
+            self._worked, self._told = True, False
+            return
+        of_host = self._worked and fetch.error.startswith(_ANSWERS) and not _wants_login(fetch)
+        if not of_host and not self._told and now - self._told_at >= WORD_INTERVAL:
             self._told, self._told_at = True, now
+            why = (
+                "it wants a login (--proxy http://USER:PASSWORD@HOST:PORT)"
+                if _wants_login(fetch)
+                else fetch.error
+            )
             log.error(
-                "the proxy %s failed: %s (%s); hosts wait and are tried again",
-                self._proxy,
-                _why(fetch),
-                fetch.url,
+                "the proxy %s failed: %s (%s); hosts wait and are tried again", self._proxy, why, fetch.url
             )
 
 
-def _why(fetch: Fetch) -> str:
-    if fetch.status == 407 or fetch.error.startswith("407"):
-        return "it wants a login (--proxy http://USER:PASSWORD@HOST:PORT)"
-    return fetch.error or f"{fetch.status} {fetch.reason}"
+def _wants_login(fetch: Fetch) -> bool:
+    return fetch.status == 407 or fetch.error.startswith(_ANSWERS + "407")

@@ -105,6 +105,7 @@ def test_a_proxy_that_refuses() -> None:
                 await client.start()
                 got = await client.fetch(FetchRequest(url))
                 assert (got.outcome, got.blame) == (Outcome.PROXY_ERROR, Blame.HOST), got
+                assert url.startswith("http:") or got.error == f"the proxy answers {status.decode()}"
                 await client.close()
 
     run(play())
@@ -162,16 +163,22 @@ def test_a_proxy_that_fails_is_named_at_once_and_once(caplog: pytest.LogCaptureF
 
 
 def test_what_is_said_of_a_proxy(caplog: pytest.LogCaptureFixture) -> None:
-    """When it fails, when it answers again; seldom, of one that fails now and then."""
+    """When it fails, when it answers again; seldom, of one that fails now and then; not what it says of a host."""
     health = ProxyHealth("http://proxy:3128")
     fails = Fetch("http://x/", Outcome.PROXY_ERROR, Blame.HOST, status=407)
     works = Fetch("http://x/", Outcome.GONE, Blame.URL, status=404)
     for now, fetch in ((0.0, works), (1.0, fails), (2.0, fails), (3.0, works), (4.0, fails), (70.0, fails)):
         health.note(fetch, now)
     health.note(works, 71.0)
+    health.note(
+        Fetch("https://x/", Outcome.PROXY_ERROR, Blame.HOST, error="the proxy answers 502 Bad"), 200.0
+    )
+    never = ProxyHealth("http://proxy:3128")
+    never.note(Fetch("https://x/", Outcome.PROXY_ERROR, Blame.HOST, error="the proxy answers 502 Bad"), 0.0)
     assert [record.message.partition("proxy:3128 ")[2][:20] for record in caplog.records] == [
         "failed: it wants a l",
         "answers again",
         "failed: it wants a l",
         "answers again",
+        "failed: the proxy an",
     ]

@@ -140,6 +140,8 @@ class Report(msgspec.Struct, kw_only=True):
             said = [
                 f"URL filter: {RULES[name]} ({n})" for name, n in sorted(filtered.items()) if name in RULES
             ]
+        told = {each.partition(": ")[2] for each in reasons}  # the cause of a host need not stand there twice
+        said = [each for each in said if each.removeprefix("robots.txt ").rpartition(" ")[0] not in told]
         if said:
             said[-1] += " (`crawler why URL` tells more)"
         return "; ".join(reasons + said) or "nothing is left to do; `crawler status` tells more"

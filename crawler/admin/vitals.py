@@ -87,7 +87,11 @@ class LastMinute:
 
 
 class RecentErrors(logging.Handler):
-    """The latest warnings and errors of the log, for the dashboard."""
+    """The latest warnings and errors of the log, for the dashboard.
+
+    Python itself shows warnings on standard error as long as nobody has given a logger a handler. This one
+    is no screen: in a script that has set up no log, it hands them on to where they would have gone.
+    """
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
@@ -99,6 +103,13 @@ class RecentErrors(logging.Handler):
         self.counts[level] += 1
         text = record.getMessage()[:_ERROR_CHARS_MAX]
         self._kept.append({"at": record.created, "level": level, "message": text})
+        if self._is_only_handler() and logging.lastResort is not None:
+            logging.lastResort.handle(record)
+
+    def _is_only_handler(self) -> bool:
+        """Whether no log is set up; of several crawls in a process, the first one's handler answers for all."""
+        handlers = [*logging.getLogger("crawler").handlers, *logging.getLogger().handlers]
+        return handlers[:1] == [self] and all(isinstance(each, RecentErrors) for each in handlers)
 
     def plain(self) -> list[dict[str, Any]]:
         """The messages, oldest first."""

@@ -44,7 +44,7 @@ async def run_async(
     Args:
         seeds: where the crawl begins, one URL or request, or several.
         parse: gets each page with status 2xx; yields items and `Request`s.
-        items: file of the items; its name ends in .jsonl, .csv or .parquet.
+        items: file of the items; its name ends in .jsonl, .csv or .parquet; they are added to what is in it.
         directory: the crawl directory; a crawl in it is gone on with.
         config: settings over the defaults, nested, as in the configuration file.
         follow: links that are followed beside the requests: True those in the scope, False none,

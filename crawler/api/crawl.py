@@ -315,6 +315,12 @@ class Crawl:
     async def run(self) -> dict[str, Any]:
         """Crawl to the end and return the report (also in DIR/report.json).
 
+        >>> async def all_pages():
+        ...     async with crawler.Crawl(settings, directory=folder / "run", seeds=url) as crawl:
+        ...         return await crawl.run()
+        >>> asyncio.run(all_pages())["pages"]
+        {'fetched': 2}
+
         Raises:
             StoreError: the disk failed; start again when it is mended.
             NoSeedError: the crawl ended without one page fetched.
@@ -333,13 +339,29 @@ class Crawl:
         return self.report
 
     def say_if_complete(self) -> None:
-        """Log why a run has given nothing, if that is because all was had before."""
+        """Log why a run has given nothing, if that is because all was had before.
+
+        >>> async def again():
+        ...     async with crawler.Crawl(settings, directory=folder / "again", seeds=url) as crawl:
+        ...         await crawl.run()
+        ...         crawl.say_if_complete()  # nothing to say
+        >>> asyncio.run(again())
+        """
         if self.final is not None and self.final.nothing_new:
             log.warning("%s: %s", self.directory.path, COMPLETE)
 
     @property
     def report(self) -> dict[str, Any]:
-        """The JSON report; empty before the run has ended."""
+        """The JSON report; empty before the run has ended.
+
+        >>> crawl = crawler.Crawl(settings, directory=folder / "report", seeds=url)
+        >>> async def ended():
+        ...     async with crawl:
+        ...         await crawl.run()
+        ...     return crawl.report["stopped_by"], crawl.report["hooks"]
+        >>> asyncio.run(ended())
+        ('done', {'errors': {}, 'items': 0})
+        """
         if self.final is None:
             return {}
         hooks = {"errors": dict(self.errors.counts), "items": self._delivery.items_written}
@@ -361,6 +383,12 @@ class Crawl:
         and requests without an answer (status 0, `page.outcome` says why). A URL
         that is tried again comes again. Pages that an earlier run has stored are
         not fetched again: `stored` gives them.
+
+        >>> async def statuses():
+        ...     async with crawler.Crawl(settings, directory=folder / "pages", seeds=url) as crawl:
+        ...         return [page.status async for page in crawl.pages()]
+        >>> asyncio.run(statuses())
+        [200, 200]
 
         A page counts as taken when the next one is asked for. One in whose turn
         the loop was left, by an exception or `break`, comes again in the next run.
@@ -389,6 +417,10 @@ class Crawl:
     def stored(self, *, newest: bool = True) -> Iterator[Page]:
         """The stored pages, newest copies, or with `newest` False all; of an open crawl those committed so far.
 
+        >>> _ = crawler.run(url, directory=folder / "stored", config=settings)
+        >>> sorted(page.title for page in crawler.Crawl(directory=folder / "stored").stored())
+        ['About', 'Home']
+
         Raises:
             DirectoryError: there is no crawl, or another process has it open.
         """
@@ -402,7 +434,16 @@ class Crawl:
                 yield from _stored(stages, newest)
 
     def stop(self, reason: str = "stopped", *, grace: float = STOP_GRACE) -> None:
-        """End the run soon: nothing new is taken, what ends within `grace` seconds is committed."""
+        """End the run soon: nothing new is taken, what ends within `grace` seconds is committed.
+
+        >>> async def first():
+        ...     async with crawler.Crawl(settings, directory=folder / "stop", seeds=url) as crawl:
+        ...         async for page in crawl.pages():
+        ...             crawl.stop("had enough")
+        ...     return crawl.report["stopped_by"]
+        >>> asyncio.run(first())
+        'had enough'
+        """
         self.process.stop(reason, grace=grace)
 
     @property
@@ -410,7 +451,15 @@ class Crawl:
         return self._member is not None and self._member.supervised
 
     def signal(self, urls: Iterable[str], source: str = "signal") -> dict[str, int]:
-        """Say that pages have changed: how many were noted, are new links, are not refreshed, were refused."""
+        """Say that pages have changed: how many were noted, are new links, are not refreshed, were refused.
+
+        >>> async def tell():
+        ...     async with crawler.Crawl(settings, directory=folder / "signal", seeds=url) as crawl:
+        ...         await crawl.run()
+        ...         return crawl.signal([url])
+        >>> asyncio.run(tell())
+        {'noted': 0, 'links': 0, 'not_refreshed': 1, 'refused': 0}
+        """
         said: dict[str, int] = self.process.commands.run(
             {"command": "signal", "urls": list(urls), "source": source}
         )
@@ -421,7 +470,15 @@ class Crawl:
         """Nothing runs outside this process that would have to be ended."""
 
     def status(self) -> Status:
-        """What is going on; `plain()` makes JSON of it."""
+        """What is going on; `plain()` makes JSON of it.
+
+        >>> async def todo():
+        ...     async with crawler.Crawl(settings, directory=folder / "status", seeds=url) as crawl:
+        ...         await crawl.run()
+        ...         return crawl.status().frontier.todo
+        >>> asyncio.run(todo())
+        0
+        """
         return msgspec.structs.replace(self.process.commands.status(), **self.live.sections())
 
     async def command(self, request: Mapping[str, Any]) -> Any:

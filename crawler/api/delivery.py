@@ -24,7 +24,10 @@ from crawler.api.items import Items, plain
 from crawler.api.page import Page
 from crawler.api.request import Callback, Handover, Request, callback_name
 from crawler.errors import DamageError, StoreError, UsageError
+from crawler.extract.decode import to_utf8
+from crawler.extract.types import is_html
 from crawler.pages.captures import StoredPage
+from crawler.pages.formats.text import title_of
 from crawler.process.admission import Beside
 from crawler.process.process import Process
 from crawler.records import Errand, Extracted, Fetch, Link, LinkFlag, Outcome, Way
@@ -36,6 +39,8 @@ log = logging.getLogger("crawler")
 
 OnError = Literal["continue", "stop"]
 Consume = Callable[[Page], Awaitable[bool]]  # whether the page was taken
+
+TITLE_BYTES = 1 << 16  # of a stored page, in which its title is looked for
 
 _RANKED, _SEED, _OWN_WAY = int(LinkFlag.RANKED), int(LinkFlag.SEED), int(LinkFlag.OWN_WAY)
 _STORED = (Outcome.FETCHED, Outcome.EMPTY, Outcome.TRUNCATED, Outcome.UNCHANGED)
@@ -301,8 +306,12 @@ def page_of(errand: Errand, fetch: Fetch, extracted: Extracted | None, meta: dic
 
 
 def stored_page(stored: StoredPage, depth: int = 0, meta: dict[str, Any] | None = None) -> Page:
-    """A page read back from the page cache; `links` and `title` are not kept there."""
+    """A page read back from the page cache; its `links` are not kept there."""
     capture = stored.capture
+    title = ""
+    if is_html(capture.content_type):
+        begin, _ = to_utf8(stored.content[:TITLE_BYTES], stored.header_charset)
+        title = title_of(begin.decode("utf-8", "replace"))
     return Page(
         url=capture.url,
         status=stored.status,
@@ -312,6 +321,7 @@ def stored_page(stored: StoredPage, depth: int = 0, meta: dict[str, Any] | None 
         content_type=capture.content_type,
         raw_headers=stored.headers,
         content=stored.content,
+        title=title,
         charset=stored.header_charset,
         meta=meta or {},
     )

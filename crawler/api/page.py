@@ -32,21 +32,38 @@ class Element:
 
     @property
     def text(self) -> str:
-        """The text in it, of its descendants too, without white space at both ends."""
+        """The text in it, of its descendants too, without white space at both ends.
+
+        >>> Page.of("http://x/", "<p> Green <b>tea</b> ").css("p")[0].text
+        'Green tea'
+        """
         return str(self._node.text()).strip()
 
     @property
     def html(self) -> str:
-        """Its source, as the parser understood it."""
+        """Its source, as the parser understood it.
+
+        >>> Page.of("http://x/", "<P>Green <b>tea</P>").css("b")[0].html
+        '<b>tea</b>'
+        """
         return self._node.html or ""
 
     @property
     def tag(self) -> str:
-        """Its name in lower case."""
+        """Its name in lower case.
+
+        >>> Page.of("http://x/", "<H1>Tea").css("h1")[0].tag
+        'h1'
+        """
         return str(self._node.tag)
 
     def attr(self, name: str, default: str = "") -> str:
-        """An attribute; "" if it stands without a value, `default` if it is not there."""
+        """An attribute; "" if it stands without a value, `default` if it is not there.
+
+        >>> link = Page.of("http://x/", "<a href=/1 hidden>One</a>").css("a")[0]
+        >>> link.attr("href"), link.attr("hidden"), link.attr("title", "none")
+        ('/1', '', 'none')
+        """
         attributes = self._node.attributes
         return (attributes[name] or "") if name in attributes else default
 
@@ -56,7 +73,12 @@ class Element:
         return self.attr(name)
 
     def css(self, query: str) -> "Elements":
-        """The elements in it that a CSS selector finds; ValueError if it is no selector."""
+        """The elements in it that a CSS selector finds; ValueError if it is no selector.
+
+        >>> shelf = Page.of("http://x/", "<ul><li>Green<li>Black</ul>").css("ul")[0]
+        >>> shelf.css("li").texts
+        ['Green', 'Black']
+        """
         return _select(self._node, query)
 
     def __repr__(self) -> str:
@@ -76,20 +98,38 @@ class Elements(tuple[Element, ...]):
 
     @property
     def text(self) -> str:
-        """The text of the first one; "" if there is none."""
+        """The text of the first one; "" if there is none.
+
+        >>> page = Page.of("http://x/", "<li>Green<li>Black")
+        >>> page.css("li").text, page.css("h1").text
+        ('Green', '')
+        """
         return self[0].text if self else ""
 
     @property
     def texts(self) -> list[str]:
-        """The text of each."""
+        """The text of each.
+
+        >>> Page.of("http://x/", "<li>Green<li>Black").css("li").texts
+        ['Green', 'Black']
+        """
         return [element.text for element in self]
 
     def attr(self, name: str, default: str = "") -> str:
-        """An attribute of the first one; `default` if there is none."""
+        """An attribute of the first one; `default` if there is none.
+
+        >>> page = Page.of("http://x/", "<a href=/1>One</a><a href=/2>Two</a>")
+        >>> page.css("a").attr("href"), page.css("img").attr("src", "no image")
+        ('/1', 'no image')
+        """
         return self[0].attr(name, default) if self else default
 
     def attrs(self, name: str) -> list[str]:
-        """An attribute of each that has it."""
+        """An attribute of each that has it.
+
+        >>> Page.of("http://x/", "<a href=/1>One</a><a>Two</a>").css("a").attrs("href")
+        ['/1']
+        """
         return [element[name] for element in self if name in element._node.attributes]
 
 
@@ -166,12 +206,22 @@ class Page(msgspec.Struct, frozen=True, dict=True):
 
     @property
     def ok(self) -> bool:
-        """Whether the status is 2xx."""
+        """Whether the status is 2xx.
+
+        >>> Page.of("http://x/", "", status=404).ok
+        False
+        """
         return 200 <= self.status < 300
 
     @cached_property
     def headers(self) -> CIMultiDictProxy[str]:
-        """The headers of the answer; names in any case, `getall` for those that stand more than once."""
+        """The headers of the answer; names in any case, `getall` for those that stand more than once.
+
+        >>> raw = ((b"ETag", b"7"), (b"Link", b"</a>"), (b"Link", b"</b>"))
+        >>> page = Page("http://x/", 200, "fetched", 0, 0.0, "text/html", raw, b"")
+        >>> page.headers["etag"], page.headers.getall("link"), page.headers.get("age")
+        ('7', ['</a>', '</b>'], None)
+        """
         pairs = ((name.decode("latin-1"), value.decode("latin-1")) for name, value in self.raw_headers)
         return CIMultiDictProxy(CIMultiDict(pairs))
 
@@ -181,21 +231,37 @@ class Page(msgspec.Struct, frozen=True, dict=True):
 
     @property
     def encoding(self) -> str:
-        """The encoding of the text (WHATWG name): of a byte order mark, the header, or the page itself."""
+        """The encoding of the text (WHATWG name): of a byte order mark, the header, or the page itself.
+
+        >>> Page.of("http://x/", b"<meta charset=latin1>").encoding
+        'windows-1252'
+        """
         return self._utf8[1]
 
     @cached_property
     def text(self) -> str:
-        """The content as text; what is no character of the encoding is U+FFFD."""
+        """The content as text; what is no character of the encoding is U+FFFD.
+
+        >>> Page.of("http://x/", b"<meta charset=latin1>caf\\xe9").text
+        '<meta charset=latin1>caf\xe9'
+        """
         return self._utf8[0].decode("utf-8", "replace")
 
     @cached_property
     def tree(self) -> LexborHTMLParser:
-        """The parsed page, as selectolax has it."""
+        """The parsed page, as selectolax has it.
+
+        >>> Page.of("http://x/", "<h1>Tea").tree.css_first("h1").tag
+        'h1'
+        """
         return LexborHTMLParser(self.text)
 
     def css(self, query: str) -> Elements:
-        """The elements that a CSS selector finds; ValueError if it is no selector."""
+        """The elements that a CSS selector finds; ValueError if it is no selector.
+
+        >>> Page.of("http://x/", "<p class=price>3.50").css("p.price").text
+        '3.50'
+        """
         return _select(self.tree, query)
 
     @overload
@@ -206,6 +272,10 @@ class Page(msgspec.Struct, frozen=True, dict=True):
     def json(self, kind: Any = Any) -> Any:
         """The content as JSON, checked and converted if a `kind` (dataclass, msgspec struct) is given.
 
+        >>> page = Page.of("http://x/", '{"price": 3}', "application/json")
+        >>> page.json()["price"], page.json(dict[str, int])
+        (3, {'price': 3})
+
         Raises:
             ValueError: it is no JSON, or not of that kind (msgspec.DecodeError, ValidationError).
         """
@@ -213,12 +283,20 @@ class Page(msgspec.Struct, frozen=True, dict=True):
 
     @cached_property
     def base(self) -> str:
-        """What relative URLs are relative to: the page's `<base>`, else its URL."""
+        """What relative URLs are relative to: the page's `<base>`, else its URL.
+
+        >>> Page.of("http://x/shop/1", "<base href=/tea/>").base
+        'http://x/tea/'
+        """
         href = self.css("base[href]").attr("href")
         return (resolve(self.url, href) if href else None) or self.url
 
     def url_join(self, raw_url: str) -> str:
-        """A URL of the page in its absolute, canonical form; ValueError if it is no http(s) URL."""
+        """A URL of the page in its absolute, canonical form; ValueError if it is no http(s) URL.
+
+        >>> Page.of("http://x/shop/1", "").url_join("../about#top")
+        'http://x/about'
+        """
         joined = resolve(self.base, raw_url, encoding=self.encoding)
         if joined is None:
             raise ValueError(f"{self.url}: {raw_url!r} is no http(s) URL")
@@ -253,7 +331,12 @@ class Page(msgspec.Struct, frozen=True, dict=True):
         return Request(f"{target.partition('?')[0]}?{urlencode(sent)}", callback, meta)
 
     def urls(self, css: str = "a[href]", attribute: str = "href") -> Iterator[str]:
-        """The absolute URLs of an attribute of what a selector finds; what is no http(s) URL is left out."""
+        """The absolute URLs of an attribute of what a selector finds; what is no http(s) URL is left out.
+
+        >>> page = Page.of("http://x/shop/", "<a href=1>One</a><a href=mailto:me@x>Mail</a><img src=1.png>")
+        >>> list(page.urls()), list(page.urls("img", "src"))
+        (['http://x/shop/1'], ['http://x/shop/1.png'])
+        """
         for raw_url in self.css(css).attrs(attribute):
             if joined := resolve(self.base, raw_url, encoding=self.encoding):
                 yield joined

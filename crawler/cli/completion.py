@@ -6,6 +6,8 @@ from collections.abc import Iterator
 
 from crawler.cli import COMMANDS, options
 from crawler.cli.parsing import parser_of
+from crawler.config.key_words import keys
+from crawler.crawl.safe_settings import LEVELS, LIVE, LOG_LEVEL
 from crawler.errors import UsageError
 
 SHELLS = ("bash", "zsh", "fish")
@@ -60,6 +62,11 @@ def _choices(parser: argparse.ArgumentParser) -> Iterator[tuple[str, list[str]]]
             yield flag, words
 
 
+def _live_settings() -> dict[str, tuple[str, ...]]:
+    """What `crawler set` takes."""
+    return {key: keys().get(key, LEVELS) for key in (*LIVE, LOG_LEVEL)}
+
+
 def _bash() -> str:
     cases = []
     for name, parser in parsers():
@@ -70,12 +77,33 @@ def _bash() -> str:
         )
         prior = f'      case "$before" in\n{after}      esac\n' if after else ""
         cases.append(f'    {name})\n{prior}      flags="{flags}";;\n')
+    values = "".join(
+        f'    {key}) COMPREPLY=($(compgen -W "{" ".join(words)}" -- "$word"));;\n'
+        for key, words in (keys() | _live_settings()).items()
+        if words
+    )
     return f"""# bash completion of crawler
+_crawler_setting() {{
+  compopt +o filenames 2>/dev/null
+  case "$key" in
+    "") compopt -o nospace 2>/dev/null; COMPREPLY=($(compgen -S = -W "$1" -- "$word"));;
+{values}  esac
+}}
 _crawler() {{
-  local word="${{COMP_WORDS[COMP_CWORD]}}" before="${{COMP_WORDS[COMP_CWORD-1]}}" flags=""
+  local word="${{COMP_WORDS[COMP_CWORD]}}" at=$((COMP_CWORD-1)) flags="" key=""
   if [ "$COMP_CWORD" = 1 ]; then
     COMPREPLY=($(compgen -W "{" ".join(COMMANDS)}" -- "$word")); return
   fi
+  # The shell splits words at "=": KEY=VALUE and --flag=VALUE are three words.
+  if [ "$word" = "=" ]; then word="" key="${{COMP_WORDS[at]}}" at=$((at-1))
+  elif [ "${{COMP_WORDS[at]}}" = "=" ]; then key="${{COMP_WORDS[at-1]}}" at=$((at-2)); fi
+  local before="${{COMP_WORDS[at]}}"
+  case "$key" in -*) before="$key" key="";; esac
+  if [ "$before" = --set ]; then _crawler_setting "{" ".join(keys())}"; return; fi
+  case "${{COMP_WORDS[1]}}:$word" in
+    set:-*) ;;
+    set:*) _crawler_setting "{" ".join(_live_settings())}"; return;;
+  esac
   case "${{COMP_WORDS[1]}}" in
 {"".join(cases)}  esac
   case "$word" in
@@ -98,11 +126,25 @@ def _zsh() -> str:
                 (action.help or "").replace("[", "(").replace("]", ")").replace(":", " ").replace("%%", "%")
             )
             value = ""
-            if action.nargs != 0:
+            if flag == "--set":
+                value = ":setting:_crawler_setting"
+            elif action.nargs != 0:
                 value = f":value:({' '.join(words[flag])})" if flag in words else ":value:_files"
             specs.append(_quoted(f"*{flag}[{text}]{value}"))
-        cases.append(f"    {name}) _arguments {' '.join(specs)} '*:argument:_files';;")
+        rest = "_crawler_live_setting" if name == "set" else "_files"
+        cases.append(f"    {name}) _arguments {' '.join(specs)} '*:argument:{rest}';;")
     return f"""#compdef crawler
+_crawler_value() {{
+  case ${{${{IPREFIX%=}}##*=}} in
+{_zsh_values()}
+  esac
+}}
+_crawler_setting() {{
+  if compset -P 1 '*='; then _crawler_value; else compadd -S = -- {" ".join(keys())}; fi
+}}
+_crawler_live_setting() {{
+  if compset -P 1 '*='; then _crawler_value; else compadd -S = -- {" ".join(_live_settings())}; fi
+}}
 _crawler() {{
   local -a commands=(
 {rows}
@@ -118,21 +160,47 @@ _crawler "$@"
 """
 
 
+def _zsh_values() -> str:
+    known = keys() | _live_settings()
+    return "\n".join(f"    {key}) compadd -- {' '.join(words)};;" for key, words in known.items() if words)
+
+
 def _fish() -> str:
-    lines = ["complete -c crawler -n __fish_use_subcommand -f"]
+    lines = [
+        _fish_function("__crawler_settings", keys()),
+        _fish_function("__crawler_live_settings", _live_settings()),
+    ]
+    lines.append("complete -c crawler -n __fish_use_subcommand -f")
     for name, (_, line) in COMMANDS.items():
         lines.append(f"complete -c crawler -n __fish_use_subcommand -a {name} -d {_quoted(line)}")
+    lines.append("complete -c crawler -n '__fish_seen_subcommand_from set' -f -a '(__crawler_live_settings)'")
     for name, parser in parsers():
         words = dict(_choices(parser))
         for flag, action in _flags(parser):
             kind = f"-l {flag[2:]}" if flag.startswith("--") else f"-s {flag[1:]}"
             value = " -x -a " + _quoted(" ".join(words[flag])) if flag in words else ""
+            if flag == "--set":
+                value = " -x -a '(__crawler_settings)'"
             value = value or ("" if action.nargs == 0 else " -r")
             text = _quoted((action.help or "").replace("%%", "%"))
             lines.append(
                 f"complete -c crawler -n '__fish_seen_subcommand_from {name}' {kind}{value} -d {text}"
             )
     return "\n".join(lines) + "\n"
+
+
+def _fish_function(name: str, known: dict[str, tuple[str, ...]]) -> str:
+    """A function that prints what may stand as KEY=VALUE; with a key alone while none is typed."""
+    pairs = " ".join(f"{key}={word}" for key, words in known.items() for word in words)
+    return (
+        f"function {name}\n"
+        "  if string match -q '*=*' -- (commandline -ct)\n"
+        f"    printf '%s\\n' {pairs}\n"
+        "  else\n"
+        f"    printf '%s=\\n' {' '.join(known)}\n"
+        "  end\n"
+        "end"
+    )
 
 
 def _quoted(text: str) -> str:

@@ -25,11 +25,13 @@ def main(_command: str, argv: list[str]) -> int:
     progress = ExportProgress(shown=not args.quiet and sys.stderr.isatty())
     export = Export(_request(args), report=problems.append, progress=progress)
     try:
-        export.run(args.dir)
+        count = export.run(args.dir)
     finally:
         progress.end()
     for problem in problems:
         print(f"crawler: {problem}", file=sys.stderr)
+    if args.where and not count and not args.quiet:
+        print(f"crawler: no page is one with {args.where}", file=sys.stderr)
     return 0
 
 

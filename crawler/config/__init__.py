@@ -1,6 +1,7 @@
 """The configuration: TOML into frozen structs, one a stage.
 
 schema      every key, its type, default and range
+key_words   the keys, and the words that may be their values
 units       lengths of time, sizes, ranges of numbers
 checks      a nested mapping -> Config, or a ConfigError that names the key
 overrides   `[[override]]`: other values for a part of the web

@@ -2,12 +2,12 @@
 
 import re
 from collections.abc import Mapping
-from types import UnionType
-from typing import Annotated, Any, Literal, Union, get_args, get_origin
+from typing import Annotated, Any, get_args, get_origin
 
 import msgspec
 
-from crawler.config.schema import ARMS_MAX, Config, Override, RefreshPolicy
+from crawler.config.key_words import keys, sections, words
+from crawler.config.schema import ARMS_MAX, Config, RefreshPolicy
 from crawler.config.units import ByteCount, Seconds
 from crawler.errors import ConfigError
 
@@ -42,7 +42,7 @@ def _readable(message: str) -> str:
         key = f"{path}.{unknown[1]}" if path else unknown[1]
         return f"{key}: there is no such key{_meant(key)}; config/default.toml lists all"
     if what.startswith("Invalid enum value"):
-        what = f"{what.removeprefix('Invalid enum value ')} is none of {', '.join(_choices(path))}"
+        what = f"{what.removeprefix('Invalid enum value ')} is none of {', '.join(words(path))}"
     names = {"int": "a whole number", "float": "a number", "str": "text", "bool": "true or false"}
     for kind, name in names.items():
         what = re.sub(rf"`{kind}(?: \| null)?`", name, what)
@@ -54,32 +54,17 @@ def _meant(key: str) -> str:
     """The key that is like one that there is not."""
     import difflib  # imported here, as it is seldom needed
 
-    keys = []
-    for section in msgspec.structs.fields(Config):
-        keys.append(section.name)
-        if isinstance(section.type, type) and issubclass(section.type, msgspec.Struct):
-            keys += [f"{section.name}.{field.name}" for field in msgspec.structs.fields(section.type)]
-    if close := difflib.get_close_matches(key, keys, 1, 0.75):
+    known = [field.name for field in msgspec.structs.fields(Config)] + list(keys())
+    if close := difflib.get_close_matches(key, known, 1, 0.75):
         return f"; did you mean {close[0]}?"
-    leaf = [each for each in keys if each.rpartition(".")[2] == key.rpartition(".")[2]]
+    leaf = [each for each in known if each.rpartition(".")[2] == key.rpartition(".")[2]]
     return f"; did you mean {leaf[0]}?" if leaf else ""
-
-
-def _choices(path: str) -> tuple[str, ...]:
-    """The words that the key `path` may be; an override's key is named `override[3].key`."""
-    section, _, key = path.partition(".")
-    fields = {field.name: field.type for field in msgspec.structs.fields(Config)}
-    kind = Override if section.startswith("override") else fields[section]
-    found = next(field.type for field in msgspec.structs.fields(kind) if field.name == key)
-    kinds = get_args(found) if get_origin(found) in (Union, UnionType) else (found,)
-    return tuple(word for kind in kinds if get_origin(kind) is Literal for word in get_args(kind))
 
 
 def check_values(config: Config) -> None:
     """Raises ConfigError for a value of the right type that means nothing."""
-    for section in msgspec.structs.fields(Config):
-        if isinstance(section.type, type) and issubclass(section.type, msgspec.Struct):
-            _check_sizes(section.name, getattr(config, section.name))
+    for name, _ in sections():
+        _check_sizes(name, getattr(config, name))
     if config.fetch.proxy and not re.match(PROXY, config.fetch.proxy):
         wrong = repr(re.sub(r"//[^/@]*@", "//", config.fetch.proxy))
         raise ConfigError(

@@ -4,6 +4,7 @@ fetch_request.py    what is asked, and its bytes
 client.py        S  `Client.fetch(FetchRequest) -> Fetch`: connections, time-outs, the resend rule
 connection.py    S  one connection: bytes out, bytes in, deadlines, how long the exchange took
 connector.py     S  opens connections past the guard, straight or through a proxy
+proxy_health.py     a proxy that fails is named in the log at once
 tls_transport.py S  TLS on one connection, small while idle
 idle.py             kept connections, one a host
 answer.py           one answer out of arriving bytes: limits, framing, decoding (no I/O)

@@ -35,6 +35,7 @@ from crawler.fetcher.cookies import CookieJar, load_cookies, without_cookies
 from crawler.fetcher.fetch_request import Asking, FetchLimits, FetchRequest, Target, split
 from crawler.fetcher.idle import IdlePool
 from crawler.fetcher.not_opened import NotOpened
+from crawler.fetcher.proxy_health import ProxyHealth
 from crawler.fetcher.read_turns import SHARE, ReadTurns
 from crawler.fetcher.throttle import Throttle
 from crawler.records import Fetch, Outcome
@@ -89,10 +90,13 @@ class Client:
         self._unexpected = unexpected or Unexpected()
         check_proxy(fetch.proxy)
         self._connector: Connector
+        self._proxy_health: ProxyHealth | None = None
 
     async def start(self) -> None:
         """Make ready; must run in the loop that fetches."""
         self._connector = Connector(self._guard, self._config.proxy, limited=bool(self._throttle))
+        if address := self._connector.proxy:
+            self._proxy_health = ProxyHealth(address)
         allowed = _allow_descriptors(_DESCRIPTORS + 2 * self._config.idle_connections_max)
         self._idle = IdlePool(min(self._config.idle_connections_max, allowed // 2))
 
@@ -125,6 +129,8 @@ class Client:
             fetch = Fetch(request.url, ended, outcome.blame_of(ended), error=text)
             fetch.took = time.monotonic() - started
         fetch.began = began
+        if self._proxy_health is not None:
+            self._proxy_health.note(fetch, time.monotonic())
         return fetch
 
     async def _fetch(self, request: FetchRequest, began: float, started: float) -> Fetch:

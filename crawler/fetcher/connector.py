@@ -68,6 +68,11 @@ class Connector:
             self._tunnels = tunnels.Tunnels(self._proxy, self.authorization, self._context)
 
     @property
+    def proxy(self) -> str:
+        """The proxy's address without credentials; "" if there is none."""
+        return "" if self._proxy is None else str(self._proxy).rstrip("/")
+
+    @property
     def proxied(self) -> bool:
         """Whether somebody else chooses the addresses."""
         return self._proxy is not None

@@ -140,8 +140,10 @@ class Tunnels:
 
 
 def _no_tunnel(tunnel: _Tunnel, error: Exception) -> NotOpened:
+    if isinstance(error, aiohttp.ClientHttpProxyError):
+        return NotOpened(Outcome.PROXY_ERROR, f"the proxy answers {error.status} {error.message}"[:300])
     message = one_line(error.os_error if isinstance(error, aiohttp.ClientConnectorError) else error)
-    if isinstance(error, aiohttp.ClientHttpProxyError | aiohttp.ClientProxyConnectionError):
+    if isinstance(error, aiohttp.ClientProxyConnectionError):
         return NotOpened(Outcome.PROXY_ERROR, message)
     failed = isinstance(error, ssl.SSLError | ssl.CertificateError | aiohttp.ClientSSLError)
     return NotOpened(Outcome.TLS_ERROR if failed or tunnel.handshaking else Outcome.PROXY_ERROR, message)

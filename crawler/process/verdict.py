@@ -62,6 +62,8 @@ _WANTS = {
 def _tried(record: Mapping[str, Any], robots: Mapping[str, Any]) -> str:
     state, status, at = record["state"], record["status"], record["fetched_at"]
     answered = f"{status} at {at}" if status else f"{record['outcome']} after {_tries(record['attempts'])}"
+    if status == 304:
+        answered = f"unchanged (304) at {at}"
     if state == PageState.DENIED:
         return f"Never asked: {_robots(robots)}."
     return {

@@ -131,6 +131,26 @@ def test_a_page_whose_callback_fails_is_given_again(
     assert command("check", "--dir", tmp_path / "crawl").code == 0
 
 
+def test_a_script_without_a_log_shows_errors_and_why_a_run_gives_nothing(web: Web, tmp_path: Path) -> None:
+    """The dashboard's handler of the log stood in the way of Python's own, and all was silent."""
+    program = tmp_path / "program.py"
+    program.write_text(
+        "import sys, crawler\n"
+        "def parse(page):\n"
+        "    if page.url != sys.argv[1]:\n"
+        "        raise ValueError('of the user')\n"
+        "    yield crawler.Request('/about', callback=parse)\n"
+        f"settings = {SETTINGS!r}\n"
+        "crawler.run(sys.argv[1], parse, directory=sys.argv[2], config=settings, follow=False)\n"
+        "crawler.run(sys.argv[1], directory=sys.argv[2], config=settings, follow=False)\n",
+        encoding="utf-8",
+    )
+    words = [sys.executable, str(program), web.url(), str(tmp_path / "c")]
+    ran = subprocess.run(words, capture_output=True, text=True, check=True)
+    assert f"callback of {web.url('/about')}: ValueError: of the user" in ran.stderr, ran
+    assert ran.stderr.count("complete; known pages are not fetched again") == 1, ran
+
+
 def test_on_error_stop_ends_the_run(web: Web, tmp_path: Path) -> None:
     def failing(_: crawler.Page) -> None:
         raise ZeroDivisionError

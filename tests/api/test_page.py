@@ -3,6 +3,7 @@
 import asyncio
 import doctest
 import importlib
+import re
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -36,6 +37,10 @@ def test_examples(name: str, tmp_path: Path) -> None:
 
 
 def test_every_public_name_has_an_example() -> None:
+    """Every member that the reference shows, too."""
+    reference = (ROOT / "crawler" / "api" / "README.md").read_text(encoding="utf-8")
+    parts = re.split(r"^(?:## crawler|\*\*`)\.", reference, flags=re.MULTILINE)[1:]
+    assert len(parts) > 35 and [part.partition("(")[0] for part in parts if ">>>" not in part] == []
     assert [name for name in crawler.__all__ if ">>>" not in (getattr(crawler, name).__doc__ or "")] == []
 
 

@@ -1,4 +1,4 @@
-"""The tour of the README, command by command as it stands there, on a site on loopback."""
+"""The README's commands as they stand there, on sites on loopback: what they do, and what they print."""
 
 import re
 import shlex
@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.api.shop import shop
 from tests.end_to_end.web import FAST, Web, page, run
 
 README = (Path(__file__).resolve().parents[2] / "README.md").read_text(encoding="utf-8")
@@ -35,3 +36,60 @@ def test_each_command_of_the_tour_does_what_is_said(tmp_path: Path, monkeypatch:
             assert SHOWN[words[0]] in ran.text, (line, ran)
     assert "<!doctype html>" in (tmp_path / "report.html").read_text().lower()
     assert (tmp_path / "example" / "mirror").is_dir()
+
+
+# -- "On a shop of your own": each command with its output
+
+OWN = README.partition("## On a shop of your own")[2].partition("\n## ")[0]
+SETTINGS = re.search(r"^    \$ export (.*)$", OWN, re.MULTILINE)
+COMMANDS = re.findall(r"^    \$ (crawler .*)\n((?:    (?!\$).*\n)*)", OWN, re.MULTILINE)
+# What differs from run to run: lengths of time, bytes, instants.
+DIFFERS = re.compile(r"\d{4}-\d\d-\d\d[T ][\d:.,]+Z?|(?<=after )[\d.]+(?= s)|[\d.]+(?= s\b)|[\d.]+(?= MB)")
+
+
+def a_shop() -> Web:
+    """Fifty products on five pages, a style sheet with an image, a page that is gone, one that has moved twice."""
+    routes = shop()
+    routes["/"] = (
+        f"{routes['/']}<link rel=stylesheet href=/style.css><a href=/old>old</a> <a href=/gone>gone</a>"
+        "<a href=/private/>staff</a>"
+    )
+    css = {"Content-Type": "text/css"}
+    return Web(
+        routes
+        | {
+            "/robots.txt": (200, {"Content-Type": "text/plain"}, "User-agent: *\nDisallow: /private/\n"),
+            "/style.css": (200, css, "@import url('more.css?v=2'); body { background: url(/logo.png) }"),
+            "/more.css?v=2": (200, css, "h1 { color: green }"),
+            "/logo.png": (200, {"Content-Type": "image/png"}, b"\x89PNG"),
+            "/old": (301, {"Location": "/older"}, ""),
+            "/older": (302, {"Location": "/about"}, ""),
+        }
+    )
+
+
+def shown(line: str, web: Web) -> tuple[list[str], str]:
+    """(lines, command) of a line of the README: what a terminal shows but progress; `| head -N` cuts standard output."""
+    command, _, cut = line.partition(" | ")
+    asks_code = command.endswith("; echo $?")
+    words = shlex.split(command.removesuffix("; echo $?").replace("http://localhost:8000/", web.url()))
+    ran = run(*words[1:])
+    lines, told = ran.text.splitlines(), [each for each in ran.err.splitlines() if " pages (" not in each]
+    if cut:
+        tool, _, number = cut.partition(" -")
+        lines = lines[: int(number)] if tool == "head" else lines[-int(number) :]
+    lines += told + ([str(ran.code)] if asks_code else [])
+    return [each.replace(str(web.port), "8000") for each in lines], command
+
+
+def test_each_command_prints_what_the_readme_shows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert SETTINGS is not None and len(COMMANDS) >= 10
+    for pair in shlex.split(SETTINGS[1]):
+        monkeypatch.setenv(*pair.split("=", 1))
+    monkeypatch.setenv("CRAWLER_ADMIN__ADDRESS", "off")
+    with a_shop() as web:
+        for line, expected in COMMANDS:
+            found, command = shown(line, web)
+            wanted = [DIFFERS.sub("N", each[4:]).rstrip() for each in expected.splitlines()]
+            assert [DIFFERS.sub("N", each).rstrip() for each in found] == wanted, command

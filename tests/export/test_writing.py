@@ -71,6 +71,13 @@ def test_where_and_fields(crawled: tuple[Path, Web]) -> None:
     }
 
 
+def test_where_that_nothing_fits_is_said(crawled: tuple[Path, Web]) -> None:
+    directory, _ = crawled
+    for form in ("jsonl", "links"):
+        ran = run("export", "--dir", directory, "--format", form, "--where", 'host == "elsewhere.test"')
+        assert (ran.code, ran.text) == (0, "") and 'no page is one with host == "elsewhere.test"' in ran.err
+
+
 def test_parts(crawled: tuple[Path, Web], tmp_path: Path) -> None:
     directory, _ = crawled
     arguments = ("--format", "parquet", "-o", tmp_path / "parts", "--part-size", "100 B")

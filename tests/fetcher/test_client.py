@@ -353,7 +353,7 @@ def test_nothing_listens() -> None:
             pass
         got = await client.fetch(FetchRequest(server.url(), ("127.0.0.1",)))
         assert (got.outcome, got.blame) == (Outcome.CONNECT_ERROR, Blame.HOST)
-        assert got.error.startswith("ConnectionRefusedError: Connect call failed")
+        assert got.error.startswith("ConnectionRefusedError: Connection refused")
         await client.close()
 
     run(play())

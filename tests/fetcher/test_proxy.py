@@ -8,7 +8,8 @@ import pytest
 
 from crawler.config import NetworkConfig, Seconds
 from crawler.fetcher.fetch_request import FetchRequest
-from crawler.records import Blame, Outcome
+from crawler.fetcher.proxy_health import ProxyHealth
+from crawler.records import Blame, Fetch, Outcome
 from tests.fetcher.scripted import OK, Server, make_client, run, small
 from tests.fetcher.test_tls import DATA, server_context
 
@@ -104,6 +105,7 @@ def test_a_proxy_that_refuses() -> None:
                 await client.start()
                 got = await client.fetch(FetchRequest(url))
                 assert (got.outcome, got.blame) == (Outcome.PROXY_ERROR, Blame.HOST), got
+                assert url.startswith("http:") or got.error == f"the proxy answers {status.decode()}"
                 await client.close()
 
     run(play())
@@ -139,3 +141,44 @@ def test_a_proxy_that_hangs() -> None:
         silent.close()
 
     run(play())
+
+
+def test_a_proxy_that_fails_is_named_at_once_and_once(caplog: pytest.LogCaptureFixture) -> None:
+    """`-q` shows errors: a dead proxy was a crawl that said nothing for ten minutes."""
+
+    async def play() -> None:
+        async with Server([OK]) as server:
+            pass
+        address = f"127.0.0.1:{server.port}"
+        client = make_client(small(proxy=f"http://me:secret@{address}"))
+        await client.start()
+        for name in ("one", "two"):
+            await client.fetch(FetchRequest(f"http://{name}.test/"))
+        await client.close()
+        (said,) = caplog.records
+        assert said.levelname == "ERROR" and f"the proxy http://{address} failed: " in said.message
+        assert "refused" in said.message.lower() and "secret" not in said.message
+
+    run(play())
+
+
+def test_what_is_said_of_a_proxy(caplog: pytest.LogCaptureFixture) -> None:
+    """When it fails, when it answers again; seldom, of one that fails now and then; not what it says of a host."""
+    health = ProxyHealth("http://proxy:3128")
+    fails = Fetch("http://x/", Outcome.PROXY_ERROR, Blame.HOST, status=407)
+    works = Fetch("http://x/", Outcome.GONE, Blame.URL, status=404)
+    for now, fetch in ((0.0, works), (1.0, fails), (2.0, fails), (3.0, works), (4.0, fails), (70.0, fails)):
+        health.note(fetch, now)
+    health.note(works, 71.0)
+    health.note(
+        Fetch("https://x/", Outcome.PROXY_ERROR, Blame.HOST, error="the proxy answers 502 Bad"), 200.0
+    )
+    never = ProxyHealth("http://proxy:3128")
+    never.note(Fetch("https://x/", Outcome.PROXY_ERROR, Blame.HOST, error="the proxy answers 502 Bad"), 0.0)
+    assert [record.message.partition("proxy:3128 ")[2][:20] for record in caplog.records] == [
+        "failed: it wants a l",
+        "answers again",
+        "failed: it wants a l",
+        "answers again",
+        "failed: the proxy an",
+    ]

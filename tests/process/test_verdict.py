@@ -27,6 +27,7 @@ def _record(**values: Any) -> dict[str, Any]:
     [
         (_record(), "Stored: 200 at T, fetched once."),
         (_record(fetches=3), "Stored: 200 at T, fetched 3 times."),
+        (_record(fetches=2, status=304), "Stored: unchanged (304) at T, fetched 2 times."),
         (_record(state="redirected", status=301, location="/n"), "Redirects to /n: 301 at T."),
         (_record(state="gone", status=404), "Gone: 404 at T."),
         (

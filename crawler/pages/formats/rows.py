@@ -14,7 +14,7 @@ import msgspec
 from crawler.clock import iso_time
 from crawler.pages import warc
 from crawler.pages.archive import Archive
-from crawler.records import Capture, LinkFlag, PageRecord
+from crawler.records import Capture, LinkFlag, Outcome, PageRecord
 from crawler.urls.canonical import hostname
 
 # Field -> its type. Instants are ISO 8601 text here, timestamps in Parquet; a value that there is not is None.
@@ -71,11 +71,14 @@ class Known(msgspec.Struct):
 
 
 def record_row(fingerprint: int, record: PageRecord, via: str) -> dict[str, Any]:
-    """The fields of a record, in the order of FIELDS; None in those that are not known here."""
+    """The fields of a record, in the order of FIELDS; None in those that are not known here.
+
+    The status is that of the copy: a 304 says that a 200 would have come (RFC 9110, 15.4.5).
+    """
     return dict.fromkeys(FIELDS) | {
         "url": record.url,
         "host": hostname(record.url),
-        "status": record.status or None,
+        "status": 200 if record.outcome is Outcome.UNCHANGED else record.status or None,
         "fetched_at": iso_time(record.fetched_at) if record.fetched_at else None,
         "content_type": record.content_type or None,
         "digest": warc.digest_text(record.digest).decode() if record.digest else None,

@@ -116,10 +116,15 @@ def language(text: str) -> str:
     return "" if found == "unknown" else found
 
 
-def _scanned(source: str) -> Reading:
+def title_of(source: str) -> str:
+    """The title of a page's source, blanks made one, without parsing it; "" if there is none."""
     title = _TITLE.search(source)
+    return " ".join(html.unescape(title[1]).split()) if title else ""
+
+
+def _scanned(source: str) -> Reading:
     text = html.unescape(_SKIPPED.sub(" ", source))
     return Reading(
-        " ".join(html.unescape(title[1]).split()) if title else "",
+        title_of(source),
         _LINES.sub("\n", _BLANKS.sub(" ", text)).strip(),
     )

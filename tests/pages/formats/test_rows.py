@@ -5,12 +5,14 @@ import json
 import sys
 from pathlib import Path
 
+import msgspec
 import pytest
 from pyarrow import parquet
 
 from crawler.errors import UsageError
 from crawler.pages.formats import dataset
-from crawler.pages.formats.rows import FIELDS, known_rows
+from crawler.pages.formats.rows import FIELDS, known_rows, record_row
+from crawler.records import Outcome, PageRecord, PageState
 from tests.pages.formats.support import ALL, ASKED, URL, small_site
 from tests.pages.support import Site, fetch
 
@@ -56,6 +58,15 @@ def test_a_row_for_each_url_under_stable_names(tmp_path: Path) -> None:
     assert (rows[3]["state"], rows[4]["location"], rows[5]["error"]) == ("gone", URL + "a", "no name")
     assert rows[5]["fetched_at"] is None
     assert found[1].capture is None and found[2].original is not None, "it repeats what may not be shown"
+
+
+def test_the_status_of_a_copy_that_a_304_confirmed_is_its_own() -> None:
+    """`--where 'status == 200'` lost every page that a refresh had found unchanged."""
+    record = PageRecord(url=URL + "a", state=PageState.STORED, outcome=Outcome.UNCHANGED, status=304)
+    row = record_row(1, record, "")
+    assert (row["status"], row["outcome"]) == (200, "unchanged")
+    strange = msgspec.structs.replace(record, outcome=Outcome.UNEXPECTED_STATUS)
+    assert record_row(1, strange, "")["status"] == 304
 
 
 def test_captures_and_records_of_many_urls_meet(tmp_path: Path) -> None:

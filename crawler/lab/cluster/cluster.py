@@ -203,6 +203,7 @@ class Cluster:
             "splitter": {"window_bytes": 20_000, "entry_bytes": 500, "frame_bytes_max": 40_000},
             "extract": {"inline_bytes_max": 1 << 24, "inline_tags_max": 1 << 20},
             "traps": {"same_digest_pages_max": 1 << 20},
+            "politeness": {"address_delay_share": 0.0},  # a host has an address alone: its own gap is what counts
         }
         if settings.refresh:
             tree["refresh"] = {"share": 0.3, "endless": True, "min_age": 60.0}

@@ -75,6 +75,14 @@ class Wire:
         near.carry(protocol)
         return near, protocol
 
+    def reset(self, label: str, *, both: bool) -> None:
+        """The connections of a machine break; the other ends learn of it now, or when they send."""
+        for end in [end for end in self.ends if end.life.machine.label == label and not end.life.dead]:
+            other = end.other
+            end._close(ConnectionResetError("connection reset"))
+            if both:
+                other.reset_soon()
+
     def end_of(self, life: Life, *, silent: bool) -> None:
         """A life is over: its connections are reset, or nobody hears of it."""
         for end in [end for end in self.ends if end.life is life]:

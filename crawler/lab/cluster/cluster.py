@@ -203,7 +203,9 @@ class Cluster:
             "splitter": {"window_bytes": 20_000, "entry_bytes": 500, "frame_bytes_max": 40_000},
             "extract": {"inline_bytes_max": 1 << 24, "inline_tags_max": 1 << 20},
             "traps": {"same_digest_pages_max": 1 << 20},
-            "politeness": {"address_delay_share": 0.0},  # a host has an address alone: its own gap is what counts
+            "politeness": {
+                "address_delay_share": 0.0
+            },  # a host has an address alone: its own gap is what counts
         }
         if settings.refresh:
             tree["refresh"] = {"share": 0.3, "endless": True, "min_age": 60.0}
@@ -438,8 +440,19 @@ class Cluster:
         if left > 1:
             self._armed[life.machine.label] = fault, left - 1
             return
+        if fault.amount:
+            del self._armed[life.machine.label]
+            asyncio.get_running_loop().call_later(
+                fault.amount, self._fall_behind, life, fault, context=_nobody()
+            )
+            return
         self._fell(life, fault, point)
         raise Killed
+
+    def _fall_behind(self, life: Life, fault: Fault) -> None:
+        """The end comes a moment behind its point, unless another was quicker."""
+        if not life.dead:
+            self._fell(life, fault, f"{fault.amount:.3f} s behind {fault.point}")
 
     def _fell(self, life: Life, fault: Fault, where: str) -> None:
         """A kill takes place."""
@@ -471,6 +484,8 @@ class Cluster:
         elif fault.kind == "loss":
             self.wire.loss = fault.amount
             loop.call_later(fault.length, setattr, self.wire, "loss", 0.0)
+        elif fault.kind == "reset":
+            self.wire.reset(machine.label, both=fault.amount < 0.5)
         elif fault.kind == "slow-disk":
             machine.slowness = fault.amount
             loop.call_later(fault.length, setattr, machine, "slowness", 1.0)

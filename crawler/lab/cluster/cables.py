@@ -32,6 +32,7 @@ class Wire:
         self.listening: dict[Address, Listening] = {}
         self.ends: dict[VirtualTransport, None] = {}
         self.bytes = 0  # written by all
+        self.writes = 0
 
     def listen(self, address: Address) -> "Listening":
         """A place to listen at, of the life that runs now."""
@@ -164,6 +165,7 @@ class VirtualTransport(asyncio.Transport):
         if self.closed:
             return
         self.wire.bytes += len(data)
+        self.wire.writes += 1
         data, rng = bytes(data), self.wire.rng
         size = rng.choice(PIECES) if len(data) < 4000 else 0
         if len(data) > 40 * size:  # a frame in hundreds of pieces tells nothing new

@@ -55,6 +55,7 @@ POINTS = {
     "acks sent": 5,
     "entries sent": 5,
 }
+RESET_POINTS = ("entries accepted", "acks sent", "entries sent", "")
 BEHIND = (0.001, 0.3)  # seconds, drawn evenly by their logarithm: what a message, a sync, a gathering take
 AT_ONCE = 0.2  # seconds until a service manager starts a process again
 
@@ -62,7 +63,7 @@ AT_ONCE = 0.2  # seconds until a service manager starts a process again
 class Fault(msgspec.Struct, frozen=True):
     """From `at` on, for `length` seconds, to `machines`; `point` and `visits` of a kill, `amount` by its kind.
 
-    The `amount` of a kill is the seconds from its point to the end.
+    The `amount` of a kill is the seconds from its point to the end, that of a reset whether both ends learn of it.
     """
 
     at: float
@@ -100,9 +101,11 @@ def _draw(rng: random.Random, kind: str, machines: int, within: float) -> Fault:
         others = [k for k in range(machines) if k != one]
         parted = others if rng.random() < 0.3 else [rng.choice(others)]
         return Fault(at, kind, (one, *parted), rng.uniform(5.0, 90.0))
+    if kind == "reset":
+        point, both = rng.choice(RESET_POINTS), float(rng.random() < 0.5)
+        return Fault(at, kind, (one,), 0.0, point, rng.randint(1, POINTS.get(point, 1)), both)
     amount = {
         "loss": rng.uniform(0.01, 0.3),
-        "reset": rng.random(),
         "slow-disk": rng.uniform(5.0, 200.0),
         "clock": rng.choice((-1, 1)) * 10 ** rng.uniform(0.0, 4.9),
     }.get(kind, 0.0)

@@ -51,6 +51,7 @@ class Plant(msgspec.Struct, frozen=True):
     patches: Callable[[], list[tuple[Any, str, Any]]]
     faults: tuple[str, ...] = ("kill", "power")
     rate: float = 0.0
+    count: int = SETTINGS.count
     tree: dict[str, Any] = {}
 
 
@@ -327,7 +328,9 @@ PLANTS = {
         "links wait in durable outboxes", _outbox_in_memory, ("kill", "power", "partition")
     ),
     "sent-is-gone": Plant("an entry is deleted when its owner has it", _sent_is_gone, ("kill", "partition")),
-    "applied-twice": Plant("a repeated entry is applied once", _applied_twice, ("reset", "slow-disk")),
+    "applied-twice": Plant(
+        "a repeated entry is applied once", _applied_twice, ("reset", "slow-disk"), count=24
+    ),
     "compaction-drops": Plant(
         "a long queue is rewritten without repeated links, and no others",
         _compaction_drops,
@@ -357,7 +360,9 @@ def settings_of(plant: Plant | None, seed: int) -> ClusterSettings:
     own = (
         SETTINGS
         if plant is None
-        else msgspec.structs.replace(SETTINGS, faults=plant.faults, rate=plant.rate, tree=plant.tree)
+        else msgspec.structs.replace(
+            SETTINGS, faults=plant.faults, rate=plant.rate, count=plant.count, tree=plant.tree
+        )
     )
     return msgspec.structs.replace(own, seed=seed)
 

@@ -62,8 +62,8 @@ def run(arguments: argparse.Namespace) -> int:
         CrawlShape(pages // 5, 0, 4),
         CrawlShape(pages, 0, 4),
         CrawlShape(pages, 40_000, 4),
-        CrawlShape(pages, 0, 60),
-        CrawlShape(pages, 16_000, 20),
+        CrawlShape(pages, 0, 200),
+        CrawlShape(pages, 16_000, 40),
     ]
     rounds = [[measure(shape) for shape in shapes] for _ in range(arguments.repeats)]
     units = units_of(shapes, rounds)

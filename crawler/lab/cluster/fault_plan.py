@@ -57,6 +57,7 @@ POINTS = {
 }
 RESET_POINTS = ("entries accepted", "acks sent", "entries sent", "")
 BEHIND = (0.001, 0.3)  # seconds, drawn evenly by their logarithm: what a message, a sync, a gathering take
+BOOT = 5.0  # seconds until a machine is back; servers have then answered what nobody waits for any more
 AT_ONCE = 0.2  # seconds until a service manager starts a process again
 
 
@@ -94,7 +95,7 @@ def _draw(rng: random.Random, kind: str, machines: int, within: float) -> Fault:
     at, one = rng.uniform(0.0, within), rng.randrange(machines)
     if kind in ("kill", "power"):
         point = rng.choice([*POINTS, "", ""])
-        away = rng.choice((AT_ONCE, rng.uniform(0.5, 20.0)))
+        away = rng.choice((AT_ONCE, rng.uniform(0.5, 20.0))) + BOOT * (kind == "power")
         behind = math.exp(rng.uniform(*map(math.log, BEHIND))) if point and rng.random() < 0.5 else 0.0
         return Fault(at, kind, (one,), away, point, rng.randint(1, POINTS.get(point, 1)), behind)
     if kind == "partition":

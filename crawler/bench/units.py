@@ -62,8 +62,8 @@ def run(arguments: argparse.Namespace) -> int:
         CrawlShape(pages // 5, 0, 4),
         CrawlShape(pages, 0, 4),
         CrawlShape(pages, 40_000, 4),
-        CrawlShape(pages, 0, 60),
-        CrawlShape(pages, 16_000, 20),
+        CrawlShape(pages, 0, 200),
+        CrawlShape(pages, 16_000, 40),
     ]
     rounds = [[measure(shape) for shape in shapes] for _ in range(arguments.repeats)]
     units = units_of(shapes, rounds)
@@ -94,7 +94,7 @@ def units_of(shapes: list[CrawlShape], rounds: list[list[CrawlCost]]) -> UnitCos
         found["kilobyte_cpu"].append(kilobyte)
         found["link_cpu"].append(link)
         found["page_cpu"].append(page - kilobyte * many.page_bytes / KIB - link * many.links)
-        found["page_disk"].append(many.other / pages)
+        found["page_disk"].append((many.other - few.other) / (pages - shapes[0].pages))
         found["warc_share"].append(long.warc / (pages * long.page_bytes))
         found["process_memory"].append(max(each.memory for each in (few, many, long, linked)))
     measured = {name: CostRange.of(values) for name, values in found.items()}

@@ -3,7 +3,6 @@
 import random
 from collections.abc import Callable
 from itertools import pairwise
-from types import SimpleNamespace
 
 import msgspec
 import pytest
@@ -12,11 +11,8 @@ from hypothesis import strategies as st
 
 from crawler.config import SplitterConfig
 from crawler.splitter import session as sessions
-from crawler.splitter.crawlwide import CrawlWide, Progress
-from crawler.splitter.inbox import Inbox
-from crawler.splitter.outbox import Outbox
 from crawler.splitter.partition import Partition
-from crawler.splitter.session import Backoff, Common, Dialler, Doorkeeper, Identity, Listener, SessionState
+from crawler.splitter.session import Backoff, Dialler, Doorkeeper, Listener, SessionState
 from crawler.splitter.wire import (
     Ack,
     Counters,
@@ -28,78 +24,7 @@ from crawler.splitter.wire import (
     Welcome,
     encode_entries,
 )
-from crawler.storage.kv import MemoryStore
-from tests.splitter.links import make_links
-
-CONFIG = SplitterConfig(window_bytes=2000, entry_bytes=300, frame_bytes_max=4096)
-NAMES = ["p0", "p1", "p2"]
-
-
-def process(name: str, **changes: object) -> Common:
-    """The splitter of one process; `changes` go to identity, table, secret or config."""
-    rng = random.Random(f"{name} {changes}")
-    store = MemoryStore()
-    partition = changes.pop("partition", None) or Partition.equal_ranges(NAMES)
-    peers = [other for other in NAMES if other != name]
-    secret = changes.pop("secret", b"a secret of the crawl")
-    identity = msgspec.structs.replace(Identity("crawl", name, rng.randbytes(8), 1, b"check"), **changes)
-    outbox = Outbox(store, peers, CONFIG, rng)
-    inbox = Inbox(store, partition, name, peers, CONFIG)
-    crawlwide = CrawlWide(name, NAMES, identity.boot, Progress)
-    common = Common(identity, partition, outbox, inbox, crawlwide, CONFIG, rng, secret=secret)
-    common_store[id(common)] = store
-    return common
-
-
-common_store: dict[int, MemoryStore] = {}
-
-
-def commit(common: Common, items: list | None = None) -> list:
-    """Commit what was received, and `items`, as one group; return what was received."""
-    received = common.inbox.take()
-    store = common_store[id(common)]
-    batch = store.batch(sync=True)
-    common.outbox.write(items or [])
-    common.inbox.write(received)
-    common.outbox.stage(batch)
-    common.inbox.stage(batch)
-    store.write(batch)
-    common.outbox.committed()
-    common.inbox.committed()
-    return received
-
-
-def links_for(name: str, count: int) -> list:
-    first, last = next(
-        (first, last) for each, first, last in Partition.equal_ranges(NAMES).ranges() if each == name
-    )
-    return make_links(random.Random(count), count, first=first, last=last)
-
-
-def pair(one: Common, other: Common, *, door: Doorkeeper | None = None, now: float = 0.0) -> SimpleNamespace:
-    """A dialler of `one` and a listener of `other`."""
-    door = door or Doorkeeper(sessions_max=6)
-    listener = Listener(other, door.admit, now)
-    door.enter(listener)
-    return SimpleNamespace(dialler=Dialler(one, "p1", now), listener=listener, door=door)
-
-
-def exchange(ends: SimpleNamespace, now: float = 0.0) -> None:
-    """Carry bytes both ways until neither has any."""
-    while True:
-        there, back = ends.dialler.data_to_send(), ends.listener.data_to_send()
-        if not there and not back:
-            return
-        ends.listener.receive(there, now)
-        ends.dialler.receive(back, now)
-
-
-def streaming(now: float = 0.0) -> tuple[Common, Common, SimpleNamespace]:
-    one, other = process("p0"), process("p1")
-    ends = pair(one, other, now=now)
-    exchange(ends, now)
-    assert ends.dialler.state is ends.listener.state is SessionState.STREAMING
-    return one, other, ends
+from tests.splitter.ends import CONFIG, NAMES, commit, exchange, links_for, pair, process, streaming
 
 
 def test_links_flow_and_only_what_is_durable_is_confirmed() -> None:
@@ -122,7 +47,7 @@ def test_links_flow_and_only_what_is_durable_is_confirmed() -> None:
 def test_a_small_bound_of_a_frame_makes_more_frames(monkeypatch: pytest.MonkeyPatch) -> None:
     """A sender keeps to the bound that its peer checks; the same links arrive."""
     config = msgspec.structs.replace(CONFIG, frame_bytes_max=700)
-    monkeypatch.setattr("tests.splitter.test_session.CONFIG", config)
+    monkeypatch.setattr("tests.splitter.ends.CONFIG", config)
     one, other, ends = streaming()
     links = links_for("p1", 60)
     commit(one, [("p1", links)])

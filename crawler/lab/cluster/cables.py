@@ -31,6 +31,7 @@ class Wire:
         self.listening: dict[Address, Listening] = {}
         self.ends: dict[VirtualTransport, None] = {}
         self.bytes = 0  # written by all
+        self.writes = 0
 
     def listen(self, address: Address) -> "Listening":
         """A place to listen at, of the life that runs now."""
@@ -73,6 +74,14 @@ class Wire:
         listening.come(AcceptedEnd(far))
         near.carry(protocol)
         return near, protocol
+
+    def reset(self, label: str, *, both: bool) -> None:
+        """The connections of a machine break; the other ends learn of it now, or when they send."""
+        for end in [end for end in self.ends if end.life.machine.label == label and not end.life.dead]:
+            other = end.other
+            end._close(ConnectionResetError("connection reset"))
+            if both:
+                other.reset_soon()
 
     def end_of(self, life: Life, *, silent: bool) -> None:
         """A life is over: its connections are reset, or nobody hears of it."""
@@ -155,6 +164,7 @@ class VirtualTransport(asyncio.Transport):
         if self.closed:
             return
         self.wire.bytes += len(data)
+        self.wire.writes += 1
         data, rng = bytes(data), self.wire.rng
         size = rng.choice(PIECES) if len(data) < 4000 else 0
         if len(data) > 40 * size:  # a frame in hundreds of pieces tells nothing new

@@ -54,15 +54,14 @@ POINT_WAIT = 60.0  # seconds for which a kill waits for its point; then it comes
 RESTART = 3.0  # seconds until a process that failed is started again
 ENDING_MAX = 7_200.0  # virtual seconds behind the last fault in which a finite crawl has to end
 LOOK_EVERY = 10.0  # virtual seconds between looks at outboxes and the end
+SLOW = 10  # times as slow as the others is a slow process
 LIVES_MAX = 60  # of a run whose end nobody set; more starts than that are no progress
 MEMORY = Path("/dev/shm")
 
 
 class ClusterSettings(msgspec.Struct, frozen=True):
     """One run. `rate` is pages a second over all processes; `length` in seconds, 0: until the crawl ends by itself.
-    `slow`: process 0 has a tenth of the places of the others.
-
-    `slow` is how many times as slow as the others process 0 fetches.
+    `slow`: process 0 has a tenth of the places of the others, and ten times their gaps.
     """
 
     seed: int = 1
@@ -101,6 +100,8 @@ class Observed(msgspec.Struct):
     problems: list[str] = []  # laws of counting that did not hold
     done: list[Fault] = []
     cloned_at: float = 0.0
+    wire_writes: int = 0
+    levels: dict[str, list[float]] = {}  # what each process says of its level, at each look
     outbox_max: int = 0  # links that waited in all outboxes at once, at most
     counters: dict[str, int] = {}  # of all processes, as they stood at the end
 
@@ -203,6 +204,9 @@ class Cluster:
             "splitter": {"window_bytes": 20_000, "entry_bytes": 500, "frame_bytes_max": 40_000},
             "extract": {"inline_bytes_max": 1 << 24, "inline_tags_max": 1 << 20},
             "traps": {"same_digest_pages_max": 1 << 20},
+            "politeness": {
+                "address_delay_share": 0.0
+            },  # a host has an address alone: its own gap is what counts
         }
         if settings.refresh:
             tree["refresh"] = {"share": 0.3, "endless": True, "min_age": 60.0}
@@ -228,7 +232,8 @@ class Cluster:
         try:
             with self.system.installed():
                 loop.run_until_complete(self._whole(progress))
-                self.observed.steps, self.observed.unexpected = loop.steps, loop.unexpected
+                self.observed.steps = loop.steps
+                self.observed.unexpected += loop.unexpected
                 loop.close()
                 del loop
                 self._bury()
@@ -240,7 +245,7 @@ class Cluster:
             sys.unraisablehook = hook
             if collecting:
                 gc.enable()
-        self.observed.wire_bytes = self.wire.bytes
+        self.observed.wire_bytes, self.observed.wire_writes = self.wire.bytes, self.wire.writes
         return self.observed
 
     def _bury(self) -> None:
@@ -276,6 +281,7 @@ class Cluster:
             timer.cancel()
             waiting = sum(stages.outbox.links for stages in self._opened.values())
             self.observed.outbox_max = max(self.observed.outbox_max, waiting)
+            self._note_levels()
         self.observed.elapsed = loop.time() - START
         self.observed.counters = dict(
             sum((stages.point.counters for stages in self._opened.values()), Counter())
@@ -283,6 +289,12 @@ class Cluster:
         for machine in self.machines:
             if machine.life is not None:
                 self._kill(machine.life, power=False)
+
+    def _note_levels(self) -> None:
+        for label, (_, process) in self._running.items():
+            said = process.exchange.crawlwide.said().get(label)
+            if said is not None and said.level > 0.0:
+                self.observed.levels.setdefault(label, []).append(said.level)
 
     async def _tick(self) -> None:
         """Until something may have ended the run."""
@@ -330,9 +342,11 @@ class Cluster:
         host, port = self.addresses[machine.label]
         config = self.config
         if self.settings.slow and machine.name == "p0":
-            places = max(1, self.settings.concurrency // 10)
+            places = max(1, self.settings.concurrency // SLOW)
             crawl = msgspec.structs.replace(config.crawl, concurrency=places)
-            config = msgspec.structs.replace(config, crawl=crawl)
+            delay = SLOW * float(config.politeness.delay)
+            politeness = msgspec.structs.replace(config.politeness, delay=delay, delay_max=SLOW * 30.0)
+            config = msgspec.structs.replace(config, crawl=crawl, politeness=politeness)
         config = msgspec.structs.replace(
             config,
             splitter=msgspec.structs.replace(
@@ -437,8 +451,28 @@ class Cluster:
         if left > 1:
             self._armed[life.machine.label] = fault, left - 1
             return
+        if fault.kind == "reset":
+            del self._armed[life.machine.label]
+            self._reset(life.machine, fault)
+            return
+        if fault.amount:
+            del self._armed[life.machine.label]
+            asyncio.get_running_loop().call_later(
+                fault.amount, self._fall_behind, life, fault, context=_nobody()
+            )
+            return
         self._fell(life, fault, point)
         raise Killed
+
+    def _reset(self, machine: Machine, fault: Fault) -> None:
+        """The connections of a machine break."""
+        self.observed.done.append(fault)
+        self.wire.reset(machine.label, both=bool(fault.amount))
+
+    def _fall_behind(self, life: Life, fault: Fault) -> None:
+        """The end comes a moment behind its point, unless another was quicker."""
+        if not life.dead:
+            self._fell(life, fault, f"{fault.amount:.3f} s behind {fault.point}")
 
     def _fell(self, life: Life, fault: Fault, where: str) -> None:
         """A kill takes place."""
@@ -461,6 +495,12 @@ class Cluster:
                 loop.call_later(POINT_WAIT, self._strike_anyway, life, fault)
             else:
                 self._fell(life, fault, "")
+            return
+        if fault.kind == "reset":
+            if fault.point:
+                self._armed.setdefault(machine.label, (fault, fault.visits))
+            else:
+                self._reset(machine, fault)
             return
         self.observed.done.append(fault)
         if fault.kind == "partition":

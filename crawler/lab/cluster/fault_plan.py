@@ -1,9 +1,10 @@
 """The faults of a simulated cluster, drawn from a seed.
 
-kill        a process ends at a named point of its code (`storage/faults.py`), or at any instant
+kill        a process ends at a named point of its code (`storage/faults.py`), a moment behind it, or at any instant
 power       the same, and its machine loses what was not synced
 partition   two machines cannot reach each other for a while; one may be parted from all
 loss        a share of what is sent has to be sent again
+reset       the connections of a machine break: both ends learn of it, or one
 slow-disk   a disk takes up to 200 times as long
 clock       the wall clock of a machine jumps by up to a day, and its process starts again
 full-disk   no write succeeds for a while
@@ -11,6 +12,7 @@ stop        a process stands still for a while and then goes on
 clone       a copy of a machine is started beside it
 """
 
+import math
 import random
 from collections.abc import Sequence
 
@@ -18,7 +20,7 @@ import msgspec
 
 from crawler.errors import UsageError
 
-KINDS = ("kill", "power", "partition", "loss", "slow-disk", "clock", "full-disk", "stop", "clone")
+KINDS = ("kill", "power", "partition", "loss", "reset", "slow-disk", "clock", "full-disk", "stop", "clone")
 USUAL = KINDS[:-1]  # a clone is a mistake of people, and is judged by other rules
 # Points that a crawling process visits, the frequent ones with how often they are passed over at most.
 POINTS = {
@@ -53,11 +55,17 @@ POINTS = {
     "acks sent": 5,
     "entries sent": 5,
 }
+RESET_POINTS = ("entries accepted", "acks sent", "entries sent", "")
+BEHIND = (0.001, 0.3)  # seconds, drawn evenly by their logarithm: what a message, a sync, a gathering take
+BOOT = 5.0  # seconds until a machine is back; servers have then answered what nobody waits for any more
 AT_ONCE = 0.2  # seconds until a service manager starts a process again
 
 
 class Fault(msgspec.Struct, frozen=True):
-    """From `at` on, for `length` seconds, to `machines`; `point` and `visits` of a kill, `amount` by its kind."""
+    """From `at` on, for `length` seconds, to `machines`; `point` and `visits` of a kill, `amount` by its kind.
+
+    The `amount` of a kill is the seconds from its point to the end, that of a reset whether both ends learn of it.
+    """
 
     at: float
     kind: str
@@ -78,7 +86,7 @@ def draw(seed: int, kinds: Sequence[str], count: int, *, machines: int, within: 
         if kind not in KINDS:
             raise UsageError(f"no fault {kind!r}; there are {', '.join(KINDS)}")
     rng = random.Random(f"faults {seed}")
-    kinds = [kind for kind in kinds if machines > 1 or kind not in ("partition", "loss", "clone")]
+    kinds = [kind for kind in kinds if machines > 1 or kind not in ("partition", "loss", "reset", "clone")]
     drawn = [_draw(rng, rng.choice(kinds), machines, within) for _ in range(count)] if kinds else []
     return sorted(drawn, key=lambda fault: fault.at)
 
@@ -87,12 +95,16 @@ def _draw(rng: random.Random, kind: str, machines: int, within: float) -> Fault:
     at, one = rng.uniform(0.0, within), rng.randrange(machines)
     if kind in ("kill", "power"):
         point = rng.choice([*POINTS, "", ""])
-        away = rng.choice((AT_ONCE, rng.uniform(0.5, 20.0)))
-        return Fault(at, kind, (one,), away, point, rng.randint(1, POINTS.get(point, 1)))
+        away = rng.choice((AT_ONCE, rng.uniform(0.5, 20.0))) + BOOT * (kind == "power")
+        behind = math.exp(rng.uniform(*map(math.log, BEHIND))) if point and rng.random() < 0.5 else 0.0
+        return Fault(at, kind, (one,), away, point, rng.randint(1, POINTS.get(point, 1)), behind)
     if kind == "partition":
         others = [k for k in range(machines) if k != one]
         parted = others if rng.random() < 0.3 else [rng.choice(others)]
         return Fault(at, kind, (one, *parted), rng.uniform(5.0, 90.0))
+    if kind == "reset":
+        point, both = rng.choice(RESET_POINTS), float(rng.random() < 0.5)
+        return Fault(at, kind, (one,), 0.0, point, rng.randint(1, POINTS.get(point, 1)), both)
     amount = {
         "loss": rng.uniform(0.01, 0.3),
         "slow-disk": rng.uniform(5.0, 200.0),

@@ -17,6 +17,7 @@ bug               an exception that nobody expects
 """
 
 import gzip
+import math
 import re
 from bisect import bisect_right
 from collections import Counter
@@ -26,7 +27,6 @@ from pathlib import Path
 
 import msgspec
 
-from crawler.config import Config
 from crawler.lab.cluster.cluster import START, Cluster, ClusterSettings, Observed
 from crawler.lab.cluster.fetching import WebAsk
 from crawler.lab.cluster.synthetic_web import MISSING_EVERY, SyntheticWeb
@@ -98,7 +98,7 @@ def judge(cluster: Cluster) -> RunVerdict:
     if not observed.ended and not settings.length:
         notes.add("no end", f"after {observed.elapsed:.0f} s and {len(observed.lives)} lives")
     refetched = 0 if settings.refresh else _judge_refetches(notes, settings, asked, observed)
-    _judge_hosts(notes, rows, cluster.config, cloned)
+    _judge_hosts(notes, rows, cluster)
     _judge_rate(notes, rows, settings)
     for before, after in pairwise(rows):
         if after.at - before.at > STALL_MAX and not settings.refresh:
@@ -202,13 +202,15 @@ def _judge_refetches(
     return again.total()
 
 
-def _judge_hosts(notes: _Notes, rows: Sequence[WebAsk], config: Config, cloned: float) -> None:
-    """Who asks a host, and how soon again."""
-    delay, factor, most = (
-        float(config.politeness.delay),
-        config.politeness.delay_factor,
-        float(config.politeness.delay_max),
-    )
+def _judge_hosts(notes: _Notes, rows: Sequence[WebAsk], cluster: Cluster) -> None:
+    """Who asks a host, and how soon again. A request ends with its process, whose connections the kernel closes."""
+    config, cloned = cluster.config.politeness, cluster.observed.cloned_at
+    delay, factor, most = float(config.delay), config.delay_factor, float(config.delay_max)
+    ends = {
+        life.life: START + life.at
+        for life in cluster.observed.lives
+        if life.killed and not life.how.startswith("power")
+    }
     last: dict[str, WebAsk] = {}
     for row in sorted(rows, key=lambda row: row.at):
         before = last.get(row.host)
@@ -223,10 +225,11 @@ def _judge_hosts(notes: _Notes, rows: Sequence[WebAsk], config: Config, cloned: 
         if cloned and row.at > cloned:
             continue
         gap = min(max(delay, factor * (before.end - before.at)), most) if row.life == before.life else delay
-        if row.at < before.end - SLACK:
+        end = min(before.end, ends.get(before.life, math.inf))
+        if row.at < end - SLACK:
             notes.add("impolite", f"{where}: while {before.path} was under way")
-        elif row.at < before.end + gap - SLACK and before.status:
-            notes.add("impolite", f"{where}: {row.at - before.end:.2f} s after {before.path}, not {gap:.2f}")
+        elif row.at < end + gap - SLACK and before.status:
+            notes.add("impolite", f"{where}: {row.at - end:.2f} s after {before.path}, not {gap:.2f}")
 
 
 def _judge_rate(notes: _Notes, rows: Sequence[WebAsk], settings: ClusterSettings) -> None:

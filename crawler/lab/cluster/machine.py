@@ -6,6 +6,7 @@ if there is one; the store is a `JournalStore`.
 """
 
 import errno
+import math
 import os
 import random
 import stat
@@ -19,7 +20,10 @@ from crawler.lab.cluster.disk import JournalStore, StoreDisk, SyncedFiles, Writa
 from crawler.lab.cluster.lives import CURRENT, Killed, Life
 from crawler.storage.files import disown_locks
 
-JOB = (0.0002, 0.004)  # seconds that a write of a group, a flush or a merge takes
+JOB = (
+    0.0002,
+    0.1,
+)  # seconds that a write of a group, a flush or a merge takes, drawn evenly by their logarithm
 DISK_BYTES = 1 << 40
 
 
@@ -49,7 +53,7 @@ class Machine(Writable):
 
     def job_time(self) -> float:
         """How long the disk takes for the next job."""
-        return self.rng.uniform(*JOB) * self.slowness
+        return math.exp(self.rng.uniform(*map(math.log, JOB))) * self.slowness
 
     def open_store(self, path: Path) -> JournalStore:
         """The store, as a process that starts finds it; a file in `path` says that there is one."""

@@ -23,27 +23,6 @@ from crawler.lab.cluster.lives import CURRENT, Killed, Life
 Ts = TypeVarTuple("Ts")
 
 
-class _Timer(asyncio.TimerHandle):
-    """Equal instants go off in the order made: a heap alone would not keep it."""
-
-    __slots__ = ("number",)
-    _when: float
-
-    def __init__(
-        self,
-        when: float,
-        callback: Callable[..., object],
-        args: Any,
-        loop: asyncio.AbstractEventLoop,
-        context: Context | None,
-    ) -> None:
-        super().__init__(when, callback, args, loop, context)
-        self.number = 0
-
-    def __lt__(self, other: "_Timer") -> bool:  # type: ignore[override]
-        return (self.when(), self.number) < (other.when(), other.number)
-
-
 class VirtualLoop(asyncio.BaseEventLoop):
     """See the module. `wire` carries connections; `steps` counts callbacks."""
 
@@ -51,6 +30,8 @@ class VirtualLoop(asyncio.BaseEventLoop):
         super().__init__()
         self._now = start
         self._numbers = 0
+        # Instant, number, timer: equal instants go off in the order made.
+        self._timers: list[tuple[float, int, asyncio.TimerHandle]] = []
         self._wire = wire
         self._busy_until: dict[object, float] = {}  # executor -> instant
         self.steps = 0
@@ -60,19 +41,20 @@ class VirtualLoop(asyncio.BaseEventLoop):
     def time(self) -> float:
         return self._now
 
+    def close(self) -> None:
+        super().close()
+        self._timers.clear()
+
     # -- what BaseEventLoop leaves to its kinds ---------------------------------
 
     def _run_once(self) -> None:
-        timers: list[_Timer] = self._scheduled  # type: ignore[attr-defined]
-        ready = self._ready  # type: ignore[attr-defined]
-        while timers and timers[0]._cancelled:  # type: ignore[attr-defined]
-            heapq.heappop(timers)._scheduled = False  # type: ignore[attr-defined]
+        timers, ready = self._timers, self._ready  # type: ignore[attr-defined]
+        while timers and timers[0][2]._cancelled:  # type: ignore[attr-defined]
+            heapq.heappop(timers)
         if not ready and timers and not self._stopping:  # type: ignore[attr-defined]
-            self._now = max(self._now, timers[0].when())
-        while timers and timers[0].when() <= self._now:
-            handle = heapq.heappop(timers)
-            handle._scheduled = False  # type: ignore[attr-defined]
-            ready.append(handle)
+            self._now = max(self._now, timers[0][0])
+        while timers and timers[0][0] <= self._now:
+            ready.append(heapq.heappop(timers)[2])
         for _ in range(len(ready)):
             handle = ready.popleft()
             if handle._cancelled:  # type: ignore[attr-defined]
@@ -96,11 +78,9 @@ class VirtualLoop(asyncio.BaseEventLoop):
     def call_at(  # type: ignore[override]
         self, when: float, callback: Callable[..., object], *args: Any, context: Context | None = None
     ) -> asyncio.TimerHandle:
-        timer = _Timer(when, callback, args, self, context)
+        timer = asyncio.TimerHandle(when, callback, args, self, context)
         self._numbers += 1
-        timer.number = self._numbers
-        heapq.heappush(self._scheduled, timer)  # type: ignore[attr-defined]
-        timer._scheduled = True  # type: ignore[attr-defined]
+        heapq.heappush(self._timers, (when, self._numbers, timer))
         return timer
 
     def call_later(  # type: ignore[override]

@@ -4,6 +4,7 @@
 finds it, and by which rule of the judge.
 """
 
+import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
@@ -16,7 +17,7 @@ from unittest.mock import patch
 import msgspec
 
 from crawler.due import links_log, runs
-from crawler.due.eliminator import Eliminator
+from crawler.due.eliminator import Eliminator, _encode
 from crawler.due.links_log import LinksLog
 from crawler.errors import StoreError
 from crawler.frontier.frontier import Frontier
@@ -29,12 +30,14 @@ from crawler.lab.cluster.synthetic_web import WebSpec
 from crawler.pages import segments
 from crawler.process.admission import Owners, Seen
 from crawler.process.exchange import PeerExchange
+from crawler.splitter import compaction
 from crawler.splitter.crawlwide import CrawlWide
 from crawler.splitter.inbox import Arrival, Inbox
 from crawler.splitter.outbox import Outbox
 from crawler.splitter.session import Doorkeeper
 from crawler.splitter.spool import Spool
 from crawler.storage import commit, files
+from crawler.storage.keys import DUE_FLUSHED
 from crawler.storage.kv import MemoryStore
 
 SEEDS = 200
@@ -48,6 +51,7 @@ class Plant(msgspec.Struct, frozen=True):
     patches: Callable[[], list[tuple[Any, str, Any]]]
     faults: tuple[str, ...] = ("kill", "power")
     rate: float = 0.0
+    count: int = SETTINGS.count
     tree: dict[str, Any] = {}
 
 
@@ -89,6 +93,28 @@ def _no_truncation() -> list[tuple[Any, str, Any]]:
     return [(segments, "cut", lambda path, length: 0)]
 
 
+def _links_log_not_cut() -> list[tuple[Any, str, Any]]:
+    class NoCut:
+        """`os` that shortens no file."""
+
+        def __getattr__(self, name: str) -> Any:
+            return (lambda path, length: None) if name == "truncate" else getattr(os, name)
+
+    return [(links_log, "os", NoCut())]
+
+
+def _compaction_drops() -> list[tuple[Any, str, Any]]:
+    """The rewriting of a long queue leaves out a link that stands in it once."""
+    first = compaction.first_occurrences
+
+    def all_but_one(fingerprints: Any) -> Any:
+        keep = first(fingerprints)
+        keep[-1:] = False
+        return keep
+
+    return [(compaction, "first_occurrences", all_but_one)]
+
+
 def _failed_write_goes_on() -> list[tuple[Any, str, Any]]:
     """What could not be written counts as committed."""
     write = JournalStore.write
@@ -108,9 +134,6 @@ def _flush_before_commit() -> list[tuple[Any, str, Any]]:
         plan = begin(self, now)
         if plan is not None:
             batch = self._store.batch(sync=True)
-            from crawler.due.eliminator import _encode
-            from crawler.storage.keys import DUE_FLUSHED
-
             batch.put(DUE_FLUSHED, _encode(plan.after))
             self._store.write(batch)
         return plan
@@ -123,8 +146,6 @@ def _run_not_synced() -> list[tuple[Any, str, Any]]:
         """`os` without syncs."""
 
         def __getattr__(self, name: str) -> Any:
-            import os
-
             return (lambda descriptor: None) if name in ("fsync", "fdatasync") else getattr(os, name)
 
     return [(runs, "os", NoSync())]
@@ -176,17 +197,16 @@ def _sent_is_gone() -> list[tuple[Any, str, Any]]:
 
 
 def _applied_twice() -> list[tuple[Any, str, Any]]:
-    """A repeated entry is queued again."""
-    accept = Inbox.accept
+    """A peer that comes again is not made to wait for what is queued of it: it sends that once more."""
+    greet = Inbox.greet
 
-    def accept_again(self: Inbox, peer: str, sequence: int, entry: bytes) -> Arrival:
-        found = accept(self, peer, sequence, entry)
-        if found is Arrival.REPEATED and self._queue:
-            self._queue.append(self._queue[-1])
-            return Arrival.QUEUED
+    def greet_at_once(self: Inbox, peer: str, epoch: bytes) -> int | None:
+        queued, self._sources[peer].queued = self._sources[peer].queued, 0
+        found = greet(self, peer, epoch)
+        self._sources[peer].queued = queued
         return found
 
-    return [(Inbox, "accept", accept_again)]
+    return [(Inbox, "greet", greet_at_once)]
 
 
 def _gap_taken() -> list[tuple[Any, str, Any]]:
@@ -288,6 +308,9 @@ PLANTS = {
     "names-not-synced": Plant("a new file's name is synced before it counts", _names_not_synced, ("power",)),
     "run-not-synced": Plant("a run is synced before it counts", _run_not_synced, ("power",)),
     "no-truncation": Plant("opening cuts files to their committed lengths", _no_truncation),
+    "links-log-not-cut": Plant(
+        "opening cuts the links log to its committed length", _links_log_not_cut, ("power",)
+    ),
     "failed-write-goes-on": Plant("a failed write ends the process", _failed_write_goes_on, ("full-disk",)),
     "flush-before-commit": Plant("a flush counts with its new URLs", _flush_before_commit),
     "cache-eats-links": Plant(
@@ -305,7 +328,15 @@ PLANTS = {
         "links wait in durable outboxes", _outbox_in_memory, ("kill", "power", "partition")
     ),
     "sent-is-gone": Plant("an entry is deleted when its owner has it", _sent_is_gone, ("kill", "partition")),
-    "applied-twice": Plant("a repeated entry is applied once", _applied_twice, ("kill", "partition")),
+    "applied-twice": Plant(
+        "a repeated entry is applied once", _applied_twice, ("reset", "slow-disk"), count=24
+    ),
+    "compaction-drops": Plant(
+        "a long queue is rewritten without repeated links, and no others",
+        _compaction_drops,
+        ("partition",),
+        tree={"splitter": {"spool_bytes_max": 500}},
+    ),
     "gap-taken": Plant("no entry is passed over", _gap_taken, ()),
     "foreign-kept": Plant("no host is asked by two processes", _foreign_taken, ()),
     "copies-let-in": Plant("a second boot of a live name is refused", _copies_let_in, ("clone",)),
@@ -329,7 +360,9 @@ def settings_of(plant: Plant | None, seed: int) -> ClusterSettings:
     own = (
         SETTINGS
         if plant is None
-        else msgspec.structs.replace(SETTINGS, faults=plant.faults, rate=plant.rate, tree=plant.tree)
+        else msgspec.structs.replace(
+            SETTINGS, faults=plant.faults, rate=plant.rate, count=plant.count, tree=plant.tree
+        )
     )
     return msgspec.structs.replace(own, seed=seed)
 
@@ -343,12 +376,16 @@ def run(settings: ClusterSettings) -> RunVerdict:
 
 
 def first_seed(name: str, seeds: Sequence[int] = range(1, SEEDS + 1)) -> tuple[int, RunVerdict] | None:
-    """The first seed that finds a bug; None if none does."""
-    with planted(name):
-        for seed in seeds:
-            verdict = run(settings_of(PLANTS[name], seed))
-            if not verdict.flawless:
+    """The first seed that finds a bug where the shipped code breaks no rule; None if none does."""
+    for seed in seeds:
+        settings = settings_of(PLANTS[name], seed)
+        with planted(name):
+            verdict = run(settings)
+        if not verdict.flawless:
+            shipped = run(settings)
+            if shipped.flawless:
                 return seed, verdict
+            print(f"seed {seed} finds in the shipped code: {shipped.examples}", flush=True)
     return None
 
 

@@ -1,0 +1,82 @@
+"""Links between processes whose connections break: each is applied once at its owner, and the end is the end.
+
+The judge knows what was lost; a link that was applied twice, or not, leaves a crawl that never ends.
+"""
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from crawler.lab.cluster import cables, fault_plan
+from crawler.lab.cluster.cluster import START, Cluster, ClusterSettings, memory_folder
+from crawler.lab.cluster.fault_plan import Fault
+from crawler.lab.cluster.judge import RunVerdict, judge
+from crawler.lab.cluster.synthetic_web import WebSpec
+
+WEB = WebSpec(hosts=10, pages=60, down=0.0, traps=0.0, flaws=False)
+QUIET = ClusterSettings(web=WEB, faults=(), count=0)
+ONE_WINDOW = {"splitter": {"window_bytes": 1000, "entry_bytes": 200, "spool_bytes_max": 600}}
+
+
+def run(settings: ClusterSettings) -> tuple[Cluster, RunVerdict]:
+    with memory_folder() as folder:
+        cluster = Cluster(settings, Path(folder))
+        cluster.run()
+        return cluster, judge(cluster)
+
+
+def planned(monkeypatch: pytest.MonkeyPatch, *faults: Fault) -> None:
+    monkeypatch.setattr(fault_plan, "draw", lambda *_, **__: list(faults))
+
+
+@pytest.mark.parametrize("processes", [1, 4])
+def test_a_quiet_crawl_ends_by_itself_with_every_page_asked_once(processes: int) -> None:
+    _, verdict = run(msgspec.structs.replace(QUIET, processes=processes))
+    assert verdict.flawless, verdict.examples
+    assert (verdict.pages, verdict.refetched) == (60, 0)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_broken_connections_and_processes_lose_nothing_and_apply_nothing_twice(seed: int) -> None:
+    """With a window of a few entries and queues that are rewritten all the time."""
+    faults = ("reset", "partition", "loss", "kill", "power", "slow-disk")
+    _, verdict = run(
+        msgspec.structs.replace(QUIET, seed=seed, faults=faults, count=20, within=60.0, tree=ONE_WINDOW)
+    )
+    assert verdict.flawless, verdict.examples
+    assert verdict.pages == 60
+
+
+def test_a_missing_process_holds_up_the_end_and_not_the_crawl(monkeypatch: pytest.MonkeyPatch) -> None:
+    planned(monkeypatch, Fault(5.0, "power", (1,), length=300.0))
+    cluster, verdict = run(QUIET)
+    assert verdict.flawless, verdict.examples
+    assert cluster.observed.elapsed > 305.0
+    others = [row.at - START for row in cluster.log.rows if row.machine != "p1"]
+    assert sum(15.0 < at < 300.0 for at in others) > 5
+
+
+def test_a_stopped_process_slows_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its connections are open and say nothing: the others hear each other as before."""
+    web = msgspec.structs.replace(WEB, pages=90)
+    planned(monkeypatch, Fault(10.0, "stop", (2,), length=25.0))
+    stopped, verdict = run(msgspec.structs.replace(QUIET, web=web))
+    assert verdict.flawless, verdict.examples
+    planned(monkeypatch)
+    free, _ = run(msgspec.structs.replace(QUIET, web=web))
+    asked = [
+        sum(10.0 < row.at - START < 35.0 and row.machine != "p2" for row in each.log.rows)
+        for each in (stopped, free)
+    ]
+    assert asked[1] > 10 and asked[0] > 0.6 * asked[1], asked  # less only by what p2 would have found
+    assert not any(10.0 < row.at - START < 35.0 for row in stopped.log.rows if row.machine == "p2")
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_the_end_is_never_announced_early(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However long words are on their way, to four processes of which each may be the last with work."""
+    monkeypatch.setattr(cables, "LATENCY", (0.0005, 2.0))
+    _, verdict = run(msgspec.structs.replace(QUIET, seed=100 + seed, processes=4))
+    assert verdict.flawless, verdict.examples
+    assert verdict.pages == 60

@@ -1,0 +1,92 @@
+"""The splitters of two processes and the sessions between them, without sockets: bytes are carried by hand."""
+
+import random
+from types import SimpleNamespace
+
+import msgspec
+
+from crawler.config import SplitterConfig
+from crawler.records import Link
+from crawler.splitter.crawlwide import CrawlWide, Progress
+from crawler.splitter.inbox import Inbox, Received
+from crawler.splitter.outbox import Outbox
+from crawler.splitter.partition import Partition
+from crawler.splitter.session import Common, Dialler, Doorkeeper, Identity, Listener, SessionState
+from crawler.storage.kv import MemoryStore
+from tests.splitter.links import make_links
+
+CONFIG = SplitterConfig(window_bytes=2000, entry_bytes=300, frame_bytes_max=4096)
+NAMES = ["p0", "p1", "p2"]
+
+
+def process(name: str, **changes: object) -> Common:
+    """The splitter of one process; `changes` go to identity, table or secret.
+
+    `store` is what it starts on (an empty one); `clean`: the last stop was clean, or writes are synced.
+    """
+    rng = random.Random(f"{name} {sorted(changes)}")
+    store, clean = changes.pop("store", None) or MemoryStore(), bool(changes.pop("clean", True))
+    boot = rng.randbytes(8)
+    partition = changes.pop("partition", None) or Partition.equal_ranges(NAMES)
+    peers = [other for other in NAMES if other != name]
+    secret = changes.pop("secret", b"a secret of the crawl")
+    identity = msgspec.structs.replace(Identity("crawl", name, boot, 1, b"check"), **changes)
+    outbox = Outbox(store, peers, CONFIG, rng, clean=clean)
+    inbox = Inbox(store, partition, name, peers, CONFIG)
+    crawlwide = CrawlWide(name, NAMES, identity.boot, Progress)
+    common = Common(identity, partition, outbox, inbox, crawlwide, CONFIG, rng, secret=secret)
+    common_store[id(common)] = store
+    return common
+
+
+common_store: dict[int, MemoryStore] = {}
+
+
+def commit(common: Common, items: list[tuple[str, list[Link]]] | None = None) -> list[Received]:
+    """Commit what was received, and `items`, as one group; return what was received."""
+    received = common.inbox.take()
+    store = common_store[id(common)]
+    batch = store.batch(sync=True)
+    common.outbox.write(items or [])
+    common.inbox.write(received)
+    common.outbox.stage(batch)
+    common.inbox.stage(batch)
+    store.write(batch)
+    common.outbox.committed()
+    common.inbox.committed()
+    return received
+
+
+def links_for(name: str, count: int) -> list[Link]:
+    first, last = next(
+        (first, last) for each, first, last in Partition.equal_ranges(NAMES).ranges() if each == name
+    )
+    return make_links(random.Random(count), count, first=first, last=last)
+
+
+def pair(
+    one: Common, other: Common, *, to: str = "p1", door: Doorkeeper | None = None, now: float = 0.0
+) -> SimpleNamespace:
+    """A dialler of `one`, to the process `to`, and a listener of `other`."""
+    door = door or Doorkeeper(sessions_max=6)
+    listener = Listener(other, door.admit, now)
+    door.enter(listener)
+    return SimpleNamespace(dialler=Dialler(one, to, now), listener=listener, door=door)
+
+
+def exchange(ends: SimpleNamespace, now: float = 0.0) -> None:
+    """Carry bytes both ways until neither has any."""
+    while True:
+        there, back = ends.dialler.data_to_send(), ends.listener.data_to_send()
+        if not there and not back:
+            return
+        ends.listener.receive(there, now)
+        ends.dialler.receive(back, now)
+
+
+def streaming(now: float = 0.0) -> tuple[Common, Common, SimpleNamespace]:
+    one, other = process("p0"), process("p1")
+    ends = pair(one, other, now=now)
+    exchange(ends, now)
+    assert ends.dialler.state is ends.listener.state is SessionState.STREAMING
+    return one, other, ends

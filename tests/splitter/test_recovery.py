@@ -1,0 +1,113 @@
+"""Two processes whose stores lose what they had: what was confirmed, what was sent, what nobody synced."""
+
+from types import SimpleNamespace
+
+from crawler.splitter.session import Common, SessionState
+from crawler.splitter.spool import Greeting
+from crawler.storage.kv import MemoryStore
+from tests.splitter.ends import CONFIG, commit, common_store, exchange, links_for, pair, process
+
+
+def drain(*ways: SimpleNamespace, now: float = 0.0) -> None:
+    """Let sessions send, owners commit and confirm, until nothing moves."""
+    processes = [way.dialler.common for way in ways] + [way.listener.common for way in ways]
+    before = None
+    while before != (before := [(each.outbox.links, each.inbox.applied) for each in processes]):
+        for way in ways:
+            way.dialler.pump(now)
+            exchange(way, now)
+            commit(way.listener.common)
+            commit(way.dialler.common)
+            way.listener.pump(now)
+            exchange(way, now)
+
+
+def connected(one: Common, other: Common) -> SimpleNamespace:
+    way = pair(one, other, to=other.identity.name)
+    exchange(way)
+    return way
+
+
+def cut(way: SimpleNamespace) -> None:
+    for session in (way.dialler, way.listener):
+        session.connection_lost("reset")
+
+
+def settled(one: Common, other: Common) -> SimpleNamespace:
+    """Connect until the greeting is no reason to number the queue anew."""
+    while (way := connected(one, other)).dialler.state is not SessionState.STREAMING:
+        assert way.dialler.ending is not None
+        cut(way)
+        commit(one)  # the fresh epoch is durable
+    return way
+
+
+def test_two_full_outboxes_drain_each_other() -> None:
+    """Each has many windows for the other; neither may wait for its own sending before it confirms."""
+    one, other = process("p0"), process("p1")
+    commit(one, [("p1", links_for("p1", 600))])
+    commit(other, [("p0", links_for("p0", 500))])
+    assert all(each.outbox.bytes > 10 * CONFIG.window_bytes for each in (one, other))
+    ways = connected(one, other), connected(other, one)
+    for way in ways:  # both windows are full before anybody confirms
+        way.dialler.pump(0.0)
+    drain(*ways)
+    assert (one.outbox.links, other.outbox.links) == (0, 0)
+    assert (one.inbox.applied, other.inbox.applied) == (500, 600)
+    for each in (one, other):
+        each.outbox._check()
+        each.inbox._check()
+        assert each.outbox.sent == each.outbox.appended
+
+
+def test_a_lost_disk_at_the_receiver_is_noticed_and_waiting_links_arrive() -> None:
+    one, other = process("p0"), process("p1")
+    commit(one, [("p1", links_for("p1", 50))])
+    way = connected(one, other)
+    drain(way)
+    commit(one, [("p1", links_for("p1", 30))])
+    cut(way)
+    bare = process("p1", boot=b"after it")
+    way = connected(one, bare)
+    assert Greeting.DISK_LOST in str(way.dialler.ending)
+    assert one.outbox.take_lost_peers() == ["p1"]
+    commit(one)
+    drain(settled(one, bare))
+    assert (one.outbox.links, bare.inbox.applied) == (0, 30)
+
+
+def test_a_lost_tail_at_the_sender_is_noticed_and_nothing_later_is_dropped() -> None:
+    """Unsynced groups were sent and confirmed, then a power cut took them: new entries must not look old."""
+    one, other = process("p0"), process("p1")
+    commit(one, [("p1", links_for("p1", 10))])
+    way = connected(one, other)
+    drain(way)
+    kept = MemoryStore(dict(common_store[id(one)]._data))
+    commit(one, [("p1", links_for("p1", 20))])
+    drain(way)
+    assert other.inbox.applied == 30
+    cut(way)
+    again = process("p0", store=kept, boot=b"after it")
+    commit(again, [("p1", links_for("p1", 5))])
+    assert Greeting.TAIL_LOST in str(connected(again, other).dialler.ending)
+    commit(again)
+    drain(settled(again, other))
+    assert (again.outbox.links, other.inbox.applied) == (0, 35)
+
+
+def test_an_unclean_start_without_synced_writes_begins_a_fresh_epoch() -> None:
+    one, other = process("p0"), process("p1")
+    commit(one, [("p1", links_for("p1", 10))])
+    way = connected(one, other)
+    way.dialler.pump(0.0)
+    exchange(way)
+    commit(other)
+    way.listener.pump(0.0)
+    exchange(way)  # confirmed, and the deletes are not committed
+    epoch = one.outbox.spools["p1"].state.epoch
+    cut(way)
+    again = process("p0", store=common_store[id(one)], clean=False, boot=b"after it")
+    assert again.outbox.spools["p1"].state.epoch != epoch
+    commit(again, [("p1", links_for("p1", 10))])
+    drain(settled(again, other))
+    assert other.inbox.applied == 30  # the ten whose deletes were not committed came once more

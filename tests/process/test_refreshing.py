@@ -349,6 +349,11 @@ def test_dates_of_a_sitemap_are_signals_from_its_second_reading_on(on: Joint) ->
     assert explain(on, "http://a.org/")["signals_by_source"] == {}
     (row,) = refresh_of(on).heard()
     assert row["source"] == "sitemap" and 0.0 < row["precision"] < 1.0
+    refetch(on, b"its group of commits has the signal, too")
+    (row,) = refresh_of(on).heard()
+    on.stages.close()
+    on.stages = reopened(on)
+    assert refresh_of(on).heard() == [{**row, "delay": None}]  # all but the delays is stored
 
 
 def read(on: Joint, url: str, body: bytes, said: Extracted) -> None:

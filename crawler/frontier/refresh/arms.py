@@ -313,6 +313,10 @@ class Arms:
         """What the arm has learned of the host's signals that asked it last."""
         return self.schedules[self._last.get(host, 0)].quality(host)
 
+    def heard_hosts(self) -> list[int]:
+        """Numbers of the hosts from whose pages signals ever came, in any arm."""
+        return sorted({host for schedule in self.schedules for host in schedule.heard_hosts()})
+
     def page_state(self, page: int) -> tuple[int, int, int, float, float, float, int, float, int]:
         schedule, number, _ = self._split(page)
         return schedule.page_state(number)

@@ -176,6 +176,12 @@ class Overview:
         heard = [float(each) for each in quality.all_signals[host]]
         return heard, [quality.precision(host, source) for source in range(8)], quality.recall(host)
 
+    def heard_hosts(self) -> list[int]:
+        """Numbers of the hosts from whose pages signals ever came."""
+        counts = np.asarray(self._learning.quality.all_signals)[: self._tables.hosts.rows]
+        found: list[int] = np.flatnonzero(counts.any(axis=1)).tolist()
+        return found
+
     def page_state(self, page: int) -> tuple[int, int, int, float, float, float, int, float, int]:
         """Fingerprint, keys of host and directory, last crawl, k, T, signals, importance, state."""
         self._require(page)

@@ -157,7 +157,6 @@ class Refresh:
         self.balance = Balance(name)
         self._busy, self._waited = 1.0, 0.0  # share of the time that the rate holds this process back
         self._levelled_at = -math.inf
-        self._heard: set[int] = set()  # numbers of hosts from whose pages signals came
         self._delays: dict[
             tuple[int, str], list[float]
         ] = {}  # (host, source) -> signals with a date, their delays
@@ -391,9 +390,6 @@ class Refresh:
         """Somebody says that pages have changed; how many of them are here."""
         known = [fingerprint for fingerprint in fingerprints if fingerprint in self.schedule]
         if known:
-            self._heard.update(
-                self.schedule.host_of(self.schedule.find(fingerprint)) for fingerprint in known
-            )
             self.schedule.signal_many(np.array(known, np.uint64), self._sites(now), source)
             while self.schedule.work(self._sites(now)) and len(known) <= _ADOPTED_AT_ONCE:
                 pass
@@ -551,7 +547,7 @@ class Refresh:
     def heard(self) -> list[dict[str, Any]]:
         """By host and source: signals judged, measured precision, recall of all of the host's, delay (None: no dates)."""
         rows = []
-        for host in sorted(self._heard):
+        for host in self.schedule.heard_hosts():
             signals, precisions, recall = self.schedule.quality(host)
             for source, number in SIGNAL_SOURCES.items():
                 if signals[number] > 0.0:

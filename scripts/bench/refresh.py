@@ -28,8 +28,8 @@ from crawler.frontier.refresh import RefreshOutcome, Schedule, Settings, state
 from crawler.frontier.refresh.refreshing import Refresh
 from crawler.records import Fetch, Outcome, PageRecord, PageState, Task
 from crawler.storage.commit import Change
+from crawler.storage.engines import open_store
 from crawler.storage.kv import MemoryStore
-from crawler.storage.level_store import LevelStore
 from crawler.urls.fingerprint import Fingerprinter, registrable_domain
 
 DAY = 86_400.0
@@ -123,7 +123,7 @@ def longest_calls(schedule: Schedule, keys: np.ndarray, now: float, bulk: bool) 
 def reopening(schedule: Schedule, now: float) -> None:
     """Store the schedule in LevelDB, page by page, and rebuild it from there."""
     with tempfile.TemporaryDirectory() as folder:
-        store, begun, pages = LevelStore(Path(folder)), time.process_time(), len(schedule)
+        store, begun, pages = open_store(Path(folder)), time.process_time(), len(schedule)
         sites: set[int] = set()
         for begin in range(0, pages, 1000):
             batch = store.batch()
@@ -140,7 +140,7 @@ def reopening(schedule: Schedule, now: float) -> None:
         stored = time.process_time() - begun
         store.close()
         size = sum(each.stat().st_size for each in Path(folder).iterdir())
-        store, again = LevelStore(Path(folder)), Schedule(Settings())
+        store, again = open_store(Path(folder)), Schedule(Settings())
         before, began, cpu = resident(), time.monotonic(), time.process_time()
         assert state.load(again, store, now) == pages
         print(

@@ -19,9 +19,9 @@ from crawler.process.stages import BALLAST, Stages, _disk_errors, at_rest
 from crawler.records import Errand, Fetch, Link, LinkFlag, Outcome, Task
 from crawler.splitter.partition import Partition
 from crawler.storage.commit import Change
+from crawler.storage.engines import open_store
 from crawler.storage.faults import POINTS, reach
 from crawler.storage.keys import CLEAN
-from crawler.storage.level_store import LevelStore
 from crawler.upkeep.check import check
 
 URL = "http://a.org/x"
@@ -421,7 +421,7 @@ def test_stages_at_rest_end_cleanly_unless_what_was_done_failed(tmp_path: Path, 
                 raise ValueError
     except ValueError:
         pass
-    store = LevelStore(tmp_path / "p0" / "store")
+    store = open_store(tmp_path / "p0" / "store")
     assert (store.get(CLEAN) is None) == fails
     store.close()
 

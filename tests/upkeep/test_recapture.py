@@ -14,9 +14,9 @@ from crawler.pages import segments
 from crawler.pages.captures import capture_key, payload_key, unpack_capture, unpack_record
 from crawler.records import Extracted, Outcome, PageRecord
 from crawler.storage.commit import Change
+from crawler.storage.engines import open_store
 from crawler.storage.keys import CAPTURE, PAGE, PAYLOAD, SEGMENT
 from crawler.storage.kv import scan_prefix, seal
-from crawler.storage.level_store import LevelStore
 from crawler.upkeep.recapture import Recapture
 from crawler.upkeep.repair import BoundedWriter, Repair
 from crawler.urls.fingerprint import Fingerprinter
@@ -31,7 +31,7 @@ HOME, OTHER = "http://a.org/", "http://a.org/same"
 def begun(directory: CrawlDirectory, *, store_damaged: bool) -> Iterator[tuple[Recapture, Repair]]:
     """A repair of the closed process p0."""
     folder = directory.process("p0")
-    store = LevelStore(folder / "store")
+    store = open_store(folder / "store")
     try:
         writer = BoundedWriter(store)
         repair = Repair(config(), folder, Fingerprinter(SEED), store, writer, store_damaged)
@@ -49,7 +49,7 @@ def mended(directory: CrawlDirectory, *, store_damaged: bool) -> Repair:
 
 
 def dump(directory: CrawlDirectory, *prefixes: bytes) -> dict[bytes, bytes]:
-    store = LevelStore(directory.process("p0") / "store")
+    store = open_store(directory.process("p0") / "store")
     try:
         return {key: value for prefix in prefixes for key, value in scan_prefix(store, prefix)}
     finally:

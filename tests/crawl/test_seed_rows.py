@@ -78,6 +78,13 @@ def test_the_parts_of_the_web_that_rows_mean() -> None:
 def test_a_seed_without_links_has_a_table_of_its_own() -> None:
     tables, _ = tables_of([SeedRow("http://127.0.0.1/", depth=0)], "host")
     assert tables == [{"match": "127.0.0.1", "depth": 0}]
+    tables, _ = tables_of([SeedRow("http://127.0.0.1/", limit=0)], "host")
+    assert tables == [{"match": "127.0.0.1", "pages": 0}], "0 is a limit"
+
+
+def test_a_part_of_the_web_without_limits_needs_no_table() -> None:
+    tables, surts = tables_of([SeedRow("http://f.org/", "http://(org,f,)/a")], "host")
+    assert tables == [{"match": "http://(org,f,)/$", "scope": "page"}] and surts == ["http://(org,f,)/a"]
 
 
 def test_a_row_with_nothing_of_its_own_is_plain() -> None:

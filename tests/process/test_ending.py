@@ -82,6 +82,8 @@ def test_the_watchdog_says_where_the_loop_stands() -> None:
     async def play() -> None:
         watchdog = Watchdog(SOON)
         watchdog.start()
+        (thread,) = (each for each in threading.enumerate() if each.name == "watchdog")
+        assert thread.daemon, "else it would hold up the end of the process"
         told.wait(30.0)  # the loop stands here
         watchdog.stop()
 

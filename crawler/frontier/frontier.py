@@ -56,7 +56,7 @@ from crawler.frontier.share import Side
 from crawler.frontier.views import FrontierViews, Waited
 from crawler.records import Errand, Fetch, HostStatus, Link, LinkFlag, Task
 from crawler.robots.cache import VerdictKind
-from crawler.storage.keys import TODO
+from crawler.storage.keys import PARKED
 from crawler.storage.kv import Batch, KeyValue
 
 _REFRESH = int(LinkFlag.REFRESH)  # plain, as the flags of an errand are
@@ -178,7 +178,7 @@ class Frontier:
         """Delete the to-do and parked URLs in which the pattern is found; return how many."""
         return self._intake.retire(pattern, batch)
 
-    def retire_some(self, pattern: re.Pattern[str], batch: Batch, begin: bytes = TODO) -> tuple[int, bytes]:
+    def retire_some(self, pattern: re.Pattern[str], batch: Batch, begin: bytes = PARKED) -> tuple[int, bytes]:
         """The same for a part of the queues, from a key on: (how many, the next key; b"" at the end)."""
         return self._intake.retire_some(pattern, batch, begin)
 

@@ -35,7 +35,7 @@ from crawler.process.page_line import page_line
 from crawler.records import Blame, Errand, Extracted, Fetch, LinkFlag, Outcome, PageRecord
 from crawler.robots.cache import RobotsCache
 from crawler.storage.commit import Change, Making
-from crawler.storage.keys import TODO
+from crawler.storage.keys import PARKED
 from crawler.urls.canonical import authority, hostname, resolve
 
 _REFRESH = int(LinkFlag.REFRESH)  # plain, as the flags of an errand are: an IntFlag costs 1 us a test
@@ -235,7 +235,7 @@ class Harvest:
 
     def retiring(self, pattern: str, commit: Callable[[Change], None]) -> Counted:
         """The same in portions, each a change that is handed to `commit`, with a pause behind each."""
-        compiled, count, begin = re.compile(pattern), 0, TODO
+        compiled, count, begin = re.compile(pattern), 0, PARKED
         while begin:
             change = Change()
             gone, begin = self._frontier.retire_some(compiled, change, begin)

@@ -233,6 +233,16 @@ def test_seeds_widen_the_scope_and_are_links_like_any_other(joint: Joint) -> Non
     assert joint.admission.in_scope("http://b.org/y") and not joint.admission.in_scope("http://c.org/")
 
 
+@pytest.mark.parametrize("credentials", [False, True])
+def test_credentials_go_to_what_was_given_and_nowhere_else(joint: Joint, credentials: bool) -> None:
+    joint.stages.learned._credentials = credentials
+    made(joint.admission.seeds([HOME + "x"]))
+    joint.admission.spread(Change(), HOME, "http://b.org/", int(LinkFlag.REDIRECT))
+    assert joint.admission.in_scope("http://b.org/")
+    urls = (HOME, "http://b.org/", "http://c.org/")
+    assert [joint.stages.learned.trusts(url) for url in urls] == [credentials, False, False]
+
+
 def test_peers_are_told_what_the_scope_has_grown_by(open_joint: OpenJoint) -> None:
     joint = open_joint(names=(HERE, "p1", "p2"))
     seeds = [HOME, HOME + "x", "http://b.org/"]

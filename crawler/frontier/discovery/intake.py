@@ -239,16 +239,22 @@ class Intake:
         Reads all entries, about 4 us each. URLs in flight and new ones whose
         batch is not written stay.
         """
-        count, begin = 0, TODO
+        count, begin = 0, PARKED
         while begin:
             more, begin = self.retire_some(pattern, batch, begin)
             count += more
         return count
 
-    def retire_some(self, pattern: re.Pattern[str], batch: Batch, begin: bytes = TODO) -> tuple[int, bytes]:
-        """The same with `RETIRED_AT_ONCE` entries from the key `begin` on; how many, and the next key, b"" at the end."""
+    def retire_some(self, pattern: re.Pattern[str], batch: Batch, begin: bytes = PARKED) -> tuple[int, bytes]:
+        """The same with `RETIRED_AT_ONCE` entries from the key `begin` on; how many, and the next key, b"" at the end.
+
+        The parked ones first, if there are any: who looks for them behind a queue that is all deleted
+        walks over what is left of it, 0.16 us an entry.
+        """
         gone: dict[int, set[int]] = {}
         count, prefix = 0, begin[: len(TODO)]
+        if prefix == PARKED and not any(self._registry.parked):
+            return 0, TODO
         found = self._scan(prefix, begin)
         for slot, name, key, order, entry in itertools.islice(found, RETIRED_AT_ONCE):
             begin = key
@@ -266,7 +272,7 @@ class Intake:
         self._registry.put_meta(batch)
         if next(found, None) is not None:
             return count, begin + b"\0"
-        return count, PARKED if prefix == TODO else b""
+        return count, TODO if prefix == PARKED else b""
 
     def _in_flight(self, slot: int, order: int) -> bool:
         host = self._bench.front.get(slot)

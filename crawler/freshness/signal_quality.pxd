@@ -25,6 +25,8 @@ cdef class SignalQuality:
     cdef double _recall_prior(self, Py_ssize_t source) noexcept
     cdef bint _trusted(self, Py_ssize_t site, Py_ssize_t source) noexcept
     cdef double _plausible(self, Py_ssize_t site, Py_ssize_t source) noexcept
+    cpdef double share_watched(self, Py_ssize_t site) noexcept
+    cpdef double told_changes(self, Py_ssize_t site, double[::1] counts) noexcept
     cpdef double weight(self, Py_ssize_t site, Py_ssize_t source) noexcept
     cpdef double recall(self, Py_ssize_t site) noexcept
     cdef double _own_precision(self, Py_ssize_t site, Py_ssize_t source, double rate) noexcept

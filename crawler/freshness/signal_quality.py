@@ -32,6 +32,11 @@ The crawl value knows one kind of signal. Several are one of the same drift of s
 changes told: gamma b = sum gamma_s b_s and gamma (1 - e^-b) = sum gamma_s p_s, so (1 - e^-b)/b = r rate / sum
 gamma_s b_s, and a page's number of signals is sum_s n_s b_s / b.
 
+A trusted source (most of its signals true, some seen to be) also watches the pages that are not crawled: since its
+last crawl a page had the changes that its signals stand for, in recall times the time. So a page that is told to
+change again and again is fast, and one that a good sitemap is silent about is slow, before any crawl says so. Honest
+signals at .3x: .717, without this .692 (with the pages' true rates .823); at 1x .981 and .979; mixed ones .862 and .856.
+
 What a hostile source can do is bounded: of an interval at most `COUNTED_MAX` signals of a source count. Where
 signals tell of more changes than three standard deviations above the rate's, k and S_true gain what the rate
 alone explains, or at most 16 from a source trusted by then (a burst of signals that met a change once made
@@ -300,6 +305,27 @@ class SignalQuality:
             self.precisions[site, source] >= _TRUSTED_PRECISION
             and self.true_signals[site, source] >= _TRUSTED_SIGNALS
         )
+
+    @cython.ccall
+    @cython.exceptval(check=False)
+    def share_watched(self, site: cython.Py_ssize_t) -> cython.double:
+        """The share of a page's time that trusted sources watch: the recall; 0 where there is none."""
+        source: cython.Py_ssize_t
+        for source in range(_SOURCES):
+            if self.all_signals[site, source] > 0.0 and self._trusted(site, source):
+                return self.recalls[site]
+        return 0.0
+
+    @cython.ccall
+    @cython.exceptval(check=False)
+    def told_changes(self, site: cython.Py_ssize_t, counts: cython.double[::1]) -> cython.double:
+        """The changes that signals of trusted sources stand for."""
+        total: cython.double = 0.0
+        source: cython.Py_ssize_t
+        for source in range(_SOURCES):
+            if counts[source] > 0.0 and self._trusted(site, source):
+                total += counts[source] * self.precisions[site, source]
+        return total
 
     @cython.cfunc
     @cython.exceptval(check=False)

@@ -62,6 +62,18 @@ def test_sources_are_judged_apart() -> None:
     assert quality.precision(0, 1) < 0.15
 
 
+def test_only_a_trusted_source_watches_pages_between_crawls() -> None:
+    counts = np.zeros(SOURCES)
+    counts[0] = 3.0
+    right = _learned(np.random.default_rng(1), 300, 0.05, 0.9, {0: 0.001})
+    assert right.share_watched(0) == right.recall(0) > 0.5
+    assert right.told_changes(0, counts) == pytest.approx(3.0 * right.precision(0, 0))
+    assert right.told_changes(0, np.roll(counts, 1)) == 0.0  # of a source that nobody heard
+    for crawls, false in ((2, 0.001), (300, 0.2)):  # hardly tried, and lying
+        other = _learned(np.random.default_rng(2), crawls, 0.02, 0.0 if false > 0.1 else 0.9, {0: false})
+        assert other.share_watched(0) == other.told_changes(0, counts) == 0.0
+
+
 def test_a_site_that_says_nothing_has_no_signals() -> None:
     quality = SignalQuality()
     quality.add_site()

@@ -86,10 +86,15 @@ class Deadlines:
                 self.tables.own[page].signal_weight,
             )  # fmt: skip
         else:
-            self.learning.assign(
-                self.page, host, self.tables.rows[page].changes, self.tables.rows[page].watched,
-                self.tables.importance(page),
-            )  # fmt: skip
+            changes: cython.double = self.tables.rows[page].changes
+            watched: cython.double = self.tables.rows[page].watched
+            if self.policy == BY_VALUE and not self.plain:
+                seen: cython.double = self.learning.quality.share_watched(host)
+                if seen > 0.0:  # until the next crawl tells more
+                    self.unpack(self.tables.rows[page].signals)
+                    changes += self.learning.quality.told_changes(host, self.counts)
+                    watched += seen * max(self.steering.previous - self.tables.crawled[page], 0.0)
+            self.learning.assign(self.page, host, changes, watched, self.tables.importance(page))
 
     @cython.cfunc
     @cython.exceptval(check=False)

@@ -167,6 +167,24 @@ def test_a_certain_signal_makes_a_page_due_before_those_worth_less() -> None:
     assert schedule.take(0.6) == 0
 
 
+def test_what_a_trusted_source_says_or_not_is_a_rate_before_any_crawl() -> None:
+    """Pages of one site: one told of thrice since its crawl is thought faster than one that nothing was said of."""
+    schedule = Schedule(Settings(explore=0.0), level=1e-3)
+    pages = [schedule.add(1 + n, 1, 1, 0.0, 0.0) for n in range(3)]
+    now, rates = 0.0, []
+    for _ in range(40):  # the first is crawled after each true signal
+        now += 10 * 86_400.0
+        schedule.signal(pages[0], now)
+        schedule.hold(pages[0], now)
+        schedule.settle(pages[0], now, RefreshOutcome.CHANGED)
+        rates.append(schedule.page(pages[2], now).rate)
+    for _ in range(3):
+        schedule.signal(pages[1], now)
+    assert schedule.page(pages[1], now).rate > 1.4 * schedule.page(pages[2], now).rate
+    assert rates[-1] < 0.8 * rates[0]
+    schedule._check()
+
+
 def test_signals_during_a_flight_count_afterwards() -> None:
     schedule = plain(PageParameters(1.0, 0.4, 0.5, 0.0), level=1.0)
     assert schedule.take(5.0) == 0

@@ -95,9 +95,9 @@ def judge(cluster: Cluster) -> RunVerdict:
     over = observed.ended or settings.refresh
     if over and not cloned:
         _judge_pages(notes, web, rows, asked, [machine.folder for machine in cluster.machines])
-    if not observed.ended and not settings.length:
+    if not observed.ended and not settings.length and not cloned:
         notes.add("no end", f"after {observed.elapsed:.0f} s and {len(observed.lives)} lives")
-    refetched = 0 if settings.refresh else _judge_refetches(notes, settings, asked, observed)
+    refetched = 0 if settings.refresh or cloned else _judge_refetches(notes, settings, asked, observed)
     _judge_hosts(notes, rows, cluster)
     _judge_rate(notes, rows, settings)
     for before, after in pairwise(rows):

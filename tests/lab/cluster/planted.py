@@ -339,7 +339,7 @@ PLANTS = {
     ),
     "gap-taken": Plant("no entry is passed over", _gap_taken, ()),
     "foreign-kept": Plant("no host is asked by two processes", _foreign_taken, ()),
-    "copies-let-in": Plant("a second boot of a live name is refused", _copies_let_in, ("clone",)),
+    "copies-let-in": Plant("a second boot of a live name is refused", _copies_let_in, ("clone",), count=1),
     "whole-rate": Plant("shares never add up to more than 1", _whole_rate, ("partition",), rate=4.0),
     "end-in-one-round": Plant("the end takes two rounds", _end_in_one_round, ("partition", "loss")),
     "own-first": Plant("receiving never waits for own sending", _own_first, ("partition",)),

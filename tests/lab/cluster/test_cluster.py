@@ -69,6 +69,8 @@ CHEAP = {
     "gap-taken": 1,
     "foreign-kept": 1,
     "counters-in-memory": 1,
+    "applied-twice": 2,
+    "sent-is-gone": 1,
 }
 
 
@@ -81,7 +83,7 @@ def test_a_planted_bug_is_found(bug: str) -> None:
 def test_nothing_of_a_world_stays_behind() -> None:
     calls = os.write, os.fsync, os.open
     with memory_folder() as folder:
-        world = Cluster(TINY, Path(folder))
+        world = Cluster(msgspec.structs.replace(TINY, seed=4), Path(folder))
         world.run()
         assert judge(world).flawless
         left = {

@@ -108,7 +108,9 @@ class Requeue:
         return links
 
     def _counters(self, repeats: int, known: int) -> dict[str, int]:
-        counters = load_counters(self._repair.store) or self._count_outcomes()
+        counters = dict(load_counters(self._repair.store))
+        for name, at_least in self._count_outcomes().items():
+            counters[name] = max(counters.get(name, 0), at_least)
         count = counters.get
         counters["urls.to_due"] = repeats + known
         counters["urls.done"] = known - self._todo - self._parked
@@ -119,7 +121,7 @@ class Requeue:
         return counters
 
     def _count_outcomes(self) -> dict[str, int]:
-        """What the records tell of the fetches, where the counters are lost: the last one of each page."""
+        """What the records tell of the fetches, where counters are lost or of an earlier state: each page's last one."""
         records = (unpack_record(key, value) for key, value in scan_prefix(self._repair.store, PAGE))
         return dict(Counter(f"pages.{record.outcome}" for record in records))
 

@@ -6,7 +6,7 @@
     DIR/report.json     summary of the last run
     DIR/pages.jsonl     a line per fetch
     DIR/crawler.log     the log
-    DIR/p0.begun        there once p0 has begun: if its folder is gone then, it was lost; how often it ended cleanly
+    DIR/p0.begun        there once p0 has begun: if its folder is gone then, it was lost; the number of its state
     DIR/p0/ ...         one folder a process: store/ due/ links/ warc/ trace/ node.lock control.sock
 
 The crawl's id is a hash of the seed, so two directories never share one by
@@ -85,18 +85,16 @@ class CrawlDirectory:
         """A process whose folder is lost may begin anew: the others have queued what they know of it."""
         self.path.joinpath(name + BEGUN).unlink(missing_ok=True)
 
-    def note_begun(self, name: str) -> None:
-        """Remember outside of its folder that a process has begun, so that the loss of the folder is noticed."""
-        if not self.has_begun(name):
-            self.note_ends(name, 0)
+    def note_state(self, name: str, state: int) -> None:
+        """Remember outside of its folder how often a process was opened and ended cleanly.
 
-    def note_ends(self, name: str, ends: int) -> None:
-        """Remember how often it ended cleanly, so that a store of an earlier state is noticed."""
-        number = b"%d" % ends
+        So the loss of the folder, and a store of an earlier state, are noticed.
+        """
+        number = b"%d" % state
         atomic_write(self.path / f"{name}{BEGUN}", b"%s %08x\n" % (number, crc32(number)))
 
-    def ends(self, name: str) -> int:
-        """How often a process ended cleanly, so far as that is known."""
+    def state(self, name: str) -> int:
+        """How often a process was opened and ended cleanly, so far as that is known."""
         try:
             number, crc = (self.path / f"{name}{BEGUN}").read_bytes().split()
             return int(number) if int(crc, 16) == crc32(number) else 0

@@ -1,15 +1,15 @@
 """State of a process that is gone although no file says so: its store, or what was written there last.
 
-A store is left behind by a clean end, whose number is the last thing written to it. The
-number also stands outside of the folder (`DIR/p0.begun`). So a log that is gone or was cut
-between two records, or a store of an earlier state, is not taken for all there is.
+Every opening and every clean end gives the store a number, synced. Then the number is
+noted outside of the folder (`DIR/p0.begun`). So a log that is gone, or cut before that
+number, and a store of an earlier state are not taken for all there is.
 """
 
 from pathlib import Path
 
 from crawler.crawl.directory import BEGUN, CrawlDirectory
 from crawler.errors import DamageError
-from crawler.storage.keys import CLEAN, ENDS
+from crawler.storage.keys import CLEAN, STATE
 from crawler.storage.kv import REMEDY, Batch, KeyValue
 from crawler.storage.moving import load, pack
 
@@ -30,19 +30,22 @@ def refuse_loss(folder: Path) -> None:
         )
 
 
-def ends_of(store: KeyValue, folder: Path) -> int:
-    """How often the process in `folder` has ended cleanly.
+def state_of(store: KeyValue, folder: Path) -> int:
+    """The number of the state in which the process in `folder` was left.
 
     Raises:
-        DamageError: less often than was noted: its store is of an earlier state.
+        DamageError: a later one was noted: its store is of an earlier state.
     """
-    ends = load(store, ENDS, int, 0)
-    if ends < CrawlDirectory(folder.parent).ends(folder.name):
-        raise DamageError(f"store: it is of a state before the last clean end; {REMEDY}")
-    return ends
+    state = load(store, STATE, int, 0)
+    if state < CrawlDirectory(folder.parent).state(folder.name):
+        raise DamageError(f"store: it is of an earlier state than it was left in; {REMEDY}")
+    return state
 
 
-def stage_end(batch: Batch, ends: int) -> None:
-    """Let `batch`, the last of a run, say that this is clean end number `ends`."""
-    batch.put(CLEAN, b"1")
-    batch.put(ENDS, pack(ends))
+def stage_state(batch: Batch, state: int, *, clean: bool) -> None:
+    """Let `batch`, the first or the last of a run, say which state begins with it."""
+    if clean:
+        batch.put(CLEAN, b"1")
+    else:
+        batch.delete(CLEAN)
+    batch.put(STATE, pack(state))

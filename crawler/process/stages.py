@@ -40,7 +40,7 @@ from crawler.process.comparing import Comparing
 from crawler.process.following import Following
 from crawler.process.harvest import Harvest
 from crawler.process.learned import Learned
-from crawler.process.lost_state import ends_of, refuse_loss, stage_end
+from crawler.process.lost_state import refuse_loss, stage_state, state_of
 from crawler.process.portions import PORTION_LINKS
 from crawler.process.surroundings import Surroundings
 from crawler.records import DueCounts, FrontierCounts, Link, PageRecord, PeerStatus, SplitterCounts
@@ -52,7 +52,7 @@ from crawler.storage.commit import Change, CommitPoint, Maker, Making
 from crawler.storage.faults import reach
 from crawler.storage.files import Lock, reserve, sync_directory
 from crawler.storage.keys import CAPTURE, CLEAN, EQUIVALENCES, PAGE, PARKED, SCOPE_STATE, TODO
-from crawler.storage.kv import KeyValue, scan_prefix
+from crawler.storage.kv import Batch, KeyValue, scan_prefix
 from crawler.storage.moving import load_json
 from crawler.urlfilter.link_filter import LinkFilter
 from crawler.urlfilter.url_filter import Scope, UrlFilter
@@ -116,7 +116,7 @@ class Stages:
         try:
             with _disk_errors(directory):
                 self._open(seed, url_filter)
-                CrawlDirectory(directory.parent).note_begun(name)
+                CrawlDirectory(directory.parent).note_state(name, self.state)
             self.restored = self._restore_lost() if restore else 0
             self.counters_before = Counter(self.point.counters)
         except BaseException:
@@ -128,7 +128,7 @@ class Stages:
     def _open(self, seed: bytes, url_filter: Callable[[str], bool] | None) -> None:
         """Open the stages, those first on which others rest; below they stand in the order URLs flow."""
         self.store = self._open_store()
-        self.ends = ends_of(self.store, self.directory)
+        self.state = state_of(self.store, self.directory)
         keep_table(self.store, self.topology.partition)
         self.equivalences = Equivalences(load_json(self.store, EQUIVALENCES))
         self.fingerprinter = self._fingerprinter(seed)
@@ -181,11 +181,14 @@ class Stages:
     def _note_opening(self) -> bool:
         """True if the last run ended cleanly; from now on it counts as unclean until `close`."""
         clean = self.store.get(CLEAN) is not None
-        if clean:
-            batch = self.store.batch(sync=True)
-            batch.delete(CLEAN)
-            self.store.write(batch)
+        self._begin_state(self.store.batch(sync=True), clean=False)
         return clean
+
+    def _begin_state(self, batch: Batch, *, clean: bool) -> None:
+        """Write a synced batch as the first of a state."""
+        self.state += 1
+        stage_state(batch, self.state, clean=clean)
+        self.store.write(batch)
 
     def _commit_point(self) -> CommitPoint:
         return CommitPoint(
@@ -553,13 +556,11 @@ class Stages:
             reach("closing")
             batch = self.store.batch(sync=True)
             self.frontier.flush(batch, self.clock.now())
-            self.ends += 1
-            stage_end(batch, self.ends)
-            self.store.write(batch)
+            self._begin_state(batch, clean=True)
         self.store.close()
         try:
             if clean:
-                CrawlDirectory(self.directory.parent).note_ends(self.name, self.ends)
+                CrawlDirectory(self.directory.parent).note_state(self.name, self.state)
         finally:
             self.lock.release()
 

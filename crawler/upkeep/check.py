@@ -114,7 +114,7 @@ def repair(config: Config, directory: CrawlDirectory, name: str, clock: Clock) -
     with Lock(folder / "node.lock", name):
         mended, links = rebuild(config, folder, fingerprinter, store_damaged=store_damaged)
     done += found + mended.done
-    directory.note_ends(name, 0)  # of what the rebuilt store has lost, all that was left is in it again
+    directory.note_state(name, 0)  # of what the rebuilt store has lost, all that was left is in it again
     with at_rest(config, directory, name, clock=clock) as stages:
         done += refind(stages, mended.lost, links, reread=True)
         left = check(stages)

@@ -178,7 +178,7 @@ def finish(directory: CrawlDirectory) -> bool:
             (built / name).rename(directory.process(name))
             reach("reshard renamed")
     for name in journal.new:
-        directory.note_ends(name, 0)  # its store is a new one
+        directory.note_state(name, 0)  # its store is a new one
     for name in set(journal.old) - set(journal.new):
         directory.forget_begun(name)
     atomic_write(directory.path / TABLE_FILE, journal.table.encode())

@@ -98,25 +98,22 @@ def test_the_processes_are_those_with_a_store_in_the_order_of_their_numbers(craw
 
 def test_that_a_process_has_begun_outlasts_its_folder(crawl: CrawlDirectory) -> None:
     assert not crawl.has_begun("p0")
-    crawl.note_begun("p0")
-    written = (crawl.path / "p0.begun").stat().st_mtime_ns
-    crawl.note_begun("p0")
+    crawl.note_state("p0", 0)
     assert crawl.has_begun("p0") and not crawl.has_begun("p1")
-    assert (crawl.path / "p0.begun").stat().st_mtime_ns == written
     crawl.forget_begun("p0")
     crawl.forget_begun("p0")
     assert not crawl.has_begun("p0")
 
 
 @pytest.mark.parametrize("damage", [b"", b"7", b"7 00000000\n", b"\xff\xff \xff", b"8 %08x\n" % crc32(b"7")])
-def test_how_often_a_process_ended_is_known_or_not_a_guess(crawl: CrawlDirectory, damage: bytes) -> None:
+def test_the_number_of_a_state_is_known_or_not_a_guess(crawl: CrawlDirectory, damage: bytes) -> None:
     """A number that is not what was written would refuse a sound store."""
-    assert crawl.ends("p0") == 0
-    crawl.note_ends("p0", 7)
-    crawl.note_begun("p0")
-    assert crawl.ends("p0") == 7
+    assert crawl.state("p0") == 0
+    crawl.note_state("p0", 6)
+    crawl.note_state("p0", 7)
+    assert crawl.state("p0") == 7
     (crawl.path / "p0.begun").write_bytes(damage)
-    assert crawl.has_begun("p0") and crawl.ends("p0") == 0
+    assert crawl.has_begun("p0") and crawl.state("p0") == 0
 
 
 def test_a_configuration_goes_on_without_the_limits_of_its_run(crawl: CrawlDirectory) -> None:
@@ -178,7 +175,7 @@ def test_a_file_that_is_cut_short_holds_no_settings(crawl: CrawlDirectory) -> No
     with pytest.raises(DamageError, match="cut short"):
         crawl.saved_config()
     for name in ("p0", "p1"):
-        crawl.note_begun(name)
+        crawl.note_state(name, 0)
     (crawl.process("p0") / "store").mkdir(parents=True)
     assert "has the defaults" in crawl.renew_config()
     assert convert(crawl.saved_config()).crawl.processes == 2, "as many as have begun"

@@ -115,18 +115,19 @@ def test_a_clean_end_is_known_at_the_next_start_and_at_no_later_one(tmp_path: Pa
     stages.close(clean=False)
 
 
-def test_what_a_clean_end_wrote_last_is_missed(tmp_path: Path) -> None:
-    """A store put back from before it is refused; after a run that was cut off there is no more to say."""
-    for clean in (True, False, True):
+@pytest.mark.parametrize("runs", [(True, True), (True, False), (False, True), (False, False)])
+def test_a_store_from_before_the_last_run_is_refused(tmp_path: Path, runs: tuple[bool, bool]) -> None:
+    """However that run ended: each opening and each clean end is missed."""
+    for clean in runs:
         stages = opened(tmp_path)
         stages.close(clean=clean)
-        if clean:
-            shutil.copytree(tmp_path / "p0" / "store", tmp_path / f"after {stages.ends} ends")
-    assert stages.ends == 2
+        shutil.copytree(tmp_path / "p0" / "store", tmp_path / f"left in state {stages.state}")
+    first = 1 + runs[0]
+    assert stages.state == first + 1 + runs[1]
     shutil.rmtree(tmp_path / "p0" / "store")
-    (tmp_path / "after 1 ends").rename(tmp_path / "p0" / "store")
+    (tmp_path / f"left in state {first}").rename(tmp_path / "p0" / "store")
     for _ in range(2):
-        with pytest.raises(DamageError, match="before the last clean end"):
+        with pytest.raises(DamageError, match="of an earlier state"):
             opened(tmp_path)
     (tmp_path / "p0.begun").write_bytes(b"")  # as crawls of older versions have it
     opened(tmp_path).close()
@@ -229,7 +230,7 @@ def test_a_store_that_is_gone_is_no_new_beginning(tmp_path: Path, left: str) -> 
     """An empty folder in its place neither; a folder with nothing in it begins."""
     folder = tmp_path / "p0"
     if left == "begun":
-        CrawlDirectory(tmp_path).note_begun("p0")
+        CrawlDirectory(tmp_path).note_state("p0", 0)
     else:
         (folder / left).parent.mkdir(parents=True)
         (folder / left).touch()

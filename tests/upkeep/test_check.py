@@ -263,9 +263,9 @@ def test_a_store_of_an_earlier_state_is_refused_and_brought_up_to_what_the_archi
     assert errand.url in {fact[0] for fact in known}
     shutil.rmtree(store)
     older.rename(store)
-    with pytest.raises(DamageError, match="before the last clean end"), opened(directory):
+    with pytest.raises(DamageError, match="of an earlier state"), opened(directory):
         pass
-    assert mend(directory)[0].startswith("store: it is of a state before the last clean end")
+    assert mend(directory)[0].startswith("store: it is of an earlier state")
     assert facts(directory) == known
 
 

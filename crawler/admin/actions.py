@@ -58,6 +58,19 @@ def token(directory: Path) -> str:
     return text
 
 
+def damaged_token(directory: Path, *, repair: bool) -> str:
+    """What is wrong with the secret of a crawl directory, "" if nothing is or it is not made yet; `repair` removes it."""
+    path = directory / TOKEN_FILE
+    try:
+        if path.exists():
+            token(directory)
+    except DirectoryError as error:
+        if repair:
+            path.unlink(missing_ok=True)
+        return str(error)
+    return ""
+
+
 def check(fields: Mapping[str, str], token: str, host: str) -> None:
     """Raises Refusal unless a change may be made: 403 with a wrong origin or token, 401 without a token, 415."""
     origin = fields.get("Origin", "")

@@ -23,12 +23,24 @@ def main(_command: str, argv: list[str]) -> int:
     directory.require()
     if args.repair and (done := directory.renew_config()):
         print(f"repaired: {done}")
-    problems = [line for name in access.begun_names(directory) for line in _check_one(directory, name, args)]
+    problems = _token(directory, args)
+    problems += [line for name in access.begun_names(directory) for line in _check_one(directory, name, args)]
     for problem in problems:
         print(problem)
     if not problems:
         print(f"{args.dir}: all is well")
     return (1 if args.repair else 3) if problems else 0
+
+
+def _token(directory: CrawlDirectory, args: argparse.Namespace) -> list[str]:
+    """What is wrong with the secret of the admin server; a repair removes it, so that another is made."""
+    from crawler.admin.actions import damaged_token
+
+    found = damaged_token(directory.path, repair=args.repair)
+    if found and args.repair:
+        print(f"repaired: {found}")
+        return []
+    return [found] if found else []
 
 
 def _check_one(directory: CrawlDirectory, name: str, args: argparse.Namespace) -> list[str]:

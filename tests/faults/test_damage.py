@@ -213,6 +213,16 @@ def test_damage_in_the_middle_of_the_store_is_refused(site: Site, directory: Pat
     assert ended.code == 3 and "store" in ended.err and ended.err.count("\n") == 1, ended
 
 
+def test_the_secret_of_the_admin_server_is_checked_and_made_anew(site: Site, directory: Path) -> None:
+    token = directory / "admin-token"
+    token.write_text("deadbeef\n")
+    checked = command("check", "--dir", directory)
+    assert checked.returncode == 3 and "admin-token: is no token" in checked.stdout, checked
+    assert command("check", "--dir", directory, "--repair").returncode == 0
+    assert crawl(directory, site.web.seed, *settings(*SMALL)).code == 0
+    assert command("check", "--dir", directory).returncode == 0
+
+
 def test_a_log_that_was_cut_between_two_records_is_refused(site: Site, directory: Path) -> None:
     """It is a log like any other; but the last clean end is not in it."""
     log = newest_log(directory)

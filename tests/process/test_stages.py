@@ -16,12 +16,14 @@ from crawler.crawl.topology import Topology
 from crawler.errors import ConfigError, DamageError, DirectoryError, StoreError
 from crawler.pages.captures import record_key
 from crawler.process.stages import BALLAST, Stages, _disk_errors, at_rest
+from crawler.process.surroundings import Surroundings
 from crawler.records import Errand, Fetch, Link, LinkFlag, Outcome, Task
 from crawler.splitter.partition import Partition
 from crawler.storage.commit import Change
 from crawler.storage.engines import open_store
 from crawler.storage.faults import POINTS, reach
 from crawler.storage.keys import CLEAN
+from crawler.storage.kv import KeyValue
 from crawler.upkeep.check import check
 
 URL = "http://a.org/x"
@@ -139,6 +141,25 @@ def test_an_unclean_end_writes_nothing(tmp_path: Path) -> None:
     stages = opened(tmp_path)
     assert stages.store.get(CLEAN) is None
     stages.close()
+
+
+def test_names_of_a_new_process_outlast_a_power_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced: list[Path] = []
+    monkeypatch.setattr("crawler.process.stages.sync_directory", synced.append)
+    opened(tmp_path).close()
+    assert tmp_path / "p0" in synced and tmp_path.absolute() in synced
+
+
+@pytest.mark.parametrize("mended", ["", "a tail was cut"])
+def test_what_opening_a_store_has_cut_is_logged(
+    tmp_path: Path, mended: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Mended(Surroundings):
+        def open_store(self, path: Path, config: Any) -> tuple[KeyValue, str]:
+            return super().open_store(path, config)[0], mended
+
+    opened(tmp_path, around=Mended()).close()
+    assert [record.getMessage() for record in caplog.records] == [f"store: {mended}"] * bool(mended)
 
 
 def test_a_folder_is_opened_once(tmp_path: Path) -> None:

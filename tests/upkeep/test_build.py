@@ -45,6 +45,7 @@ def moved(path: Path, *, before: int = 2, after: int = 3) -> CrawlDirectory:
                     record = PageRecord(url, PageState.STORED, Outcome.FETCHED, 200)
                     stages.pages.put_record(change, fingerprint, record)
                     change.count("stored.records")
+                    change.count("pages.fetched")
             stages.commit_now(change)
         trace = directory.process(name) / "trace"
         trace.mkdir(exist_ok=True)
@@ -57,7 +58,7 @@ def moved(path: Path, *, before: int = 2, after: int = 3) -> CrawlDirectory:
 def test_what_follows_no_bucket_reaches_who_needs_it(tmp_path: Path) -> None:
     """A robots file its host's owner, proofs all, traces the first process; all know the new table."""
     directory = moved(tmp_path / "crawl")
-    names, robots, records = process_names(config_of(3)), [], 0
+    names, robots, records, fetched = process_names(config_of(3)), [], 0, []
     for name in names:
         with at_rest(config_of(3), directory, name, clock=VirtualClock()) as stages:
             owner, mine = stages.topology.partition.owner_of_bucket, stages.topology.partition.index(name)
@@ -69,10 +70,12 @@ def test_what_follows_no_bucket_reaches_who_needs_it(tmp_path: Path) -> None:
             assert set(msgspec.json.decode(unseal(EQUIVALENCES, found))) == {"http://p0.org", "http://p1.org"}
             assert stages.problems() == []
             records += stages.point.counters["stored.records"]
+            fetched.append(stages.point.counters["pages.fetched"])
             assert stages.store.get(BUCKET_TABLE) == stages.topology.partition.encode()
         traces = {path.name: path.read_text() for path in (directory.process(name) / "trace").glob("*")}
         assert traces == ({"p0-1": "p0", "p1-1": "p1"} if name == names[0] else {})
     assert sorted(robots) == sorted(HOSTS) and records == len(HOSTS)
+    assert fetched == [len(HOSTS), 0, 0], "the first process has the counts of the crawl so far"
 
 
 def test_pieces_of_a_process_are_its_buckets_by_old_owner(tmp_path: Path) -> None:
@@ -87,11 +90,16 @@ def test_pieces_of_a_process_are_its_buckets_by_old_owner(tmp_path: Path) -> Non
 
 
 class Counting(MemoryStore):
-    """A store that remembers how many bytes each of its batches had."""
+    """A store that remembers how many bytes each of its batches had, and whether they were synced."""
 
     def __init__(self) -> None:
         super().__init__()
         self.sizes: list[int] = []
+        self.synced: list[bool] = []
+
+    def batch(self, *, sync: bool = True) -> Any:
+        self.synced.append(sync)
+        return super().batch(sync=sync)
 
     def write(self, batch: Any) -> None:
         before = sum(len(key) + len(value) for key, value in self.scan(b""))
@@ -109,6 +117,7 @@ def test_batches_are_written_as_soon_as_they_are_large() -> None:
     assert store.sizes == [_BATCH_BYTES] * 2 == [4 * piece] * 2
     writer.flush()
     assert store.sizes[2:] == [piece] and len(list(store.scan(b""))) == 9
+    assert all(store.synced)
 
 
 def test_a_process_whose_books_are_wrong_is_found_before_the_switch(tmp_path: Path) -> None:

@@ -186,6 +186,7 @@ class DiskStore:
         """Apply a batch made by `batch()`; durable on return if it was made with `sync`.
 
         Raises:
+            DamageError: a merge of tables, which goes on behind writes, has met damage.
             StoreError: this write or an earlier one failed.
         """
         if self._failed:
@@ -194,6 +195,8 @@ class DiskStore:
             self._write(batch)
         except self._errors as error:
             self._failed = self._said(error)
+            if self._failed.startswith("Corruption"):
+                raise DamageError(f"store: write failed: {self._failed}; {REMEDY}") from error
             raise StoreError(f"store: write failed: {self._failed}") from error
 
     def _write(self, batch: Any) -> None:

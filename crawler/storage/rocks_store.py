@@ -25,7 +25,7 @@ from typing import Any
 
 import rocksdict
 
-from crawler.errors import DamageError, DirectoryError, StoreError
+from crawler.errors import CrawlerError, DamageError, DirectoryError, StoreError
 from crawler.storage.files import sync_directory
 from crawler.storage.kv import REMEDY, DiskStore
 from crawler.storage.rocks_manifest import lost_bookkeeping
@@ -92,7 +92,11 @@ class RocksStore(DiskStore):
             if lost := lost_bookkeeping(path):
                 raise DamageError(f"store {path}: {lost}; {REMEDY}")
             self._db = self._open(path, options)
-            self._mark_opening()
+            try:
+                self._mark_opening()
+            except CrawlerError:
+                self.close()  # else nobody in this process could rebuild it
+                raise
         except OSError as error:
             raise DirectoryError(f"store {path}: cannot be opened: {error}") from error
 

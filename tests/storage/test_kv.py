@@ -96,6 +96,27 @@ def test_after_a_failed_write_every_write_fails(
     store.close()
 
 
+@pytest.mark.parametrize("engine", ENGINES)
+def test_damage_that_a_merge_meets_is_damage_to_who_writes(
+    tmp_path: Path, engine: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Tables are merged behind writes, from the opening on; a full disk is another matter, and no repair mends it."""
+    store = open_store(tmp_path, engine)
+
+    def damaged(batch: object) -> None:
+        raise store._errors[0]("Corruption: block checksum mismatch")
+
+    monkeypatch.setattr(type(store), "_write", lambda _, batch: damaged(batch))
+    with pytest.raises(DamageError, match="block checksum mismatch; `crawler check --repair`"):
+        store.write(store.batch())
+    store.close()
+    if engine == "rocksdict":  # it writes when it is opened
+        with pytest.raises(DamageError, match="block checksum mismatch"):
+            open_store(tmp_path, engine)
+    monkeypatch.undo()
+    open_store(tmp_path, engine).close()
+
+
 @given(payload=st.binary(max_size=40), flip=st.integers(min_value=0))
 def test_a_sealed_value_shows_damage(payload: bytes, flip: int) -> None:
     sealed = seal(payload)

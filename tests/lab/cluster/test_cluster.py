@@ -81,6 +81,7 @@ def test_a_planted_bug_is_found(bug: str) -> None:
 
 
 def test_nothing_of_a_world_stays_behind() -> None:
+    """Not so in the world of seed 1 (README, "Known faults")."""
     calls = os.write, os.fsync, os.open
     with memory_folder() as folder:
         world = Cluster(msgspec.structs.replace(TINY, seed=4), Path(folder))

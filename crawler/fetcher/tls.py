@@ -1,8 +1,9 @@
 """TLS contexts: verifying or recording, both resuming sessions.
 
 A full handshake costs about ten times a resumed one, and some polite gaps
-outlive a kept connection. So the last session of each host is kept (bounded)
-and offered again. Python takes 130 to 470 us to copy a session, so it is copied
+outlive a kept connection. So the last session of each host is kept and offered
+again, of the hosts whose connections ended last: a session takes 6 KiB, more with
+a long chain of certificates, and a host in the front comes back soon. Python takes 130 to 470 us to copy a session, so it is copied
 once a connection, at its end (tickets of TLS 1.3 come after the handshake), and
 not at all while the resumed session is young: servers take a ticket more than
 once.
@@ -20,7 +21,7 @@ from typing import Any
 class ResumingContext(ssl.SSLContext):
     """A client context that offers the last session of each host name; tells when a handshake begins."""
 
-    sessions_max = 8192  # 6 KiB each
+    sessions_max = 2048  # 12 MiB; the front has some 500 hosts
     on_handshake: Callable[[], None] | None = None
 
     def __init__(self, protocol: int) -> None:
@@ -37,15 +38,14 @@ class ResumingContext(ssl.SSLContext):
 
     def keep(self, hostname: str, ssl_object: ssl.SSLObject, now: float) -> None:
         """Remember the session of a connection that worked, at its end; `now` is wall time."""
-        known = self._sessions.get(hostname)
-        if known is not None and ssl_object.session_reused and now < known.time + known.timeout / 2.0:
-            return
-        try:
-            session = ssl_object.session
-        except ValueError:  # OpenSSL cannot write one of some 64 KiB, as with a certificate of that size
-            return
-        if session is None or not session.has_ticket:
-            return
+        session = self._sessions.get(hostname)
+        if session is None or not ssl_object.session_reused or now >= session.time + session.timeout / 2.0:
+            try:
+                session = ssl_object.session
+            except ValueError:  # OpenSSL cannot write one of some 64 KiB, as with a certificate of that size
+                return
+            if session is None or not session.has_ticket:
+                return
         self._sessions.pop(hostname, None)
         self._sessions[hostname] = session
         if len(self._sessions) > self.sessions_max:

@@ -141,6 +141,24 @@ def test_a_session_is_copied_once_a_full_handshake() -> None:
     run(play())
 
 
+def test_sessions_of_the_hosts_that_were_asked_last_are_kept() -> None:
+    """A session that was resumed goes behind the others, though it is not copied anew."""
+
+    async def play() -> None:
+        client = make_client(small(tls="record"))
+        await client.start()
+        client._connector._context(False).sessions_max = 2
+        carried = []
+        async with Server([OK], context=server_context()) as server:
+            for host in ("a.test", "b.test", "a.test", "c.test", "a.test", "b.test"):
+                request = FetchRequest(server.url(host=host, scheme="https"), ("127.0.0.1",), keep_alive=0.0)
+                carried.append((await client.fetch(request)).connection)
+        assert carried == ["full", "full", "resumed", "full", "resumed", "full"]
+        await client.close()
+
+    run(play())
+
+
 @pytest.mark.usefixtures("trusted")
 def test_a_large_body_over_tls_pauses_and_comes_whole() -> None:
     """Many records in one read, and a pause in the middle of them."""

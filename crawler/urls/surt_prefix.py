@@ -5,7 +5,8 @@
     http://(org,                    all of .org
 
 Schemes do not count: https is written as http. Names end in a comma; addresses stay
-as they are. The form of CDX files, `org,example)/docs`, is read as well.
+as they are. The form of CDX files, `org,example)/docs`, is read as well, and so are
+the addresses that some of them turn round, `1,0,0,127)/docs`.
 """
 
 import re
@@ -13,6 +14,7 @@ import re
 from crawler.urls.canonical import hostname
 
 _LOOSE = re.compile(r"(?:(?:https?://)?\()?([^()/]*)(\)?)(.*)", re.IGNORECASE | re.DOTALL)
+_TURNED_ADDRESS = re.compile(r"(?:\d{1,3},){3}\d{1,3},?", re.ASCII)
 
 
 def surt_of(url: str) -> str:
@@ -48,6 +50,8 @@ def surt_prefix(text: str) -> str:
     if not (closed or opened) or (path and not (closed and path.startswith("/"))):
         return ""
     host, colon, port = names.partition(":")
-    if closed and not host.endswith(",") and "," in host:
+    if _TURNED_ADDRESS.fullmatch(host):
+        host = ".".join(reversed(host.rstrip(",").split(",")))
+    elif closed and not host.endswith(",") and "," in host:
         host += ","
     return f"http://({host}{colon}{port}{closed}{path}"

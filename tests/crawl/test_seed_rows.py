@@ -1,12 +1,9 @@
 """Seeds files with columns: what they mean, and which words are refused."""
 
-import doctest
-
 import pytest
 
 from crawler.crawl.seed_rows import SeedRow, seed_rows, tables_of
 from crawler.errors import UsageError
-from crawler.urls import surt_prefix
 
 
 def plain(row: SeedRow) -> tuple[str, str, int, int]:
@@ -118,7 +115,3 @@ def test_limits_that_would_not_hold_are_refused(text: str, scope: str, said: str
     with pytest.raises(UsageError) as raised:
         tables_of(seed_rows(text.splitlines(), "f"), scope)
     assert said in str(raised.value)
-
-
-def test_examples_of_surts() -> None:
-    assert doctest.testmod(surt_prefix) == (0, 2)

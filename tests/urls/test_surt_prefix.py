@@ -1,0 +1,41 @@
+"""SURT prefixes: every way to write one, against the URLs that it should hold."""
+
+import doctest
+
+import pytest
+
+from crawler.urls import surt_prefix as module
+from crawler.urls.surt_prefix import surt_of, surt_prefix
+
+
+def test_examples() -> None:
+    assert doctest.testmod(module) == (0, 2)
+
+
+@pytest.mark.parametrize(
+    ("prefix", "within", "without"),
+    [
+        ("http://(org,example,)/docs/", "https://example.org/docs/a", "http://www.example.org/docs/a"),
+        ("org,example)/docs", "http://example.org/docs/a", "http://example.org/"),
+        ("(org,example,", "http://www.example.org/", "http://example.com/"),
+        ("https://(org,", "http://example.org/", "http://example.com/"),
+        ("http://(org,example,:8080)/", "http://example.org:8080/", "http://example.org/"),
+        ("http://(127.0.0.1)/", "http://127.0.0.1/a", "http://1.0.0.127/a"),
+        ("http://(1,0,0,127,)/", "http://127.0.0.1/a", "http://1.0.0.127/a"),
+        ("1,0,0,127)/docs", "http://127.0.0.1/docs", "http://127.0.0.1/"),
+        ("http://(1,0,0,127:8080)/", "http://127.0.0.1:8080/", "http://127.0.0.1/"),
+        ("http://([::1])/", "http://[::1]/a", "http://[::2]/a"),
+    ],
+)
+def test_a_prefix_holds_what_it_names(prefix: str, within: str, without: str) -> None:
+    begun = surt_prefix(prefix)
+    assert surt_of(within).startswith(begun)
+    assert not surt_of(without).startswith(begun)
+    assert surt_prefix(begun) == begun
+
+
+@pytest.mark.parametrize(
+    "text", ["", "example.org", "http://example.org/", "http://()/", "http://(org example)", "(org,a/b"]
+)
+def test_what_is_no_prefix(text: str) -> None:
+    assert surt_prefix(text) == ""

@@ -3,10 +3,10 @@
 A full handshake costs about ten times a resumed one, and some polite gaps
 outlive a kept connection. So the last session of each host is kept and offered
 again, of the hosts whose connections ended last: a session takes 6 KiB, more with
-a long chain of certificates, and a host in the front comes back soon. Python takes 130 to 470 us to copy a session, so it is copied
-once a connection, at its end (tickets of TLS 1.3 come after the handshake), and
-not at all while the resumed session is young: servers take a ticket more than
-once.
+a long chain of certificates, and a host in the front comes back soon. Python
+takes 130 to 470 us to copy a session, so it is copied once a connection, at its
+end (tickets of TLS 1.3 come after the handshake), and not at all while the
+resumed session is young: servers take a ticket more than once.
 
 `verify` uses the system's roots (`SSL_CERT_FILE` works). `record` accepts old
 protocol versions, weak keys and broken chains; it is used only after verification

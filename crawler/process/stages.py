@@ -22,6 +22,7 @@ from crawler.clock import Clock
 from crawler.config import Config, Overrides
 from crawler.config.credentials import has_credentials
 from crawler.crawl.directory import CrawlDirectory
+from crawler.crawl.settled import keep_settled
 from crawler.crawl.topology import Topology, keep_table, topology
 from crawler.due.eliminator import Eliminator
 from crawler.due.plans import CompactionPlan, FlushPlan
@@ -130,6 +131,7 @@ class Stages:
         self.store = self._open_store()
         self.state = state_of(self.store, self.directory)
         keep_table(self.store, self.topology.partition)
+        keep_settled(self.store, self.config)
         self.equivalences = Equivalences(load_json(self.store, EQUIVALENCES))
         self.fingerprinter = self._fingerprinter(seed)
         self.robots = self._robots()

@@ -89,6 +89,7 @@ FAMILIES = (
 CLEAN = b"m/clean"  # present from a clean end until the next opening
 STATE = b"m/state"  # number of openings and clean ends
 BUCKET_TABLE = b"m/buckets"  # the table that this process was opened with
+SETTLED = b"m/settled"  # settings that what is stored rests on
 COUNTERS = b"m/counters"  # the durable counters
 FRONTIER = b"m/frontier"  # last sequence number, parked URLs by rule, limits, latest unclean opening
 REFRESH_LEVEL = b"m/refresh"  # the level that the refresh schedule had found
@@ -105,6 +106,7 @@ METAS: Mapping[bytes, Family] = {
     CLEAN: Family(CLEAN, "process", Travel.ANEW, sealed=False),
     STATE: Family(STATE, "process", Travel.ANEW),
     BUCKET_TABLE: Family(BUCKET_TABLE, "process", Travel.ANEW, sealed=False),
+    SETTLED: Family(SETTLED, "process", Travel.ANEW),
     COUNTERS: Family(COUNTERS, "process", Travel.OWNER),
     FRONTIER: Family(FRONTIER, "frontier", Travel.OWNER),
     REFRESH_LEVEL: Family(REFRESH_LEVEL, "frontier", Travel.OWNER),

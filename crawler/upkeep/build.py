@@ -13,6 +13,7 @@ import contextlib
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -24,6 +25,7 @@ import crawler.urlfilter.moving
 import crawler.urls.moving
 from crawler.clock import Clock
 from crawler.config import Config
+from crawler.crawl.settled import check_settled, encode_settled, load_settled
 from crawler.crawl.topology import Topology
 from crawler.due.moving import Books
 from crawler.errors import DamageError, DirectoryError
@@ -32,7 +34,7 @@ from crawler.splitter.partition import Partition
 from crawler.storage.commit import load_counters
 from crawler.storage.engines import AUTO, Choice, open_store
 from crawler.storage.files import sync_directory
-from crawler.storage.keys import BUCKET_TABLE, BUCKETS, CLEAN, COUNTERS, PARKED, TODO, family
+from crawler.storage.keys import BUCKET_TABLE, BUCKETS, CLEAN, COUNTERS, PARKED, SETTLED, TODO, family
 from crawler.storage.kv import DiskStore
 from crawler.storage.moving import NewProcess, OldProcess, pack
 from crawler.upkeep.check import check
@@ -98,7 +100,9 @@ class Build:
         Raises:
             StoreError: the disk failed.
             DamageError: a source is not what was written.
+            DirectoryError: the sources rest on settings that are others now.
         """
+        kept = self._settled()
         folder.mkdir(parents=True)
         with contextlib.closing(open_store(folder / "store", self._engine)) as store:
             writer = _Writer(store)
@@ -120,9 +124,19 @@ class Build:
             books = self._move_due(to)
             to.put(COUNTERS, pack(_counters(to, books)))
             to.put(BUCKET_TABLE, table.encode())
+            to.put(SETTLED, encode_settled(kept))
             to.put(CLEAN, b"1")
             writer.flush()
         sync_directory(folder)
+
+    def _settled(self) -> dict[str, Any]:
+        """What the old processes were begun with."""
+        kept: dict[str, Any] = {}
+        for source in self._sources.values():
+            found = load_settled(source.store)
+            check_settled(found, self._config)
+            kept |= found
+        return kept
 
     def _pieces(self, table: Partition, name: str) -> Iterator[tuple[OldProcess, int, int]]:
         """(old owner, first bucket, end) of the buckets of `name`, ascending."""

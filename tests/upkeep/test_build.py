@@ -7,7 +7,9 @@ import msgspec
 import pytest
 
 from crawler.clock import VirtualClock
+from crawler.config import convert
 from crawler.crawl.directory import CrawlDirectory
+from crawler.crawl.settled import load_settled, settled
 from crawler.crawl.topology import process_names, topology
 from crawler.errors import DirectoryError
 from crawler.process.stages import at_rest
@@ -72,10 +74,21 @@ def test_what_follows_no_bucket_reaches_who_needs_it(tmp_path: Path) -> None:
             records += stages.point.counters["stored.records"]
             fetched.append(stages.point.counters["pages.fetched"])
             assert stages.store.get(BUCKET_TABLE) == stages.topology.partition.encode()
+            assert load_settled(stages.store) == settled(config_of(3))
         traces = {path.name: path.read_text() for path in (directory.process(name) / "trace").glob("*")}
         assert traces == ({"p0-1": "p0", "p1-1": "p1"} if name == names[0] else {})
     assert sorted(robots) == sorted(HOSTS) and records == len(HOSTS)
     assert fetched == [len(HOSTS), 0, 0], "the first process has the counts of the crawl so far"
+
+
+def test_a_reshard_keeps_the_settings_that_the_crawl_rests_on(tmp_path: Path) -> None:
+    directory = moved(tmp_path / "crawl")
+    changed = convert({"crawl": {"processes": 2}, "urls": {"partition": "host"}})
+    target = Partition.equal_ranges(process_names(changed), epoch=3)
+    with pytest.raises(DirectoryError, match=r"urls\.partition"):
+        Resharding(directory, changed, target, VirtualClock(), lambda _: None).run()
+    with at_rest(config_of(3), directory, "p2", clock=VirtualClock()) as stages:
+        assert stages.problems() == []
 
 
 def test_pieces_of_a_process_are_its_buckets_by_old_owner(tmp_path: Path) -> None:

@@ -1,0 +1,49 @@
+"""Settings that what is stored rests on."""
+
+from typing import Any
+
+import pytest
+
+from crawler.config import Config, convert
+from crawler.crawl.settled import check_settled, keep_settled, load_settled, settled
+from crawler.errors import DirectoryError
+from crawler.storage.kv import MemoryStore
+
+
+def config_of(key: str, value: Any, **refresh: Any) -> Config:
+    section, _, name = key.partition(".")
+    tables: dict[str, dict[str, Any]] = {"refresh": refresh}
+    tables.setdefault(section, {})[name] = value
+    return convert(tables)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [("urls.partition", "host"), ("urls.fingerprint", "blake2b"), ("urls.strip_session_ids", False)],
+)
+def test_a_process_keeps_what_it_was_begun_with(key: str, value: Any) -> None:
+    store = MemoryStore()
+    for _ in range(2):
+        keep_settled(store, Config())
+    with pytest.raises(DirectoryError) as raised:
+        keep_settled(store, config_of(key, value))
+    assert str(raised.value).startswith(f"{key} is ")
+    assert load_settled(store) == settled(Config())
+    keep_settled(MemoryStore(), config_of(key, value))
+
+
+def test_the_clock_of_the_sites_is_settled_by_the_first_refresh() -> None:
+    store = MemoryStore()
+    keep_settled(store, config_of("refresh.speed", 5))
+    keep_settled(store, Config())
+    for _ in range(2):
+        keep_settled(store, config_of("refresh.speed", 60, share=0.2))
+    for share in (0.2, 0.4):
+        with pytest.raises(DirectoryError, match=r"refresh\.speed is 1\.0, but .* with 60\.0"):
+            keep_settled(store, config_of("refresh.speed", 1, share=share))
+    keep_settled(store, Config())
+
+
+def test_what_was_begun_before_settings_were_kept_is_read() -> None:
+    check_settled({}, Config())
+    check_settled({"of.another.version": 1}, Config())

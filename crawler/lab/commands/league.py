@@ -101,6 +101,12 @@ def run(args: argparse.Namespace) -> int:
     games = _play_all(tasks, args.processes or _cores(), ProgressLine("league", SystemClock()))
     rows = scores.rows_of(games)
     print(scores.tables(rows, policies, arms, budgets))
+    for arm, budget, fetches in scores.undecided(games):
+        print(
+            f"{arm} at {budget:g}x: all policies score alike, with {fetches:,} fetches; longer histories, "
+            "more pages or a larger budget would tell them apart",
+            file=sys.stderr,
+        )
     if args.out:
         _write(args, world, games, rows, (policies, arms, budgets))
     return 0

@@ -11,7 +11,7 @@ t_s - t'_s, and is much smaller than either's.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 import numpy as np
@@ -40,6 +40,18 @@ class Game(msgspec.Struct, frozen=True):
         return np.divide(
             self.current.sum() - self.current, there, out=np.full(len(there), self.score), where=there > 0.0
         )
+
+
+def undecided(games: Iterable[Game]) -> list[tuple[str, float, int]]:
+    """The (arm, budget, most fetches) in which several policies all kept the same: too little was fetched, or changed."""
+    met: dict[tuple[str, float], list[Game]] = {}
+    for game in games:
+        met.setdefault((game.arm, game.budget), []).append(game)
+    return [
+        (arm, budget, max(game.fetches for game in several))
+        for (arm, budget), several in met.items()
+        if len(several) > 1 and all(np.array_equal(game.current, several[0].current) for game in several)
+    ]
 
 
 def error_of(without: np.ndarray) -> float:

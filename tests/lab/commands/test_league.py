@@ -7,7 +7,8 @@ import pytest
 
 from crawler.errors import UsageError
 from crawler.lab.__main__ import main
-from tests.lab.league.made import EXCERPT
+from crawler.lab.league.histories import write
+from tests.lab.league.made import EXCERPT, history
 
 QUICK = "--policies round-robin,nutch --arms none,lying --budgets 1,3 --pages 5 --days 400 --processes 1"
 
@@ -41,6 +42,19 @@ def test_processes_find_the_same(capsys: pytest.CaptureFixture[str]) -> None:
     alone = capsys.readouterr().out
     main("lab", [*words[:-1], "2"])
     assert capsys.readouterr().out == alone
+
+
+def test_histories_that_tell_nothing_apart_are_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Nothing changes in ten days: each policy keeps all, and the equal scores are no finding."""
+    write(tmp_path / "made.npz", history([(0, 1.0, 1, 0), (1, 99.5, 1, 0)]))
+    words = "--policies round-robin,nutch --arms none --budgets 1 --days 10 --processes 1"
+    main("lab", ["league", "--data", str(tmp_path), *words.split()])
+    told = capsys.readouterr().err
+    assert told.count("none at 1x: all policies score alike") == 1
+    main("lab", ["league", "--data", str(EXCERPT), *QUICK.split()])
+    assert "alike" not in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,11 @@ CPU is that of the whole process tree, user and system, start and end included.
 process costs the same to start whatever it fetches then. Numbers of processes
 take turns; the cheapest of the repeats counts, as others can only add to it.
 
+Hosts go to processes by chance (their hash), so one has more to do than the others,
+which end before it. On a set, `ahead` is how much sooner than one process several
+had as many answers as there were when the first of them had its last one, and
+`largest` the share of all answers of the one that had most.
+
 On a core that others share no repeat is the cheapest. `--constant` (needs
 linux-perf) samples the crawls, and compares the CPU of all repeats in units of
 what SHA-1 and deflate took of it: work that is the same however many share it,
@@ -46,6 +51,8 @@ import msgspec
 ROOT = Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT))
 
+from crawler.splitter.partition import Partition  # noqa: E402
+from crawler.urls.fingerprint import Fingerprinter  # noqa: E402
 from tests.faults.harness import TreeWeb, settings  # noqa: E402
 
 HOSTS = 200
@@ -67,6 +74,9 @@ class Web(Protocol):
     def answered(self) -> Counter[str]:
         """How often each page was answered 200 since the last call."""
 
+    def times(self) -> list[tuple[float, str]]:
+        """When each of these answers, the first first, was given for which host; [] if it is not known."""
+
 
 class Tree:
     """The tree of `tests/end_to_end/tree_server.py`."""
@@ -81,6 +91,9 @@ class Tree:
         fetched = self._web.fetched()
         new, self._before = fetched - self._before, fetched
         return new
+
+    def times(self) -> list[tuple[float, str]]:
+        return []
 
 
 class BenchSet:
@@ -97,15 +110,21 @@ class BenchSet:
         pages = rf"^http://127\.0\.[0-9]+\.[0-9]+:{port[1]}/[^?#]*(/|\.html?)$"
         self.flags = ("--seeds", str(folder / "seeds.txt"), "--include", pages, "--token", self._token)
         self._at = self._log.stat().st_size
+        self._times: list[tuple[float, str]] = []
+
+    def times(self) -> list[tuple[float, str]]:
+        return sorted(self._times)
 
     def answered(self) -> Counter[str]:
         time.sleep(LOG_DELAY)
         found: Counter[str] = Counter()
+        self._times = []
         with self._log.open("rb") as file:
             file.seek(self._at if self._at <= self._log.stat().st_size else 0)
             for line in file:
                 if self._token.encode() in line and (page := self._page(line.decode("latin-1").rstrip())):
                     found[page] += 1
+                    self._times.append((float(line.split(b" ", 1)[0]), page.split(" ", 1)[0]))
             self._at = file.tell()
         return found
 
@@ -119,13 +138,29 @@ class BenchSet:
 
 
 class Run(NamedTuple):
-    """What one crawl cost, and what the server saw of it; `units` is CPU by that of constant work, 0 = unknown."""
+    """What one crawl cost, and what the server saw of it; `units` is CPU by that of constant work, 0 = unknown.
+
+    `times` are instants of answers in order, `last` the place among them of the first last one of a process.
+    """
 
     cpu: float
     units: float
     wall: float
     answered: Counter[str]
     report: dict
+    times: list[float]
+    last: int
+    largest: float
+
+    def seconds(self, answers: int) -> float:
+        """How long the first `answers` took."""
+        return self.times[answers] - self.times[0]
+
+    def ahead(self, alone: "Run") -> str:
+        """What this run and that of one process say while all processes have work."""
+        if not self.times or not alone.times:
+            return ""
+        return f"{alone.seconds(self.last) / self.seconds(self.last):8.2f}x{self.largest:8.0%}"
 
     def verdict(self, web: Web) -> str:
         recall = len(web.truth & self.answered.keys()) / len(web.truth)
@@ -156,9 +191,21 @@ def crawl(
     wall, after = time.monotonic() - begun, resource.getrusage(resource.RUSAGE_CHILDREN)
     report = msgspec.json.decode((directory / "crawl" / "report.json").read_bytes())
     units = units_of(samples) if sampled else 0.0
+    seed = bytes.fromhex((directory / "crawl" / "seed").read_text())
     shutil.rmtree(directory)
     used = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    return Run(used, units, wall, web.answered(), report)
+    answered = web.answered()
+    return Run(used, units, wall, answered, report, *shares(web.times(), seed, processes))
+
+
+def shares(times: list[tuple[float, str]], seed: bytes, processes: int) -> tuple[list[float], int, float]:
+    """Instants of answers, the place of the first last one of a process, and the largest share of a process."""
+    fingerprinter = Fingerprinter(seed)
+    table = Partition.equal_ranges([f"p{n}" for n in range(processes)]).owner_of_bucket
+    owners = [int(table[fingerprinter.bucket(host)]) for _, host in times]
+    last = {owner: place for place, owner in enumerate(owners)}
+    most = max(Counter(owners).values(), default=0)
+    return [instant for instant, _ in times], min(last.values(), default=0), most / max(1, len(times))
 
 
 def units_of(samples: Path) -> float:
@@ -181,8 +228,8 @@ def bench_set(name: str) -> Iterator[Web]:
     yield BenchSet(Path(os.environ["BENCH_DATA"]), name)
 
 
-def row(processes: int, run: Run, start: float, one: tuple[float, float], web: Web) -> str:
-    """A line of the table; `one` is what a page cost a single process, in all and marginally."""
+def row(processes: int, run: Run, start: float, one: tuple[float, float], web: Web, alone: Run) -> str:
+    """A line of the table; `one` is what a page cost a single process, in all and marginally, `alone` its run."""
     pages = run.answered.total()
     each, marginal = run.cpu / pages * 1e6, (run.cpu - start) / pages * 1e6
     splitter = run.report.get("splitter") or {}
@@ -190,6 +237,7 @@ def row(processes: int, run: Run, start: float, one: tuple[float, float], web: W
     return (
         f"{processes:9}{pages:8,}{run.verdict(web)}{run.wall:7.1f}{each:8,.0f}{each / one[0]:7.2f}x"
         f"{marginal:10,.0f}{marginal / one[1]:7.2f}x{start:8.2f}{share:>9}{splitter.get('batches', 0):9,}"
+        f"{run.ahead(alone)}"
     )
 
 
@@ -206,7 +254,7 @@ def in_units(runs: dict[int, list[Run]]) -> str:
 
 HEAD = (
     f"{'processes':>9}{'pages':>8}{'recall':>8}{'again':>7}{'extra':>7}{'s':>7}{'us/page':>8}{'ratio':>8}"
-    f"{'marginal':>10}{'ratio':>8}{'start s':>8}{'local':>9}{'batches':>9}"
+    f"{'marginal':>10}{'ratio':>8}{'start s':>8}{'local':>9}{'batches':>9}{'ahead':>9}{'largest':>8}"
 )
 
 
@@ -236,12 +284,12 @@ def main() -> None:
             print(f"# {n}: {runs[n][-1].cpu:.2f} CPU s, start {starts[n][-1].cpu:.2f}", file=sys.stderr)
     shutil.rmtree(folder)
     print(HEAD)
-    one = None
+    one, alone = None, min(runs[args.processes[0]], key=lambda run: run.wall)
     for n in args.processes:
         best, start = min(runs[n], key=lambda run: run.cpu), min(run.cpu for run in starts[n])
         pages = best.answered.total()
         one = one or (best.cpu / pages * 1e6, (best.cpu - start) / pages * 1e6)
-        print(row(n, best, start, one, web))
+        print(row(n, best, start, one, web, alone))
     if args.constant:
         print(in_units(runs))
     every = [run for each in runs.values() for run in each]

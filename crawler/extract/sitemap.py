@@ -82,9 +82,10 @@ class SitemapReader:
         """The body is at its end: return what it held."""
         self._take(self._head or b"")
         self._take_form(self._decoded_head, final=True)
-        if self._form is not None:
-            self._form.close()
-            self._found.problem = self._found.problem or self._form.problem
+        form, self._form = self._form, None  # it holds our methods, and so us
+        if form is not None:
+            form.close()
+            self._found.problem = self._found.problem or form.problem
         return self._found
 
     def _gunzip(self, body: bytes) -> None:

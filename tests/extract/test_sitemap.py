@@ -1,7 +1,9 @@
 """Sitemaps in all their forms, whole or byte by byte, and what is refused."""
 
+import gc
 import gzip
 import re
+import weakref
 import zlib
 from datetime import UTC, datetime
 
@@ -264,3 +266,16 @@ def test_signals() -> None:
     assert signals([Entry("a", now), Entry("b", now), bare], now) == []  # the time the map was made
     assert signals([new], now) == [new]
     assert signals([], now) == []
+
+
+def test_a_closed_reader_is_freed_at_once() -> None:
+    """Without the garbage collector, which looks seldom."""
+    gc.disable()
+    try:
+        reader = SitemapReader(SitemapsConfig())
+        reader.feed(b"<urlset><url><loc>http://a.org/</loc></url></urlset>")
+        found, left = reader.close(), weakref.ref(reader)
+        del reader
+        assert left() is None and len(found.entries) == 1
+    finally:
+        gc.enable()

@@ -15,7 +15,10 @@ delete is part of the next group, together with `acked`, so an empty queue keeps
 position.
 
 A fresh epoch begins (`splitter/README.md`, "Protocol")
-* when the peer knows a later entry than we have: our tail was lost;
+* when the peer knows a later entry than it can have of this queue: our tail was
+  lost, or a copy of this store has sent in its name. New entries may already bear
+  the numbers of the lost ones, so what counts is not how many there are but which
+  of them were stored at the start or sent since;
 * when it knows less than was deleted here: its disk was lost;
 * after an unclean start without synced writes, and after a compaction.
 It is `wanted` until it is durable, and the peer is not dialled until then.
@@ -46,7 +49,7 @@ class Greeting(StrEnum):
     """What a peer's WELCOME means for its queue."""
 
     GO_ON = "go on"
-    TAIL_LOST = "tail lost"  # we have lost entries that the peer has
+    TAIL_LOST = "tail lost"  # the peer has entries of our name that we have not
     DISK_LOST = "disk lost"  # the peer has lost entries that it had confirmed
     STALE = "stale"  # the queue was renumbered since HELLO
 
@@ -154,6 +157,7 @@ class Spool:
         self._load()
         self.appended = state.confirmed.links + state.repeated + self.links  # links ever put in
         self.sent = state.acked
+        self._known_at_most = self.committed  # the last entry that the peer can have, of this epoch
         self._in_flight: deque[tuple[int, int]] = deque()  # (bytes, links) of acked+1 .. sent
         self.in_flight_bytes = 0
         self._recent: deque[bytes] = deque()  # entries sent+1 ..., as many as the window holds
@@ -231,7 +235,7 @@ class Spool:
         dropped = change.state.repeated - self.state.repeated
         self.state = change.state
         self.confirmed = change.state.confirmed
-        self.sent = change.state.acked
+        self.sent = self._known_at_most = change.state.acked
         self.bytes -= change.bytes_saved
         self.links -= dropped
         self.wanted = None
@@ -253,7 +257,7 @@ class Spool:
         if not self.ready or epoch != self.state.epoch:
             return Greeting.STALE
         number = self.state.base + durable
-        if number > self.committed:
+        if number > self._known_at_most:
             return Greeting.TAIL_LOST
         if number < self.acked:
             return Greeting.DISK_LOST
@@ -303,6 +307,7 @@ class Spool:
                 self._recent_bytes -= len(self._recent.popleft())
             taken.append(entry)
             self.sent += 1
+            self._known_at_most = max(self._known_at_most, self.sent)
             self._in_flight.append((len(entry), link_count(entry)))
             self.in_flight_bytes += len(entry)
         return first, taken
@@ -365,6 +370,7 @@ class Spool:
     def _check(self) -> None:
         """Every invariant that holds between calls on the loop, with no group under way."""
         assert self.state.base <= self.acked <= self.sent <= self.committed, self
+        assert self.sent <= self._known_at_most <= self.committed, self
         assert len(self._in_flight) == self.sent - self.acked, self
         assert self.in_flight_bytes == sum(size for size, _ in self._in_flight), self
         assert self._recent_bytes == sum(map(len, self._recent)) <= self._window_bytes, self

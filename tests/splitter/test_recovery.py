@@ -95,6 +95,38 @@ def test_a_lost_tail_at_the_sender_is_noticed_and_nothing_later_is_dropped() -> 
     assert (again.outbox.links, other.inbox.applied) == (0, 35)
 
 
+def test_entries_of_a_restored_store_are_not_confirmed_by_those_that_bore_their_numbers() -> None:
+    """It goes on from an earlier state and has committed as many as were lost before it meets the peer."""
+    one, other = process("p0"), process("p1")
+    commit(one, [("p1", links_for("p1", 10))])
+    way = connected(one, other)
+    drain(way)
+    kept = MemoryStore(dict(common_store[id(one)]._data))
+    commit(one, [("p1", links_for("p1", 20))])
+    drain(way)
+    assert other.inbox.applied == 30
+    cut(way)
+    again = process("p0", store=kept, boot=b"after it")
+    commit(again, [("p1", links_for("p1", 60))])
+    assert Greeting.TAIL_LOST in str(connected(again, other).dialler.ending)
+    commit(again)
+    drain(settled(again, other))
+    again.outbox._check()
+    assert (again.outbox.links, other.inbox.applied) == (0, 90)
+
+
+def test_what_was_sent_and_not_confirmed_may_be_known_after_the_next_greeting() -> None:
+    one, other = process("p0"), process("p1")
+    way = connected(one, other)
+    commit(one, [("p1", links_for("p1", 10))])
+    way.dialler.pump(0.0)
+    way.listener.receive(way.dialler.data_to_send(), 0.0)
+    commit(other)
+    cut(way)
+    drain(settled(one, other))
+    assert (one.outbox.links, other.inbox.applied) == (0, 10)
+
+
 def test_an_unclean_start_without_synced_writes_begins_a_fresh_epoch() -> None:
     one, other = process("p0"), process("p1")
     commit(one, [("p1", links_for("p1", 10))])

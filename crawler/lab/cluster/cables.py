@@ -29,6 +29,7 @@ class Wire:
         self.cut: set[frozenset[str]] = set()
         self.loss = 0.0
         self.listening: dict[Address, Listening] = {}
+        self.names: dict[str, str] = {}  # host name -> address
         self.ends: dict[VirtualTransport, None] = {}
         self.bytes = 0  # written by all
         self.writes = 0
@@ -47,13 +48,14 @@ class Wire:
     async def connect(
         self, factory: Callable[[], asyncio.Protocol], address: Address
     ) -> tuple["VirtualTransport", asyncio.Protocol]:
-        """Connect to who listens there.
+        """Connect to who listens there; a host name is looked up.
 
         Raises:
             OSError: nobody does.
         """
         life = CURRENT.get()
         assert life is not None
+        address = self.names.get(address[0], address[0]), address[1]
         await asyncio.sleep(self.rng.uniform(*LATENCY))
         while True:
             listening = self.listening.get(address)

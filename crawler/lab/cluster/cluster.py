@@ -11,6 +11,7 @@
 import asyncio
 import gc
 import logging
+import math
 import random
 import shutil
 import sys
@@ -31,7 +32,7 @@ from crawler.errors import CrawlerError, DirectoryError
 from crawler.extract.loop_share import LoopShare
 from crawler.lab.cluster import fault_plan
 from crawler.lab.cluster.cables import Listening, Wire
-from crawler.lab.cluster.fault_plan import Fault
+from crawler.lab.cluster.fault_plan import QUOTA, Fault
 from crawler.lab.cluster.fetching import VirtualClient, VirtualResolver, WebLog
 from crawler.lab.cluster.lives import CURRENT, Killed, Life
 from crawler.lab.cluster.machine import Machine, MachineClock, SystemCalls
@@ -55,19 +56,21 @@ RESTART = 3.0  # seconds until a process that failed is started again
 ENDING_MAX = 7_200.0  # virtual seconds behind the last fault in which a finite crawl has to end
 LOOK_EVERY = 10.0  # virtual seconds between looks at outboxes and the end
 SLOW = 10  # times as slow as the others is a slow process
+FINISHED = ("done", "patience")  # how a process ends that has nothing left to do
 LIVES_MAX = 60  # of a run whose end nobody set; more starts than that are no progress
 MEMORY = Path("/dev/shm")
 
 
 class ClusterSettings(msgspec.Struct, frozen=True):
     """One run. `rate` is pages a second over all processes; `length` in seconds, 0: until the crawl ends by itself.
-    `slow`: process 0 has a tenth of the places of the others, and ten times their gaps.
+    `points` are those of kills, if not all. `slow`: process 0 has a tenth of the places of the others, and ten times their gaps.
     """
 
     seed: int = 1
     processes: int = 3
     web: WebSpec = WebSpec()
     faults: tuple[str, ...] = fault_plan.USUAL
+    points: tuple[str, ...] = ()
     count: int = 6
     within: float = 120.0
     rate: float = 0.0
@@ -100,6 +103,7 @@ class Observed(msgspec.Struct):
     problems: list[str] = []  # laws of counting that did not hold
     done: list[Fault] = []
     cloned_at: float = 0.0
+    begun: dict[int, float] = {}  # life -> seconds at which it began
     wire_writes: int = 0
     levels: dict[str, list[float]] = {}  # what each process says of its level, at each look
     outbox_max: int = 0  # links that waited in all outboxes at once, at most
@@ -171,14 +175,15 @@ class Cluster:
         self.observed = Observed()
         names = [f"p{k}" for k in range(settings.processes)]
         self.partition = Partition.equal_ranges(names)
-        self.addresses = {name: (f"10.0.0.{k + 1}", PORT) for k, name in enumerate(names)}
+        self.addresses = {name: (f"10.0.{k >> 8}.{k & 255}", PORT) for k, name in enumerate(names, start=1)}
+        self.wire.names = {name: address for name, (address, _) in self.addresses.items()}
         self.machines = [self._machine(name, name, folder / name) for name in names]
         self.config = self._config()
         self._numbers = 0
         self._armed: dict[str, tuple[Fault, int]] = {}  # machine -> kill at a point, visits left
         self._graveyard: list[object] = []
         self._running: dict[str, tuple[Life, Process]] = {}
-        self._home: set[str] = set()  # machines whose process has ended for good
+        self._home: dict[str, str] = {}  # machines whose process has ended for good, and why
         self._opened: dict[str, Stages] = {}  # the last of each machine
 
     def _machine(self, label: str, name: str, folder: Path) -> Machine:
@@ -267,6 +272,7 @@ class Cluster:
             settings.count,
             machines=settings.processes,
             within=settings.within,
+            points=settings.points,
         )
         for fault in plan:
             loop.call_at(START + fault.at, self._strike, fault)
@@ -313,6 +319,7 @@ class Cluster:
         machine.has_power = True
         self._numbers += 1
         machine.life = life = Life(machine, self._numbers)
+        self.observed.begun[life.number] = asyncio.get_running_loop().time() - START
         context = copy_context()
         context.run(CURRENT.set, life)
         task = asyncio.get_running_loop().create_task(self._live(life), context=context)
@@ -364,8 +371,7 @@ class Cluster:
             around=around,
         )
         seeds = [[self.web.url(0)]] if machine.name == "p0" else []
-        others = {name: at for name, at in self.addresses.items() if name in self.partition.names}
-        del others[machine.name]
+        others = {name: (name, PORT) for name in self.partition.names if name != machine.name}
         process = None
         try:
             process = Process(
@@ -400,20 +406,44 @@ class Cluster:
         machine = life.machine
         self._note_end(life, how, killed=False)
         self._forget(life, silent=False)
-        if how in ("done", "patience") or how.startswith(DirectoryError.__name__):
-            self._home.add(machine.label)
-            self._look_at_end()
-        else:
-            asyncio.get_running_loop().call_later(RESTART, self._start, machine, context=_nobody())
-            if not self.settings.length and self._numbers > LIVES_MAX:
-                self._over.set()
-                self._news.set()
+        refused = how.startswith(f"{DirectoryError.__name__}:")
+        if how not in FINISHED and not refused:
+            self._start_again(machine)
+            return
+        self._home[machine.label] = how
+        if refused:
+            self._hand_over(machine)
+        self._look_at_end()
+
+    def _start_again(self, machine: Machine) -> None:
+        asyncio.get_running_loop().call_later(RESTART, self._start, machine, context=_nobody())
+        if not self.settings.length and self._numbers > LIVES_MAX:
+            self._end_run()
+
+    def _hand_over(self, machine: Machine) -> None:
+        """Do what people do whose process has stopped for another one of its name: its peers are to find that one."""
+        heirs = [other for other in self._of_name(machine.name) if other.label not in self._home]
+        if not heirs and self.observed.cloned_at:  # each was told so by some peer: one is started again
+            heirs = [machine]
+            del self._home[machine.label]
+            self._start_again(machine)
+        if heirs:
+            newest = max(heirs, key=lambda each: each.life.number if each.life else 0)
+            self.wire.names[machine.name] = self.addresses[newest.label][0]
+
+    def _of_name(self, name: str) -> list[Machine]:
+        return [machine for machine in self.machines if machine.name == name]
 
     def _look_at_end(self) -> None:
-        if all(machine.label in self._home for machine in self.machines):
-            self.observed.ended = True
-            self._over.set()
-            self._news.set()
+        """A process of each name has ended: then nobody waits for a copy."""
+        finished = {machine.name for machine in self.machines if self._home.get(machine.label) in FINISHED}
+        self.observed.ended = finished == set(self.partition.names)
+        if self.observed.ended or len(self._home) == len(self.machines):
+            self._end_run()
+
+    def _end_run(self) -> None:
+        self._over.set()
+        self._news.set()
 
     def _note_end(self, life: Life, how: str, *, killed: bool) -> None:
         now = asyncio.get_running_loop().time() - START
@@ -514,8 +544,8 @@ class Cluster:
             machine.slowness = fault.amount
             loop.call_later(fault.length, setattr, machine, "slowness", 1.0)
         elif fault.kind == "full-disk":
-            machine.full = True
-            loop.call_later(fault.length, setattr, machine, "full", False)
+            machine.room, machine.tells_room = fault.amount, fault.point != QUOTA
+            loop.call_later(fault.length, setattr, machine, "room", math.inf)
         elif fault.kind == "clock":
             assert life is not None
             machine.wall_offset += fault.amount

@@ -101,18 +101,24 @@ class Listening:
         self.wire, self.address, self.life = wire, address, life
         self.closed = False
         self._come: deque[AcceptedEnd] = deque()
-        self._waiter: asyncio.Future[None] | None = None
+        self._reader: Callable[[], object] | None = None
 
     def come(self, accepted: "AcceptedEnd") -> None:
         self._come.append(accepted)
-        if self._waiter is not None and not self._waiter.done():
-            self._waiter.set_result(None)
+        if self._reader is not None:
+            self._reader()
 
-    async def accept(self) -> "AcceptedEnd":
-        while not self._come:
-            self._waiter = asyncio.get_running_loop().create_future()
-            await self._waiter
-        return self._come.popleft()
+    def read_by(self, reader: Callable[[], object] | None) -> None:
+        """Whom to call when there is something to accept."""
+        self._reader = reader
+        if self._come and reader is not None:
+            reader()
+
+    def accept(self) -> tuple["AcceptedEnd", Address]:
+        """As of a socket that does not block."""
+        if not self._come:
+            raise BlockingIOError
+        return self._come.popleft(), self.address
 
     def getsockname(self) -> Address:
         return self.address
@@ -130,6 +136,9 @@ class AcceptedEnd:
     def carry(self, protocol: asyncio.Protocol) -> tuple["VirtualTransport", asyncio.Protocol]:
         self._end.carry(protocol)
         return self._end, protocol
+
+    def setblocking(self, flag: bool) -> None:
+        """It never blocks."""
 
     def close(self) -> None:
         self._end.abort()

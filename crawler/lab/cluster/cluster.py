@@ -63,7 +63,8 @@ MEMORY = Path("/dev/shm")
 
 class ClusterSettings(msgspec.Struct, frozen=True):
     """One run. `rate` is pages a second over all processes; `length` in seconds, 0: until the crawl ends by itself.
-    `points` are those of kills, if not all. `slow`: process 0 has a tenth of the places of the others, and ten times their gaps.
+    `points` are those of kills, if not all.
+    `slow`: process 0 has a tenth of the places of the others, and ten times their gaps.
     """
 
     seed: int = 1

@@ -85,7 +85,7 @@ class StoreDisk:
 
 
 class JournalStore:
-    """The face of `storage.kv.KeyValue` over a `StoreDisk`; the machine says whether its process lives and its disk has room.
+    """The face of `storage.kv.KeyValue` over a `StoreDisk`; the machine knows whether its process lives, and its disk.
 
     `scan` sees the keys as they stand at the call, and of those that changed since the new values.
     """

@@ -17,8 +17,8 @@ from unittest.mock import patch
 import msgspec
 
 from crawler.due import links_log, runs
-from crawler.due.plans import FlushPlan
 from crawler.due.links_log import LinksLog
+from crawler.due.plans import FlushPlan
 from crawler.errors import StoreError
 from crawler.frontier.frontier import Frontier
 from crawler.frontier.hosts.front_host import FrontHost

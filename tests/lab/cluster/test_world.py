@@ -17,6 +17,7 @@ from crawler.lab.cluster.lives import CURRENT, Killed, Life
 from crawler.lab.cluster.machine import Machine, SystemCalls
 from crawler.lab.cluster.synthetic_web import SyntheticWeb, WebSpec, token
 from crawler.lab.cluster.virtual_loop import VirtualLoop
+from crawler.splitter.peers import readable
 from crawler.storage.files import Lock
 from crawler.storage.kv import MemoryStore
 
@@ -107,7 +108,8 @@ class Pair:
         listening = in_life(self.lives[1], self.wire.listen, ("10.0.0.2", 1))
 
         async def accept() -> None:
-            accepted, _ = await loop.sock_accept(listening)
+            await readable(listening)
+            accepted, _ = listening.accept()
             await loop.connect_accepted_socket(lambda: self.far, accepted)
 
         taking = in_life(self.lives[1], loop.create_task, accept())

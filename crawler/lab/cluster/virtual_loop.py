@@ -131,7 +131,9 @@ class VirtualLoop(asyncio.BaseEventLoop):
 
     # -- connections ----------------------------------------------------------------
 
-    def add_reader(self, fd: Any, callback: Callable[..., object], *args: Any) -> None:
+    def add_reader(  # type: ignore[override]
+        self, fd: Any, callback: Callable[..., object], *args: Any
+    ) -> None:
         listening: Listening = fd
         listening.read_by(partial(self.call_soon, callback, *args, context=copy_context()))
 

@@ -138,7 +138,7 @@ class Hello(_Message, frozen=True):
 
 
 class Welcome(_Message, frozen=True):
-    """`durable`: the last entry of the dialler's outbox epoch that is durable here, 0 for none; `chain`: see `chained`."""
+    """`durable`: the last entry of the dialler's outbox epoch that is durable here, or 0; `chain`: see `chained`."""
 
     boot: _Token
     durable: _Count

@@ -55,10 +55,12 @@ POINT_WAIT = 60.0  # seconds for which a kill waits for its point; then it comes
 RESTART = 3.0  # seconds until a process that failed is started again
 ENDING_MAX = 7_200.0  # virtual seconds behind the last fault in which a finite crawl has to end
 LOOK_EVERY = 10.0  # virtual seconds between looks at outboxes and the end
+LOOKS = 5_000  # of a long run
 SLOW = 10  # times as slow as the others is a slow process
 FINISHED = ("done", "patience")  # how a process ends that has nothing left to do
 LIVES_MAX = 60  # of a run whose end nobody set; more starts than that are no progress
 MEMORY = Path("/dev/shm")
+LONG, RARE_WATCH = 21_600.0, 60.0  # in runs of so many seconds a process looks at time and disk so seldom
 
 
 class ClusterSettings(msgspec.Struct, frozen=True):
@@ -117,6 +119,8 @@ class VirtualSurroundings(Surroundings):
     def __init__(self, cluster: "Cluster", life: Life, clock: MachineClock) -> None:
         self._cluster, self._life, self._clock = cluster, life, clock
         self.rng = random.Random(f"life {cluster.settings.seed} {life.number}")
+        if cluster.settings.length >= LONG:
+            self.watch_interval = RARE_WATCH
 
     def random_bytes(self, count: int) -> bytes:
         return self.rng.randbytes(count)
@@ -281,9 +285,10 @@ class Cluster:
         for machine in self.machines:
             self._start(machine)
         end = START + (settings.length or last + ENDING_MAX)
+        look_every = max(LOOK_EVERY, settings.length / LOOKS)
         while not self._over.is_set() and loop.time() < end:
             progress((loop.time() - START) / (end - START))
-            timer = loop.call_later(min(LOOK_EVERY, end - loop.time()), self._look)
+            timer = loop.call_later(min(look_every, end - loop.time()), self._look)
             await self._tick()
             timer.cancel()
             waiting = sum(stages.outbox.links for stages in self._opened.values())

@@ -95,7 +95,8 @@ def judge(cluster: Cluster) -> RunVerdict:
     asked = _by_page(web, rows)
     over = observed.ended or settings.refresh
     if over and not cloned:
-        _judge_pages(notes, web, rows, asked, [machine.folder for machine in cluster.machines])
+        since = math.inf if observed.ended else START + observed.elapsed / 2  # the later ones may still come
+        _judge_pages(notes, web, rows, asked, [machine.folder for machine in cluster.machines], since)
     if not observed.ended and not settings.length:
         notes.add("no end", f"after {observed.elapsed:.0f} s and {len(observed.lives)} lives")
     refetched = 0 if settings.refresh or cloned else _judge_refetches(notes, settings, asked, observed)
@@ -135,8 +136,8 @@ def _by_page(web: SyntheticWeb, rows: Sequence[WebAsk]) -> list[list[WebAsk]]:
     return found
 
 
-def _has(answers: Sequence[WebAsk]) -> bool:
-    return any(row.status in (200, 304) for row in answers)
+def _has(answers: Sequence[WebAsk], since: float = math.inf) -> bool:
+    return any(row.status in (200, 304) and row.at < since for row in answers)
 
 
 def _judge_pages(
@@ -145,17 +146,18 @@ def _judge_pages(
     rows: Sequence[WebAsk],
     asked: list[list[WebAsk]],
     folders: Sequence[Path],
+    since: float,
 ) -> None:
-    """What was lost on the way, and what of the rest is stored."""
+    """What was lost on the way of what was linked before `since`, and what of the rest is stored."""
     for page, answers in enumerate(asked):
-        parent_had = page == 0 or _has(asked[web.parent[page]])
+        parent_had = page == 0 or _has(asked[web.parent[page]], since)
         given_up = sum(row.status != 200 for row in answers) >= TRIES
         parked = web.hosts[web.host_of[page]].trap  # its calendar may have used up the budget
         if parent_had and not _has(answers) and not given_up and not parked:
             notes.add("lost", f"page {page}, {web.url(page)}, asked {len(answers)} times")
     paths = {(row.host, row.path) for row in rows}
     for page, answers in enumerate(asked):
-        if page % MISSING_EVERY == 7 and _has(answers):
+        if page % MISSING_EVERY == 7 and _has(answers, since):
             name = web.hosts[web.host_of[page]].name
             if (name, f"/missing/{page}") not in paths:
                 notes.add("lost", f"{name}/missing/{page}")

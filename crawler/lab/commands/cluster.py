@@ -31,9 +31,8 @@ COLUMNS = ("seed", "pages", "requests", "hours", "faults", "ends", "again", "fre
 PROCESSES_MAX, PAGES_MAX, SEEDS_MAX = 256, 1_000_000, 10_000
 RATE_LEAST = 0.05  # pages a second
 VISITS = 4.0  # fetches a change, without --rate
-BEAT = (
-    60.0  # seconds between counters of processes in runs of days: a beat a second would be most of the work
-)
+BEATS = 10_000  # of a run of days: a beat a second would be most of the work
+BEAT = (60.0, 300.0)  # seconds between two, at least and at most
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -138,6 +137,7 @@ def _settings(args: argparse.Namespace) -> ClusterSettings:
     if not args.days:
         return settings
     length = args.days * DAY
+    beat = min(max(BEAT[0], length / BEATS), BEAT[1])
     rate = args.rate or max(RATE_LEAST, VISITS * args.pages * args.changes / DAY)
     return msgspec.structs.replace(
         settings,
@@ -147,7 +147,7 @@ def _settings(args: argparse.Namespace) -> ClusterSettings:
         within=0.8 * length,
         refresh=True,
         tree={
-            "splitter": {"heartbeat": BEAT, "silence_max": 5 * BEAT},
+            "splitter": {"heartbeat": beat, "silence_max": 5 * beat},
             "refresh": {"max_age": max(3600.0, length / 16)},
         },
     )

@@ -8,12 +8,13 @@ machine that has lost power is silent; after its return it resets what is sent t
 
 import asyncio
 import random
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable
 from contextvars import Context, copy_context
 from typing import Any
 
 from crawler.lab.cluster.lives import CURRENT, Life
+from crawler.splitter.wire import LENGTH_BYTES, Frame
 
 Address = tuple[str, int]
 RETRANSMIT = 0.7  # seconds until bytes that were lost, or found the way cut, are sent again
@@ -31,7 +32,8 @@ class Wire:
         self.listening: dict[Address, Listening] = {}
         self.names: dict[str, str] = {}  # host name -> address
         self.ends: dict[VirtualTransport, None] = {}
-        self.bytes = 0  # written by all
+        self.bytes: Counter[Frame] = Counter()  # written by all, by kind of frame
+        self.frames: Counter[Frame] = Counter()
         self.writes = 0
 
     def listen(self, address: Address) -> "Listening":
@@ -40,6 +42,19 @@ class Wire:
         assert life is not None
         self.listening[address] = found = Listening(self, address, life)
         return found
+
+    def note(self, data: bytes) -> None:
+        """Count what a life writes: whole frames."""
+        self.writes += 1
+        at = 0
+        while at < len(data):
+            kind, size = (
+                Frame(data[at + LENGTH_BYTES]),
+                LENGTH_BYTES + int.from_bytes(data[at : at + LENGTH_BYTES]),
+            )
+            self.bytes[kind] += size
+            self.frames[kind] += 1
+            at += size
 
     def parted(self, one: Life, other: Life) -> bool:
         """Whether no byte passes between two machines."""
@@ -174,9 +189,8 @@ class VirtualTransport(asyncio.Transport):
     def write(self, data: bytes | bytearray | memoryview) -> None:
         if self.closed:
             return
-        self.wire.bytes += len(data)
-        self.wire.writes += 1
         data, rng = bytes(data), self.wire.rng
+        self.wire.note(data)
         size = rng.choice(PIECES) if len(data) < 4000 else 0
         if len(data) > 40 * size:  # a frame in hundreds of pieces tells nothing new
             size = 0

@@ -45,6 +45,7 @@ from crawler.process.reader import Reader
 from crawler.process.stages import Stages
 from crawler.process.surroundings import Surroundings
 from crawler.splitter.partition import Partition
+from crawler.splitter.wire import Frame
 from crawler.storage.faults import reach
 from crawler.storage.kv import KeyValue
 
@@ -100,7 +101,8 @@ class Observed(msgspec.Struct):
     ended: bool = False  # every process ended by itself, since nothing was left to do
     elapsed: float = 0.0
     steps: int = 0
-    wire_bytes: int = 0
+    wire_bytes: dict[Frame, int] = {}  # between processes, by kind of frame
+    wire_frames: dict[Frame, int] = {}
     lives: list[LifeEnd] = []
     unexpected: list[str] = []
     problems: list[str] = []  # laws of counting that did not hold
@@ -255,7 +257,8 @@ class Cluster:
             sys.unraisablehook = hook
             if collecting:
                 gc.enable()
-        self.observed.wire_bytes, self.observed.wire_writes = self.wire.bytes, self.wire.writes
+        self.observed.wire_bytes, self.observed.wire_frames = self.wire.bytes, self.wire.frames
+        self.observed.wire_writes = self.wire.writes
         return self.observed
 
     def _bury(self) -> None:

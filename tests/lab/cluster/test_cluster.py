@@ -80,11 +80,12 @@ def test_a_planted_bug_is_found(bug: str) -> None:
         assert not run(settings_of(PLANTS[bug], CHEAP[bug])).flawless
 
 
-def test_nothing_of_a_world_stays_behind() -> None:
-    """Not so in the world of seed 1 (README, "Known faults")."""
+def test_no_file_of_a_world_stays_open_whoever_refers_to_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Maps and files of the dead are closed at their end: a reference may keep the objects for ever."""
+    monkeypatch.setattr(Cluster, "_bury", lambda self: None)
     calls = os.write, os.fsync, os.open
     with memory_folder() as folder:
-        world = Cluster(msgspec.structs.replace(TINY, seed=4), Path(folder))
+        world = Cluster(msgspec.structs.replace(TINY, seed=1), Path(folder))
         world.run()
         assert judge(world).flawless
         left = {

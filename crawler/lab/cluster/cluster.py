@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import numpy as np
 
 from crawler.config import Config, StoreConfig, convert
 from crawler.crawl.topology import Topology
@@ -48,6 +49,7 @@ from crawler.splitter.partition import Partition
 from crawler.splitter.wire import Frame
 from crawler.storage.faults import reach
 from crawler.storage.kv import KeyValue
+from crawler.urls.fingerprint import Fingerprinter
 
 START = 1_700_000_000.0  # the first instant, by a right clock
 SEED, SECRET, CRAWL = bytes(range(16)), b"s" * 16, "cluster"
@@ -109,6 +111,7 @@ class Observed(msgspec.Struct):
     done: list[Fault] = []
     cloned_at: float = 0.0
     begun: dict[int, float] = {}  # life -> seconds at which it began
+    survivors: dict[str, str] = {}  # name -> machine whose process of that name has ended for good
     wire_writes: int = 0
     levels: dict[str, list[float]] = {}  # what each process says of its level, at each look
     outbox_max: int = 0  # links that waited in all outboxes at once, at most
@@ -186,6 +189,7 @@ class Cluster:
         self.wire.names = {name: address for name, (address, _) in self.addresses.items()}
         self.machines = [self._machine(name, name, folder / name) for name in names]
         self.config = self._config()
+        self._fingerprinter = Fingerprinter(SEED)
         self._numbers = 0
         self._armed: dict[str, tuple[Fault, int]] = {}  # machine -> kill at a point, visits left
         self._graveyard: list[object] = []
@@ -440,13 +444,23 @@ class Cluster:
             newest = max(heirs, key=lambda each: each.life.number if each.life else 0)
             self.wire.names[machine.name] = self.addresses[newest.label][0]
 
+    def owner(self, url: str) -> str:
+        """The process that a URL belongs to."""
+        fingerprint = self._fingerprinter.fingerprint(url)
+        owners = self.partition.owners(np.array([fingerprint], np.uint64))
+        return self.partition.names[int(owners[0])]
+
     def _of_name(self, name: str) -> list[Machine]:
         return [machine for machine in self.machines if machine.name == name]
 
     def _look_at_end(self) -> None:
         """A process of each name has ended: then nobody waits for a copy."""
-        finished = {machine.name for machine in self.machines if self._home.get(machine.label) in FINISHED}
-        self.observed.ended = finished == set(self.partition.names)
+        self.observed.survivors = {
+            machine.name: machine.label
+            for machine in self.machines
+            if self._home.get(machine.label) in FINISHED
+        }
+        self.observed.ended = set(self.observed.survivors) == set(self.partition.names)
         if self.observed.ended or len(self._home) == len(self.machines):
             self._end_run()
 

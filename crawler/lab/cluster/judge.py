@@ -97,6 +97,8 @@ def judge(cluster: Cluster) -> RunVerdict:
     if over and not cloned:
         since = math.inf if observed.ended else START + observed.elapsed / 2  # the later ones may still come
         _judge_pages(notes, web, rows, asked, [machine.folder for machine in cluster.machines], since)
+    if observed.ended and cloned:
+        _judge_survivors(notes, asked, cluster)
     if not observed.ended and not settings.length:
         notes.add("no end", f"after {observed.elapsed:.0f} s and {len(observed.lives)} lives")
     refetched = 0 if settings.refresh or cloned else _judge_refetches(notes, settings, asked, observed)
@@ -175,6 +177,22 @@ def _judge_pages(
     for (page, version), count in stored.items():
         if count > 1:
             notes.add("stored twice", f"page {page} version {version}: {count} times")
+
+
+def _judge_survivors(notes: _Notes, asked: list[list[WebAsk]], cluster: Cluster) -> None:
+    """What was lost of the links that processes found who lived on, for names of which there was one machine.
+
+    A process that stops for a copy of its machine takes along what only its disk held.
+    """
+    web, survivors = cluster.web, cluster.observed.survivors
+    copied = {machine.name for machine in cluster.machines if machine.label != machine.name}
+    for page, answers in enumerate(asked):
+        if page == 0 or _has(answers) or web.hosts[web.host_of[page]].trap:
+            continue
+        of_survivors = [row for row in asked[web.parent[page]] if survivors[row.name] == row.machine]
+        given_up = sum(row.status != 200 for row in answers) >= TRIES
+        if _has(of_survivors) and not given_up and cluster.owner(web.url(page)) not in copied:
+            notes.add("lost", f"page {page}, {web.url(page)}, asked {len(answers)} times")
 
 
 def _records(path: Path) -> tuple[Iterator[tuple[int, int]], bool]:

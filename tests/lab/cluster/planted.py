@@ -37,6 +37,7 @@ from crawler.splitter.inbox import Arrival, Inbox
 from crawler.splitter.outbox import Outbox
 from crawler.splitter.session import Doorkeeper
 from crawler.splitter.spool import Spool
+from crawler.splitter.wire import NO_CHAIN
 from crawler.storage import commit, files
 from crawler.storage.kv import MemoryStore
 
@@ -289,6 +290,47 @@ def _uncounted() -> list[tuple[Any, str, Any]]:
     return [(commit.CommitPoint, "put_counters", put_half)]
 
 
+def _made_out_of_turn() -> list[tuple[Any, str, Any]]:
+    """Changes that depend on queued ones are made before those."""
+    add = commit.CommitPoint.add
+
+    def add_made(self: commit.CommitPoint, change: Any) -> None:
+        if not isinstance(change, commit.Change):
+            making = commit.steps(change())
+            while not isinstance(change, commit.Change):
+                try:
+                    next(making)
+                except StopIteration as made:
+                    change = made.value
+        add(self, change)
+
+    return [(commit.CommitPoint, "add", add_made)]
+
+
+def _unnamed_kept() -> list[tuple[Any, str, Any]]:
+    """Segments that no batch names stay where they are."""
+    return [(segments, "_set_aside", lambda folder, name: None)]
+
+
+def _same_epoch() -> list[tuple[Any, str, Any]]:
+    """A rewritten queue keeps its epoch, and so numbers that its peer knows."""
+    result, stage = compaction.Compaction.result, Spool.stage
+
+    def result_of_old(self: compaction.Compaction) -> Any:
+        return msgspec.structs.replace(result(self), epoch=self.state.epoch)
+
+    def stage_any(self: Spool, batch: Any, entries: Any) -> bool:
+        self._written = msgspec.structs.replace(self._written, epoch=b"") if self.wanted else self._written
+        return stage(self, batch, entries)
+
+    return [(compaction.Compaction, "result", result_of_old), (Spool, "stage", stage_any)]
+
+
+def _tail_trusted() -> list[tuple[Any, str, Any]]:
+    """What a peer has under our numbers counts as ours."""
+    return [(Spool, "_chain_at", lambda self, number: NO_CHAIN)]
+
+
 def _seen_before_commit() -> list[tuple[Any, str, Any]]:
     """Links that are in flight between cache and commit are dropped as seen when their fingerprint is even."""
     misses = Seen.misses
@@ -338,6 +380,20 @@ PLANTS = {
     ),
     "outbox-in-memory": Plant(
         "links wait in durable outboxes", _outbox_in_memory, {"faults": ("kill", "power", "partition")}
+    ),
+    "tail-trusted": Plant(
+        "a queue whose numbers another life has used is numbered anew",
+        _tail_trusted,
+        {"faults": ("clone", "partition", "reset", "kill"), "count": 12},
+    ),
+    "made-out-of-turn": Plant(
+        "what depends on queued changes is made in queue order", _made_out_of_turn, KILLS
+    ),
+    "unnamed-kept": Plant("segments that nothing names are set aside", _unnamed_kept, KILLS),
+    "same-epoch": Plant(
+        "a compaction begins a fresh epoch",
+        _same_epoch,
+        {"faults": ("partition", "kill"), "tree": {"splitter": {"spool_bytes_max": 500}}},
     ),
     "sent-is-gone": Plant(
         "an entry is deleted when its owner has it", _sent_is_gone, {"faults": ("kill", "partition")}

@@ -61,7 +61,7 @@ LOOK_EVERY = 10.0  # virtual seconds between looks at outboxes and the end
 LOOKS = 5_000  # of a long run
 SLOW = 10  # times as slow as the others is a slow process
 FINISHED = ("done", "patience")  # how a process ends that has nothing left to do
-LIVES_MAX = 60  # of a run whose end nobody set; more starts than that are no progress
+FRUITLESS_MAX = 60  # failed starts in a row while nobody asks for anything: no progress
 MEMORY = Path("/dev/shm")
 LONG, RARE_WATCH = 21_600.0, 60.0  # in runs of so many seconds a process looks at time and disk so seldom
 
@@ -192,7 +192,11 @@ class Cluster:
         self._fingerprinter = Fingerprinter(SEED)
         self._numbers = 0
         self._armed: dict[str, tuple[Fault, int]] = {}  # machine -> kill at a point, visits left
+        self._next: dict[
+            str, Fault
+        ] = {}  # machine -> kill at a point of its next life, so that starts fail, too
         self._graveyard: list[object] = []
+        self._requests = self._fruitless = 0  # starts since one after which something was asked for
         self._running: dict[str, tuple[Life, Process]] = {}
         self._home: dict[str, str] = {}  # machines whose process has ended for good, and why
         self._opened: dict[str, Stages] = {}  # the last of each machine
@@ -333,6 +337,8 @@ class Cluster:
         self._numbers += 1
         machine.life = life = Life(machine, self._numbers)
         self.observed.begun[life.number] = asyncio.get_running_loop().time() - START
+        if fault := self._next.pop(machine.label, None):
+            self._arm(life, fault)
         context = copy_context()
         context.run(CURRENT.set, life)
         task = asyncio.get_running_loop().create_task(self._live(life), context=context)
@@ -430,7 +436,10 @@ class Cluster:
 
     def _start_again(self, machine: Machine) -> None:
         asyncio.get_running_loop().call_later(RESTART, self._start, machine, context=_nobody())
-        if not self.settings.length and self._numbers > LIVES_MAX:
+        requests = len(self.log.rows)
+        self._fruitless = self._fruitless + 1 if requests == self._requests else 0
+        self._requests = requests
+        if not self.settings.length and self._fruitless > FRUITLESS_MAX:
             self._end_run()
 
     def _hand_over(self, machine: Machine) -> None:
@@ -540,12 +549,13 @@ class Cluster:
         machine = self.machines[fault.machines[0]]
         life, loop = machine.life, asyncio.get_running_loop()
         if fault.kind in ("kill", "power", "clock", "stop", "clone") and life is None:
+            if fault.point:
+                self._next[machine.label] = fault
             return  # there is nobody
         if fault.kind in ("kill", "power"):
             assert life is not None
             if fault.point:
-                self._armed[machine.label] = fault, fault.visits
-                loop.call_later(POINT_WAIT, self._strike_anyway, life, fault)
+                self._arm(life, fault)
             else:
                 self._fell(life, fault, "")
             return
@@ -578,6 +588,12 @@ class Cluster:
             life.frozen_until = loop.time() + fault.length
         elif fault.kind == "clone":
             self._clone(machine)
+
+    def _arm(self, life: Life, fault: Fault) -> None:
+        """Let a life end when it reaches a point, or some time later."""
+        self._armed[life.machine.label] = fault, fault.visits
+        loop = asyncio.get_running_loop()
+        loop.call_later(POINT_WAIT, self._strike_anyway, life, fault, context=_nobody())
 
     def _strike_anyway(self, life: Life, fault: Fault) -> None:
         """The point of a kill was not reached."""

@@ -7,8 +7,8 @@ beats, waiting links, time to full speed and to the end. The refreshing gives
 freshness, and how far the levels of the processes are apart. CPU time is real and
 takes no virtual time.
 
-Beats go from each process to each: at 256 processes 130,510 a second, which would be
-nearly all the work. Above `FEW` processes they are rarer by `RARER`, which the rows say.
+Beats go from each process to each: at 256 processes 130,560 a second, which would be
+nearly all the work. Among many processes they are rarer, which the rows say (`beat`).
 """
 
 import statistics
@@ -32,7 +32,7 @@ REFRESHED = 1800.0  # seconds of the second run
 REFRESHED_PAGES = 40  # a process, of that run
 CHANGE_RATE = 1 / 600.0  # changes a second and page there; twice as many fetches are allowed
 BEAT, REFRESH_BEAT = 1.0, 10.0  # seconds between heartbeats of the two runs
-FEW, RARER = 64, 10  # above so many processes a beat takes so many times as long
+RARER = {16: 10.0, 64: 30.0}  # above so many processes beats are so many times as far apart
 LINKS = (Frame.ENTRIES, Frame.ACK, Frame.RESYNC)
 GROWING = ("pages_a_second", "connections", "hosts_in_flight")  # drawn by their logarithm
 HANDSHAKE = (Frame.OPEN, Frame.CHALLENGE, Frame.HELLO, Frame.WELCOME)
@@ -72,7 +72,7 @@ class CurveRow(msgspec.Struct, frozen=True):
 def measure(processes: int, *, slow: bool, seed: int, pages: int, hosts: int) -> CurveRow:
     """One run of `processes`, with `pages` and `hosts` for each."""
     spec = WebSpec(hosts=hosts * processes, pages=pages * processes, down=0.0, traps=0.0, slow=0.0, zipf=0.7)
-    beat = BEAT * (1 if processes <= FEW else RARER)
+    beat = _beat(BEAT, processes)
     settings = ClusterSettings(
         seed=seed,
         processes=processes,
@@ -124,6 +124,11 @@ def measure(processes: int, *, slow: bool, seed: int, pages: int, hosts: int) ->
     )
 
 
+def _beat(seconds: float, processes: int) -> float:
+    """Seconds between two beats among so many."""
+    return seconds * max([1.0, *(factor for few, factor in RARER.items() if processes > few)])
+
+
 def _beating(beat: float) -> dict[str, Any]:
     """The configuration of processes that speak so seldom."""
     return {"splitter": {"heartbeat": beat, "silence_max": max(30.0, 5 * beat)}}
@@ -146,7 +151,7 @@ def _refreshed(processes: int, *, slow: bool, seed: int) -> tuple[float, float, 
         refresh=True,
         length=REFRESHED,
         rate=2.0 * CHANGE_RATE * pages,
-        tree=_beating(REFRESH_BEAT * (1 if processes <= FEW else RARER)),
+        tree=_beating(max(REFRESH_BEAT, _beat(BEAT, processes))),
     )
     with memory_folder() as folder:
         cluster = Cluster(settings, Path(folder))

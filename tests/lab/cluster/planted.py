@@ -354,9 +354,10 @@ PLANTS = {
         "opening cuts the links log to its committed length",
         _links_log_not_cut,
         {
-            "faults": ("kill",),
-            "points": ("links written", "links synced", "flush joined", "flush written", "flush ran"),
-            "count": 24,
+            "faults": ("kill", "kill", "slow-disk"),
+            "points": ("links written", "links synced", "batch written", "committed"),
+            "count": 48,
+            "tree": {"store": {"group_entries_max": 1}},
         },
     ),
     "failed-write-goes-on": Plant(

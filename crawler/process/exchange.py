@@ -17,6 +17,7 @@ import hashlib
 from collections import Counter
 from collections.abc import Callable, Coroutine, Mapping
 from concurrent.futures import Executor
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -31,7 +32,7 @@ from crawler.splitter.crawlwide import CrawlWide, Progress
 from crawler.splitter.peers import Address, Peers
 from crawler.splitter.session import Common, Identity
 from crawler.storage.commit import Change, Maker
-from crawler.storage.keys import INCARNATION, RUN
+from crawler.storage.keys import ENDED, INCARNATION, RUN
 from crawler.storage.kv import seal, unseal
 from crawler.urls.canonical import SESSION_IDS_VERSION
 from crawler.urls.suffixes import suffix_list_version
@@ -193,6 +194,9 @@ class PeerExchange(Exchange):
         self._urgent = False
         self._taking = True
         self._has_share = True
+        self._started = self._clock.now()
+        self._knew_end = stages.store.get(ENDED) is not None
+        self.crawlwide.tells_end = member.supervised  # the supervisor knows it, too
         self._beating: asyncio.Task[None] | None = None
         boot = self.crawlwide.boot
         common = Common(
@@ -250,12 +254,33 @@ class PeerExchange(Exchange):
         if self._supervised:
             return  # the supervisor tells all, and knows it when one has died
         if self.crawlwide.ended:
+            await self._keep_end()
             patience = self._clock.now() + self._config.silence_max
             while not self.crawlwide.all_know and self._clock.now() < patience:
                 await asyncio.sleep(heartbeat / 4)
             await asyncio.sleep(LAST_WORDS * heartbeat)  # the last one has still to hear from us
         elif stopped_by.startswith("max_"):
             await asyncio.sleep(LAST_WORDS * heartbeat)
+
+    async def _keep_end(self) -> None:
+        """Let a start after a crash know of the end: those who were told of it are gone then."""
+        kept = asyncio.Event()
+        change = Change(sync=True)
+        change.put(ENDED, seal(b""))
+        change.after.append(kept.set)
+        self._loops.queue(change)
+        with suppress(TimeoutError):  # the write failed, which ends the process
+            await asyncio.wait_for(kept.wait(), self._config.silence_max)
+            self.crawlwide.tells_end = True
+
+    def _recall_end(self) -> None:
+        """Leave, too, if this process knew of the end when it was killed and finds nobody any more."""
+        if not self._knew_end or self.crawlwide.ended:
+            return
+        if len(self.crawlwide.said()) > 1:
+            self._knew_end = False  # those who are there know better: it may be a new run
+        elif self._clock.now() - self._started >= self._config.silence_max and self._progress().idle:
+            self.learn_end()
 
     # -- what peers send ---------------------------------------------------------
 
@@ -306,6 +331,7 @@ class PeerExchange(Exchange):
         while True:
             self._share_rate()
             self.crawlwide.advance()
+            self._recall_end()
             self._loops.wake()
             await asyncio.sleep(self._config.heartbeat)
 

@@ -21,6 +21,7 @@ from crawler.process.stages import Stages
 from crawler.records import Link
 from crawler.splitter.crawlwide import Progress
 from crawler.splitter.partition import Partition
+from crawler.splitter.wire import Counters
 from crawler.storage.commit import Change
 
 REAL_SLEEP = asyncio.sleep
@@ -40,6 +41,7 @@ class Here:
         self.tree = (more or {}) | {"crawl": crawl}
         self.idle, self.in_flight, self.pages_ended = False, 0, 0
         self.queued: list[Any] = []
+        self.commits = False  # what is queued is committed at once
         self.woken = 0
         self.stages = self.open()
 
@@ -55,7 +57,7 @@ class Here:
 
     def exchange(self, **member: Any) -> Exchange:
         loops = Loops(
-            queue=self.queued.append,
+            queue=self.queue,
             wake=self.wake,
             fail=lambda error: pytest.fail(str(error)),
             idle=lambda: self.idle,
@@ -65,6 +67,12 @@ class Here:
             worker=cast(Executor, None),
         )
         return exchange_of(self.stages, Member("p0", **member), loops)
+
+    def queue(self, change: Any) -> None:
+        if self.commits:
+            self.stages.commit(change)
+        else:
+            self.queued.append(change)
 
     def wake(self) -> None:
         self.woken += 1
@@ -323,6 +331,7 @@ def test_who_stays_until_others_have_heard(
     peered: Callable[..., Peered], supervised: bool, ended: bool, stopped_by: str, naps: list[float]
 ) -> None:
     one = peered(supervised=supervised, ended=ended)
+    one.here.commits = True
     beat = one.here.stages.config.splitter.heartbeat
     asyncio.run(one.exchange.part(stopped_by))
     assert one.naps == [beat * nap for nap in naps]
@@ -333,6 +342,7 @@ def test_the_end_is_told_until_all_know_it_or_are_silent_for_too_long(
     peered: Callable[..., Peered], monkeypatch: pytest.MonkeyPatch, all_know: int | None
 ) -> None:
     one = peered(ended=True)
+    one.here.commits = True
     config = one.here.stages.config.splitter
     know = property(lambda self: all_know is not None and len(one.naps) >= all_know)
     monkeypatch.setattr(type(one.exchange.crawlwide), "all_know", know)
@@ -342,6 +352,67 @@ def test_the_end_is_told_until_all_know_it_or_are_silent_for_too_long(
     assert len(looks) == (
         all_know if all_know is not None else math.ceil(config.silence_max / config.heartbeat * 4)
     )
+
+
+def counters(one: Peered, **said: Any) -> Counters:
+    """What p1 says of itself."""
+    own = one.exchange.crawlwide.counters_for("p1")
+    return msgspec.structs.replace(own, boot=b"boot of p1", echo_boot=own.boot, **said)
+
+
+def test_the_end_is_told_only_when_a_crash_would_not_forget_it(peered: Callable[..., Peered]) -> None:
+    """Who was told leaves: a process that has forgotten would wait for them for ever."""
+    one = peered()
+    exchange, crawlwide, told = one.exchange, one.exchange.crawlwide, []
+    exchange.learn_end()
+    told.append(crawlwide.counters_for("p1").ended)
+
+    def commit(change: Change) -> None:
+        told.append(crawlwide.counters_for("p1").ended)
+        one.here.stages.commit(change)
+
+    one.here.queue = commit  # type: ignore[method-assign]
+    exchange._loops = msgspec.structs.replace(exchange._loops, queue=commit)
+    asyncio.run(exchange.part("done"))
+    assert told == [False, False] and crawlwide.counters_for("p1").ended
+    assert peered(supervised=True, ended=True).exchange.crawlwide.counters_for("p1").ended
+
+
+@pytest.mark.parametrize("after", ["a kill", "a clean end"])
+def test_an_end_that_was_known_is_known_again_when_nobody_is_left(
+    peered: Callable[..., Peered], after: str
+) -> None:
+    one = peered()
+    one.here.commits = True
+    one.exchange.learn_end()
+    asyncio.run(one.exchange.part("done"))
+    if after == "a clean end":
+        one.here.again()
+    again, clock = one.here.exchange(), one.here.stages.clock
+    assert isinstance(again, PeerExchange)
+    one.here.idle = True
+    again._recall_end()
+    assert not again.ended, "somebody may still come"
+    clock.advance(one.here.stages.config.splitter.silence_max)  # type: ignore[attr-defined]
+    one.here.idle = False
+    again._recall_end()
+    assert not again.ended, "there is work"
+    one.here.idle = True
+    again._recall_end()
+    assert again.ended is (after == "a kill")
+
+
+def test_who_is_there_knows_better_than_an_end_that_was_known(peered: Callable[..., Peered]) -> None:
+    one = peered()
+    one.here.commits, one.here.idle = True, True
+    one.exchange.learn_end()
+    asyncio.run(one.exchange.part("done"))
+    again, clock = one.here.exchange(), one.here.stages.clock
+    assert isinstance(again, PeerExchange)
+    again.crawlwide.heard("p1", counters(one, ended=False, idle=False), clock.now())
+    clock.advance(one.here.stages.config.splitter.silence_max)  # type: ignore[attr-defined]
+    again._recall_end()
+    assert not again.ended
 
 
 def test_each_beat_shares_the_rate_and_looks_for_the_end(

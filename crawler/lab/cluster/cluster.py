@@ -587,7 +587,7 @@ class Cluster:
             assert life is not None
             life.frozen_until = loop.time() + fault.length
         elif fault.kind == "clone":
-            self._clone(machine)
+            self._clone(machine, fault.amount)
 
     def _arm(self, life: Life, fault: Fault) -> None:
         """Let a life end when it reaches a point, or some time later."""
@@ -604,8 +604,8 @@ class Cluster:
     def _heal(self, pairs: set[frozenset[str]]) -> None:
         self.wire.cut -= pairs
 
-    def _clone(self, machine: Machine) -> None:
-        """A copy of a machine, disk and all, is started at another address."""
+    def _clone(self, machine: Machine, age: float) -> None:
+        """A copy of a machine, disk and all, is started at another address so many seconds later."""
         label = f"{machine.label}-copy{len(self.machines)}"
         copy = self._machine(label, machine.name, machine.folder.with_name(label))
         copy.store = machine.store.copy()
@@ -614,7 +614,7 @@ class Cluster:
         self.addresses[label] = (f"10.0.1.{len(self.machines)}", PORT)
         self.machines.append(copy)
         self.observed.cloned_at = self.observed.cloned_at or asyncio.get_running_loop().time()
-        self._start(copy)
+        asyncio.get_running_loop().call_later(age, self._start, copy, context=_nobody())
 
 
 def _nobody() -> Any:

@@ -9,7 +9,7 @@ slow-disk   a disk takes up to 200 times as long
 clock       the wall clock of a machine jumps by up to a day, and its process starts again
 full-disk   a disk takes only so many bytes more for a while; half of them do not say that they are full
 stop        a process stands still for a while and then goes on
-clone       a copy of a machine is started beside it
+clone       a copy of a machine is started beside it, at once or later: then it is a backup
 """
 
 import math
@@ -57,6 +57,7 @@ POINTS = {
 }
 QUOTA = "quota"
 ROOM_MAX = 10_000.0  # bytes that a disk still takes: a few groups, so that any step may be the first to fail
+BACKUP_MAX = 30.0  # seconds that a copy lies about before it is started
 RESET_POINTS = ("entries accepted", "acks sent", "entries sent", "")
 BEHIND = (0.001, 0.3)  # seconds, drawn evenly by their logarithm: what a message, a sync, a gathering take
 BOOT = 5.0  # seconds until a machine is back; servers have then answered what nobody waits for any more
@@ -67,7 +68,7 @@ class Fault(msgspec.Struct, frozen=True):
     """From `at` on, for `length` seconds, to `machines`; `point` and `visits` of a kill, `amount` by its kind.
 
     The `amount` of a kill is the seconds from its point to the end, that of a reset whether both ends learn of it,
-    that of a full disk the bytes it still takes; at the point QUOTA it does not say so.
+    that of a full disk the bytes it still takes; at the point QUOTA it does not say so. That of a clone is its age.
     """
 
     at: float
@@ -117,6 +118,7 @@ def _draw(rng: random.Random, kind: str, machines: int, within: float, points: S
         "loss": rng.uniform(0.01, 0.3),
         "slow-disk": rng.uniform(5.0, 200.0),
         "clock": rng.choice((-1, 1)) * 10 ** rng.uniform(0.0, 4.9),
+        "clone": rng.choice((0.0, rng.uniform(0.0, BACKUP_MAX))),
         "full-disk": rng.choice((0.0, rng.uniform(0.0, ROOM_MAX))),
     }.get(kind, 0.0)
     point = QUOTA if kind == "full-disk" and rng.random() < 0.5 else ""

@@ -266,6 +266,10 @@ def _end_in_one_round() -> list[tuple[Any, str, Any]]:
     return [(CrawlWide, "advance", advance)]
 
 
+def _end_forgotten() -> list[tuple[Any, str, Any]]:
+    return [(PeerExchange, "_recall_end", lambda self: None)]
+
+
 def _own_first() -> list[tuple[Any, str, Any]]:
     """Nothing is received while something is to be sent: two such processes wait for each other."""
     take = PeerExchange._take
@@ -385,7 +389,7 @@ PLANTS = {
     "tail-trusted": Plant(
         "a queue whose numbers another life has used is numbered anew",
         _tail_trusted,
-        {"faults": ("clone", "partition", "reset", "kill"), "count": 12},
+        {"faults": ("clone", "loss", "partition", "kill"), "count": 24},
     ),
     "made-out-of-turn": Plant(
         "what depends on queued changes is made in queue order", _made_out_of_turn, KILLS
@@ -419,6 +423,11 @@ PLANTS = {
     ),
     "end-in-one-round": Plant(
         "the end takes two rounds", _end_in_one_round, {"faults": ("partition", "loss")}
+    ),
+    "end-forgotten": Plant(
+        "who has told of the end knows it after a crash",
+        _end_forgotten,
+        {"faults": ("kill", "partition"), "count": 20, "within": 120.0},
     ),
     "own-first": Plant("receiving never waits for own sending", _own_first, {"faults": ("partition",)}),
 }

@@ -8,8 +8,9 @@
 
 The process asks `room` before it begins a fetch, asks `limit_reached` and `ended`
 whether the crawl is over, calls `advance` when it is idle and `committed` after
-every group. With peers, a process that is done stays until all others know: they
-cannot tell silence from death.
+every group. With peers, a process that is done stays until all others know, for
+`crawl.patience` at most: they cannot tell silence from death, and one that was cut off
+meanwhile would wait for ever for those that have left.
 """
 
 import asyncio
@@ -196,6 +197,9 @@ class PeerExchange(Exchange):
         self._has_share = True
         self._started = self._clock.now()
         self._knew_end = stages.store.get(ENDED) is not None
+        silence_max, patience = self._config.silence_max, stages.config.crawl.patience
+        # Who has told of the end in an earlier life finds others gone that know of it.
+        self._patience = silence_max if self._knew_end else max(patience, silence_max)
         self.crawlwide.tells_end = member.supervised  # the supervisor knows it, too
         self._beating: asyncio.Task[None] | None = None
         boot = self.crawlwide.boot
@@ -255,7 +259,7 @@ class PeerExchange(Exchange):
             return  # the supervisor tells all, and knows it when one has died
         if self.crawlwide.ended:
             await self._keep_end()
-            patience = self._clock.now() + self._config.silence_max
+            patience = self._clock.now() + self._patience
             while not self.crawlwide.all_know and self._clock.now() < patience:
                 await asyncio.sleep(heartbeat / 4)
             await asyncio.sleep(LAST_WORDS * heartbeat)  # the last one has still to hear from us

@@ -343,14 +343,15 @@ def test_the_end_is_told_until_all_know_it_or_are_silent_for_too_long(
 ) -> None:
     one = peered(ended=True)
     one.here.commits = True
-    config = one.here.stages.config.splitter
+    config, patience = one.here.stages.config.splitter, one.here.stages.config.crawl.patience
+    assert patience > config.silence_max
     know = property(lambda self: all_know is not None and len(one.naps) >= all_know)
     monkeypatch.setattr(type(one.exchange.crawlwide), "all_know", know)
     asyncio.run(one.exchange.part("done"))
     *looks, last = one.naps
     assert last == module.LAST_WORDS * config.heartbeat and set(looks) <= {config.heartbeat / 4}
     assert len(looks) == (
-        all_know if all_know is not None else math.ceil(config.silence_max / config.heartbeat * 4)
+        all_know if all_know is not None else math.ceil(patience / config.heartbeat * 4)
     )
 
 

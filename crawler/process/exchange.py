@@ -195,7 +195,7 @@ class PeerExchange(Exchange):
         self._urgent = False
         self._taking = True
         self._has_share = True
-        self._started = self._clock.now()
+        self._quiet_since = self._clock.now()  # some are missing, and nobody has work
         self._knew_end = stages.store.get(ENDED) is not None
         silence_max, patience = self._config.silence_max, stages.config.crawl.patience
         # Who has told of the end in an earlier life finds others gone that know of it.
@@ -278,12 +278,17 @@ class PeerExchange(Exchange):
             self.crawlwide.tells_end = True
 
     def _recall_end(self) -> None:
-        """Leave, too, if this process knew of the end when it was killed and finds nobody any more."""
-        if not self._knew_end or self.crawlwide.ended:
-            return
-        if len(self.crawlwide.said()) > 1:
-            self._knew_end = False  # those who are there know better: it may be a new run
-        elif self._clock.now() - self._started >= self._config.silence_max and self._progress().idle:
+        """Leave, too, if this process knew of the end when it was killed, and others have left that knew it.
+
+        So it is if some are missing, for long, and the rest are idle: in a new run, or
+        if a peer has come back with work, somebody is not.
+        """
+        now, said = self._clock.now(), self.crawlwide.said()
+        some_are_missing = len(said) < self.crawlwide.process_count
+        work = any(not each.idle or each.outbox for each in said.values())
+        if not self._knew_end or not some_are_missing or work:
+            self._quiet_since = now
+        elif now - self._quiet_since >= self._config.silence_max:
             self.learn_end()
 
     # -- what peers send ---------------------------------------------------------

@@ -174,8 +174,14 @@ def test_who_is_told_of_the_end_knows_it_from_the_start(folder: Path) -> None:
 class Peered:
     """The exchange of p0 with p1, which is not reached: what it does with its own queues."""
 
-    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch, **member: Any) -> None:
-        self.here = Here(folder, ("p0", "p1"), {"splitter": {"heartbeat": 0.5}})
+    def __init__(
+        self,
+        folder: Path,
+        monkeypatch: pytest.MonkeyPatch,
+        names: tuple[str, ...] = ("p0", "p1"),
+        **member: Any,
+    ) -> None:
+        self.here = Here(folder, names, {"splitter": {"heartbeat": 0.5}})
         exchange = self.here.exchange(**member)
         assert isinstance(exchange, PeerExchange)
         self.exchange = exchange
@@ -350,9 +356,7 @@ def test_the_end_is_told_until_all_know_it_or_are_silent_for_too_long(
     asyncio.run(one.exchange.part("done"))
     *looks, last = one.naps
     assert last == module.LAST_WORDS * config.heartbeat and set(looks) <= {config.heartbeat / 4}
-    assert len(looks) == (
-        all_know if all_know is not None else math.ceil(patience / config.heartbeat * 4)
-    )
+    assert len(looks) == (all_know if all_know is not None else math.ceil(patience / config.heartbeat * 4))
 
 
 def counters(one: Peered, **said: Any) -> Counters:
@@ -379,41 +383,57 @@ def test_the_end_is_told_only_when_a_crash_would_not_forget_it(peered: Callable[
     assert peered(supervised=True, ended=True).exchange.crawlwide.counters_for("p1").ended
 
 
-@pytest.mark.parametrize("after", ["a kill", "a clean end"])
-def test_an_end_that_was_known_is_known_again_when_nobody_is_left(
-    peered: Callable[..., Peered], after: str
-) -> None:
-    one = peered()
+def knew(one: Peered, *, cleanly: bool = False) -> PeerExchange:
+    """p0 again, which was killed, or stopped cleanly, when it had told of the end."""
     one.here.commits = True
     one.exchange.learn_end()
     asyncio.run(one.exchange.part("done"))
-    if after == "a clean end":
+    if cleanly:
         one.here.again()
-    again, clock = one.here.exchange(), one.here.stages.clock
+    again = one.here.exchange()
     assert isinstance(again, PeerExchange)
     one.here.idle = True
+    return again
+
+
+def silence(one: Peered, exchange: PeerExchange) -> bool:
+    """Whether it has recalled the end when `silence_max` more has passed."""
+    exchange._recall_end()
+    one.here.stages.clock.advance(one.here.stages.config.splitter.silence_max)  # type: ignore[attr-defined]
+    exchange._recall_end()
+    return exchange.ended
+
+
+@pytest.mark.parametrize("cleanly", [False, True])
+def test_an_end_that_was_known_is_known_again_when_others_have_left(
+    peered: Callable[..., Peered], cleanly: bool
+) -> None:
+    one = peered()
+    again = knew(one, cleanly=cleanly)
     again._recall_end()
     assert not again.ended, "somebody may still come"
-    clock.advance(one.here.stages.config.splitter.silence_max)  # type: ignore[attr-defined]
     one.here.idle = False
-    again._recall_end()
-    assert not again.ended, "there is work"
+    assert not silence(one, again), "there is work"
     one.here.idle = True
-    again._recall_end()
-    assert again.ended is (after == "a kill")
+    assert silence(one, again) is not cleanly
 
 
-def test_who_is_there_knows_better_than_an_end_that_was_known(peered: Callable[..., Peered]) -> None:
+def test_peers_with_work_void_an_end_that_was_known_and_idle_ones_do_not(
+    peered: Callable[..., Peered],
+) -> None:
+    one = peered(names=("p0", "p1", "p2"))
+    again = knew(one)
+    for number, (idle, outbox) in enumerate([(False, 0), (True, 3), (True, 0)], start=1):
+        said = counters(one, ended=False, idle=idle, outbox=outbox, number=number)
+        again.crawlwide.heard("p1", said, 0.0)
+        assert silence(one, again) is (idle and not outbox)
+
+
+def test_when_all_are_there_the_end_is_found_in_rounds(peered: Callable[..., Peered]) -> None:
     one = peered()
-    one.here.commits, one.here.idle = True, True
-    one.exchange.learn_end()
-    asyncio.run(one.exchange.part("done"))
-    again, clock = one.here.exchange(), one.here.stages.clock
-    assert isinstance(again, PeerExchange)
-    again.crawlwide.heard("p1", counters(one, ended=False, idle=False), clock.now())
-    clock.advance(one.here.stages.config.splitter.silence_max)  # type: ignore[attr-defined]
-    again._recall_end()
-    assert not again.ended
+    again = knew(one)
+    again.crawlwide.heard("p1", counters(one, ended=False, idle=True, outbox=0), 0.0)
+    assert not silence(one, again)
 
 
 def test_each_beat_shares_the_rate_and_looks_for_the_end(

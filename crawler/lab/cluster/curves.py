@@ -29,19 +29,22 @@ FULL = 0.8  # of the best rate over a window: full speed
 WINDOW = 5.0  # seconds over which the rate is counted
 PLACES = 10  # fetches at once of a process; a slow one has one
 REFRESHED = 1800.0  # seconds of the second run
-REFRESHED_PAGES = 40  # a process, of that run
+REFRESHED_PAGES = 100  # a process, of that run
 CHANGE_RATE = 1 / 600.0  # changes a second and page there; twice as many fetches are allowed
-BEAT, REFRESH_BEAT = 1.0, 10.0  # seconds between heartbeats of the two runs
+BEAT, REFRESH_BEAT = 1.0, 30.0  # seconds between heartbeats of the two runs
 RARER = {16: 10.0, 64: 30.0}  # above so many processes beats are so many times as far apart
-LINKS = (Frame.ENTRIES, Frame.ACK, Frame.RESYNC)
+LINKS = (Frame.ENTRIES, Frame.RESYNC)
+BEATS = (Frame.HEARTBEAT, Frame.ACK)  # an acknowledgement is also a beat, of the other end of a connection
 GROWING = ("pages_a_second", "connections", "hosts_in_flight")  # drawn by their logarithm
 HANDSHAKE = (Frame.OPEN, Frame.CHALLENGE, Frame.HELLO, Frame.WELCOME)
 
 
 class CurveRow(msgspec.Struct, frozen=True):
-    """A crawl and a refresh: `own_links` is the share of links to hosts of the process that found them; `sent_share`
-    of the others were not met lately and sent; `link_bytes` are those of entries and acks; `beat` is the seconds
-    between two heartbeats to a peer, `beat_bytes_a_second` what they are for each process; `connections` those of a
+    """A crawl and a refresh.
+
+    `own_links` is the share of links to hosts of the process that found them; `sent_share` of the others were not
+    met lately and sent; `link_bytes` are those of entries; `beat` is the seconds between two heartbeats or
+    acknowledgements of a connection, `beat_bytes_a_second` what they are for each process; `connections` those of a
     process; `hosts_in_flight` is a mean while the crawl runs at full speed; seconds are virtual, CPU seconds are not.
     """
 
@@ -96,7 +99,7 @@ def measure(processes: int, *, slow: bool, seed: int, pages: int, hosts: int) ->
     full = {window for window, count in windows.items() if count >= FULL * max(windows.values())}
     under_way = sum(row.end - row.at for row in cluster.log.rows if (row.at - START) // WINDOW in full)
     link_bytes, connections = sum(wire.get(kind, 0) for kind in LINKS), 2 * (processes - 1)
-    beats, beat_bytes = frames.get(Frame.HEARTBEAT, 0), wire.get(Frame.HEARTBEAT, 0)
+    beats, beat_bytes = sum(frames.get(kind, 0) for kind in BEATS), sum(wire.get(kind, 0) for kind in BEATS)
     level_spread, fresh, refresh_flawless = _refreshed(processes, slow=slow, seed=seed)
     return CurveRow(
         processes=processes,

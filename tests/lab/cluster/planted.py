@@ -295,11 +295,11 @@ def _uncounted() -> list[tuple[Any, str, Any]]:
 
 
 def _made_out_of_turn() -> list[tuple[Any, str, Any]]:
-    """Changes that depend on queued ones are made before those."""
+    """The change of a flush, which depends on queued ones, is made before those."""
     add = commit.CommitPoint.add
 
     def add_made(self: commit.CommitPoint, change: Any) -> None:
-        if not isinstance(change, commit.Change):
+        if isinstance(change, partial) and change.func.__name__ == "_flushed":
             making = commit.steps(change())
             while not isinstance(change, commit.Change):
                 try:
@@ -317,7 +317,7 @@ def _unnamed_kept() -> list[tuple[Any, str, Any]]:
 
 
 def _same_epoch() -> list[tuple[Any, str, Any]]:
-    """A rewritten queue keeps its epoch, and so numbers that its peer knows."""
+    """A rewritten queue keeps its epoch, and so numbers that its peer knows; without the check, which would tell."""
     result, stage = compaction.Compaction.result, Spool.stage
 
     def result_of_old(self: compaction.Compaction) -> Any:
@@ -327,7 +327,11 @@ def _same_epoch() -> list[tuple[Any, str, Any]]:
         self._written = msgspec.structs.replace(self._written, epoch=b"") if self.wanted else self._written
         return stage(self, batch, entries)
 
-    return [(compaction.Compaction, "result", result_of_old), (Spool, "stage", stage_any)]
+    return [
+        (compaction.Compaction, "result", result_of_old),
+        (Spool, "stage", stage_any),
+        *_tail_trusted(),
+    ]
 
 
 def _tail_trusted() -> list[tuple[Any, str, Any]]:
@@ -394,7 +398,15 @@ PLANTS = {
     "made-out-of-turn": Plant(
         "what depends on queued changes is made in queue order", _made_out_of_turn, KILLS
     ),
-    "unnamed-kept": Plant("segments that nothing names are set aside", _unnamed_kept, KILLS),
+    "unnamed-kept": Plant(
+        "segments that nothing names are set aside",
+        _unnamed_kept,
+        {
+            "faults": ("kill",),
+            "points": ("synced", "batch written"),
+            "tree": {"pages": {"segment_bytes": 1000}},
+        },
+    ),
     "same-epoch": Plant(
         "a compaction begins a fresh epoch",
         _same_epoch,

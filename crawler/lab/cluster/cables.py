@@ -19,11 +19,12 @@ from crawler.splitter.wire import LENGTH_BYTES, Frame
 Address = tuple[str, int]
 RETRANSMIT = 0.7  # seconds until bytes that were lost, or found the way cut, are sent again
 LATENCY = (0.0005, 0.02)  # seconds, drawn evenly
+_KINDS = frozenset(map(int, Frame))
 PIECES = (1, 7, 100, 0)  # bytes that arrive at once; 0: all
 
 
 class Wire:
-    """All connections; `cut` holds pairs of parted machines, `loss` is the share of pieces lost once."""
+    """All connections; `cut` holds pairs of names whose machines are parted, `loss` is the share of pieces lost once."""
 
     def __init__(self, rng: random.Random) -> None:
         self.rng = rng
@@ -44,21 +45,19 @@ class Wire:
         return found
 
     def note(self, data: bytes) -> None:
-        """Count what a life writes: whole frames."""
+        """Count what a life writes: whole frames; anything else is a write of no kind."""
         self.writes += 1
         at = 0
-        while at < len(data):
-            kind, size = (
-                Frame(data[at + LENGTH_BYTES]),
-                LENGTH_BYTES + int.from_bytes(data[at : at + LENGTH_BYTES]),
-            )
+        while at + LENGTH_BYTES < len(data) and data[at + LENGTH_BYTES] in _KINDS:
+            kind = Frame(data[at + LENGTH_BYTES])
+            size = LENGTH_BYTES + int.from_bytes(data[at : at + LENGTH_BYTES], "big")
             self.bytes[kind] += size
             self.frames[kind] += 1
             at += size
 
     def parted(self, one: Life, other: Life) -> bool:
         """Whether no byte passes between two machines."""
-        return frozenset((one.machine.label, other.machine.label)) in self.cut
+        return frozenset((one.machine.name, other.machine.name)) in self.cut
 
     async def connect(
         self, factory: Callable[[], asyncio.Protocol], address: Address

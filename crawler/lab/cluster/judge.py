@@ -189,7 +189,7 @@ def _judge_survivors(notes: _Notes, asked: list[list[WebAsk]], cluster: Cluster)
     for page, answers in enumerate(asked):
         if page == 0 or _has(answers) or web.hosts[web.host_of[page]].trap:
             continue
-        of_survivors = [row for row in asked[web.parent[page]] if survivors[row.name] == row.machine]
+        of_survivors = [row for row in asked[web.parent[page]] if survivors.get(row.name) == row.machine]
         given_up = sum(row.status != 200 for row in answers) >= TRIES
         if _has(of_survivors) and not given_up and cluster.owner(web.url(page)) not in copied:
             notes.add("lost", f"page {page}, {web.url(page)}, asked {len(answers)} times")

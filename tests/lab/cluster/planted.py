@@ -393,7 +393,7 @@ PLANTS = {
     "tail-trusted": Plant(
         "a queue whose numbers another life has used is numbered anew",
         _tail_trusted,
-        {"faults": ("clone", "loss", "partition", "kill"), "count": 24},
+        {"faults": ("clone", "partition", "partition", "partition"), "count": 10},
     ),
     "made-out-of-turn": Plant(
         "what depends on queued changes is made in queue order", _made_out_of_turn, KILLS
@@ -439,7 +439,11 @@ PLANTS = {
     "end-forgotten": Plant(
         "who has told of the end knows it after a crash",
         _end_forgotten,
-        {"faults": ("kill", "partition"), "count": 20, "within": 120.0},
+        {
+            "web": WebSpec(hosts=10, pages=60, down=0.0, traps=0.0, flaws=False),
+            "faults": ("partition", "kill", "power", "slow-disk"),
+            "count": 20,
+        },
     ),
     "own-first": Plant("receiving never waits for own sending", _own_first, {"faults": ("partition",)}),
 }

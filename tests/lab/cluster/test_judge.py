@@ -121,6 +121,29 @@ def test_the_older_of_two_processes_of_one_name_has_to_stop_in_time(
     assert set(verdict_on(tmp_path, change).found) == rules
 
 
+@pytest.mark.parametrize("found_by", ["the survivor", "the one that stopped"])
+def test_with_copies_only_what_survivors_found_can_be_lost(tmp_path: Path, found_by: str) -> None:
+    """And only of a name of which there was one machine."""
+    settings = msgspec.structs.replace(
+        SMALL, seed=1, web=msgspec.structs.replace(SMALL.web, hosts=4, pages=4)
+    )
+
+    def change(cluster: Cluster) -> None:
+        foreign = [n for n in range(1, 4) if cluster.owner(cluster.web.url(n)) != "p0"]
+        assert any(cluster.web.parent[page] == 0 for page in foreign)
+        cluster.observed.cloned_at = START + 0.5
+        cluster.observed.survivors = {
+            "p0": "p0" if found_by == "the survivor" else "p0-copy",
+            "p1": "p1",
+            "p2": "p2",
+        }
+        cluster.machines.append(cluster._machine("p0-copy", "p0", tmp_path / "copy"))
+        cluster.log.rows = [asked(cluster.web, 0, 1.0)]
+
+    found = set(verdict_on(tmp_path, change, settings).found)
+    assert found == ({"lost"} if found_by == "the survivor" else set())
+
+
 def test_a_crawl_with_copies_has_to_end(tmp_path: Path) -> None:
     assert set(verdict_on(tmp_path, _set(ended=False, cloned_at=START)).found) == {"no end"}
 

@@ -169,12 +169,12 @@ def picture(rows: Sequence[CurveRow], sheet: Callable[..., tuple[Any, Any]]) -> 
     panels = {
         "pages_a_second": "pages a second",
         "own_links": "share of links to own hosts",
-        "link_bytes_a_page": "bytes of links between processes a page",
+        "link_bytes_a_page": "bytes of links sent a page",
         "connections": "connections of a process",
         "seconds": "virtual seconds to the end",
         "hosts_in_flight": "hosts in flight at full speed",
         "freshness": "freshness of refreshed pages",
-        "level_spread": "highest level of a process over the lowest",
+        "level_spread": "highest level over lowest",
     }
     figure, axes = sheet(9.0, 11.0, 4, 2)
     for place, (name, label) in zip(axes.flat, panels.items(), strict=True):

@@ -53,7 +53,7 @@ class Received(msgspec.Struct, gc=False):
     sequence: int
     links: list[Link]
     bytes: int
-    chain: int  # of the epoch's entries up to this one
+    chain: int = NO_CHAIN  # of the epoch's entries up to this one
 
 
 class _Durable(msgspec.Struct, frozen=True, gc=False, array_like=True):

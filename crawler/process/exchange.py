@@ -8,8 +8,9 @@
 
 The process asks `room` before it begins a fetch, asks `limit_reached` and `ended`
 whether the crawl is over, calls `advance` when it is idle and `committed` after
-every group. With peers, a process that is done stays until all others know: they
-cannot tell silence from death.
+every group. With peers, a process that is done stays until all others know, for
+`crawl.patience` at most: they cannot tell silence from death, and one that was cut off
+meanwhile would wait for ever for those that have left.
 """
 
 import asyncio
@@ -17,6 +18,7 @@ import hashlib
 from collections import Counter
 from collections.abc import Callable, Coroutine, Mapping
 from concurrent.futures import Executor
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -31,7 +33,7 @@ from crawler.splitter.crawlwide import CrawlWide, Progress
 from crawler.splitter.peers import Address, Peers
 from crawler.splitter.session import Common, Identity
 from crawler.storage.commit import Change, Maker
-from crawler.storage.keys import INCARNATION, RUN
+from crawler.storage.keys import ENDED, INCARNATION, RUN
 from crawler.storage.kv import seal, unseal
 from crawler.urls.canonical import SESSION_IDS_VERSION
 from crawler.urls.suffixes import suffix_list_version
@@ -193,6 +195,12 @@ class PeerExchange(Exchange):
         self._urgent = False
         self._taking = True
         self._has_share = True
+        self._quiet_since = self._clock.now()  # some are missing, and nobody has work
+        self._knew_end = stages.store.get(ENDED) is not None
+        silence_max, patience = self._config.silence_max, stages.config.crawl.patience
+        # Who has told of the end in an earlier life finds others gone that know of it.
+        self._patience = silence_max if self._knew_end else max(patience, silence_max)
+        self.crawlwide.tells_end = member.supervised  # the supervisor knows it, too
         self._beating: asyncio.Task[None] | None = None
         boot = self.crawlwide.boot
         common = Common(
@@ -250,12 +258,38 @@ class PeerExchange(Exchange):
         if self._supervised:
             return  # the supervisor tells all, and knows it when one has died
         if self.crawlwide.ended:
-            patience = self._clock.now() + self._config.silence_max
+            await self._keep_end()
+            patience = self._clock.now() + self._patience
             while not self.crawlwide.all_know and self._clock.now() < patience:
                 await asyncio.sleep(heartbeat / 4)
             await asyncio.sleep(LAST_WORDS * heartbeat)  # the last one has still to hear from us
         elif stopped_by.startswith("max_"):
             await asyncio.sleep(LAST_WORDS * heartbeat)
+
+    async def _keep_end(self) -> None:
+        """Let a start after a crash know of the end: those who were told of it are gone then."""
+        kept = asyncio.Event()
+        change = Change(sync=True)
+        change.put(ENDED, seal(b""))
+        change.after.append(kept.set)
+        self._loops.queue(change)
+        with suppress(TimeoutError):  # the write failed, which ends the process
+            await asyncio.wait_for(kept.wait(), self._config.silence_max)
+            self.crawlwide.tells_end = True
+
+    def _recall_end(self) -> None:
+        """Leave, too, if this process knew of the end when it was killed, and others have left that knew it.
+
+        So it is if some are missing, for long, and the rest are idle: in a new run, or
+        if a peer has come back with work, somebody is not.
+        """
+        now, said = self._clock.now(), self.crawlwide.said()
+        some_are_missing = len(said) < self.crawlwide.process_count
+        work = any(not each.idle or each.outbox for each in said.values())
+        if not self._knew_end or not some_are_missing or work:
+            self._quiet_since = now
+        elif now - self._quiet_since >= self._config.silence_max:
+            self.learn_end()
 
     # -- what peers send ---------------------------------------------------------
 
@@ -306,6 +340,7 @@ class PeerExchange(Exchange):
         while True:
             self._share_rate()
             self.crawlwide.advance()
+            self._recall_end()
             self._loops.wake()
             await asyncio.sleep(self._config.heartbeat)
 

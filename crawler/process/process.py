@@ -28,7 +28,7 @@ from crawler.process.ending import within
 from crawler.process.errands import Errands, Network, Sink
 from crawler.process.exchange import Loops, Member, exchange_of
 from crawler.process.forked import Forked
-from crawler.process.limits import STOP_GRACE, WATCH_INTERVAL, Disk, Standing, disk_state, limit_reached
+from crawler.process.limits import STOP_GRACE, Disk, Standing, disk_state, limit_reached
 from crawler.process.places import Places
 from crawler.process.reader import Extractor, Reader
 from crawler.process.seeding import Pieces, known_changes, seed_changes
@@ -232,10 +232,10 @@ class Process:
         )
 
     async def _watch(self) -> None:
-        """Look at time and disk, once a second."""
+        """Look at time and disk, once a second (`Surroundings.watch_interval`)."""
         while True:
             self._look_at_disk()
-            await asyncio.sleep(WATCH_INTERVAL)
+            await asyncio.sleep(self.stages.around.watch_interval)
             self.wake()  # the limit of time may have been reached
 
     def _look_at_disk(self) -> None:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from crawler.config import StoreConfig
 from crawler.process import collector
 from crawler.process.ending import Watchdog, in_thread
+from crawler.process.limits import WATCH_INTERVAL
 from crawler.storage.engines import open_store
 from crawler.storage.kv import KeyValue
 
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 
 class Surroundings:
     """The system's. Methods import what they need: a command on a directory at rest has no network."""
+
+    watch_interval = WATCH_INTERVAL
 
     def __init__(self) -> None:
         self.rng: random.Random = random.SystemRandom()

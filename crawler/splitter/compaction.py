@@ -94,7 +94,7 @@ class Compaction:
             base=self._number,
             boundary=self.boundary,
             generation=self.generation,
-            confirmed=msgspec.structs.replace(self.confirmed, number=self._number),
+            confirmed=msgspec.structs.replace(self.confirmed, number=self._number, chain=0),
             repeated=self.state.repeated + self.links_before - self.links_after,
         )
 

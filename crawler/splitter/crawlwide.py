@@ -32,7 +32,8 @@ them, are idle with nothing in their outboxes; the second must show the same
 was complete (they echo a number sent after it). Then nothing was left or on its
 way at the instant between the rounds: an entry leaves an outbox only after its
 owner has applied it. The process that finds this tells the others (`ended`).
-A missing peer writes nothing, so it holds up the end, not the crawl.
+A missing peer writes nothing, so it holds up the end, not the crawl. Who has been
+told may leave: so a process tells it only once it would know it after a crash (`tells_end`).
 """
 
 from collections import deque
@@ -123,6 +124,7 @@ class CrawlWide:
         self.silence_max = silence_max
         self._progress = progress
         self.ended = False
+        self.tells_end = True  # False while it would not know of the end after a crash
         self._number = 0
         self._peers = {name: _Peer() for name in names if name != me}
         self._round: tuple[tuple, int] | None = None  # (what all said, our number when it was complete)
@@ -142,7 +144,12 @@ class CrawlWide:
         heard = peer.heard
         echo, echo_boot = (heard.number, heard.boot) if heard is not None else (0, b"")
         return Counters(
-            self.boot, self._number, echo, echo_boot, ended=self.ended, **msgspec.structs.asdict(own)
+            self.boot,
+            self._number,
+            echo,
+            echo_boot,
+            ended=self.ended and self.tells_end,
+            **msgspec.structs.asdict(own),
         )
 
     def heard(self, name: str, counters: Counters, now: float) -> None:

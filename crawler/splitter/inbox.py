@@ -1,7 +1,7 @@
 """What other processes send: accepted in order, applied once, confirmed only when durable.
 
 Per peer the store holds `i/<peer>` = (outbox epoch, durable sequence number,
-links ever applied). In memory runs ahead of it `accepted`, which orders the
+links ever applied, `wire.chained` of the epoch's entries). In memory runs ahead of it `accepted`, which orders the
 input; only `durable` is ever told to the peer.
 
     entry --accept--> queue --take--> cache, DUE, committer
@@ -30,7 +30,7 @@ from crawler.config import SplitterConfig
 from crawler.errors import DamageError
 from crawler.records import Link, LinkFlag
 from crawler.splitter.partition import Partition
-from crawler.splitter.wire import NotOwnedError, ProtocolError, decode_entry
+from crawler.splitter.wire import NO_CHAIN, NotOwnedError, ProtocolError, chained, decode_entry
 from crawler.storage.keys import INBOX
 from crawler.storage.kv import Batch, KeyValue, seal, unseal
 
@@ -53,6 +53,7 @@ class Received(msgspec.Struct, gc=False):
     sequence: int
     links: list[Link]
     bytes: int
+    chain: int = NO_CHAIN  # of the epoch's entries up to this one
 
 
 class _Durable(msgspec.Struct, frozen=True, gc=False, array_like=True):
@@ -61,6 +62,7 @@ class _Durable(msgspec.Struct, frozen=True, gc=False, array_like=True):
     epoch: Annotated[bytes, Meta(min_length=8, max_length=8)] = NO_EPOCH
     sequence: int = 0
     applied: int = 0
+    chain: int = NO_CHAIN
 
 
 _DURABLE_DECODER = msgspec.msgpack.Decoder(_Durable)
@@ -69,13 +71,14 @@ _DURABLE_DECODER = msgspec.msgpack.Decoder(_Durable)
 class _Source:
     """What is known of one peer's outbox."""
 
-    __slots__ = ("accepted", "durable", "epoch", "queued", "queued_bytes", "staged")
+    __slots__ = ("accepted", "chain", "durable", "epoch", "queued", "queued_bytes", "staged")
 
     def __init__(self, durable: _Durable) -> None:
         self.durable = durable
         self.staged = durable  # writer thread
         self.epoch = durable.epoch
         self.accepted = durable.sequence
+        self.chain = durable.chain  # of what is accepted
         self.queued = 0  # entries accepted and not yet durable
         self.queued_bytes = 0
 
@@ -110,6 +113,7 @@ class Inbox:
             return None
         source.epoch = epoch
         source.accepted = self.durable(peer)
+        source.chain = source.durable.chain if source.durable.epoch == epoch else 0
         return source.accepted
 
     def durable(self, peer: str) -> int:
@@ -119,6 +123,10 @@ class Inbox:
 
     def accepted(self, peer: str) -> int:
         return self._sources[peer].accepted
+
+    def chain(self, peer: str) -> int:
+        """The check of all entries of the peer's present epoch that were accepted (`wire.chained`)."""
+        return self._sources[peer].chain
 
     def accept(self, peer: str, sequence: int, entry: bytes) -> Arrival:
         """Take an entry that a peer sent.
@@ -137,9 +145,10 @@ class Inbox:
         links = decode_entry(entry)
         self._refuse_foreign(peer, links)
         source.accepted = sequence
+        source.chain = chained(source.chain, entry)
         source.queued += 1
         source.queued_bytes += len(entry)
-        self._queue.append(Received(peer, source.epoch, sequence, links, len(entry)))
+        self._queue.append(Received(peer, source.epoch, sequence, links, len(entry), source.chain))
         return Arrival.QUEUED
 
     def _refuse_foreign(self, peer: str, links: list[Link]) -> None:
@@ -172,7 +181,7 @@ class Inbox:
                 received,
                 before,
             )
-            source.staged = _Durable(received.epoch, received.sequence, before.applied + len(received.links))
+            source.staged = _durable(received, before)
         for peer in {received.peer for received in group}:
             batch.put(_key(peer), seal(msgspec.msgpack.encode(self._sources[peer].staged)))
         self._staged.append(group)
@@ -185,9 +194,7 @@ class Inbox:
             source = self._sources[received.peer]
             source.queued -= 1
             source.queued_bytes -= received.bytes
-            source.durable = _Durable(
-                received.epoch, received.sequence, source.durable.applied + len(received.links)
-            )
+            source.durable = _durable(received, source.durable)
 
     @property
     def waiting(self) -> bool:
@@ -217,6 +224,12 @@ class Inbox:
             f"{peer}: {self.durable(peer)} durable, {source.accepted} accepted"
             for peer, source in self._sources.items()
         ) + ")"  # fmt: skip
+
+
+def _durable(received: Received, before: _Durable) -> _Durable:
+    """What is durable with an entry."""
+    applied = before.applied + len(received.links)
+    return _Durable(received.epoch, received.sequence, applied, received.chain)
 
 
 def _key(peer: str) -> bytes:

@@ -24,6 +24,7 @@ from crawler.errors import DirectoryError
 from crawler.records import Link
 from crawler.splitter.compaction import Compaction
 from crawler.splitter.spool import (
+    Confirmed,
     Greeting,
     Spool,
     SpoolState,
@@ -31,7 +32,7 @@ from crawler.splitter.spool import (
     load_state,
     state_key,
 )
-from crawler.splitter.wire import encode_entries
+from crawler.splitter.wire import NO_CHAIN, encode_entries
 from crawler.storage.keys import OUTBOX_STATE
 from crawler.storage.kv import Batch, KeyValue, scan_prefix, seal
 
@@ -80,7 +81,7 @@ class Outbox:
         batch = self._store.batch(sync=True)
         for peer in peers:
             stored = load_state(self._store, peer)
-            state = stored or SpoolState(self._fresh_epoch())
+            state = stored or SpoolState(self._fresh_epoch(), confirmed=Confirmed(chain=0))
             if not clean:
                 state = state.renumbered(self._fresh_epoch())
             self.spools[peer] = Spool(self._store, peer, state, window_bytes=self._config.window_bytes)
@@ -130,10 +131,10 @@ class Outbox:
 
     # -- the connections --------------------------------------------------------------------------
 
-    def welcome(self, peer: str, epoch: bytes, durable: int) -> Greeting:
+    def welcome(self, peer: str, epoch: bytes, durable: int, chain: int = NO_CHAIN) -> Greeting:
         """What the WELCOME to a HELLO with `epoch` means; anything but GO_ON ends the connection."""
         spool = self.spools[peer]
-        greeting = spool.greet(epoch, durable)
+        greeting = spool.greet(epoch, durable, chain)
         if greeting in (Greeting.TAIL_LOST, Greeting.DISK_LOST):
             spool.renumber(self._fresh_epoch())
             logger.warning("splitter: %s: %s; what waits is numbered anew and sent again", peer, greeting)

@@ -12,7 +12,9 @@ unsent entries lie in the outbox, at most a window of them in a transport's buff
 
 Traps: under uvloop a write to a dead peer raises RuntimeError, not
 ConnectionError; with TLS a connection must count from the moment it is
-accepted, not after its handshake, or strangers could hold any number.
+accepted, not after its handshake, or strangers could hold any number; a
+`sock_accept` that is cancelled as it is answered loses the socket, so nothing is
+awaited between accepting a connection and keeping it.
 """
 
 import asyncio
@@ -268,6 +270,17 @@ class _Connection(asyncio.Protocol):
             self.flush()
 
 
+async def readable(listening: socket.socket) -> None:
+    """Until a connection waits to be accepted; another process may be quicker."""
+    loop = asyncio.get_running_loop()
+    come = asyncio.Event()
+    loop.add_reader(listening, come.set)
+    try:
+        await come.wait()
+    finally:
+        loop.remove_reader(listening)
+
+
 class Strangers:
     """What is said of connections that never told who they are: a line a minute, with a count."""
 
@@ -417,12 +430,16 @@ class Peers:
     async def _accept(self, listening: socket.socket) -> None:
         """Take connections as they come; each counts from now on, whatever its TLS handshake does."""
         while True:
+            await readable(listening)
             try:
-                accepted, _ = await asyncio.get_running_loop().sock_accept(listening)
-            except OSError as error:  # out of file descriptors, or the other side has gone again
+                accepted, _ = listening.accept()
+            except BlockingIOError:  # the other side has gone again
+                continue
+            except OSError as error:  # out of file descriptors
                 self._log("listening", str(error), True)
                 await asyncio.sleep(self._common.config.heartbeat)
                 continue
+            accepted.setblocking(False)
             session = Listener(self._common, self._doorkeeper.admit, self.now())
             connection = _Connection(self, session)
             connection.opening = self._spawn(self._take(connection, accepted))

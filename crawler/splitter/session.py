@@ -328,7 +328,7 @@ class Dialler(_Session):
 
     def _on_welcome(self, message: Welcome, now: float) -> None:
         self._authenticated()
-        greeting = self.common.outbox.welcome(self.peer, self._epoch, message.durable)
+        greeting = self.common.outbox.welcome(self.peer, self._epoch, message.durable, message.chain)
         if greeting is not Greeting.GO_ON:
             self._end(None, f"{greeting}; the outbox is renumbered")
             return
@@ -450,7 +450,7 @@ class Listener(_Session):
         durable = self.common.inbox.greet(self.peer, self._epoch)
         if durable is not None:
             self._durable_told = durable
-            self._send(Welcome(self.common.identity.boot, durable))
+            self._send(Welcome(self.common.identity.boot, durable, self.common.inbox.chain(self.peer)))
             self.state = SessionState.STREAMING
 
     def _tell(self, now: float) -> None:

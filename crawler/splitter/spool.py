@@ -15,7 +15,9 @@ delete is part of the next group, together with `acked`, so an empty queue keeps
 position.
 
 A fresh epoch begins (`splitter/README.md`, "Protocol")
-* when the peer knows a later entry than we have: our tail was lost;
+* when the peer knows a later entry than we have, or other ones under our numbers:
+  our tail was lost, or a copy of this store has sent in its name. A check of all
+  entries of the epoch (`wire.chained`) tells them from ours;
 * when it knows less than was deleted here: its disk was lost;
 * after an unclean start without synced writes, and after a compaction.
 It is `wanted` until it is durable, and the peer is not dialled until then.
@@ -28,13 +30,13 @@ is connected, none for one that is not.
 from collections import deque
 from collections.abc import Iterator, Sequence
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 import msgspec
 from msgspec import Meta
 
 from crawler.errors import DamageError
-from crawler.splitter.wire import ProtocolError, link_count
+from crawler.splitter.wire import NO_CHAIN, ProtocolError, chained, link_count
 from crawler.storage.keys import OUTBOX, OUTBOX_STATE
 from crawler.storage.kv import Batch, KeyValue, scan_prefix, seal, unseal
 
@@ -46,7 +48,7 @@ class Greeting(StrEnum):
     """What a peer's WELCOME means for its queue."""
 
     GO_ON = "go on"
-    TAIL_LOST = "tail lost"  # we have lost entries that the peer has
+    TAIL_LOST = "tail lost"  # the peer has entries of our name that we have not
     DISK_LOST = "disk lost"  # the peer has lost entries that it had confirmed
     STALE = "stale"  # the queue was renumbered since HELLO
 
@@ -58,6 +60,7 @@ class Confirmed(msgspec.Struct, frozen=True, gc=False, array_like=True):
     links: int = 0
     entries: int = 0
     bytes: int = 0
+    chain: int = NO_CHAIN  # of the entries of the epoch up to `number`
 
 
 class SpoolState(msgspec.Struct, frozen=True, gc=False, array_like=True):
@@ -83,7 +86,16 @@ class SpoolState(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
     def renumbered(self, epoch: bytes) -> "SpoolState":
         """The same queue, numbered from 1 under a fresh epoch."""
-        return msgspec.structs.replace(self, epoch=epoch, base=self.acked)
+        confirmed = msgspec.structs.replace(self.confirmed, chain=0)
+        return msgspec.structs.replace(self, epoch=epoch, base=self.acked, confirmed=confirmed)
+
+
+class _Sent(NamedTuple):
+    """An entry in flight: bytes, links, and the check of the epoch's entries up to it."""
+
+    bytes: int
+    links: int
+    chain: int
 
 
 class _Change(msgspec.Struct, gc=False):
@@ -154,7 +166,7 @@ class Spool:
         self._load()
         self.appended = state.confirmed.links + state.repeated + self.links  # links ever put in
         self.sent = state.acked
-        self._in_flight: deque[tuple[int, int]] = deque()  # (bytes, links) of acked+1 .. sent
+        self._in_flight: deque[_Sent] = deque()  # acked+1 .. sent
         self.in_flight_bytes = 0
         self._recent: deque[bytes] = deque()  # entries sent+1 ..., as many as the window holds
         self._recent_bytes = 0
@@ -203,7 +215,7 @@ class Spool:
             state = change.state
         else:  # a staged change that is not committed yet may be ahead of what was confirmed
             change = None
-            latest = max(confirmed, previous.confirmed, key=lambda each: each.number)
+            latest = max(previous.confirmed, confirmed, key=lambda each: each.number)
             state = msgspec.structs.replace(previous, confirmed=latest)
         if state == previous and not entries:
             return False
@@ -248,8 +260,8 @@ class Spool:
 
     # -- the connection ---------------------------------------------------------------------------
 
-    def greet(self, epoch: bytes, durable: int) -> Greeting:
-        """The peer has `durable` entries of `epoch`; begin after them, or say why not."""
+    def greet(self, epoch: bytes, durable: int, chain: int = NO_CHAIN) -> Greeting:
+        """The peer has `durable` entries of `epoch` with that check; begin after them, or say why not."""
         if not self.ready or epoch != self.state.epoch:
             return Greeting.STALE
         number = self.state.base + durable
@@ -257,11 +269,21 @@ class Spool:
             return Greeting.TAIL_LOST
         if number < self.acked:
             return Greeting.DISK_LOST
+        own = self._chain_at(number)
+        if NO_CHAIN not in (own, chain) and own != chain:
+            return Greeting.TAIL_LOST
         self.disconnect()
         self._retire(number)
         self.sent = number
         self.connected = True
         return Greeting.GO_ON
+
+    def _chain_at(self, number: int) -> int:
+        """The check of the epoch's entries up to a number."""
+        chain = self.confirmed.chain
+        for entry in range(self.acked + 1, number + 1):
+            chain = chained(chain, self._read(entry))
+        return chain
 
     def disconnect(self) -> None:
         """What was in flight waits again."""
@@ -303,7 +325,8 @@ class Spool:
                 self._recent_bytes -= len(self._recent.popleft())
             taken.append(entry)
             self.sent += 1
-            self._in_flight.append((len(entry), link_count(entry)))
+            before = self._in_flight[-1].chain if self._in_flight else self.confirmed.chain
+            self._in_flight.append(_Sent(len(entry), link_count(entry), chained(before, entry)))
             self.in_flight_bytes += len(entry)
         return first, taken
 
@@ -331,26 +354,26 @@ class Spool:
 
     def _retire(self, number: int) -> None:
         done = self.confirmed
-        acked, all_links, all_bytes = done.number, done.links, done.bytes
+        acked, all_links, all_bytes, chain = done.number, done.links, done.bytes, done.chain
         while acked < number:
             acked += 1
             if self._in_flight:
-                size, links = self._in_flight.popleft()
+                size, links, chain = self._in_flight.popleft()
                 self.in_flight_bytes -= size
             else:
                 entry = self._read(acked)
-                size, links = len(entry), link_count(entry)
+                size, links, chain = len(entry), link_count(entry), chained(chain, entry)
             self.bytes -= size
             self.links -= links
             all_links += links
             all_bytes += size
-        self.confirmed = Confirmed(acked, all_links, done.entries + acked - done.number, all_bytes)
+        self.confirmed = Confirmed(acked, all_links, done.entries + acked - done.number, all_bytes, chain)
 
     def _rewind(self, number: int) -> None:
         self._recent.clear()
         self._recent_bytes = 0
         while self.sent > number and self._in_flight:
-            self.in_flight_bytes -= self._in_flight.pop()[0]
+            self.in_flight_bytes -= self._in_flight.pop().bytes
             self.sent -= 1
         self.sent = number
 
@@ -366,7 +389,8 @@ class Spool:
         """Every invariant that holds between calls on the loop, with no group under way."""
         assert self.state.base <= self.acked <= self.sent <= self.committed, self
         assert len(self._in_flight) == self.sent - self.acked, self
-        assert self.in_flight_bytes == sum(size for size, _ in self._in_flight), self
+        assert self.in_flight_bytes == sum(sent.bytes for sent in self._in_flight), self
+        assert not self._in_flight or self._in_flight[-1].chain == self._chain_at(self.sent), self
         assert self._recent_bytes == sum(map(len, self._recent)) <= self._window_bytes, self
         assert self.sent + len(self._recent) <= self.committed, self
         assert self.connected or not (self._in_flight or self._recent), self

@@ -37,9 +37,11 @@ from crawler.errors import CrawlerError
 from crawler.records import UNDECODABLE, Link
 from crawler.storage.kv import VALUE_VERSION, seal
 
-PROTOCOL = 2  # of the handshake: processes of different numbers refuse each other
+PROTOCOL = 3  # of the handshake: processes of different numbers refuse each other
 TAG_BYTES = 16
 LENGTH_BYTES = 4
+NO_CHAIN = -1  # what came before is not known: written by an earlier version
+_SEAL_BYTES = 5  # of an entry: version and crc32 of its links
 FRAME_OVERHEAD = 1 + TAG_BYTES  # what `length` counts beside the payload
 HANDSHAKE_BYTES_MAX = 4096  # a frame of a peer that has not yet shown the secret
 
@@ -136,10 +138,11 @@ class Hello(_Message, frozen=True):
 
 
 class Welcome(_Message, frozen=True):
-    """`durable` is the last entry of the dialler's outbox epoch that is durable here, 0 for none."""
+    """`durable`: the last entry of the dialler's outbox epoch that is durable here, or 0; `chain`: see `chained`."""
 
     boot: _Token
     durable: _Count
+    chain: Annotated[int, Meta(ge=NO_CHAIN, lt=1 << 32)] = NO_CHAIN
 
 
 class Refuse(_Message, frozen=True):
@@ -332,13 +335,22 @@ def encode_entries(links: Sequence[Link], bytes_max: int) -> list[tuple[bytes, i
     ]
 
 
+def chained(chain: int, entry: bytes) -> int:
+    """The check of all entries of an epoch up to this one, from that of those before; 0 is that of none.
+
+    Two queues of one epoch and number whose checks differ are of two lives: a copy or an
+    older state of a store went on under the same numbers.
+    """
+    return NO_CHAIN if chain == NO_CHAIN else zlib.crc32(entry[:_SEAL_BYTES], chain)
+
+
 def decode_entry(entry: bytes) -> list[Link]:
     """The links of an entry.
 
     Raises:
         ProtocolError: it is damaged, of another version, or holds what no link can be.
     """
-    payload = entry[5:]
+    payload = entry[_SEAL_BYTES:]
     if (
         len(entry) < 6
         or entry[0] != VALUE_VERSION

@@ -88,6 +88,7 @@ FAMILIES = (
 # `m/`: one value a key. (owner, how it travels, sealed)
 CLEAN = b"m/clean"  # present from a clean end until the next opening
 STATE = b"m/state"  # number of openings and clean ends
+ENDED = b"m/ended"  # this process knows that nothing is left to do anywhere; until its clean end
 BUCKET_TABLE = b"m/buckets"  # the table that this process was opened with
 SETTLED = b"m/settled"  # settings that what is stored rests on
 COUNTERS = b"m/counters"  # the durable counters
@@ -105,6 +106,7 @@ OUTBOX_STATE = b"m/outbox/"  # + peer: epoch and numbers of the outbox
 METAS: Mapping[bytes, Family] = {
     CLEAN: Family(CLEAN, "process", Travel.ANEW, sealed=False),
     STATE: Family(STATE, "process", Travel.ANEW),
+    ENDED: Family(ENDED, "process", Travel.ANEW),
     BUCKET_TABLE: Family(BUCKET_TABLE, "process", Travel.ANEW, sealed=False),
     SETTLED: Family(SETTLED, "process", Travel.ANEW),
     COUNTERS: Family(COUNTERS, "process", Travel.OWNER),

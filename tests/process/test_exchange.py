@@ -21,6 +21,7 @@ from crawler.process.stages import Stages
 from crawler.records import Link
 from crawler.splitter.crawlwide import Progress
 from crawler.splitter.partition import Partition
+from crawler.splitter.wire import Counters
 from crawler.storage.commit import Change
 
 REAL_SLEEP = asyncio.sleep
@@ -40,6 +41,7 @@ class Here:
         self.tree = (more or {}) | {"crawl": crawl}
         self.idle, self.in_flight, self.pages_ended = False, 0, 0
         self.queued: list[Any] = []
+        self.commits = False  # what is queued is committed at once
         self.woken = 0
         self.stages = self.open()
 
@@ -55,7 +57,7 @@ class Here:
 
     def exchange(self, **member: Any) -> Exchange:
         loops = Loops(
-            queue=self.queued.append,
+            queue=self.queue,
             wake=self.wake,
             fail=lambda error: pytest.fail(str(error)),
             idle=lambda: self.idle,
@@ -65,6 +67,12 @@ class Here:
             worker=cast(Executor, None),
         )
         return exchange_of(self.stages, Member("p0", **member), loops)
+
+    def queue(self, change: Any) -> None:
+        if self.commits:
+            self.stages.commit(change)
+        else:
+            self.queued.append(change)
 
     def wake(self) -> None:
         self.woken += 1
@@ -166,8 +174,14 @@ def test_who_is_told_of_the_end_knows_it_from_the_start(folder: Path) -> None:
 class Peered:
     """The exchange of p0 with p1, which is not reached: what it does with its own queues."""
 
-    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch, **member: Any) -> None:
-        self.here = Here(folder, ("p0", "p1"), {"splitter": {"heartbeat": 0.5}})
+    def __init__(
+        self,
+        folder: Path,
+        monkeypatch: pytest.MonkeyPatch,
+        names: tuple[str, ...] = ("p0", "p1"),
+        **member: Any,
+    ) -> None:
+        self.here = Here(folder, names, {"splitter": {"heartbeat": 0.5}})
         exchange = self.here.exchange(**member)
         assert isinstance(exchange, PeerExchange)
         self.exchange = exchange
@@ -323,6 +337,7 @@ def test_who_stays_until_others_have_heard(
     peered: Callable[..., Peered], supervised: bool, ended: bool, stopped_by: str, naps: list[float]
 ) -> None:
     one = peered(supervised=supervised, ended=ended)
+    one.here.commits = True
     beat = one.here.stages.config.splitter.heartbeat
     asyncio.run(one.exchange.part(stopped_by))
     assert one.naps == [beat * nap for nap in naps]
@@ -333,15 +348,92 @@ def test_the_end_is_told_until_all_know_it_or_are_silent_for_too_long(
     peered: Callable[..., Peered], monkeypatch: pytest.MonkeyPatch, all_know: int | None
 ) -> None:
     one = peered(ended=True)
-    config = one.here.stages.config.splitter
+    one.here.commits = True
+    config, patience = one.here.stages.config.splitter, one.here.stages.config.crawl.patience
+    assert patience > config.silence_max
     know = property(lambda self: all_know is not None and len(one.naps) >= all_know)
     monkeypatch.setattr(type(one.exchange.crawlwide), "all_know", know)
     asyncio.run(one.exchange.part("done"))
     *looks, last = one.naps
     assert last == module.LAST_WORDS * config.heartbeat and set(looks) <= {config.heartbeat / 4}
-    assert len(looks) == (
-        all_know if all_know is not None else math.ceil(config.silence_max / config.heartbeat * 4)
-    )
+    assert len(looks) == (all_know if all_know is not None else math.ceil(patience / config.heartbeat * 4))
+
+
+def counters(one: Peered, **said: Any) -> Counters:
+    """What p1 says of itself."""
+    own = one.exchange.crawlwide.counters_for("p1")
+    return msgspec.structs.replace(own, boot=b"boot of p1", echo_boot=own.boot, **said)
+
+
+def test_the_end_is_told_only_when_a_crash_would_not_forget_it(peered: Callable[..., Peered]) -> None:
+    """Who was told leaves: a process that has forgotten would wait for them for ever."""
+    one = peered()
+    exchange, crawlwide, told = one.exchange, one.exchange.crawlwide, []
+    exchange.learn_end()
+    told.append(crawlwide.counters_for("p1").ended)
+
+    def commit(change: Change) -> None:
+        told.append(crawlwide.counters_for("p1").ended)
+        one.here.stages.commit(change)
+
+    one.here.queue = commit  # type: ignore[method-assign]
+    exchange._loops = msgspec.structs.replace(exchange._loops, queue=commit)
+    asyncio.run(exchange.part("done"))
+    assert told == [False, False] and crawlwide.counters_for("p1").ended
+    assert peered(supervised=True, ended=True).exchange.crawlwide.counters_for("p1").ended
+
+
+def knew(one: Peered, *, cleanly: bool = False) -> PeerExchange:
+    """p0 again, which was killed, or stopped cleanly, when it had told of the end."""
+    one.here.commits = True
+    one.exchange.learn_end()
+    asyncio.run(one.exchange.part("done"))
+    if cleanly:
+        one.here.again()
+    again = one.here.exchange()
+    assert isinstance(again, PeerExchange)
+    one.here.idle = True
+    return again
+
+
+def silence(one: Peered, exchange: PeerExchange) -> bool:
+    """Whether it has recalled the end when `silence_max` more has passed."""
+    exchange._recall_end()
+    one.here.stages.clock.advance(one.here.stages.config.splitter.silence_max)  # type: ignore[attr-defined]
+    exchange._recall_end()
+    return exchange.ended
+
+
+@pytest.mark.parametrize("cleanly", [False, True])
+def test_an_end_that_was_known_is_known_again_when_others_have_left(
+    peered: Callable[..., Peered], cleanly: bool
+) -> None:
+    one = peered()
+    again = knew(one, cleanly=cleanly)
+    again._recall_end()
+    assert not again.ended, "somebody may still come"
+    one.here.idle = False
+    assert not silence(one, again), "there is work"
+    one.here.idle = True
+    assert silence(one, again) is not cleanly
+
+
+def test_peers_with_work_void_an_end_that_was_known_and_idle_ones_do_not(
+    peered: Callable[..., Peered],
+) -> None:
+    one = peered(names=("p0", "p1", "p2"))
+    again = knew(one)
+    for number, (idle, outbox) in enumerate([(False, 0), (True, 3), (True, 0)], start=1):
+        said = counters(one, ended=False, idle=idle, outbox=outbox, number=number)
+        again.crawlwide.heard("p1", said, 0.0)
+        assert silence(one, again) is (idle and not outbox)
+
+
+def test_when_all_are_there_the_end_is_found_in_rounds(peered: Callable[..., Peered]) -> None:
+    one = peered()
+    again = knew(one)
+    again.crawlwide.heard("p1", counters(one, ended=False, idle=True, outbox=0), 0.0)
+    assert not silence(one, again)
 
 
 def test_each_beat_shares_the_rate_and_looks_for_the_end(

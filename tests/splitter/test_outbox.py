@@ -12,7 +12,7 @@ from crawler.records import Link
 from crawler.splitter.compaction import first_occurrences
 from crawler.splitter.outbox import Outbox
 from crawler.splitter.spool import Greeting, state_key
-from crawler.splitter.wire import ProtocolError, decode_entry
+from crawler.splitter.wire import ProtocolError, chained, decode_entry
 from crawler.storage.kv import MemoryStore, scan_prefix
 from tests.splitter.links import make_links
 
@@ -42,19 +42,19 @@ class Receiver:
 
     def __init__(self) -> None:
         self.epoch = b""
-        self.durable = 0
+        self.durable = self.chain = 0
         self.links: list[Link] = []
 
     def connect(self, outbox: Outbox, peer: str) -> Greeting:
         epoch = outbox.spools[peer].state.epoch
         if epoch != self.epoch:
-            self.epoch, self.durable = epoch, 0
-        return outbox.welcome(peer, epoch, self.durable)
+            self.epoch, self.durable, self.chain = epoch, 0, 0
+        return outbox.welcome(peer, epoch, self.durable, self.chain)
 
     def take(self, first: int, entries: list[bytes], limit: int) -> None:
         for sequence, entry in enumerate(entries[:limit], first):
             assert sequence == self.durable + 1
-            self.durable = sequence
+            self.durable, self.chain = sequence, chained(self.chain, entry)
             self.links += decode_entry(entry)
 
 

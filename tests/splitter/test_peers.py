@@ -1,10 +1,13 @@
 """Real sockets on loopback: plain, with a secret, with mutual TLS; strangers, wrong secrets, dead peers."""
 
 import asyncio
+import gc
 import logging
 import random
+import socket
 import ssl
 import subprocess
+import warnings
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
@@ -355,6 +358,27 @@ def test_closing_in_the_moment_of_an_accept_ends(use_uvloop: bool, monkeypatch: 
         writer.close()
 
     run(main, use_uvloop=use_uvloop)
+
+
+def test_a_connection_that_comes_as_the_peers_close_is_left_to_the_kernel() -> None:
+    """`sock_accept` cancelled in the turn in which it is answered drops the socket it has accepted."""
+
+    async def main() -> None:
+        p0 = Process("p0", CONFIG)
+        (address,) = await start(p0)
+        await asyncio.sleep(0)  # it waits for connections now
+        with socket.create_connection(address):  # in the kernel's queue; the loop has not seen it
+            for task in p0.peers._tasks:
+                asyncio.get_running_loop().call_later(0.0, task.cancel)  # behind what the selector finds
+            await asyncio.sleep(0.0)
+            await asyncio.sleep(0.0)
+            await p0.peers.close()
+
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        run(main, use_uvloop=False)
+        gc.collect()
+    assert not [each for each in caught if each.category is ResourceWarning]
 
 
 def test_a_connection_whose_place_was_taken_is_closed_at_once() -> None:

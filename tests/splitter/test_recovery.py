@@ -2,8 +2,11 @@
 
 from types import SimpleNamespace
 
+import msgspec
+
 from crawler.splitter.session import Common, SessionState
 from crawler.splitter.spool import Greeting
+from crawler.splitter.wire import NO_CHAIN
 from crawler.storage.kv import MemoryStore
 from tests.splitter.ends import CONFIG, commit, common_store, exchange, links_for, pair, process
 
@@ -93,6 +96,80 @@ def test_a_lost_tail_at_the_sender_is_noticed_and_nothing_later_is_dropped() -> 
     commit(again)
     drain(settled(again, other))
     assert (again.outbox.links, other.inbox.applied) == (0, 35)
+
+
+def test_entries_of_a_restored_store_are_not_confirmed_by_those_that_bore_their_numbers() -> None:
+    """It goes on from an earlier state and has committed as many as were lost before it meets the peer."""
+    one, other = process("p0"), process("p1")
+    commit(one, [("p1", links_for("p1", 10))])
+    way = connected(one, other)
+    drain(way)
+    kept = MemoryStore(dict(common_store[id(one)]._data))
+    commit(one, [("p1", links_for("p1", 20))])
+    drain(way)
+    assert other.inbox.applied == 30
+    cut(way)
+    again = process("p0", store=kept, boot=b"after it")
+    commit(again, [("p1", links_for("p1", 60))])
+    assert Greeting.TAIL_LOST in str(connected(again, other).dialler.ending)
+    commit(again)
+    drain(settled(again, other))
+    again.outbox._check()
+    assert (again.outbox.links, other.inbox.applied) == (0, 90)
+
+
+def test_lives_of_one_name_that_take_turns_confirm_nothing_of_each_other() -> None:
+    """A machine comes back with its queue after a copy of it has gone on under the same numbers."""
+    first, other = process("p0"), process("p1")
+    commit(first, [("p1", links_for("p1", 10))])
+    way = connected(first, other)
+    drain(way)
+    copy = process(
+        "p0", store=MemoryStore(dict(common_store[id(first)]._data)), boot=b"a copy..", incarnation=2
+    )
+    commit(first, [("p1", links_for("p1", 20))])
+    cut(way)
+    commit(copy, [("p1", links_for("p1", 30))])
+    way = connected(copy, other)
+    assert way.dialler.state is SessionState.STREAMING
+    drain(way)
+    cut(way)
+    store = common_store[id(first)]
+    again = process("p0", store=store, boot=b"again...", incarnation=3)
+    commit(again, [("p1", links_for("p1", 40))])
+    assert Greeting.TAIL_LOST in str(connected(again, other).dialler.ending)
+    commit(again)
+    drain(settled(again, other))
+    again.outbox._check()
+    assert (again.outbox.links, other.inbox.applied) == (0, 10 + 30 + 20 + 40)
+
+
+def test_a_queue_of_an_earlier_version_goes_on_without_a_check() -> None:
+    one, other = process("p0"), process("p1")
+    spool, source = one.outbox.spools["p1"], other.inbox._sources["p0"]
+    spool.confirmed = msgspec.structs.replace(spool.confirmed, chain=NO_CHAIN)
+    way = connected(one, other)
+    source.chain = NO_CHAIN
+    commit(one, [("p1", links_for("p1", 10))])
+    drain(way)
+    cut(way)
+    commit(one, [("p1", links_for("p1", 20))])
+    way = connected(one, other)
+    drain(way)
+    assert (one.outbox.links, other.inbox.applied) == (0, 30)
+    assert NO_CHAIN in (spool.confirmed.chain, source.durable.chain)
+
+
+def test_what_was_sent_and_not_confirmed_may_be_known_after_the_next_greeting() -> None:
+    one, other = process("p0"), process("p1")
+    way = connected(one, other)
+    commit(one, [("p1", links_for("p1", 10))])
+    way.dialler.pump(0.0)
+    way.listener.receive(way.dialler.data_to_send(), 0.0)
+    commit(other)
+    cut(way)
+    drain(settled(one, other))
+    assert (one.outbox.links, other.inbox.applied) == (0, 10)
 
 
 def test_an_unclean_start_without_synced_writes_begins_a_fresh_epoch() -> None:

@@ -8,29 +8,33 @@ machine that has lost power is silent; after its return it resets what is sent t
 
 import asyncio
 import random
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable
 from contextvars import Context, copy_context
 from typing import Any
 
 from crawler.lab.cluster.lives import CURRENT, Life
+from crawler.splitter.wire import LENGTH_BYTES, Frame
 
 Address = tuple[str, int]
 RETRANSMIT = 0.7  # seconds until bytes that were lost, or found the way cut, are sent again
 LATENCY = (0.0005, 0.02)  # seconds, drawn evenly
+_KINDS = frozenset(map(int, Frame))
 PIECES = (1, 7, 100, 0)  # bytes that arrive at once; 0: all
 
 
 class Wire:
-    """All connections; `cut` holds pairs of parted machines, `loss` is the share of pieces lost once."""
+    """All connections; `cut` holds pairs of names whose machines are parted, `loss` is the share of pieces lost once."""
 
     def __init__(self, rng: random.Random) -> None:
         self.rng = rng
         self.cut: set[frozenset[str]] = set()
         self.loss = 0.0
         self.listening: dict[Address, Listening] = {}
+        self.names: dict[str, str] = {}  # host name -> address
         self.ends: dict[VirtualTransport, None] = {}
-        self.bytes = 0  # written by all
+        self.bytes: Counter[Frame] = Counter()  # written by all, by kind of frame
+        self.frames: Counter[Frame] = Counter()
         self.writes = 0
 
     def listen(self, address: Address) -> "Listening":
@@ -40,20 +44,32 @@ class Wire:
         self.listening[address] = found = Listening(self, address, life)
         return found
 
+    def note(self, data: bytes) -> None:
+        """Count what a life writes: whole frames; anything else is a write of no kind."""
+        self.writes += 1
+        at = 0
+        while at + LENGTH_BYTES < len(data) and data[at + LENGTH_BYTES] in _KINDS:
+            kind = Frame(data[at + LENGTH_BYTES])
+            size = LENGTH_BYTES + int.from_bytes(data[at : at + LENGTH_BYTES], "big")
+            self.bytes[kind] += size
+            self.frames[kind] += 1
+            at += size
+
     def parted(self, one: Life, other: Life) -> bool:
         """Whether no byte passes between two machines."""
-        return frozenset((one.machine.label, other.machine.label)) in self.cut
+        return frozenset((one.machine.name, other.machine.name)) in self.cut
 
     async def connect(
         self, factory: Callable[[], asyncio.Protocol], address: Address
     ) -> tuple["VirtualTransport", asyncio.Protocol]:
-        """Connect to who listens there.
+        """Connect to who listens there; a host name is looked up.
 
         Raises:
             OSError: nobody does.
         """
         life = CURRENT.get()
         assert life is not None
+        address = self.names.get(address[0], address[0]), address[1]
         await asyncio.sleep(self.rng.uniform(*LATENCY))
         while True:
             listening = self.listening.get(address)
@@ -99,18 +115,24 @@ class Listening:
         self.wire, self.address, self.life = wire, address, life
         self.closed = False
         self._come: deque[AcceptedEnd] = deque()
-        self._waiter: asyncio.Future[None] | None = None
+        self._reader: Callable[[], object] | None = None
 
     def come(self, accepted: "AcceptedEnd") -> None:
         self._come.append(accepted)
-        if self._waiter is not None and not self._waiter.done():
-            self._waiter.set_result(None)
+        if self._reader is not None:
+            self._reader()
 
-    async def accept(self) -> "AcceptedEnd":
-        while not self._come:
-            self._waiter = asyncio.get_running_loop().create_future()
-            await self._waiter
-        return self._come.popleft()
+    def read_by(self, reader: Callable[[], object] | None) -> None:
+        """Whom to call when there is something to accept."""
+        self._reader = reader
+        if self._come and reader is not None:
+            reader()
+
+    def accept(self) -> tuple["AcceptedEnd", Address]:
+        """As of a socket that does not block."""
+        if not self._come:
+            raise BlockingIOError
+        return self._come.popleft(), self.address
 
     def getsockname(self) -> Address:
         return self.address
@@ -128,6 +150,9 @@ class AcceptedEnd:
     def carry(self, protocol: asyncio.Protocol) -> tuple["VirtualTransport", asyncio.Protocol]:
         self._end.carry(protocol)
         return self._end, protocol
+
+    def setblocking(self, flag: bool) -> None:
+        """It never blocks."""
 
     def close(self) -> None:
         self._end.abort()
@@ -163,9 +188,8 @@ class VirtualTransport(asyncio.Transport):
     def write(self, data: bytes | bytearray | memoryview) -> None:
         if self.closed:
             return
-        self.wire.bytes += len(data)
-        self.wire.writes += 1
         data, rng = bytes(data), self.wire.rng
+        self.wire.note(data)
         size = rng.choice(PIECES) if len(data) < 4000 else 0
         if len(data) > 40 * size:  # a frame in hundreds of pieces tells nothing new
             size = 0

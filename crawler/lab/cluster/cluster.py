@@ -11,6 +11,7 @@
 import asyncio
 import gc
 import logging
+import math
 import random
 import shutil
 import sys
@@ -24,6 +25,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import numpy as np
 
 from crawler.config import Config, StoreConfig, convert
 from crawler.crawl.topology import Topology
@@ -31,7 +33,7 @@ from crawler.errors import CrawlerError, DirectoryError
 from crawler.extract.loop_share import LoopShare
 from crawler.lab.cluster import fault_plan
 from crawler.lab.cluster.cables import Listening, Wire
-from crawler.lab.cluster.fault_plan import Fault
+from crawler.lab.cluster.fault_plan import QUOTA, Fault
 from crawler.lab.cluster.fetching import VirtualClient, VirtualResolver, WebLog
 from crawler.lab.cluster.lives import CURRENT, Killed, Life
 from crawler.lab.cluster.machine import Machine, MachineClock, SystemCalls
@@ -44,8 +46,10 @@ from crawler.process.reader import Reader
 from crawler.process.stages import Stages
 from crawler.process.surroundings import Surroundings
 from crawler.splitter.partition import Partition
+from crawler.splitter.wire import Frame
 from crawler.storage.faults import reach
 from crawler.storage.kv import KeyValue
+from crawler.urls.fingerprint import Fingerprinter
 
 START = 1_700_000_000.0  # the first instant, by a right clock
 SEED, SECRET, CRAWL = bytes(range(16)), b"s" * 16, "cluster"
@@ -54,13 +58,17 @@ POINT_WAIT = 60.0  # seconds for which a kill waits for its point; then it comes
 RESTART = 3.0  # seconds until a process that failed is started again
 ENDING_MAX = 7_200.0  # virtual seconds behind the last fault in which a finite crawl has to end
 LOOK_EVERY = 10.0  # virtual seconds between looks at outboxes and the end
+LOOKS = 5_000  # of a long run
 SLOW = 10  # times as slow as the others is a slow process
-LIVES_MAX = 60  # of a run whose end nobody set; more starts than that are no progress
+FINISHED = ("done", "patience")  # how a process ends that has nothing left to do
+FRUITLESS_MAX = 60  # failed starts in a row while nobody asks for anything: no progress
 MEMORY = Path("/dev/shm")
+LONG, RARE_WATCH = 21_600.0, 60.0  # in runs of so many seconds a process looks at time and disk so seldom
 
 
 class ClusterSettings(msgspec.Struct, frozen=True):
     """One run. `rate` is pages a second over all processes; `length` in seconds, 0: until the crawl ends by itself.
+    `points` are those of kills, if not all.
     `slow`: process 0 has a tenth of the places of the others, and ten times their gaps.
     """
 
@@ -68,6 +76,7 @@ class ClusterSettings(msgspec.Struct, frozen=True):
     processes: int = 3
     web: WebSpec = WebSpec()
     faults: tuple[str, ...] = fault_plan.USUAL
+    points: tuple[str, ...] = ()
     count: int = 6
     within: float = 120.0
     rate: float = 0.0
@@ -94,12 +103,15 @@ class Observed(msgspec.Struct):
     ended: bool = False  # every process ended by itself, since nothing was left to do
     elapsed: float = 0.0
     steps: int = 0
-    wire_bytes: int = 0
+    wire_bytes: dict[Frame, int] = {}  # between processes, by kind of frame
+    wire_frames: dict[Frame, int] = {}
     lives: list[LifeEnd] = []
     unexpected: list[str] = []
     problems: list[str] = []  # laws of counting that did not hold
     done: list[Fault] = []
     cloned_at: float = 0.0
+    begun: dict[int, float] = {}  # life -> seconds at which it began
+    survivors: dict[str, str] = {}  # name -> machine whose process of that name has ended for good
     wire_writes: int = 0
     levels: dict[str, list[float]] = {}  # what each process says of its level, at each look
     outbox_max: int = 0  # links that waited in all outboxes at once, at most
@@ -112,6 +124,8 @@ class VirtualSurroundings(Surroundings):
     def __init__(self, cluster: "Cluster", life: Life, clock: MachineClock) -> None:
         self._cluster, self._life, self._clock = cluster, life, clock
         self.rng = random.Random(f"life {cluster.settings.seed} {life.number}")
+        if cluster.settings.length >= LONG:
+            self.watch_interval = RARE_WATCH
 
     def random_bytes(self, count: int) -> bytes:
         return self.rng.randbytes(count)
@@ -171,14 +185,20 @@ class Cluster:
         self.observed = Observed()
         names = [f"p{k}" for k in range(settings.processes)]
         self.partition = Partition.equal_ranges(names)
-        self.addresses = {name: (f"10.0.0.{k + 1}", PORT) for k, name in enumerate(names)}
+        self.addresses = {name: (f"10.0.{k >> 8}.{k & 255}", PORT) for k, name in enumerate(names, start=1)}
+        self.wire.names = {name: address for name, (address, _) in self.addresses.items()}
         self.machines = [self._machine(name, name, folder / name) for name in names]
         self.config = self._config()
+        self._fingerprinter = Fingerprinter(SEED)
         self._numbers = 0
         self._armed: dict[str, tuple[Fault, int]] = {}  # machine -> kill at a point, visits left
+        self._next: dict[
+            str, Fault
+        ] = {}  # machine -> kill at a point of its next life, so that starts fail, too
         self._graveyard: list[object] = []
+        self._requests = self._fruitless = 0  # starts since one after which something was asked for
         self._running: dict[str, tuple[Life, Process]] = {}
-        self._home: set[str] = set()  # machines whose process has ended for good
+        self._home: dict[str, str] = {}  # machines whose process has ended for good, and why
         self._opened: dict[str, Stages] = {}  # the last of each machine
 
     def _machine(self, label: str, name: str, folder: Path) -> Machine:
@@ -245,7 +265,8 @@ class Cluster:
             sys.unraisablehook = hook
             if collecting:
                 gc.enable()
-        self.observed.wire_bytes, self.observed.wire_writes = self.wire.bytes, self.wire.writes
+        self.observed.wire_bytes, self.observed.wire_frames = self.wire.bytes, self.wire.frames
+        self.observed.wire_writes = self.wire.writes
         return self.observed
 
     def _bury(self) -> None:
@@ -267,6 +288,7 @@ class Cluster:
             settings.count,
             machines=settings.processes,
             within=settings.within,
+            points=settings.points,
         )
         for fault in plan:
             loop.call_at(START + fault.at, self._strike, fault)
@@ -274,9 +296,10 @@ class Cluster:
         for machine in self.machines:
             self._start(machine)
         end = START + (settings.length or last + ENDING_MAX)
+        look_every = max(LOOK_EVERY, settings.length / LOOKS)
         while not self._over.is_set() and loop.time() < end:
             progress((loop.time() - START) / (end - START))
-            timer = loop.call_later(min(LOOK_EVERY, end - loop.time()), self._look)
+            timer = loop.call_later(min(look_every, end - loop.time()), self._look)
             await self._tick()
             timer.cancel()
             waiting = sum(stages.outbox.links for stages in self._opened.values())
@@ -313,6 +336,9 @@ class Cluster:
         machine.has_power = True
         self._numbers += 1
         machine.life = life = Life(machine, self._numbers)
+        self.observed.begun[life.number] = asyncio.get_running_loop().time() - START
+        if fault := self._next.pop(machine.label, None):
+            self._arm(life, fault)
         context = copy_context()
         context.run(CURRENT.set, life)
         task = asyncio.get_running_loop().create_task(self._live(life), context=context)
@@ -364,8 +390,7 @@ class Cluster:
             around=around,
         )
         seeds = [[self.web.url(0)]] if machine.name == "p0" else []
-        others = {name: at for name, at in self.addresses.items() if name in self.partition.names}
-        del others[machine.name]
+        others = {name: (name, PORT) for name in self.partition.names if name != machine.name}
         process = None
         try:
             process = Process(
@@ -400,20 +425,57 @@ class Cluster:
         machine = life.machine
         self._note_end(life, how, killed=False)
         self._forget(life, silent=False)
-        if how in ("done", "patience") or how.startswith(DirectoryError.__name__):
-            self._home.add(machine.label)
-            self._look_at_end()
-        else:
-            asyncio.get_running_loop().call_later(RESTART, self._start, machine, context=_nobody())
-            if not self.settings.length and self._numbers > LIVES_MAX:
-                self._over.set()
-                self._news.set()
+        refused = how.startswith(f"{DirectoryError.__name__}:")
+        if how not in FINISHED and not refused:
+            self._start_again(machine)
+            return
+        self._home[machine.label] = how
+        if refused:
+            self._hand_over(machine)
+        self._look_at_end()
+
+    def _start_again(self, machine: Machine) -> None:
+        asyncio.get_running_loop().call_later(RESTART, self._start, machine, context=_nobody())
+        requests = len(self.log.rows)
+        self._fruitless = self._fruitless + 1 if requests == self._requests else 0
+        self._requests = requests
+        if not self.settings.length and self._fruitless > FRUITLESS_MAX:
+            self._end_run()
+
+    def _hand_over(self, machine: Machine) -> None:
+        """Do what people do whose process has stopped for another one of its name: its peers are to find that one."""
+        heirs = [other for other in self._of_name(machine.name) if other.label not in self._home]
+        if not heirs and self.observed.cloned_at:  # each was told so by some peer: one is started again
+            heirs = [machine]
+            del self._home[machine.label]
+            self._start_again(machine)
+        if heirs:
+            newest = max(heirs, key=lambda each: each.life.number if each.life else 0)
+            self.wire.names[machine.name] = self.addresses[newest.label][0]
+
+    def owner(self, url: str) -> str:
+        """The process that a URL belongs to."""
+        fingerprint = self._fingerprinter.fingerprint(url)
+        owners = self.partition.owners(np.array([fingerprint], np.uint64))
+        return self.partition.names[int(owners[0])]
+
+    def _of_name(self, name: str) -> list[Machine]:
+        return [machine for machine in self.machines if machine.name == name]
 
     def _look_at_end(self) -> None:
-        if all(machine.label in self._home for machine in self.machines):
-            self.observed.ended = True
-            self._over.set()
-            self._news.set()
+        """A process of each name has ended: then nobody waits for a copy."""
+        self.observed.survivors = {
+            machine.name: machine.label
+            for machine in self.machines
+            if self._home.get(machine.label) in FINISHED
+        }
+        self.observed.ended = set(self.observed.survivors) == set(self.partition.names)
+        if self.observed.ended or len(self._home) == len(self.machines):
+            self._end_run()
+
+    def _end_run(self) -> None:
+        self._over.set()
+        self._news.set()
 
     def _note_end(self, life: Life, how: str, *, killed: bool) -> None:
         now = asyncio.get_running_loop().time() - START
@@ -487,12 +549,13 @@ class Cluster:
         machine = self.machines[fault.machines[0]]
         life, loop = machine.life, asyncio.get_running_loop()
         if fault.kind in ("kill", "power", "clock", "stop", "clone") and life is None:
+            if fault.point:
+                self._next[machine.label] = fault
             return  # there is nobody
         if fault.kind in ("kill", "power"):
             assert life is not None
             if fault.point:
-                self._armed[machine.label] = fault, fault.visits
-                loop.call_later(POINT_WAIT, self._strike_anyway, life, fault)
+                self._arm(life, fault)
             else:
                 self._fell(life, fault, "")
             return
@@ -514,8 +577,8 @@ class Cluster:
             machine.slowness = fault.amount
             loop.call_later(fault.length, setattr, machine, "slowness", 1.0)
         elif fault.kind == "full-disk":
-            machine.full = True
-            loop.call_later(fault.length, setattr, machine, "full", False)
+            machine.room, machine.tells_room = fault.amount, fault.point != QUOTA
+            loop.call_later(fault.length, setattr, machine, "room", math.inf)
         elif fault.kind == "clock":
             assert life is not None
             machine.wall_offset += fault.amount
@@ -524,7 +587,13 @@ class Cluster:
             assert life is not None
             life.frozen_until = loop.time() + fault.length
         elif fault.kind == "clone":
-            self._clone(machine)
+            self._clone(machine, fault.amount)
+
+    def _arm(self, life: Life, fault: Fault) -> None:
+        """Let a life end when it reaches a point, or some time later."""
+        self._armed[life.machine.label] = fault, fault.visits
+        loop = asyncio.get_running_loop()
+        loop.call_later(POINT_WAIT, self._strike_anyway, life, fault, context=_nobody())
 
     def _strike_anyway(self, life: Life, fault: Fault) -> None:
         """The point of a kill was not reached."""
@@ -535,8 +604,8 @@ class Cluster:
     def _heal(self, pairs: set[frozenset[str]]) -> None:
         self.wire.cut -= pairs
 
-    def _clone(self, machine: Machine) -> None:
-        """A copy of a machine, disk and all, is started at another address."""
+    def _clone(self, machine: Machine, age: float) -> None:
+        """A copy of a machine, disk and all, is started at another address so many seconds later."""
         label = f"{machine.label}-copy{len(self.machines)}"
         copy = self._machine(label, machine.name, machine.folder.with_name(label))
         copy.store = machine.store.copy()
@@ -545,7 +614,7 @@ class Cluster:
         self.addresses[label] = (f"10.0.1.{len(self.machines)}", PORT)
         self.machines.append(copy)
         self.observed.cloned_at = self.observed.cloned_at or asyncio.get_running_loop().time()
-        self._start(copy)
+        asyncio.get_running_loop().call_later(age, self._start, copy, context=_nobody())
 
 
 def _nobody() -> Any:

@@ -33,6 +33,11 @@ class _Batch:
     def delete(self, key: bytes) -> None:
         self.operations.append((key, None))
 
+    @property
+    def byte_count(self) -> int:
+        """What it takes on the disk: a delete is a record, too."""
+        return sum(len(key) + len(value or b"") for key, value in self.operations)
+
 
 class StoreDisk:
     """What a store keeps on its disk: all batches, and how to take those back that were not synced."""
@@ -80,7 +85,7 @@ class StoreDisk:
 
 
 class JournalStore:
-    """The face of `storage.kv.KeyValue` over a `StoreDisk`; `alive` raises once its process is dead, `full` says it.
+    """The face of `storage.kv.KeyValue` over a `StoreDisk`; the machine knows whether its process lives, and its disk.
 
     `scan` sees the keys as they stand at the call, and of those that changed since the new values.
     """
@@ -98,7 +103,8 @@ class JournalStore:
 
     def write(self, batch: _Batch) -> None:
         self._machine.check_alive()
-        if self._failed or self._machine.is_full():
+        size = batch.byte_count
+        if self._failed or (size and not self._machine.take_room(size, size)):
             self._failed = True
             raise StoreError("store: write failed: No space left on device")
         self._disk.write(batch)
@@ -129,9 +135,9 @@ class Writable:
     def check_alive(self) -> None:
         """Raises Killed if the process that asks is dead."""
 
-    def is_full(self) -> bool:
-        """Whether the disk has no room."""
-        return False
+    def take_room(self, nbytes: int, least: int) -> int:
+        """How many of `nbytes` the disk still takes: at least `least`, or none."""
+        return nbytes
 
 
 class SyncedFiles:

@@ -7,9 +7,9 @@ loss        a share of what is sent has to be sent again
 reset       the connections of a machine break: both ends learn of it, or one
 slow-disk   a disk takes up to 200 times as long
 clock       the wall clock of a machine jumps by up to a day, and its process starts again
-full-disk   no write succeeds for a while
+full-disk   a disk takes only so many bytes more for a while; half of them do not say that they are full
 stop        a process stands still for a while and then goes on
-clone       a copy of a machine is started beside it
+clone       a copy of a machine is started beside it, at once or later: then it is a backup
 """
 
 import math
@@ -55,6 +55,9 @@ POINTS = {
     "acks sent": 5,
     "entries sent": 5,
 }
+QUOTA = "quota"
+ROOM_MAX = 10_000.0  # bytes that a disk still takes: a few groups, so that any step may be the first to fail
+BACKUP_MAX = 30.0  # seconds that a copy lies about before it is started
 RESET_POINTS = ("entries accepted", "acks sent", "entries sent", "")
 BEHIND = (0.001, 0.3)  # seconds, drawn evenly by their logarithm: what a message, a sync, a gathering take
 BOOT = 5.0  # seconds until a machine is back; servers have then answered what nobody waits for any more
@@ -64,7 +67,8 @@ AT_ONCE = 0.2  # seconds until a service manager starts a process again
 class Fault(msgspec.Struct, frozen=True):
     """From `at` on, for `length` seconds, to `machines`; `point` and `visits` of a kill, `amount` by its kind.
 
-    The `amount` of a kill is the seconds from its point to the end, that of a reset whether both ends learn of it.
+    The `amount` of a kill is the seconds from its point to the end, that of a reset whether both ends learn of it,
+    that of a full disk the bytes it still takes; at the point QUOTA it does not say so. That of a clone is its age.
     """
 
     at: float
@@ -76,25 +80,30 @@ class Fault(msgspec.Struct, frozen=True):
     amount: float = 0.0
 
 
-def draw(seed: int, kinds: Sequence[str], count: int, *, machines: int, within: float) -> list[Fault]:
-    """So many faults of these kinds in the first `within` seconds, in their order.
+def draw(
+    seed: int, kinds: Sequence[str], count: int, *, machines: int, within: float, points: Sequence[str] = ()
+) -> list[Fault]:
+    """So many faults of these kinds in the first `within` seconds, in their order; kills at these points, or at all.
 
     Raises:
-        UsageError: a kind is not known.
+        UsageError: a kind or a point is not known.
     """
+    for point in points:
+        if point not in POINTS:
+            raise UsageError(f"no point {point!r}; there are {', '.join(POINTS)}")
     for kind in kinds:
         if kind not in KINDS:
             raise UsageError(f"no fault {kind!r}; there are {', '.join(KINDS)}")
     rng = random.Random(f"faults {seed}")
     kinds = [kind for kind in kinds if machines > 1 or kind not in ("partition", "loss", "reset", "clone")]
-    drawn = [_draw(rng, rng.choice(kinds), machines, within) for _ in range(count)] if kinds else []
+    drawn = [_draw(rng, rng.choice(kinds), machines, within, points) for _ in range(count)] if kinds else []
     return sorted(drawn, key=lambda fault: fault.at)
 
 
-def _draw(rng: random.Random, kind: str, machines: int, within: float) -> Fault:
+def _draw(rng: random.Random, kind: str, machines: int, within: float, points: Sequence[str] = ()) -> Fault:
     at, one = rng.uniform(0.0, within), rng.randrange(machines)
     if kind in ("kill", "power"):
-        point = rng.choice([*POINTS, "", ""])
+        point = rng.choice(points or [*POINTS, "", ""])
         away = rng.choice((AT_ONCE, rng.uniform(0.5, 20.0))) + BOOT * (kind == "power")
         behind = math.exp(rng.uniform(*map(math.log, BEHIND))) if point and rng.random() < 0.5 else 0.0
         return Fault(at, kind, (one,), away, point, rng.randint(1, POINTS.get(point, 1)), behind)
@@ -109,5 +118,8 @@ def _draw(rng: random.Random, kind: str, machines: int, within: float) -> Fault:
         "loss": rng.uniform(0.01, 0.3),
         "slow-disk": rng.uniform(5.0, 200.0),
         "clock": rng.choice((-1, 1)) * 10 ** rng.uniform(0.0, 4.9),
+        "clone": rng.choice((0.0, rng.uniform(0.0, BACKUP_MAX))),
+        "full-disk": rng.choice((0.0, rng.uniform(0.0, ROOM_MAX))),
     }.get(kind, 0.0)
-    return Fault(at, kind, (one,), rng.uniform(2.0, 60.0), amount=amount)
+    point = QUOTA if kind == "full-disk" and rng.random() < 0.5 else ""
+    return Fault(at, kind, (one,), rng.uniform(2.0, 60.0), point, amount=amount)

@@ -6,7 +6,7 @@ stored twice      one version of a page stands in the WARC files more than once
 torn              a WARC file does not read to its end
 fetched too often a kill made more fetches void than were in flight; without kills any
 impolite          a host was asked again while an answer was under way, or before its gap
-two owners        a host was asked by two machines
+two owners        a host was asked by two processes, or long by two of one name
 forbidden         a page was asked that robots.txt forbids
 unfair rate       more was asked than the rate of the crawl allows
 stale             a known page was not asked again for long though it changes
@@ -52,6 +52,7 @@ SLACK = 1e-3  # seconds that clocks and floats may differ by
 RATE_WINDOW = 20.0  # seconds over which the rate is counted
 RATE_SLACK = 1.15  # times the rate: shares change while words are on their way
 CLONE_MAX = 120.0  # seconds within which one of two processes of one name has to stop
+AWAY = ("kill", "power", "partition", "stop", "clock", "loss")  # faults that keep words from a process
 STALL_MAX = 900.0  # seconds without a request; a host that is down is asked after 60, 120, 240
 STALE_AFTER = 4.0  # times the longest age that is set
 _RECORD = re.compile(rb"page (\d+) version (\d+)\.")
@@ -94,8 +95,11 @@ def judge(cluster: Cluster) -> RunVerdict:
     asked = _by_page(web, rows)
     over = observed.ended or settings.refresh
     if over and not cloned:
-        _judge_pages(notes, web, rows, asked, [machine.folder for machine in cluster.machines])
-    if not observed.ended and not settings.length and not cloned:
+        since = math.inf if observed.ended else START + observed.elapsed / 2  # the later ones may still come
+        _judge_pages(notes, web, rows, asked, [machine.folder for machine in cluster.machines], since)
+    if observed.ended and cloned:
+        _judge_survivors(notes, asked, cluster)
+    if not observed.ended and not settings.length:
         notes.add("no end", f"after {observed.elapsed:.0f} s and {len(observed.lives)} lives")
     refetched = 0 if settings.refresh or cloned else _judge_refetches(notes, settings, asked, observed)
     _judge_hosts(notes, rows, cluster)
@@ -134,8 +138,8 @@ def _by_page(web: SyntheticWeb, rows: Sequence[WebAsk]) -> list[list[WebAsk]]:
     return found
 
 
-def _has(answers: Sequence[WebAsk]) -> bool:
-    return any(row.status in (200, 304) for row in answers)
+def _has(answers: Sequence[WebAsk], since: float = math.inf) -> bool:
+    return any(row.status in (200, 304) and row.at < since for row in answers)
 
 
 def _judge_pages(
@@ -144,17 +148,18 @@ def _judge_pages(
     rows: Sequence[WebAsk],
     asked: list[list[WebAsk]],
     folders: Sequence[Path],
+    since: float,
 ) -> None:
-    """What was lost on the way, and what of the rest is stored."""
+    """What was lost on the way of what was linked before `since`, and what of the rest is stored."""
     for page, answers in enumerate(asked):
-        parent_had = page == 0 or _has(asked[web.parent[page]])
+        parent_had = page == 0 or _has(asked[web.parent[page]], since)
         given_up = sum(row.status != 200 for row in answers) >= TRIES
         parked = web.hosts[web.host_of[page]].trap  # its calendar may have used up the budget
         if parent_had and not _has(answers) and not given_up and not parked:
             notes.add("lost", f"page {page}, {web.url(page)}, asked {len(answers)} times")
     paths = {(row.host, row.path) for row in rows}
     for page, answers in enumerate(asked):
-        if page % MISSING_EVERY == 7 and _has(answers):
+        if page % MISSING_EVERY == 7 and _has(answers, since):
             name = web.hosts[web.host_of[page]].name
             if (name, f"/missing/{page}") not in paths:
                 notes.add("lost", f"{name}/missing/{page}")
@@ -172,6 +177,22 @@ def _judge_pages(
     for (page, version), count in stored.items():
         if count > 1:
             notes.add("stored twice", f"page {page} version {version}: {count} times")
+
+
+def _judge_survivors(notes: _Notes, asked: list[list[WebAsk]], cluster: Cluster) -> None:
+    """What was lost of the links that processes found who lived on, for names of which there was one machine.
+
+    A process that stops for a copy of its machine takes along what only its disk held.
+    """
+    web, survivors = cluster.web, cluster.observed.survivors
+    copied = {machine.name for machine in cluster.machines if machine.label != machine.name}
+    for page, answers in enumerate(asked):
+        if page == 0 or _has(answers) or web.hosts[web.host_of[page]].trap:
+            continue
+        of_survivors = [row for row in asked[web.parent[page]] if survivors.get(row.name) == row.machine]
+        given_up = sum(row.status != 200 for row in answers) >= TRIES
+        if _has(of_survivors) and not given_up and cluster.owner(web.url(page)) not in copied:
+            notes.add("lost", f"page {page}, {web.url(page)}, asked {len(answers)} times")
 
 
 def _records(path: Path) -> tuple[Iterator[tuple[int, int]], bool]:
@@ -203,26 +224,26 @@ def _judge_refetches(
 
 
 def _judge_hosts(notes: _Notes, rows: Sequence[WebAsk], cluster: Cluster) -> None:
-    """Who asks a host, and how soon again. A request ends with its process, whose connections the kernel closes."""
-    config, cloned = cluster.config.politeness, cluster.observed.cloned_at
+    """Who asks a host, and how soon again. A request ends with its process, whose connections the kernel closes.
+
+    Where a name has copies, each machine has to wait its own gaps.
+    """
+    config = cluster.config.politeness
     delay, factor, most = float(config.delay), config.delay_factor, float(config.delay_max)
     ends = {
         life.life: START + life.at
         for life in cluster.observed.lives
         if life.killed and not life.how.startswith("power")
     }
-    last: dict[str, WebAsk] = {}
+    last: dict[tuple[str, str], WebAsk] = {}
+    names: dict[str, str] = {}
     for row in sorted(rows, key=lambda row: row.at):
-        before = last.get(row.host)
-        last[row.host] = row
-        if before is None:
-            continue
+        before = last.get((row.host, row.machine))
+        last[row.host, row.machine] = row
         where = f"{row.host}{row.path} at {row.at - START:.2f}"
-        if row.name != before.name:
-            notes.add("two owners", f"{where}: {before.name}, then {row.name}")
-        elif row.machine != before.machine and row.at > cloned + CLONE_MAX:
-            notes.add("two owners", f"{where}: {before.machine}, then {row.machine}")
-        if cloned and row.at > cloned:
+        if names.setdefault(row.host, row.name) != row.name:
+            notes.add("two owners", f"{where}: {names[row.host]}, then {row.name}")
+        if before is None:
             continue
         gap = min(max(delay, factor * (before.end - before.at)), most) if row.life == before.life else delay
         end = min(before.end, ends.get(before.life, math.inf))
@@ -230,6 +251,38 @@ def _judge_hosts(notes: _Notes, rows: Sequence[WebAsk], cluster: Cluster) -> Non
             notes.add("impolite", f"{where}: while {before.path} was under way")
         elif row.at < end + gap - SLACK and before.status:
             notes.add("impolite", f"{where}: {row.at - end:.2f} s after {before.path}, not {gap:.2f}")
+    if cluster.observed.cloned_at:
+        _judge_copies(notes, rows, cluster.observed)
+
+
+def _judge_copies(notes: _Notes, rows: Sequence[WebAsk], observed: Observed) -> None:
+    """A process has to stop soon after a newer one of its name has begun elsewhere and while that one lives."""
+    lives = {row.life: row for row in rows}
+    ends = {end.life: end.at for end in observed.lives}
+    for row in rows:
+        for other in lives.values():
+            began = observed.begun.get(other.life, 0.0)
+            at = row.at - START
+            if (
+                other.name == row.name
+                and other.machine != row.machine
+                and observed.begun.get(row.life, 0.0) < began
+                and began + _hidden(observed, began, at) < at < ends.get(other.life, math.inf)
+            ):
+                notes.add(
+                    "two owners",
+                    f"{row.host}{row.path} at {at:.2f}: {row.machine}, though {other.machine} began at {began:.2f}",
+                )
+
+
+def _hidden(observed: Observed, since: float, until: float) -> float:
+    """Seconds that two processes of one name may go on: longer where they or the others were away or cut off."""
+    away = (
+        fault.length
+        for fault in observed.done
+        if fault.kind in AWAY and fault.at < until and fault.at + fault.length > since
+    )
+    return CLONE_MAX + sum(away)
 
 
 def _judge_rate(notes: _Notes, rows: Sequence[WebAsk], settings: ClusterSettings) -> None:

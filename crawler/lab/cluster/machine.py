@@ -11,7 +11,7 @@ import os
 import random
 import stat
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +37,8 @@ class Machine(Writable):
         self.files = SyncedFiles()
         self.life: Life | None = None
         self.has_power = True
-        self.full = False
+        self.room = math.inf  # bytes that the disk still takes
+        self.tells_room = True  # `statvfs` says so; a quota or a thin volume does not
         self.slowness = 1.0
         self.wall_offset = 0.0  # what its wall clock is ahead of the true time
 
@@ -48,8 +49,12 @@ class Machine(Writable):
         if life is not None and life.dead:
             raise Killed
 
-    def is_full(self) -> bool:
-        return self.full
+    def take_room(self, nbytes: int, least: int) -> int:
+        taken = int(min(nbytes, self.room))
+        if taken < least:
+            return 0
+        self.room -= taken
+        return taken
 
     def job_time(self) -> float:
         """How long the disk takes for the next job."""
@@ -125,12 +130,14 @@ class SystemCalls:
             self._kept.clear()
 
     def end(self, life: Life) -> None:
-        """Close all files of a life, as the kernel does; its locks are free."""
+        """Close all files of a life, as the kernel does, whoever still refers to them; its locks are free."""
         disown_locks(life.descriptors)
         for descriptor in sorted(life.descriptors):
             os.dup2(self._null, descriptor, inheritable=False)
             self._kept.add(descriptor)
         life.descriptors.clear()
+        for descriptor in _open_below(life.machine.folder):
+            os.dup2(self._null, descriptor, inheritable=False)  # who holds it closes it some day, or never
 
     # -- the calls ------------------------------------------------------------------
 
@@ -151,8 +158,11 @@ class SystemCalls:
 
     def _write(self, descriptor: int, data: Any) -> int:
         life = _alive()
-        if life is not None and life.machine.full and stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        if life is not None and len(data) and stat.S_ISREG(os.fstat(descriptor).st_mode):
+            taken = life.machine.take_room(len(data), 1)
+            if not taken:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            data = memoryview(data)[:taken]
         return self._real["write"](descriptor, data)
 
     def _fsync(self, descriptor: int) -> None:
@@ -171,8 +181,19 @@ class SystemCalls:
         life = CURRENT.get()
         if life is None:
             return self._real["statvfs"](path)
-        free = 0 if life.machine.full else DISK_BYTES // 2
+        machine = life.machine
+        free = int(min(machine.room, DISK_BYTES // 2)) if machine.tells_room else DISK_BYTES // 2
         return os.statvfs_result((4096, 4096, DISK_BYTES >> 12, free >> 12, free >> 12, 1, 1, 1, 0, 255))
+
+
+def _open_below(folder: Path) -> list[int]:
+    """Descriptors of this process, whoever holds them (maps, Python's files), whose files lie in a folder."""
+    found = []
+    for name in os.listdir("/proc/self/fd"):
+        with suppress(OSError):  # the one that lists
+            if os.readlink(f"/proc/self/fd/{name}").startswith(f"{folder}/"):
+                found.append(int(name))
+    return found
 
 
 def _alive() -> Life | None:

@@ -126,7 +126,10 @@ class SyntheticWeb:
             latency = spec.slow_latency
         at = self.start + rng.uniform(0.0, spec.down_within)
         down = (at, at + spec.down_for) if rng.random() < spec.down else (0.0, 0.0)
-        return WebHost(name, pages, latency, down, rng.random() < spec.traps and small)
+        trap = (
+            rng.random() < spec.traps and small and latency < spec.slow_latency
+        )  # else it would last for hours
+        return WebHost(name, pages, latency, down, trap)
 
     def _draw_parent(self, rng: random.Random, page: int) -> int:
         place = self.place[page]

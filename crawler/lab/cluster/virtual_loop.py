@@ -14,7 +14,8 @@ TigerBeetle's VOPR.
 import asyncio
 import heapq
 from collections.abc import Callable
-from contextvars import Context
+from contextvars import Context, copy_context
+from functools import partial
 from typing import Any, TypeVarTuple
 
 from crawler.lab.cluster.cables import AcceptedEnd, Listening, Wire
@@ -130,9 +131,16 @@ class VirtualLoop(asyncio.BaseEventLoop):
 
     # -- connections ----------------------------------------------------------------
 
-    async def sock_accept(self, sock: Any) -> tuple[Any, Any]:
-        listening: Listening = sock
-        return await listening.accept(), None
+    def add_reader(  # type: ignore[override]
+        self, fd: Any, callback: Callable[..., object], *args: Any
+    ) -> None:
+        listening: Listening = fd
+        listening.read_by(partial(self.call_soon, callback, *args, context=copy_context()))
+
+    def remove_reader(self, fd: Any) -> bool:
+        listening: Listening = fd
+        listening.read_by(None)
+        return True
 
     async def connect_accepted_socket(  # type: ignore[override]
         self, protocol_factory: Callable[[], asyncio.Protocol], sock: Any, **_: Any

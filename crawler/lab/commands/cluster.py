@@ -3,12 +3,14 @@
     crawler lab cluster --processes 4 --seed 7
     crawler lab cluster --processes 4 --seed 7 --faults kill,partition --days 1
     crawler lab cluster --seed 1 --seeds 50 --faults kill,power --out runs.csv
+    crawler lab cluster --table --seeds 20 --pages 150 --hosts 12 --count 8 --out faults.csv
     crawler lab cluster --processes 8 --pages 5000 --hosts 200 --faults none
     crawler lab cluster --curve 1,4,16 --pages 200 --hosts 20 --out curve.csv
 
 The processes are the shipped ones; time, network, disks and the web are virtual
 (crawler/lab/cluster/README.md). The same seed makes the same run: the digest in
-the last column is that of all requests. Without --days a run lasts until nothing is
+the last column is that of all requests. --table is a row for each kind of fault
+alone, and two for all of them together, without and with clones. Without --days a run lasts until nothing is
 left to do; with it, known pages are fetched again until then. Exit code 1 if a rule was broken.
 """
 
@@ -20,7 +22,7 @@ import msgspec
 from crawler.clock import SystemClock
 from crawler.errors import UsageError
 from crawler.lab.cluster import curves, fault_plan
-from crawler.lab.cluster.cluster import Cluster, ClusterSettings, memory_folder
+from crawler.lab.cluster.cluster import Cluster, ClusterSettings, Observed, memory_folder
 from crawler.lab.cluster.judge import RunVerdict, judge
 from crawler.lab.cluster.synthetic_web import WebSpec
 from crawler.lab.progress_line import ProgressLine
@@ -28,12 +30,14 @@ from crawler.lab.refresh import pages_file
 
 DAY = 86_400.0
 COLUMNS = ("seed", "pages", "requests", "hours", "faults", "ends", "again", "fresh", "verdict", "digest")
+WIDTHS = (6, 8, 9, 8, 7, 6, 6, 7, 24, 12)
+TABLE_COLUMNS = ("faults", "runs", "done", "ends", "requests", "again", "flawless")
+TABLE_WIDTHS = (16, 6, 7, 7, 10, 7, 10)
 PROCESSES_MAX, PAGES_MAX, SEEDS_MAX = 256, 1_000_000, 10_000
 RATE_LEAST = 0.05  # pages a second
 VISITS = 4.0  # fetches a change, without --rate
-BEAT = (
-    60.0  # seconds between counters of processes in runs of days: a beat a second would be most of the work
-)
+BEATS = 10_000  # of a run of days: a beat a second would be most of the work
+BEAT = (60.0, 300.0)  # seconds between two, at least and at most
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -47,6 +51,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="A,B",
         help=f"of {', '.join(fault_plan.KINDS)}; all (but clone), none",
     )
+    add("--points", default="", metavar="A,B", help="points of the code at which kills come (any)")
+    add("--table", action="store_true", help="--seeds runs of each kind of fault, and of all together")
     add("--count", type=int, default=6, metavar="N", help="faults of a run (6)")
     add("--pages", type=int, default=400, metavar="N", help="pages of the web (400)")
     add("--hosts", type=int, default=20, metavar="N", help="hosts of the web (20)")
@@ -73,6 +79,8 @@ def run(args: argparse.Namespace) -> int:
     settings = _settings(args)
     if args.curve:
         return _curve(args)
+    if args.table:
+        return _table(args, settings)
     rows, broken = [], False
     print(_line(COLUMNS))
     for seed in range(args.seed, args.seed + args.seeds):
@@ -84,6 +92,38 @@ def run(args: argparse.Namespace) -> int:
             print(f"        {rule} x {verdict.found[rule]}, as {example}")
     if args.out:
         pages_file.write_rows(args.out, list(COLUMNS), rows, iter([f"command: {args.command_line}"]))
+    return int(broken)
+
+
+def _table(args: argparse.Namespace, settings: ClusterSettings) -> int:
+    """`--seeds` runs of each kind of fault alone, and of all together: a row each."""
+    kinds: dict[str, tuple[str, ...]] = {kind: (kind,) for kind in fault_plan.KINDS}
+    kinds |= {"all but clone": fault_plan.USUAL, "all": fault_plan.KINDS}
+    rows, broken = [], False
+    print(_line(TABLE_COLUMNS, TABLE_WIDTHS))
+    for name, faults in kinds.items():
+        found = [
+            _observe(msgspec.structs.replace(settings, faults=faults, count=args.count, seed=seed))
+            for seed in range(args.seed, args.seed + args.seeds)
+        ]
+        flawed = {seed: verdict for seed, (_, verdict) in enumerate(found, args.seed) if not verdict.flawless}
+        row = (
+            name,
+            len(found),
+            sum(len(observed.done) for observed, _ in found),
+            sum(len(observed.lives) for observed, _ in found),
+            sum(verdict.requests for _, verdict in found),
+            sum(verdict.refetched for _, verdict in found),
+            f"{len(found) - len(flawed)} of {len(found)}",
+        )
+        rows.append(row)
+        broken = broken or bool(flawed)
+        print(_line(row, TABLE_WIDTHS), flush=True)
+        for seed, verdict in flawed.items():
+            for rule, example in verdict.examples.items():
+                print(f"        seed {seed}: {rule} x {verdict.found[rule]}, as {example}", flush=True)
+    if args.out:
+        pages_file.write_rows(args.out, list(TABLE_COLUMNS), rows, iter([f"command: {args.command_line}"]))
     return int(broken)
 
 
@@ -130,14 +170,21 @@ def _settings(args: argparse.Namespace) -> ClusterSettings:
         raise UsageError("need a rate and changes of 0 or more, up to 3650 days and 1000 faults")
     kinds = {"all": fault_plan.USUAL, "none": ()}.get(args.faults)
     kinds = tuple(part for part in args.faults.split(",") if part) if kinds is None else kinds
-    fault_plan.draw(1, kinds, 0, machines=args.processes, within=1.0)
+    points = tuple(part for part in args.points.split(",") if part)
+    fault_plan.draw(1, kinds, 0, machines=args.processes, within=1.0, points=points)
     web = WebSpec(hosts=args.hosts, pages=args.pages)
     settings = ClusterSettings(
-        processes=args.processes, web=web, faults=kinds, count=args.count if kinds else 0, rate=args.rate
+        processes=args.processes,
+        web=web,
+        faults=kinds,
+        points=points,
+        count=args.count if kinds else 0,
+        rate=args.rate,
     )
     if not args.days:
         return settings
     length = args.days * DAY
+    beat = min(max(BEAT[0], length / BEATS), BEAT[1])
     rate = args.rate or max(RATE_LEAST, VISITS * args.pages * args.changes / DAY)
     return msgspec.structs.replace(
         settings,
@@ -147,17 +194,21 @@ def _settings(args: argparse.Namespace) -> ClusterSettings:
         within=0.8 * length,
         refresh=True,
         tree={
-            "splitter": {"heartbeat": BEAT, "silence_max": 5 * BEAT},
+            "splitter": {"heartbeat": beat, "silence_max": 5 * beat},
             "refresh": {"max_age": max(3600.0, length / 16)},
         },
     )
 
 
-def _one(settings: ClusterSettings) -> tuple[tuple[object, ...], RunVerdict]:
+def _observe(settings: ClusterSettings) -> tuple[Observed, RunVerdict]:
     with memory_folder() as folder:
         cluster = Cluster(settings, Path(folder))
         observed = cluster.run(ProgressLine(f"seed {settings.seed}", SystemClock()))
-        verdict = judge(cluster)
+        return observed, judge(cluster)
+
+
+def _one(settings: ClusterSettings) -> tuple[tuple[object, ...], RunVerdict]:
+    observed, verdict = _observe(settings)
     return (
         settings.seed,
         verdict.pages,
@@ -172,6 +223,5 @@ def _one(settings: ClusterSettings) -> tuple[tuple[object, ...], RunVerdict]:
     ), verdict
 
 
-def _line(row: tuple[object, ...]) -> str:
-    widths = (6, 8, 9, 8, 7, 6, 6, 7, 24, 12)
+def _line(row: tuple[object, ...], widths: tuple[int, ...] = WIDTHS) -> str:
     return "".join(f"{value!s:<{width}}" for value, width in zip(row, widths, strict=True)).rstrip()

@@ -17,8 +17,8 @@ from unittest.mock import patch
 import msgspec
 
 from crawler.due import links_log, runs
-from crawler.due.eliminator import Eliminator, _encode
 from crawler.due.links_log import LinksLog
+from crawler.due.plans import FlushPlan
 from crawler.errors import StoreError
 from crawler.frontier.frontier import Frontier
 from crawler.frontier.hosts.front_host import FrontHost
@@ -30,14 +30,15 @@ from crawler.lab.cluster.synthetic_web import WebSpec
 from crawler.pages import segments
 from crawler.process.admission import Owners, Seen
 from crawler.process.exchange import PeerExchange
+from crawler.process.stages import Stages
 from crawler.splitter import compaction
 from crawler.splitter.crawlwide import CrawlWide
 from crawler.splitter.inbox import Arrival, Inbox
 from crawler.splitter.outbox import Outbox
 from crawler.splitter.session import Doorkeeper
 from crawler.splitter.spool import Spool
+from crawler.splitter.wire import NO_CHAIN
 from crawler.storage import commit, files
-from crawler.storage.keys import DUE_FLUSHED
 from crawler.storage.kv import MemoryStore
 
 SEEDS = 200
@@ -45,14 +46,13 @@ SETTINGS = ClusterSettings(web=WebSpec(hosts=12, pages=150), count=8, within=60.
 
 
 class Plant(msgspec.Struct, frozen=True):
-    """A bug: the rule it breaks, what is patched (object, name, what stands there then), the faults it needs."""
+    """A bug: the rule it breaks, what is patched (object, name, what stands there then), and the world that it shows in:
+    how its settings differ from `SETTINGS`.
+    """
 
     rule: str
     patches: Callable[[], list[tuple[Any, str, Any]]]
-    faults: tuple[str, ...] = ("kill", "power")
-    rate: float = 0.0
-    count: int = SETTINGS.count
-    tree: dict[str, Any] = {}
+    settings: dict[str, Any] = {}
 
 
 def _page_before_links() -> list[tuple[Any, str, Any]]:
@@ -127,18 +127,18 @@ def _failed_write_goes_on() -> list[tuple[Any, str, Any]]:
 
 
 def _flush_before_commit() -> list[tuple[Any, str, Any]]:
-    """The links log counts as flushed before the to-do entries of its new links are durable."""
-    begin = Eliminator.begin_flush
+    """A flush is durable before the to-do entries of its new links are."""
+    flush_change = Stages.flush_change
 
-    def begin_early(self: Eliminator, now: float) -> Any:
-        plan = begin(self, now)
-        if plan is not None:
-            batch = self._store.batch(sync=True)
-            batch.put(DUE_FLUSHED, _encode(plan.after))
-            self._store.write(batch)
-        return plan
+    def flush_early(self: Stages, plan: FlushPlan) -> Any:
+        runs_before = list(self.due._manifest.runs)
+        batch = self.store.batch(sync=True)
+        self.due.stage_flush(plan, batch)
+        self.store.write(batch)
+        self.due._manifest.runs[:] = runs_before
+        return flush_change(self, plan)
 
-    return [(Eliminator, "begin_flush", begin_early)]
+    return [(Stages, "flush_change", flush_early)]
 
 
 def _run_not_synced() -> list[tuple[Any, str, Any]]:
@@ -266,6 +266,10 @@ def _end_in_one_round() -> list[tuple[Any, str, Any]]:
     return [(CrawlWide, "advance", advance)]
 
 
+def _end_forgotten() -> list[tuple[Any, str, Any]]:
+    return [(PeerExchange, "_recall_end", lambda self: None)]
+
+
 def _own_first() -> list[tuple[Any, str, Any]]:
     """Nothing is received while something is to be sent: two such processes wait for each other."""
     take = PeerExchange._take
@@ -290,6 +294,51 @@ def _uncounted() -> list[tuple[Any, str, Any]]:
     return [(commit.CommitPoint, "put_counters", put_half)]
 
 
+def _made_out_of_turn() -> list[tuple[Any, str, Any]]:
+    """The change of a flush, which depends on queued ones, is made before those."""
+    add = commit.CommitPoint.add
+
+    def add_made(self: commit.CommitPoint, change: Any) -> None:
+        if isinstance(change, partial) and change.func.__name__ == "_flushed":
+            making = commit.steps(change())
+            while not isinstance(change, commit.Change):
+                try:
+                    next(making)
+                except StopIteration as made:
+                    change = made.value
+        add(self, change)
+
+    return [(commit.CommitPoint, "add", add_made)]
+
+
+def _unnamed_kept() -> list[tuple[Any, str, Any]]:
+    """Segments that no batch names stay where they are."""
+    return [(segments, "_set_aside", lambda folder, name: None)]
+
+
+def _same_epoch() -> list[tuple[Any, str, Any]]:
+    """A rewritten queue keeps its epoch, and so numbers that its peer knows; without the check, which would tell."""
+    result, stage = compaction.Compaction.result, Spool.stage
+
+    def result_of_old(self: compaction.Compaction) -> Any:
+        return msgspec.structs.replace(result(self), epoch=self.state.epoch)
+
+    def stage_any(self: Spool, batch: Any, entries: Any) -> bool:
+        self._written = msgspec.structs.replace(self._written, epoch=b"") if self.wanted else self._written
+        return stage(self, batch, entries)
+
+    return [
+        (compaction.Compaction, "result", result_of_old),
+        (Spool, "stage", stage_any),
+        *_tail_trusted(),
+    ]
+
+
+def _tail_trusted() -> list[tuple[Any, str, Any]]:
+    """What a peer has under our numbers counts as ours."""
+    return [(Spool, "_chain_at", lambda self, number: NO_CHAIN)]
+
+
 def _seen_before_commit() -> list[tuple[Any, str, Any]]:
     """Links that are in flight between cache and commit are dropped as seen when their fingerprint is even."""
     misses = Seen.misses
@@ -300,49 +349,103 @@ def _seen_before_commit() -> list[tuple[Any, str, Any]]:
     return [(Seen, "misses", some)]
 
 
+KILLS, POWER = {"faults": ("kill", "power")}, {"faults": ("power",)}
 PLANTS = {
-    "page-before-links": Plant("a record and its links are one change", _page_before_links),
-    "batch-not-synced": Plant("one synced batch decides", _batch_not_synced, ("power",)),
-    "links-not-synced": Plant("the links log is synced before the batch", _links_not_synced, ("power",)),
-    "warc-not-synced": Plant("WARC is synced before the batch", _warc_not_synced, ("power",)),
-    "names-not-synced": Plant("a new file's name is synced before it counts", _names_not_synced, ("power",)),
-    "run-not-synced": Plant("a run is synced before it counts", _run_not_synced, ("power",)),
-    "no-truncation": Plant("opening cuts files to their committed lengths", _no_truncation),
+    "page-before-links": Plant("a record and its links are one change", _page_before_links, KILLS),
+    "batch-not-synced": Plant("one synced batch decides", _batch_not_synced, POWER),
+    "links-not-synced": Plant("the links log is synced before the batch", _links_not_synced, POWER),
+    "warc-not-synced": Plant("WARC is synced before the batch", _warc_not_synced, POWER),
+    "names-not-synced": Plant("a new file's name is synced before it counts", _names_not_synced, POWER),
+    "run-not-synced": Plant("a run is synced before it counts", _run_not_synced, POWER),
+    "no-truncation": Plant("opening cuts files to their committed lengths", _no_truncation, KILLS),
     "links-log-not-cut": Plant(
-        "opening cuts the links log to its committed length", _links_log_not_cut, ("power",)
+        "opening cuts the links log to its committed length",
+        _links_log_not_cut,
+        {
+            "faults": ("kill", "kill", "slow-disk"),
+            "points": ("links written", "links synced", "batch written", "committed"),
+            "count": 48,
+            "tree": {"store": {"group_entries_max": 1}},
+        },
     ),
-    "failed-write-goes-on": Plant("a failed write ends the process", _failed_write_goes_on, ("full-disk",)),
-    "flush-before-commit": Plant("a flush counts with its new URLs", _flush_before_commit),
+    "failed-write-goes-on": Plant(
+        "a failed write ends the process", _failed_write_goes_on, {"faults": ("full-disk",)}
+    ),
+    "flush-before-commit": Plant("a flush counts with its new URLs", _flush_before_commit, KILLS),
     "cache-eats-links": Plant(
-        "the CLOCK cache never drops a link that is not queued", _seen_before_commit, ()
+        "the CLOCK cache never drops a link that is not queued", _seen_before_commit, {"faults": ()}
     ),
     "gaps-forgotten": Plant(
-        "after an unclean stop hosts wait their gaps", _gaps_forgotten, tree={"politeness": {"delay": 5.0}}
+        "after an unclean stop hosts wait their gaps",
+        _gaps_forgotten,
+        KILLS | {"tree": {"politeness": {"delay": 5.0}}},
     ),
-    "retries-at-their-word": Plant("a clock that jumps stalls nobody", _retries_at_their_word, ("clock",)),
-    "counters-in-memory": Plant("counts ride in every group", _uncounted),
+    "retries-at-their-word": Plant(
+        "a clock that jumps stalls nobody", _retries_at_their_word, {"faults": ("clock",)}
+    ),
+    "counters-in-memory": Plant("counts ride in every group", _uncounted, KILLS),
     "ack-before-commit": Plant(
-        "only durable is ever told", _ack_before_commit, ("kill", "power", "slow-disk")
+        "only durable is ever told", _ack_before_commit, {"faults": ("kill", "power", "slow-disk")}
     ),
     "outbox-in-memory": Plant(
-        "links wait in durable outboxes", _outbox_in_memory, ("kill", "power", "partition")
+        "links wait in durable outboxes", _outbox_in_memory, {"faults": ("kill", "power", "partition")}
     ),
-    "sent-is-gone": Plant("an entry is deleted when its owner has it", _sent_is_gone, ("kill", "partition")),
+    "tail-trusted": Plant(
+        "a queue whose numbers another life has used is numbered anew",
+        _tail_trusted,
+        {"faults": ("clone", "partition", "partition", "partition"), "count": 10},
+    ),
+    "made-out-of-turn": Plant(
+        "what depends on queued changes is made in queue order", _made_out_of_turn, KILLS
+    ),
+    "unnamed-kept": Plant(
+        "segments that nothing names are set aside",
+        _unnamed_kept,
+        {
+            "faults": ("kill",),
+            "points": ("synced", "batch written"),
+            "tree": {"pages": {"segment_bytes": 1000}},
+        },
+    ),
+    "same-epoch": Plant(
+        "a compaction begins a fresh epoch",
+        _same_epoch,
+        {"faults": ("partition", "kill"), "tree": {"splitter": {"spool_bytes_max": 500}}},
+    ),
+    "sent-is-gone": Plant(
+        "an entry is deleted when its owner has it", _sent_is_gone, {"faults": ("kill", "partition")}
+    ),
     "applied-twice": Plant(
-        "a repeated entry is applied once", _applied_twice, ("reset", "slow-disk"), count=24
+        "a repeated entry is applied once", _applied_twice, {"faults": ("reset", "slow-disk"), "count": 24}
     ),
     "compaction-drops": Plant(
         "a long queue is rewritten without repeated links, and no others",
         _compaction_drops,
-        ("partition",),
-        tree={"splitter": {"spool_bytes_max": 500}},
+        {"faults": ("partition",), "tree": {"splitter": {"spool_bytes_max": 500}}},
     ),
-    "gap-taken": Plant("no entry is passed over", _gap_taken, ()),
-    "foreign-kept": Plant("no host is asked by two processes", _foreign_taken, ()),
-    "copies-let-in": Plant("a second boot of a live name is refused", _copies_let_in, ("clone",), count=1),
-    "whole-rate": Plant("shares never add up to more than 1", _whole_rate, ("partition",), rate=4.0),
-    "end-in-one-round": Plant("the end takes two rounds", _end_in_one_round, ("partition", "loss")),
-    "own-first": Plant("receiving never waits for own sending", _own_first, ("partition",)),
+    "gap-taken": Plant("no entry is passed over", _gap_taken, {"faults": ()}),
+    "foreign-kept": Plant("no host is asked by two processes", _foreign_taken, {"faults": ()}),
+    "copies-let-in": Plant(
+        "a second boot of a live name is refused", _copies_let_in, {"faults": ("clone",), "count": 1}
+    ),
+    "whole-rate": Plant(
+        "shares never add up to more than 1",
+        _whole_rate,
+        {"faults": ("partition",), "processes": 2, "rate": 1.0},
+    ),
+    "end-in-one-round": Plant(
+        "the end takes two rounds", _end_in_one_round, {"faults": ("partition", "loss")}
+    ),
+    "end-forgotten": Plant(
+        "who has told of the end knows it after a crash",
+        _end_forgotten,
+        {
+            "web": WebSpec(hosts=10, pages=60, down=0.0, traps=0.0, flaws=False),
+            "faults": ("partition", "kill", "power", "slow-disk"),
+            "count": 20,
+        },
+    ),
+    "own-first": Plant("receiving never waits for own sending", _own_first, {"faults": ("partition",)}),
 }
 
 
@@ -357,14 +460,7 @@ def planted(name: str) -> Iterator[None]:
 
 def settings_of(plant: Plant | None, seed: int) -> ClusterSettings:
     """A run that may bring out a bug; of the shipped code with all faults if there is none."""
-    own = (
-        SETTINGS
-        if plant is None
-        else msgspec.structs.replace(
-            SETTINGS, faults=plant.faults, rate=plant.rate, count=plant.count, tree=plant.tree
-        )
-    )
-    return msgspec.structs.replace(own, seed=seed)
+    return msgspec.structs.replace(SETTINGS, seed=seed, **(plant.settings if plant else {}))
 
 
 def run(settings: ClusterSettings) -> RunVerdict:

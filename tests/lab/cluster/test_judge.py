@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from crawler.lab.cluster.cluster import START, Cluster, ClusterSettings, LifeEnd, memory_folder
+from crawler.lab.cluster.fault_plan import Fault
 from crawler.lab.cluster.fetching import WebAsk
 from crawler.lab.cluster.judge import RunVerdict, judge
 from crawler.lab.cluster.synthetic_web import WebSpec
@@ -98,6 +99,53 @@ BROKEN = {
 @pytest.mark.parametrize("rule", BROKEN)
 def test_a_broken_rule_is_found(tmp_path: Path, rule: str) -> None:
     assert set(verdict_on(tmp_path, BROKEN[rule]).found) == {rule}
+
+
+@pytest.mark.parametrize(
+    ("goes_on", "parted", "rules"), [(60, 0, set()), (200, 0, {"two owners"}), (200, 90, set())]
+)
+def test_the_older_of_two_processes_of_one_name_has_to_stop_in_time(
+    tmp_path: Path, goes_on: float, parted: float, rules: set[str]
+) -> None:
+    """Later if a cable was cut meanwhile. Each waits its own gaps; what a copy has lost is lost."""
+
+    def change(cluster: Cluster) -> None:
+        cluster.observed.cloned_at, cluster.observed.elapsed = START + 10.0, 300.0
+        cluster.observed.begun = {1: 0.0, 2: 10.0}
+        cluster.observed.done = [Fault(20.0, "partition", (0, 1), parted)] * bool(parted)
+        cluster.log.rows = [
+            asked(cluster.web, 0, 10.0 + goes_on),
+            asked(cluster.web, 0, 10.1 + goes_on, machine="p0-copy", life=2),
+        ]
+
+    assert set(verdict_on(tmp_path, change).found) == rules
+
+
+@pytest.mark.parametrize("found_by", ["the survivor", "the one that stopped"])
+def test_with_copies_only_what_survivors_found_can_be_lost(tmp_path: Path, found_by: str) -> None:
+    """And only of a name of which there was one machine."""
+    settings = msgspec.structs.replace(
+        SMALL, seed=1, web=msgspec.structs.replace(SMALL.web, hosts=4, pages=4)
+    )
+
+    def change(cluster: Cluster) -> None:
+        foreign = [n for n in range(1, 4) if cluster.owner(cluster.web.url(n)) != "p0"]
+        assert any(cluster.web.parent[page] == 0 for page in foreign)
+        cluster.observed.cloned_at = START + 0.5
+        cluster.observed.survivors = {
+            "p0": "p0" if found_by == "the survivor" else "p0-copy",
+            "p1": "p1",
+            "p2": "p2",
+        }
+        cluster.machines.append(cluster._machine("p0-copy", "p0", tmp_path / "copy"))
+        cluster.log.rows = [asked(cluster.web, 0, 1.0)]
+
+    found = set(verdict_on(tmp_path, change, settings).found)
+    assert found == ({"lost"} if found_by == "the survivor" else set())
+
+
+def test_a_crawl_with_copies_has_to_end(tmp_path: Path) -> None:
+    assert set(verdict_on(tmp_path, _set(ended=False, cloned_at=START)).found) == {"no end"}
 
 
 def test_what_a_kill_makes_void_may_be_fetched_again(tmp_path: Path) -> None:

@@ -37,7 +37,7 @@ def test_a_quiet_crawl_ends_by_itself_with_every_page_asked_once(processes: int)
     assert (verdict.pages, verdict.refetched) == (60, 0)
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(3))
 def test_broken_connections_and_processes_lose_nothing_and_apply_nothing_twice(seed: int) -> None:
     """With a window of a few entries and queues that are rewritten all the time."""
     faults = ("reset", "partition", "loss", "kill", "power", "slow-disk")
@@ -46,6 +46,34 @@ def test_broken_connections_and_processes_lose_nothing_and_apply_nothing_twice(s
     )
     assert verdict.flawless, verdict.examples
     assert verdict.pages == 60
+
+
+@pytest.mark.parametrize(
+    ("seed", "faults"),
+    [
+        (0, ("reset", "slow-disk")),  # finds a repeated entry that is applied
+        (0, ("kill", "power", "slow-disk")),  # an acknowledgement before the commit
+        (6, ("partition",)),  # a rewritten queue that lacks a link
+    ],
+)
+def test_the_same_faults_again_and_again(seed: int, faults: tuple[str, ...]) -> None:
+    """Of one kind or few, on a web of twice the pages: each of these seeds finds the bug beside it."""
+    web = msgspec.structs.replace(WEB, pages=120, hosts=12)
+    settings = msgspec.structs.replace(QUIET, web=web, seed=seed, faults=faults, count=24, within=60.0)
+    _, verdict = run(msgspec.structs.replace(settings, tree=ONE_WINDOW))
+    assert verdict.flawless, verdict.examples
+    assert verdict.pages == 120
+
+
+@pytest.mark.parametrize("seed", [3, 5, 10])
+def test_who_comes_back_after_the_end_leaves_too(seed: int) -> None:
+    """Killed, or cut off, when the others have found out that nothing is left to do."""
+    faults = ("reset", "partition", "loss", "kill", "power", "slow-disk")
+    cluster, verdict = run(
+        msgspec.structs.replace(QUIET, seed=seed, faults=faults, count=20, within=60.0, tree=ONE_WINDOW)
+    )
+    assert verdict.flawless, verdict.examples
+    assert cluster.observed.elapsed < 300.0
 
 
 def test_a_missing_process_holds_up_the_end_and_not_the_crawl(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextvars
+import math
 import os
 import random
 import socket
@@ -16,6 +17,7 @@ from crawler.lab.cluster.lives import CURRENT, Killed, Life
 from crawler.lab.cluster.machine import Machine, SystemCalls
 from crawler.lab.cluster.synthetic_web import SyntheticWeb, WebSpec, token
 from crawler.lab.cluster.virtual_loop import VirtualLoop
+from crawler.splitter.peers import readable
 from crawler.storage.files import Lock
 from crawler.storage.kv import MemoryStore
 
@@ -106,7 +108,8 @@ class Pair:
         listening = in_life(self.lives[1], self.wire.listen, ("10.0.0.2", 1))
 
         async def accept() -> None:
-            accepted, _ = await loop.sock_accept(listening)
+            await readable(listening)
+            accepted, _ = listening.accept()
             await loop.connect_accepted_socket(lambda: self.far, accepted)
 
         taking = in_life(self.lives[1], loop.create_task, accept())
@@ -230,17 +233,18 @@ def test_the_dead_write_nothing_and_a_full_disk_takes_nothing(tmp_path: Path) ->
     with system.installed():
         descriptor = in_life(life, os.open, tmp_path / "file", os.O_WRONLY | os.O_CREAT)
         assert in_life(life, os.write, descriptor, b"one") == 3
-        life.machine.full = True
+        life.machine.room = 1
+        assert in_life(life, os.write, descriptor, b"two") == 1
         with pytest.raises(OSError, match="No space"):
-            in_life(life, os.write, descriptor, b"two")
-        life.machine.full = False
+            in_life(life, os.write, descriptor, b"wo")
+        life.machine.room = math.inf
         life.dead = True
         system.end(life)
         with pytest.raises(Killed):
             in_life(life, os.write, descriptor, b"three")
         os.close(descriptor)  # whoever unwinds late cannot close a file of another life
         os.write(descriptor, b"four")
-    assert (tmp_path / "file").read_bytes() == b"one"
+    assert (tmp_path / "file").read_bytes() == b"onet"
 
 
 def test_a_lock_of_the_dead_closes_no_file_of_another_process(tmp_path: Path) -> None:

@@ -46,8 +46,10 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--disk", type=float, default=2048.0, metavar="GIB", help="of a machine (2048)")
     add("--bandwidth", type=float, default=1000.0, metavar="MBIT", help="of a machine (1000)")
     add("--page-size", type=float, default=28.0, metavar="KIB", help="of a page, decoded (28)")
+    add("--compressed", type=float, default=0.2, metavar="X", help="share of a page that gzip leaves (0.2)")
     add("--links", type=float, default=60.0, metavar="N", help="on a page (60)")
     add("--urls", type=float, default=10.0, metavar="N", help="distinct URLs found a page (10)")
+    add("--url-length", type=float, default=77.0, metavar="N", help="of a URL (77)")
     add("--latency", type=float, default=0.3, metavar="S", help="of an answer (0.3)")
     add("--handshakes", type=float, default=0.2, metavar="X", help="TLS handshakes a page (0.2)")
     add("--units", type=Path, metavar="FILE", help="what `crawler bench units --out` has written")
@@ -71,7 +73,9 @@ def goal_of(args: argparse.Namespace) -> Goal:
         rate=args.rate,
         refresh=args.refresh,
         page_bytes=args.page_size * KIB,
+        compressed=args.compressed,
         links=args.links,
+        url_bytes=args.url_length,
         urls=max(1.0, args.urls),
         latency=args.latency,
         handshakes=args.handshakes,
@@ -103,9 +107,11 @@ def told(found: Plan, units: UnitCosts) -> str:
         ("pages a second", f"{found.rate:,.1f}, bounded by {found.bottleneck}"),
         ("days", f"{found.days.mid:,.1f}"),
         ("CPU a page", _range(found.page_cpu * 1e3, "ms")),
+        ("CPU in all", _range(found.cpu * (1 / 3600), "hours")),
         ("processes", _range(found.processes, "")),
         ("machines", _range(found.machines, "")),
         ("disk", _range(found.disk * (1 / GIB), "GiB")),
+        ("of it WARC", _range(found.warc * (1 / GIB), "GiB")),
         ("memory", _range(found.memory * (1 / GIB), "GiB")),
         ("bandwidth", f"{found.bandwidth / 125e3:,.0f} Mbit/s"),
         ("connections", f"{found.connections:,.0f} to hosts, {found.peer_connections:,} between processes"),

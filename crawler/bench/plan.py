@@ -40,6 +40,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--hosts", type=float, required=True, metavar="N", help="hosts they lie on")
     add("--rate", type=float, default=0.0, metavar="X", help="pages a second (as fast as --machines allow)")
     add("--refresh", type=float, default=0.0, metavar="X", help="fetches a second of known pages besides")
+    add("--changed", type=float, default=0.2, metavar="X", help="share of these that find another page (0.2)")
     add("--machines", type=int, default=0, metavar="N", help="machines there are (as many as it takes)")
     add("--cores", type=int, default=8, metavar="N", help="of a machine (8)")
     add("--memory", type=float, default=32.0, metavar="GIB", help="of a machine (32)")
@@ -72,6 +73,7 @@ def goal_of(args: argparse.Namespace) -> Goal:
         hosts=args.hosts,
         rate=args.rate,
         refresh=args.refresh,
+        changed=args.changed,
         page_bytes=args.page_size * KIB,
         compressed=args.compressed,
         links=args.links,
@@ -112,6 +114,7 @@ def told(found: Plan, units: UnitCosts) -> str:
         ("machines", _range(found.machines, "")),
         ("disk", _range(found.disk * (1 / GIB), "GiB")),
         ("of it WARC", _range(found.warc * (1 / GIB), "GiB")),
+        ("of refreshes", _range(found.refresh_warc * (1 / GIB), "GiB a day")),
         ("memory", _range(found.memory * (1 / GIB), "GiB")),
         ("bandwidth", f"{found.bandwidth / 125e3:,.0f} Mbit/s"),
         ("connections", f"{found.connections:,.0f} to hosts, {found.peer_connections:,} between processes"),

@@ -1,6 +1,7 @@
 """What a crawl needs, by arithmetic on unit costs: processes, machines, disk, memory, bandwidth, days.
 
     CPU             processes x start + hosts x host + pages x CPU a page
+    CPU a refresh   one without a change, and for those with one KiB and links
     CPU a page      page + KiB x kilobyte + links x link + TLS handshakes x handshake
     processes       rate x CPU a page / the share of a core that may be used
     rate of hosts   hosts / (answer time + gap): what politeness allows, however many machines there are
@@ -64,6 +65,7 @@ class UnitCosts(msgspec.Struct, frozen=True):
     link_cpu: CostRange
     host_cpu: CostRange  # of a host first met: connection, robots.txt, record
     handshake_cpu: CostRange
+    unchanged_cpu: CostRange  # of a known page that is asked again and has not changed
     page_store: (
         CostRange  # record, capture and entry of a page, without its URL, in a store that is compacted
     )
@@ -71,6 +73,7 @@ class UnitCosts(msgspec.Struct, frozen=True):
     page_journal: CostRange  # its line in pages.jsonl, without its URL
     capture_warc: CostRange  # records of an exchange without its body
     body_warc: CostRange  # bytes of WARC a byte of body as gzip packs it (level 6)
+    unchanged_warc: CostRange  # of a revisit
     known_disk: CostRange  # of a known URL in the DUE
     todo_disk: CostRange  # of a URL of 77 characters that waits
     process_memory: CostRange
@@ -90,11 +93,13 @@ REFERENCE = UnitCosts(
     link_cpu=CostRange(2e-6, 2.5e-6, 6e-6),
     host_cpu=CostRange(0.001, 0.002, 0.004),
     handshake_cpu=CostRange(0.0007, 0.0011, 0.0015),  # open web: 29 % of 3,510 us for .94 handshakes a page
+    unchanged_cpu=CostRange(0.0008, 0.001, 0.0016),
     page_store=CostRange(150.0, 250.0, 350.0),
     page_store_log=CostRange(500.0, 600.0, 700.0),
     page_journal=CostRange(150.0, 180.0, 220.0),
     capture_warc=CostRange(800.0, 1000.0, 1300.0),
     body_warc=CostRange(1.1, 1.2, 1.4),  # isal, level 1
+    unchanged_warc=CostRange(1100.0, 1250.0, 1400.0),
     known_disk=CostRange(4.5, 5.0, 8.0),  # coded runs at 1e9 and 1e8; plain ones
     todo_disk=CostRange(40.0, 44.0, 60.0),
     process_memory=CostRange(70e6, 78e6, 90e6),
@@ -125,14 +130,16 @@ class Goal(msgspec.Struct, frozen=True):
     """What is to be crawled. `rate` 0: as fast as it goes on `machines` (then at least 1).
 
     `compressed` is the share of a page that gzip leaves (level 6), `handshakes` are TLS handshakes a page, `urls`
-    distinct URLs found a page, `refresh` fetches a second that go to known pages besides. `cores`, `memory`, `disk`
-    (bytes) and `bandwidth` (bytes a second) are those of one machine.
+    distinct URLs found a page, `refresh` fetches a second that go to known pages besides, of which the share
+    `changed` finds another page. `cores`, `memory`, `disk` (bytes) and `bandwidth` (bytes a second) are those of one
+    machine.
     """
 
     pages: float
     hosts: float
     rate: float = 0.0
     refresh: float = 0.0
+    changed: float = 0.2
     page_bytes: float = 28.0 * KIB
     compressed: float = 0.2
     links: float = 60.0
@@ -153,6 +160,8 @@ class Plan(msgspec.Struct, frozen=True):
 
     rate: float
     page_cpu: CostRange
+    refresh_cpu: CostRange
+    refresh_warc: CostRange  # a day
     cpu: CostRange
     processes: CostRange
     machines: CostRange
@@ -200,8 +209,10 @@ def plan(goal: Goal, units: UnitCosts) -> Plan:
         bounds["bandwidth"] = machines * goal.bandwidth / wire
     bottleneck = min(bounds, key=lambda name: bounds[name])
     rate = bounds[bottleneck]
+    refreshed = refresh_cpu(goal, units)
     whole = rate + goal.refresh
-    processes = _each(cpu, lambda each: math.ceil(whole * each / goal.usable))
+    load = cpu * rate + refreshed * goal.refresh
+    processes = _each(load, lambda each: math.ceil(each / goal.usable))
     warc, other = _warc(goal, units), _other_disk(goal, units, processes)
     memory = _memory(goal, units, processes, whole)
     needed = CostRange(
@@ -215,6 +226,8 @@ def plan(goal: Goal, units: UnitCosts) -> Plan:
     return Plan(
         rate=rate,
         page_cpu=cpu,
+        refresh_cpu=refreshed,
+        refresh_warc=_refresh_warc(goal, units) * (goal.refresh * DAY),
         cpu=cpu * goal.pages + units.host_cpu * goal.hosts + _product(units.process_cpu, processes),
         processes=processes,
         machines=exactly(goal.machines) if goal.machines else needed,
@@ -244,6 +257,16 @@ def _each(cost: CostRange, function: Callable[[float], float]) -> CostRange:
 
 def _product(one: CostRange, other: CostRange) -> CostRange:
     return CostRange(*(a * b for a, b in zip(_three(one), _three(other), strict=True)))
+
+
+def refresh_cpu(goal: Goal, units: UnitCosts) -> CostRange:
+    """Seconds of CPU that a refresh costs: that of an unchanged page, and KiB and links of those that changed."""
+    more = units.kilobyte_cpu * (goal.page_bytes / KIB) + units.link_cpu * goal.links
+    return units.unchanged_cpu + more * goal.changed
+
+
+def _refresh_warc(goal: Goal, units: UnitCosts) -> CostRange:
+    return units.unchanged_warc + units.body_warc * (goal.page_bytes * goal.compressed * goal.changed)
 
 
 def _warc(goal: Goal, units: UnitCosts) -> CostRange:

@@ -8,6 +8,7 @@ directory are measured; the costs are differences of crawls that differ in one t
     few links, many links                a link
     few hosts, many hosts                a host
     no page above the bound, one above   the child that parses those
+    the same pages again, unchanged      a refresh
 
 and what a TLS client computes for a handshake (`handshakes.py`). A last crawl lies between them and is predicted; the
 errors of the prediction are printed. Costs that are not measured (URLs in queues, schedules) are those of the
@@ -21,7 +22,8 @@ import sys
 import tempfile
 import threading
 import zlib
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -43,16 +45,18 @@ from crawler.storage.engines import open_store
 
 HOSTS = 50
 SAMPLE = 50  # bodies that are packed to see how small they get
+AGAIN_RATE = 200  # refreshes a second
 LARGE = 600_000  # bytes of a page that goes to the child that parses
 
 
 class CrawlShape(NamedTuple):
-    """What is crawled: pages, bytes of text beside links, links a page, hosts."""
+    """What is crawled: pages, bytes of text beside links, links a page, hosts; how many refreshes then."""
 
     pages: int
     padding: int
     links: int
     hosts: int = HOSTS
+    again: int = 0
 
 
 class CrawlCost(NamedTuple):
@@ -115,13 +119,14 @@ def shapes(pages: int) -> dict[str, CrawlShape]:
         "linked": CrawlShape(pages, 0, 200),
         "scattered": CrawlShape(pages, 0, 4, pages // 2),
         "large": CrawlShape(10, LARGE, 4, 2),
+        "again": CrawlShape(pages // 5, 0, 4, again=pages // 2),
         "last": CrawlShape(pages, 16_000, 40),
     }
 
 
 MEASURED = (
-    "process_cpu", "page_cpu", "kilobyte_cpu", "link_cpu", "host_cpu", "handshake_cpu", "page_store",
-    "page_store_log", "page_journal", "capture_warc", "body_warc", "process_memory", "worker_memory",
+    "process_cpu", "page_cpu", "kilobyte_cpu", "link_cpu", "host_cpu", "handshake_cpu", "unchanged_cpu", "page_store",
+    "page_store_log", "page_journal", "capture_warc", "body_warc", "unchanged_warc", "process_memory", "worker_memory",
 )  # fmt: skip
 
 
@@ -143,13 +148,17 @@ def _cpu_of(costs: dict[str, CrawlCost]) -> dict[str, float]:
     bytes_more = (linked.page_bytes - many.page_bytes) / KIB
     link = max(0.0, _a_fetch(linked) - _a_fetch(many) - kilobyte * bytes_more) / (linked.links - many.links)
     page = (many.cpu - few.cpu) / (many.fetches - few.fetches)
+    again = costs["again"]
     host = max(0.0, scattered.cpu - many.cpu - page * (scattered.fetches - many.fetches))
+    host /= scattered.hosts - many.hosts
+    start = few.cpu - page * few.fetches - host * few.hosts
     return {
         "kilobyte_cpu": kilobyte,
         "link_cpu": link,
-        "host_cpu": host / (scattered.hosts - many.hosts),
+        "host_cpu": host,
         "page_cpu": page - kilobyte * many.page_bytes / KIB - link * many.links,
-        "process_cpu": few.cpu - page * few.fetches - host / (scattered.hosts - many.hosts) * few.hosts,
+        "process_cpu": start,
+        "unchanged_cpu": (again.cpu - start) / again.fetches,
     }
 
 
@@ -164,6 +173,7 @@ def _bytes_of(costs: dict[str, CrawlCost]) -> dict[str, float]:
         "page_store_log": (many.store - few.store) / more - STORE_URLS * many.url_bytes,
         "page_store": (many.compacted - few.compacted) / more
         - STORE_URLS * STORE_URL_PACKED * many.url_bytes,
+        "unchanged_warc": costs["again"].warc / costs["again"].fetches,
         "process_memory": few.memory,
         "worker_memory": costs["large"].memory - few.memory,
     }
@@ -184,38 +194,53 @@ def _whole(units: UnitCosts, cost: CrawlCost) -> float:
 
 
 def measure(shape: CrawlShape) -> CrawlCost:
-    """Crawl a web of this shape in a process of its own.
+    """Crawl a web of this shape in a process of its own; with `again`, the cost is that of so many refreshes behind it.
 
     Raises:
         CrawlerError: the crawl failed.
     """
-    with tempfile.TemporaryDirectory(prefix="crawler-units-") as folder:
-        serving = subprocess.Popen(
-            [sys.executable, "-m", "crawler", "lab", "web", "--plain", "--latency", "0", "--hosts", str(shape.hosts),
-             "--pages", str(shape.pages), "--padding", str(shape.padding), "--links", str(shape.links)],
-            stdout=subprocess.PIPE, text=True,
-        )  # fmt: skip
-        try:
-            assert serving.stdout is not None
-            seed = serving.stdout.readline().strip()
-            directory = Path(folder, "crawl")
-            crawling = subprocess.Popen(
-                [sys.executable, "-m", "crawler", "crawl", seed, "--dir", str(directory), "--scope", "any",
-                 "--allow-network", "127.64.0.0/10", "--delay", "0", "--delay-factor", "0",
-                 "--progress", "none", "-q"],
-            )  # fmt: skip
-            peak = _Peak(crawling.pid)
-            peak.start()
-            _, status, used = os.wait4(crawling.pid, 0)
-            peak.over.set()
-            peak.join()
-        finally:
-            serving.terminate()
-            serving.communicate()
-        if status:
-            raise CrawlerError("bench units: the crawl of the web on loopback failed")
-        memory = max(peak.bytes, used.ru_maxrss * 1024)
-        return _cost_of(directory, shape, used.ru_utime + used.ru_stime, memory)
+    with tempfile.TemporaryDirectory(prefix="crawler-units-") as folder, _served(shape) as seed:
+        directory = Path(folder, "crawl")
+        cpu, memory = _crawl(["crawl", seed, "--dir", str(directory)])
+        cost = _cost_of(directory, shape, cpu, memory)
+        if not shape.again:
+            return cost
+        once = ["--rate", str(AGAIN_RATE), "--max-pages", str(shape.again), "--set", "refresh.min_age=0"]
+        cpu, memory = _crawl(["refresh", "--dir", str(directory), *once])
+        both = _cost_of(directory, shape, cpu, memory)
+        return both._replace(fetches=both.fetches - cost.fetches, warc=both.warc - cost.warc)
+
+
+@contextmanager
+def _served(shape: CrawlShape) -> Iterator[str]:
+    """Serve a web of this shape; its seed."""
+    serving = subprocess.Popen(
+        [sys.executable, "-m", "crawler", "lab", "web", "--plain", "--latency", "0", "--hosts", str(shape.hosts),
+         "--pages", str(shape.pages), "--padding", str(shape.padding), "--links", str(shape.links)],
+        stdout=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    try:
+        assert serving.stdout is not None
+        yield serving.stdout.readline().strip()
+    finally:
+        serving.terminate()
+        serving.communicate()
+
+
+def _crawl(arguments: list[str]) -> tuple[float, float]:
+    """Run a crawl; CPU seconds, and the most resident bytes of all its processes."""
+    crawling = subprocess.Popen(
+        [sys.executable, "-m", "crawler", *arguments, "--scope", "any", "--allow-network", "127.64.0.0/10",
+         "--delay", "0", "--delay-factor", "0", "--progress", "none", "-q"],
+    )  # fmt: skip
+    peak = _Peak(crawling.pid)
+    peak.start()
+    _, status, used = os.wait4(crawling.pid, 0)
+    peak.over.set()
+    peak.join()
+    if status:
+        raise CrawlerError("bench units: the crawl of the web on loopback failed")
+    return used.ru_utime + used.ru_stime, max(peak.bytes, used.ru_maxrss * 1024)
 
 
 def _cost_of(directory: Path, shape: CrawlShape, cpu: float, memory: float) -> CrawlCost:

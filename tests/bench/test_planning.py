@@ -1,6 +1,7 @@
 """The plan is arithmetic: exact in cases that can be done by hand, and monotone."""
 
 import gzip
+import math
 import os
 import subprocess
 import sys
@@ -34,11 +35,13 @@ UNITS = UnitCosts(
     link_cpu=exactly(0.00001),
     host_cpu=exactly(0.003),
     handshake_cpu=exactly(0.002),
+    unchanged_cpu=exactly(0.0008),
     page_store=exactly(100.0),
     page_store_log=exactly(400.0),
     page_journal=exactly(150.0),
     capture_warc=exactly(1000.0),
     body_warc=exactly(1.2),
+    unchanged_warc=exactly(900.0),
     known_disk=exactly(8.0),
     todo_disk=exactly(80.0),
     process_memory=exactly(1e8),
@@ -77,6 +80,16 @@ def test_a_small_crawl_keeps_what_it_wrote_in_the_log() -> None:
     sizes = [plan(msgspec.structs.replace(small, pages=1000.0 * 1.1**k), UNITS).other_disk for k in range(60)]
     for less, more in pairwise(sizes):
         assert (less.low, less.mid, less.high) <= (more.low, more.mid, more.high)
+
+
+def test_refreshes_take_cpu_disk_and_memory_besides() -> None:
+    goal = msgspec.structs.replace(GOAL, refresh=1000.0, changed=0.5)
+    found = plan(goal, UNITS)
+    assert found.refresh_cpu.mid == pytest.approx(0.0008 + 0.5 * (10 * 0.0001 + 50 * 0.00001))
+    load = 100 * found.page_cpu.mid + 1000 * found.refresh_cpu.mid
+    assert found.processes.mid == math.ceil(load / 0.7)
+    assert found.refresh_warc.mid == pytest.approx(1000 * DAY * (900 + 0.5 * 1.2 * 0.2 * 10 * KIB))
+    assert found.memory.mid > plan(GOAL, UNITS).memory.mid + 1e6 * 10
 
 
 def test_connections_without_tls_take_less_memory() -> None:
@@ -146,6 +159,7 @@ def test_units_are_found_again_in_crawls_that_cost_what_they_say() -> None:
         "linked": cost(1000, 50, 4000, 65),
         "scattered": cost(1100, 500, 1000, 5),
         "large": cost(10, 2, 600_000, 5, memory=1.5e8),
+        "again": cost(500, 50, 1000, 5)._replace(cpu=0.5 + 500 * 0.0008, warc=500 * 900.0),
         "last": cost(1000, 50, 17_000, 25),
     }
     assert costs.keys() == shapes(1000).keys()

@@ -47,6 +47,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--disk", type=float, default=2048.0, metavar="GIB", help="of a machine (2048)")
     add("--bandwidth", type=float, default=1000.0, metavar="MBIT", help="of a machine (1000)")
     add("--page-size", type=float, default=28.0, metavar="KIB", help="of a page, decoded (28)")
+    add("--largest", type=float, default=10240.0, metavar="KIB", help="the largest page there is (10240)")
     add("--compressed", type=float, default=0.2, metavar="X", help="share of a page that gzip leaves (0.2)")
     add("--links", type=float, default=60.0, metavar="N", help="on a page (60)")
     add("--urls", type=float, default=10.0, metavar="N", help="distinct URLs found a page (10)")
@@ -75,6 +76,7 @@ def goal_of(args: argparse.Namespace) -> Goal:
         refresh=args.refresh,
         changed=args.changed,
         page_bytes=args.page_size * KIB,
+        largest_bytes=args.largest * KIB,
         compressed=args.compressed,
         links=args.links,
         url_bytes=args.url_length,

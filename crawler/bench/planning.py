@@ -8,7 +8,7 @@
     rate            the least of: asked for, hosts, bandwidth, cores
     WARC            pages x (capture + KiB, as gzip packs them, x what the WARC's packing takes of these)
     disk            WARC + pages x (line of the journal + store) + known URLs x (DUE + links log) + waiting URLs x queue
-    memory          processes x (base + worker + tree + caches as far as the crawl fills them + connections)
+    memory          processes x (base + tree + what the largest page takes in a child + caches as far as they fill + connections)
                     + hosts x row, and known pages x schedule where they are refreshed
     days            pages / rate
 
@@ -77,7 +77,7 @@ class UnitCosts(msgspec.Struct, frozen=True):
     known_disk: CostRange  # of a known URL in the DUE
     todo_disk: CostRange  # of a URL of 77 characters that waits
     process_memory: CostRange
-    worker_memory: CostRange  # the child that parses large pages
+    large_memory: CostRange  # a byte of the largest page, in the child that parses it
     connection_memory: CostRange  # with TLS
     host_memory: CostRange
     refreshed_memory: CostRange  # of a known page in the schedule
@@ -102,8 +102,8 @@ REFERENCE = UnitCosts(
     unchanged_warc=CostRange(1100.0, 1250.0, 1400.0),
     known_disk=CostRange(4.5, 5.0, 8.0),  # coded runs at 1e9 and 1e8; plain ones
     todo_disk=CostRange(40.0, 44.0, 60.0),
-    process_memory=CostRange(70e6, 78e6, 90e6),
-    worker_memory=CostRange(35e6, 45e6, 60e6),
+    process_memory=CostRange(65e6, 73e6, 80e6),
+    large_memory=CostRange(8.0, 17.0, 20.0),
     connection_memory=CostRange(45e3, 61e3, 75e3),  # `fetch.idle_connections_max`: 60 KiB
     host_memory=CostRange(64.0, 90.0, 160.0),
     refreshed_memory=CostRange(62.0, 62.0, 109.0),  # of 1e6 pages: put in; reopened from the store
@@ -121,6 +121,7 @@ WRITE_BUFFER = (
 TABLES_MAPPED = (64 * 2 + 16) * MIB  # `store.tables_max` x `table_bytes`, `block_cache_bytes`
 MEMO_MAX, MEMO_ENTRY = 24.0 * MIB, 150.0  # remembered links: the bound, bytes beside two forms of the URL
 TREE_MAX = 25_000 * 700.0  # `extract.inline_tags_max` x bytes a tag: the largest page parsed in the process
+BODY_MAX = 10.0 * MIB  # `fetch.body_bytes_max`
 IDLE_MAX, KEEP_ALIVE = 3_000.0, 35.0  # `fetch.idle_connections_max`, `fetch.keep_alive_max` in seconds
 PLAIN_CONNECTION = 15e3  # without TLS: buffers of the system do not count
 NAMES_MAX, NAME_BYTES = 32_768.0, 1_200.0  # hosts remembered by name, in fingerprints, addresses and frontier
@@ -142,6 +143,7 @@ class Goal(msgspec.Struct, frozen=True):
     changed: float = 0.2
     page_bytes: float = 28.0 * KIB
     compressed: float = 0.2
+    largest_bytes: float = 10.0 * MIB
     links: float = 60.0
     urls: float = 10.0
     url_bytes: float = 77.0
@@ -310,7 +312,7 @@ def _memory(goal: Goal, units: UnitCosts, processes: CostRange, rate: float) -> 
     alive = min(IDLE_MAX * processes.mid, rate * KEEP_ALIVE) + connections
     connection = units.connection_memory if goal.handshakes else exactly(PLAIN_CONNECTION)
     return (
-        _product(units.process_memory + units.worker_memory, processes)
+        _product(units.process_memory + units.large_memory * min(goal.largest_bytes, BODY_MAX), processes)
         + caches
         + connection * min(alive, goal.hosts)
         + units.host_memory * goal.hosts

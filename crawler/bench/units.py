@@ -7,7 +7,7 @@ directory are measured; the costs are differences of crawls that differ in one t
     short pages, long pages              a KiB; WARC of a body, WARC of an exchange
     few links, many links                a link
     few hosts, many hosts                a host
-    no page above the bound, one above   the child that parses those
+    small pages, large pages              what a child that parses holds a byte
     the same pages again, unchanged      a refresh
 
 and what a TLS client computes for a handshake (`handshakes.py`). A last crawl lies between them and is predicted; the
@@ -46,7 +46,7 @@ from crawler.storage.engines import open_store
 HOSTS = 50
 SAMPLE = 50  # bodies that are packed to see how small they get
 AGAIN_RATE = 200  # refreshes a second
-LARGE = 600_000  # bytes of a page that goes to the child that parses
+LARGE = 4_000_000  # bytes of a page that goes to the child that parses
 
 
 class CrawlShape(NamedTuple):
@@ -126,7 +126,7 @@ def shapes(pages: int) -> dict[str, CrawlShape]:
 
 MEASURED = (
     "process_cpu", "page_cpu", "kilobyte_cpu", "link_cpu", "host_cpu", "handshake_cpu", "unchanged_cpu", "page_store",
-    "page_store_log", "page_journal", "capture_warc", "body_warc", "unchanged_warc", "process_memory", "worker_memory",
+    "page_store_log", "page_journal", "capture_warc", "body_warc", "unchanged_warc", "process_memory", "large_memory",
 )  # fmt: skip
 
 
@@ -175,7 +175,7 @@ def _bytes_of(costs: dict[str, CrawlCost]) -> dict[str, float]:
         - STORE_URLS * STORE_URL_PACKED * many.url_bytes,
         "unchanged_warc": costs["again"].warc / costs["again"].fetches,
         "process_memory": few.memory,
-        "worker_memory": costs["large"].memory - few.memory,
+        "large_memory": (costs["large"].memory - few.memory) / LARGE,
     }
 
 
@@ -240,7 +240,7 @@ def _crawl(arguments: list[str]) -> tuple[float, float]:
     peak.join()
     if status:
         raise CrawlerError("bench units: the crawl of the web on loopback failed")
-    return used.ru_utime + used.ru_stime, max(peak.bytes, used.ru_maxrss * 1024)
+    return used.ru_utime + used.ru_stime, peak.bytes or used.ru_maxrss * 1024
 
 
 def _cost_of(directory: Path, shape: CrawlShape, cpu: float, memory: float) -> CrawlCost:
@@ -279,7 +279,7 @@ def packed(segment: bytes) -> float:
         if b"WARC-Type: response" in record[:200]:
             bodies.append(record.split(b"\r\n\r\n", 2)[2][:-4])
     sample = bodies[:: max(1, len(bodies) // SAMPLE)]
-    return sum(len(zlib.compress(body)) for body in sample) / len(sample) * len(bodies)
+    return sum(len(zlib.compress(body)) for body in sample) / max(1, len(sample)) * len(bodies)
 
 
 def _size(folder: Path) -> int:
@@ -299,13 +299,14 @@ class _Peak(threading.Thread):
 
 
 def resident(pid: int) -> int:
-    """Resident bytes of a process and all below it, 0 for one that is gone."""
+    """Resident bytes of a process and all below it, shared ones counted once; 0 for one that is gone."""
     try:
-        pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+        lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
         children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
     except OSError:
         return 0
-    return pages * os.sysconf("SC_PAGE_SIZE") + sum(resident(int(child)) for child in children)
+    own = sum(int(line.split()[1]) for line in lines if line.startswith("Pss:"))
+    return own * KIB + sum(resident(int(child)) for child in children)
 
 
 def _text(cost: CostRange) -> str:

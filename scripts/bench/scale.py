@@ -30,6 +30,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
+from filled import fill
 
 from crawler.clock import VirtualClock
 from crawler.config import Config, convert, set_key
@@ -58,17 +59,25 @@ def url(number: int, hosts: int) -> str:
     """URL number `number` of the stream."""
     draw = number * MIX & (1 << 64) - 1
     host = number if number < hosts else int(hosts * (draw / 2.0**64) ** 2)
-    head = f"https://{hostname(host)}/{number:x}/"
+    head = f"https://{hostname(host)}"
+    return head + tail(number, len(head))
+
+
+def tail(number: int, head: int) -> str:
+    """The path of URL number `number` behind `head` characters."""
+    draw = number * MIX & (1 << 64) - 1
+    begin = f"/{number:x}/"
     return (
-        head + WORDS[: max(0, (2 * URL_BYTES - 104) + (draw >> 7) % (2 * (104 - URL_BYTES) + 1) - len(head))]
+        begin
+        + WORDS[: max(0, 2 * URL_BYTES - 104 + (draw >> 7) % (2 * (104 - URL_BYTES) + 1) - head - len(begin))]
     )
 
 
-def numbers(urls: int) -> Iterator[list[int]]:
-    """Groups of URL numbers: all from 0 to `urls`, and repeats of earlier ones."""
+def numbers(begin: int, urls: int) -> Iterator[list[int]]:
+    """Groups of URL numbers: `urls` from `begin` on, and repeats of earlier ones."""
     rng = random.Random(SEED)
     group: list[int] = []
-    for number in range(urls):
+    for number in range(begin, begin + urls):
         group.append(number)
         if number % (REPEATS - 1) == 0:
             group.append(rng.randrange(number + 1))
@@ -171,6 +180,17 @@ def whole(making: Making) -> Change:
             return change
 
 
+def build(args: argparse.Namespace) -> None:
+    """A store with `filled` URLs in it, compacted."""
+    stages = opened(args)
+    fingerprinter = stages.fingerprinter
+    stages.close()
+    fill(
+        args.folder / "p0", args.filled, args.hosts, fingerprinter=fingerprinter, name=hostname, tail=tail,
+        told=lambda text: print(f"  {text}: {memory()}", flush=True),
+    )  # fmt: skip
+
+
 def load(args: argparse.Namespace) -> None:
     print(f"load: before {memory()}")
     stages = opened(args)
@@ -179,7 +199,7 @@ def load(args: argparse.Namespace) -> None:
     loader = Loader(stages)
     making, length, told = 0.0, 0, 0
     wall, begun = time.perf_counter(), time.process_time()
-    for group in numbers(args.urls):
+    for group in numbers(args.filled, args.urls):
         t = time.thread_time()
         urls = [url(number, args.hosts) for number in group]
         making += time.thread_time() - t
@@ -271,15 +291,21 @@ def main() -> None:
     parser.add_argument("--urls", type=lambda text: int(float(text)), default=1_000_000)
     parser.add_argument("--hosts", type=lambda text: int(float(text)), default=100_000)
     parser.add_argument("--folder", type=Path, default=None)
+    parser.add_argument(
+        "--filled",
+        type=lambda text: int(float(text)),
+        default=0,
+        help="URLs that are there before (filled.py)",
+    )
     parser.add_argument("--minutes", type=float, default=0.0, help="of the load, at most (no bound)")
     parser.add_argument("--set", action="append", default=[], metavar="SECTION.KEY=VALUE")
-    parser.add_argument("--phase", choices=["load", "open"], help=argparse.SUPPRESS)
+    parser.add_argument("--phase", choices=["fill", "load", "open"], help=argparse.SUPPRESS)
     parser.add_argument("--clean", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--compact", action="store_true", help="at the end, and say what is left of the disk")
     parser.add_argument("--pages", type=int, default=0, help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.phase:
-        return load(args) if args.phase == "load" else reopen(args)
+        return {"fill": build, "load": load, "open": reopen}[args.phase](args)
     if args.folder is not None:
         args.folder.mkdir(parents=True, exist_ok=True)
     folder = Path(tempfile.mkdtemp(prefix="scale-", dir=args.folder))
@@ -296,7 +322,10 @@ def main() -> None:
     again += [word for assignment in args.set for word in ("--set", assignment)]
     taken = ["--pages", "20000"]
     last = ["--compact"] if args.compact else []
+    again += ["--filled", str(args.filled)]
     try:
+        if args.filled:
+            subprocess.run([*again, "--phase", "fill"], check=True)
         loaded = subprocess.run(
             [*again, "--minutes", str(args.minutes), "--phase", "load", *taken], check=False
         )

@@ -25,7 +25,7 @@ from crawler.bench.planning import (
     page_cpu,
     plan,
 )
-from crawler.bench.units import MEASURED, CrawlCost, checks, packed, resident, shapes, units_of
+from crawler.bench.units import LARGE, MEASURED, CrawlCost, checks, packed, resident, shapes, units_of
 from crawler.errors import UsageError
 
 UNITS = UnitCosts(
@@ -45,7 +45,7 @@ UNITS = UnitCosts(
     known_disk=exactly(8.0),
     todo_disk=exactly(80.0),
     process_memory=exactly(1e8),
-    worker_memory=exactly(5e7),
+    large_memory=exactly(10.0),
     connection_memory=exactly(6e4),
     host_memory=exactly(90.0),
     refreshed_memory=exactly(10.0),
@@ -67,7 +67,7 @@ def test_a_plan_by_hand() -> None:
     journal, links_log = 1e6 * (150 + 77), 16 << 20
     assert found.other_disk.mid == pytest.approx(store + journal + links_log + 3e6 * 8 + 2e6 * 80)
     assert found.disk.mid == found.warc.mid + found.other_disk.mid
-    base = 1e8 + 5e7 + (24 << 20) + 25_000 * 700 + 1e4 * 1200 + 1e4 * 90
+    base = 1e8 + 10 * (10 << 20) + (24 << 20) + 25_000 * 700 + 1e4 * 1200 + 1e4 * 90
     store_caches = 2 * (8 << 20) + 0.15 * (144 << 20)
     assert found.memory.mid == pytest.approx(base + store_caches + 6e4 * (3000 + 100 * 0.3 * 1.5))
     assert found.machines.mid == 1.0 and found.peer_connections == 0
@@ -158,7 +158,7 @@ def test_units_are_found_again_in_crawls_that_cost_what_they_say() -> None:
         "long": cost(1000, 50, 41_000, 5),
         "linked": cost(1000, 50, 4000, 65),
         "scattered": cost(1100, 500, 1000, 5),
-        "large": cost(10, 2, 600_000, 5, memory=1.5e8),
+        "large": cost(10, 2, 600_000, 5, memory=1e8 + 10.0 * LARGE),
         "again": cost(500, 50, 1000, 5)._replace(cpu=0.5 + 500 * 0.0008, warc=500 * 900.0),
         "last": cost(1000, 50, 17_000, 25),
     }
@@ -180,6 +180,7 @@ def test_bodies_of_a_segment_are_packed_one_by_one() -> None:
 
     segment = b"".join(member(kind, bytes(9000)) for kind in ["warcinfo", *["response", "request"] * 7])
     assert packed(segment) == pytest.approx(7 * len(zlib.compress(bytes(9000))))
+    assert packed(member("revisit", b"")) == 0.0
 
 
 def test_memory_of_a_process_counts_its_children() -> None:

@@ -45,7 +45,7 @@ from crawler.storage.engines import open_store
 
 HOSTS = 50
 SAMPLE = 50  # bodies that are packed to see how small they get
-AGAIN_RATE = 200  # refreshes a second
+AGAIN_RATE = 100  # refreshes a second: at lower rates each is a commit of its own
 LARGE = 4_000_000  # bytes of a page that goes to the child that parses
 
 

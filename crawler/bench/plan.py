@@ -30,7 +30,8 @@ def main(_command: str, argv: list[str]) -> int:
     _add_arguments(parser)
     args = parser.parse_args(argv)
     units = REFERENCE if args.units is None else read_units(args.units)
-    print(told(plan(goal_of(args), units), units))
+    goal = goal_of(args)
+    print(told(plan(goal, units), goal, units))
     return 0
 
 
@@ -69,6 +70,8 @@ def goal_of(args: argparse.Namespace) -> Goal:
     needed = ("pages", "hosts", "cores", "memory", "disk", "bandwidth", "page_size", "latency")
     if zero := [name for name in needed if not numbers[name]]:
         raise UsageError(f"--{zero[0].replace('_', '-')} must be more than 0")
+    if over := [name for name in ("compressed", "changed") if numbers[name] > 1]:
+        raise UsageError(f"--{over[0]} is a share, at most 1")
     return Goal(
         pages=args.pages,
         hosts=args.hosts,
@@ -105,8 +108,8 @@ def read_units(path: Path) -> UnitCosts:
         raise UsageError(f"--units {path}: not what `crawler bench units --out` writes") from error
 
 
-def told(found: Plan, units: UnitCosts) -> str:
-    """A plan as a table, with the ranges of what rests on measurements."""
+def told(found: Plan, goal: Goal, units: UnitCosts) -> str:
+    """A plan as a table, with the ranges of what rests on measurements, and what was assumed."""
     rows = [
         ("pages a second", f"{found.rate:,.1f}, bounded by {found.bottleneck}"),
         ("days", f"{found.days.mid:,.1f}"),
@@ -120,9 +123,18 @@ def told(found: Plan, units: UnitCosts) -> str:
         ("memory", _range(found.memory * (1 / GIB), "GiB")),
         ("bandwidth", f"{found.bandwidth / 125e3:,.0f} Mbit/s"),
         ("connections", f"{found.connections:,.0f} to hosts, {found.peer_connections:,} between processes"),
+        ("a page", _assumed(goal)),
         ("unit costs", units.machine),
     ]
     return "\n".join(f"{name:<16}{value}" for name, value in rows)
+
+
+def _assumed(goal: Goal) -> str:
+    return (
+        f"{goal.page_bytes / KIB:,.0f} KiB (the largest {goal.largest_bytes / KIB:,.0f}), packed to "
+        f"{goal.compressed:.0%}; {goal.links:,.0f} links, {goal.urls:g} new URLs of {goal.url_bytes:,.0f} characters; "
+        f"{goal.latency:g} s, {goal.handshakes:g} handshakes"
+    )
 
 
 def _range(cost: CostRange, unit: str) -> str:

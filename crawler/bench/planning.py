@@ -8,7 +8,7 @@
     rate            the least of: asked for, hosts, bandwidth, cores
     WARC            pages x (capture + KiB, as gzip packs them, x what the WARC's packing takes of these)
     disk            WARC + pages x (line of the journal + store) + known URLs x (DUE + links log) + waiting URLs x queue
-    memory          processes x (base + tree + what the largest page takes in a child + caches as far as they fill + connections)
+    memory          processes x (base + tree + the largest page in a child + caches as far as they fill + connections)
                     + hosts x row, and known pages x schedule where they are refreshed
     days            pages / rate
 

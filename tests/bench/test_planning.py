@@ -198,7 +198,9 @@ def test_the_command_reads_units_and_prints_a_table(
     assert (
         command.main("plan", ["--pages", "1e6", "--hosts", "1e4", "--rate", "100", "--units", str(path)]) == 0
     )
-    assert "bounded by the rate asked for" in capsys.readouterr().out
+    found = capsys.readouterr().out
+    assert "bounded by the rate asked for" in found
+    assert "28 KiB (the largest 10,240), packed to 20%; 60 links, 10 new URLs of 77 characters" in found
 
 
 @pytest.mark.parametrize(
@@ -208,6 +210,8 @@ def test_the_command_reads_units_and_prints_a_table(
         ["--pages", "nan", "--hosts", "1"],
         ["--pages", "1", "--hosts", "1", "--rate", "-1"],
         ["--pages", "1", "--hosts", "1", "--cores", "0"],
+        ["--pages", "1", "--hosts", "1", "--compressed", "1.2"],
+        ["--pages", "1", "--hosts", "1", "--changed", "20"],
         ["--pages", "1", "--hosts", "1", "--units", "/nowhere"],
         ["--pages", "1", "--hosts", "1", "--units", __file__],
     ],

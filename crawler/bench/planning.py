@@ -2,7 +2,7 @@
 
     CPU             processes x start + hosts x host + pages x CPU a page
     CPU a refresh   one without a change, and for those with one KiB and links
-    CPU a page      page + KiB x kilobyte + links x link + TLS handshakes x handshake
+    CPU a page      page + KiB x kilobyte + links x link + new URLs x new + TLS handshakes x handshake
     processes       rate x CPU a page / the share of a core that may be used
     rate of hosts   hosts / (answer time + gap): what politeness allows, however many machines there are
     rate            the least of: asked for, hosts, bandwidth, cores
@@ -62,7 +62,8 @@ class UnitCosts(msgspec.Struct, frozen=True):
     process_cpu: CostRange  # start and end of a process
     page_cpu: CostRange
     kilobyte_cpu: CostRange
-    link_cpu: CostRange
+    link_cpu: CostRange  # of one that was met before
+    new_cpu: CostRange  # of one that was not, beyond the first of a page: form, filter, DUE, queue
     host_cpu: CostRange  # of a host first met: connection, robots.txt, record
     handshake_cpu: CostRange
     unchanged_cpu: CostRange  # of a known page that is asked again and has not changed
@@ -91,6 +92,7 @@ REFERENCE = UnitCosts(
     page_cpu=CostRange(0.0010, 0.0011, 0.0017),
     kilobyte_cpu=CostRange(16e-6, 20e-6, 30e-6),
     link_cpu=CostRange(2e-6, 2.5e-6, 6e-6),
+    new_cpu=CostRange(20e-6, 30e-6, 50e-6),
     host_cpu=CostRange(0.001, 0.002, 0.004),
     handshake_cpu=CostRange(0.0007, 0.0011, 0.0015),  # open web: 29 % of 3,510 us for .94 handshakes a page
     unchanged_cpu=CostRange(0.0008, 0.001, 0.0016),
@@ -182,12 +184,15 @@ class Plan(msgspec.Struct, frozen=True):
         return self.warc + self.other_disk
 
 
-def page_cpu(units: UnitCosts, page_bytes: float, links: float, handshakes: float) -> CostRange:
+def page_cpu(
+    units: UnitCosts, page_bytes: float, links: float, handshakes: float, urls: float = 1.0
+) -> CostRange:
     """Seconds of CPU that a page costs."""
     return (
         units.page_cpu
         + units.kilobyte_cpu * (page_bytes / KIB)
         + units.link_cpu * links
+        + units.new_cpu * max(0.0, urls - 1.0)
         + units.handshake_cpu * handshakes
     )
 
@@ -200,7 +205,7 @@ def host_rate(hosts: float, latency: float) -> float:
 
 def plan(goal: Goal, units: UnitCosts) -> Plan:
     """What a crawl takes, and what bounds it."""
-    cpu = page_cpu(units, goal.page_bytes, goal.links, goal.handshakes)
+    cpu = page_cpu(units, goal.page_bytes, goal.links, goal.handshakes, goal.urls)
     wire = goal.page_bytes * goal.compressed + HEADER_BYTES
     bounds = {"hosts: politeness": host_rate(goal.hosts, goal.latency)}
     if goal.rate:

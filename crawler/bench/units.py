@@ -5,7 +5,8 @@ directory are measured; the costs are differences of crawls that differ in one t
 
     few pages, many pages                a page, and what a process starts with
     short pages, long pages              a KiB; WARC of a body, WARC of an exchange
-    few links, many links                a link
+    few links, many links                a link, of those that were met before
+    few new URLs, many                   a new URL
     few hosts, many hosts                a host
     small pages, large pages              what a child that parses holds a byte
     the same pages again, unchanged      a refresh
@@ -50,20 +51,25 @@ LARGE = 4_000_000  # bytes of a page that goes to the child that parses
 
 
 class CrawlShape(NamedTuple):
-    """What is crawled: pages, bytes of text beside links, links a page, hosts; how many refreshes then."""
+    """What is crawled: pages, bytes of text beside links, links a page, hosts.
+
+    Then `again` refreshes; `most` pages are fetched, 0: all.
+    """
 
     pages: int
     padding: int
     links: int
     hosts: int = HOSTS
     again: int = 0
+    most: int = 0
 
 
 class CrawlCost(NamedTuple):
     """What it cost and what it met.
 
     CPU seconds, largest resident bytes of all its processes, bytes of WARC, journal, store as it was left and
-    compacted; fetches and hosts; bytes and links of a fetch, bytes that gzip leaves of one, length of a URL (means).
+    compacted; fetches and hosts; bytes and links of a fetch, bytes that gzip leaves of one, length of a URL, new URLs
+    found by a fetch (means).
     """
 
     cpu: float
@@ -78,6 +84,7 @@ class CrawlCost(NamedTuple):
     links: float
     packed: float
     url_bytes: float
+    new: float
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -116,7 +123,8 @@ def shapes(pages: int) -> dict[str, CrawlShape]:
         "few": CrawlShape(pages // 5, 0, 4),
         "many": CrawlShape(pages, 0, 4),
         "long": CrawlShape(pages, 40_000, 4),
-        "linked": CrawlShape(pages, 0, 200),
+        "linked": CrawlShape(pages, 0, 200, hosts=2),
+        "found": CrawlShape(20 * pages, 0, 200, most=pages),
         "scattered": CrawlShape(pages, 0, 4, pages // 2),
         "large": CrawlShape(10, LARGE, 4, 2),
         "again": CrawlShape(pages // 5, 0, 4, again=pages // 2),
@@ -125,8 +133,9 @@ def shapes(pages: int) -> dict[str, CrawlShape]:
 
 
 MEASURED = (
-    "process_cpu", "page_cpu", "kilobyte_cpu", "link_cpu", "host_cpu", "handshake_cpu", "unchanged_cpu", "page_store",
-    "page_store_log", "page_journal", "capture_warc", "body_warc", "unchanged_warc", "process_memory", "large_memory",
+    "process_cpu", "page_cpu", "kilobyte_cpu", "link_cpu", "new_cpu", "host_cpu", "handshake_cpu", "unchanged_cpu",
+    "page_store", "page_store_log", "page_journal", "capture_warc", "body_warc", "unchanged_warc", "process_memory",
+    "large_memory",
 )  # fmt: skip
 
 
@@ -141,22 +150,33 @@ def units_of(rounds: list[dict[str, CrawlCost]]) -> UnitCosts:
 
 
 def _cpu_of(costs: dict[str, CrawlCost]) -> dict[str, float]:
-    few, many, long, linked, scattered = map(
-        costs.__getitem__, ("few", "many", "long", "linked", "scattered")
+    few, many, long, linked, found, scattered, again = (
+        costs[name] for name in ("few", "many", "long", "linked", "found", "scattered", "again")
     )
-    kilobyte = max(0.0, _a_fetch(long) - _a_fetch(many)) / ((long.page_bytes - many.page_bytes) / KIB)
-    bytes_more = (linked.page_bytes - many.page_bytes) / KIB
-    link = max(0.0, _a_fetch(linked) - _a_fetch(many) - kilobyte * bytes_more) / (linked.links - many.links)
-    page = (many.cpu - few.cpu) / (many.fetches - few.fetches)
-    again = costs["again"]
-    host = max(0.0, scattered.cpu - many.cpu - page * (scattered.fetches - many.fetches))
+    fetch = (many.cpu - few.cpu) / (many.fetches - few.fetches)  # one of `many`
+    host = max(0.0, scattered.cpu - many.cpu - fetch * (scattered.fetches - many.fetches))
     host /= scattered.hosts - many.hosts
-    start = few.cpu - page * few.fetches - host * few.hosts
+
+    def more(cost: CrawlCost) -> float:
+        """Seconds a fetch of `cost` takes more than one of `many`."""
+        fetches = fetch * (cost.fetches - many.fetches) + host * (cost.hosts - many.hosts)
+        return (cost.cpu - many.cpu - fetches) / cost.fetches
+
+    kilobyte = max(0.0, more(long)) / ((long.page_bytes - many.page_bytes) / KIB)
+
+    def beside(cost: CrawlCost) -> float:
+        """The same without what its KiB take."""
+        return more(cost) - kilobyte * (cost.page_bytes - many.page_bytes) / KIB
+
+    link = max(0.0, beside(linked)) / (linked.links - many.links)
+    new = max(0.0, beside(found) - link * (found.links - many.links)) / (found.new - many.new)
+    start = few.cpu - fetch * few.fetches - host * few.hosts
     return {
         "kilobyte_cpu": kilobyte,
         "link_cpu": link,
+        "new_cpu": new,
         "host_cpu": host,
-        "page_cpu": page - kilobyte * many.page_bytes / KIB - link * many.links,
+        "page_cpu": fetch - kilobyte * many.page_bytes / KIB - link * many.links - new * (many.new - 1.0),
         "process_cpu": start,
         "unchanged_cpu": (again.cpu - start) / again.fetches,
     }
@@ -179,17 +199,13 @@ def _bytes_of(costs: dict[str, CrawlCost]) -> dict[str, float]:
     }
 
 
-def _a_fetch(cost: CrawlCost) -> float:
-    return cost.cpu / cost.fetches
-
-
 def checks(rounds: list[dict[str, CrawlCost]], units: UnitCosts) -> list[tuple[float, float]]:
     """CPU seconds predicted and measured of the last crawl, a pair a round."""
     return [(_whole(units, costs["last"]), costs["last"].cpu) for costs in rounds]
 
 
 def _whole(units: UnitCosts, cost: CrawlCost) -> float:
-    page = page_cpu(units, cost.page_bytes, cost.links, 0.0).mid
+    page = page_cpu(units, cost.page_bytes, cost.links, 0.0, cost.new).mid
     return units.process_cpu.mid + units.host_cpu.mid * cost.hosts + page * cost.fetches
 
 
@@ -201,7 +217,8 @@ def measure(shape: CrawlShape) -> CrawlCost:
     """
     with tempfile.TemporaryDirectory(prefix="crawler-units-") as folder, _served(shape) as seed:
         directory = Path(folder, "crawl")
-        cpu, memory = _crawl(["crawl", seed, "--dir", str(directory)])
+        most = ["--max-pages", str(shape.most)] if shape.most else []
+        cpu, memory = _crawl(["crawl", seed, "--dir", str(directory), *most])
         cost = _cost_of(directory, shape, cpu, memory)
         if not shape.again:
             return cost
@@ -266,6 +283,7 @@ def _cost_of(directory: Path, shape: CrawlShape, cpu: float, memory: float) -> C
         links=report["urls"]["links"] / fetches,
         packed=sum(packed(path.read_bytes()) for path in segments) / fetches,
         url_bytes=sum(len(row["url"]) for row in rows) / fetches,
+        new=report["due"]["new"] / fetches,
     )
 
 

@@ -33,6 +33,7 @@ UNITS = UnitCosts(
     page_cpu=exactly(0.001),
     kilobyte_cpu=exactly(0.0001),
     link_cpu=exactly(0.00001),
+    new_cpu=exactly(0.00002),
     host_cpu=exactly(0.003),
     handshake_cpu=exactly(0.002),
     unchanged_cpu=exactly(0.0008),
@@ -55,7 +56,7 @@ GOAL = Goal(pages=1e6, hosts=1e4, rate=100.0, page_bytes=10 * KIB, links=50.0, u
 
 def test_a_plan_by_hand() -> None:
     found = plan(GOAL, UNITS)
-    page = 0.001 + 10 * 0.0001 + 50 * 0.00001 + 0.5 * 0.002
+    page = 0.001 + 10 * 0.0001 + 50 * 0.00001 + 2 * 0.00002 + 0.5 * 0.002
     assert found.page_cpu.mid == pytest.approx(page)
     assert found.cpu.mid == pytest.approx(1e6 * page + 1e4 * 0.003 + 0.5)
     assert found.rate == 100.0 and found.bottleneck == "the rate asked for"
@@ -135,8 +136,10 @@ def test_ranges_stay_in_order() -> None:
 
 
 def test_units_are_found_again_in_crawls_that_cost_what_they_say() -> None:
-    def cost(fetches: float, hosts: float, size: float, links: float, memory: float = 1e8) -> CrawlCost:
-        cpu = 0.5 + hosts * 0.003 + fetches * page_cpu(UNITS, size, links, 0.0).mid
+    def cost(
+        fetches: float, hosts: float, size: float, links: float, memory: float = 1e8, new: float = 1.0
+    ) -> CrawlCost:
+        cpu = 0.5 + hosts * 0.003 + fetches * page_cpu(UNITS, size, links, 0.0, new).mid
         return CrawlCost(
             cpu=cpu,
             memory=memory,
@@ -150,13 +153,15 @@ def test_units_are_found_again_in_crawls_that_cost_what_they_say() -> None:
             links=links,
             packed=0.25 * size,
             url_bytes=30.0,
+            new=new,
         )
 
     costs = {
         "few": cost(200, 50, 1000, 5),
         "many": cost(1000, 50, 1000, 5),
         "long": cost(1000, 50, 41_000, 5),
-        "linked": cost(1000, 50, 4000, 65),
+        "linked": cost(1000, 2, 4000, 65),
+        "found": cost(1100, 50, 4000, 60, new=40.0),
         "scattered": cost(1100, 500, 1000, 5),
         "large": cost(10, 2, 600_000, 5, memory=1e8 + 10.0 * LARGE),
         "again": cost(500, 50, 1000, 5)._replace(cpu=0.5 + 500 * 0.0008, warc=500 * 900.0),

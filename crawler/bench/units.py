@@ -5,13 +5,13 @@ directory are measured; the costs are differences of crawls that differ in one t
 
     few pages, many pages                a page, and what a process starts with
     short pages, long pages              a KiB; WARC of a body, WARC of an exchange
-    few links, many links                a link, of those that were met before
     few new URLs, many                   a new URL
     few hosts, many hosts                a host
     small pages, large pages              what a child that parses holds a byte
     the same pages again, unchanged      a refresh
 
-and what a TLS client computes for a handshake (`handshakes.py`). A last crawl lies between them and is predicted; the
+and by themselves what a TLS client computes for a handshake (`handshakes.py`) and what a link costs that was met before
+(`met_links.py`): most links of a page were,. A last crawl lies between them and is predicted; the
 errors of the prediction are printed. Costs that are not measured (URLs in queues, schedules) are those of the
 reference.
 """
@@ -31,6 +31,7 @@ from typing import NamedTuple
 import msgspec
 
 from crawler.bench.handshakes import handshake_cpu
+from crawler.bench.met_links import met_link_cpu
 from crawler.bench.planning import (
     JOURNAL_URLS,
     KIB,
@@ -45,6 +46,7 @@ from crawler.errors import CrawlerError, UsageError
 from crawler.storage.engines import open_store
 
 HOSTS = 50
+PIECE = 16 << 10  # bytes of a segment unpacked at a time
 SAMPLE = 50  # bodies that are packed to see how small they get
 AGAIN_RATE = 100  # refreshes a second: at lower rates each is a commit of its own
 LARGE = 4_000_000  # bytes of a page that goes to the child that parses
@@ -123,7 +125,6 @@ def shapes(pages: int) -> dict[str, CrawlShape]:
         "few": CrawlShape(pages // 5, 0, 4),
         "many": CrawlShape(pages, 0, 4),
         "long": CrawlShape(pages, 40_000, 4),
-        "linked": CrawlShape(pages, 0, 200, hosts=2),
         "found": CrawlShape(20 * pages, 0, 200, most=pages),
         "scattered": CrawlShape(pages, 0, 4, pages // 2),
         "large": CrawlShape(10, LARGE, 4, 2),
@@ -150,8 +151,8 @@ def units_of(rounds: list[dict[str, CrawlCost]]) -> UnitCosts:
 
 
 def _cpu_of(costs: dict[str, CrawlCost]) -> dict[str, float]:
-    few, many, long, linked, found, scattered, again = (
-        costs[name] for name in ("few", "many", "long", "linked", "found", "scattered", "again")
+    few, many, long, found, scattered, again = (
+        costs[name] for name in ("few", "many", "long", "found", "scattered", "again")
     )
     fetch = (many.cpu - few.cpu) / (many.fetches - few.fetches)  # one of `many`
     host = max(0.0, scattered.cpu - many.cpu - fetch * (scattered.fetches - many.fetches))
@@ -168,7 +169,7 @@ def _cpu_of(costs: dict[str, CrawlCost]) -> dict[str, float]:
         """The same without what its KiB take."""
         return more(cost) - kilobyte * (cost.page_bytes - many.page_bytes) / KIB
 
-    link = max(0.0, beside(linked)) / (linked.links - many.links)
+    link = met_link_cpu()
     new = max(0.0, beside(found) - link * (found.links - many.links)) / (found.new - many.new)
     start = few.cpu - fetch * few.fetches - host * few.hosts
     return {
@@ -289,11 +290,13 @@ def _cost_of(directory: Path, shape: CrawlShape, cpu: float, memory: float) -> C
 
 def packed(segment: bytes) -> float:
     """Bytes that gzip leaves of all bodies of a WARC segment, by `SAMPLE` that lie evenly."""
-    bodies = []
-    while segment:
-        member = zlib.decompressobj(31)
-        record = member.decompress(segment)
-        segment = member.unused_data
+    bodies, position = [], 0
+    while position < len(segment):
+        member, record = zlib.decompressobj(31), b""
+        while not member.eof and position < len(segment):
+            piece = segment[position : position + PIECE]
+            record += member.decompress(piece)
+            position += len(piece) - len(member.unused_data)
         if b"WARC-Type: response" in record[:200]:
             bodies.append(record.split(b"\r\n\r\n", 2)[2][:-4])
     sample = bodies[:: max(1, len(bodies) // SAMPLE)]

@@ -191,9 +191,16 @@ def test_bodies_of_a_segment_are_packed_one_by_one() -> None:
 
 
 def test_memory_of_a_process_counts_its_children() -> None:
-    assert resident(os.getpid()) > 10 << 20
-    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as child:
-        assert resident(os.getpid()) >= resident(child.pid) >= 0
+    before = resident(os.getpid())
+    assert before > 10 << 20
+    code = "held = b'x' * (80 << 20); print(flush=True); input()"
+    with subprocess.Popen(
+        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as child:
+        assert child.stdout is not None and child.stdout.readline()
+        assert resident(child.pid) > 70 << 20
+        assert resident(os.getpid()) > before + (60 << 20)
+        child.communicate(b"\n")
     assert resident(child.pid) == 0
 
 

@@ -30,7 +30,8 @@ def main(_command: str, argv: list[str]) -> int:
     _add_arguments(parser)
     args = parser.parse_args(argv)
     units = REFERENCE if args.units is None else read_units(args.units)
-    print(told(plan(goal_of(args), units), units))
+    goal = goal_of(args)
+    print(told(plan(goal, units), goal, units))
     return 0
 
 
@@ -40,14 +41,18 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--hosts", type=float, required=True, metavar="N", help="hosts they lie on")
     add("--rate", type=float, default=0.0, metavar="X", help="pages a second (as fast as --machines allow)")
     add("--refresh", type=float, default=0.0, metavar="X", help="fetches a second of known pages besides")
+    add("--changed", type=float, default=0.2, metavar="X", help="share of these that find another page (0.2)")
     add("--machines", type=int, default=0, metavar="N", help="machines there are (as many as it takes)")
     add("--cores", type=int, default=8, metavar="N", help="of a machine (8)")
     add("--memory", type=float, default=32.0, metavar="GIB", help="of a machine (32)")
     add("--disk", type=float, default=2048.0, metavar="GIB", help="of a machine (2048)")
     add("--bandwidth", type=float, default=1000.0, metavar="MBIT", help="of a machine (1000)")
     add("--page-size", type=float, default=28.0, metavar="KIB", help="of a page, decoded (28)")
+    add("--largest", type=float, default=10240.0, metavar="KIB", help="the largest page there is (10240)")
+    add("--compressed", type=float, default=0.2, metavar="X", help="share of a page that gzip leaves (0.2)")
     add("--links", type=float, default=60.0, metavar="N", help="on a page (60)")
     add("--urls", type=float, default=10.0, metavar="N", help="distinct URLs found a page (10)")
+    add("--url-length", type=float, default=77.0, metavar="N", help="of a URL (77)")
     add("--latency", type=float, default=0.3, metavar="S", help="of an answer (0.3)")
     add("--handshakes", type=float, default=0.2, metavar="X", help="TLS handshakes a page (0.2)")
     add("--units", type=Path, metavar="FILE", help="what `crawler bench units --out` has written")
@@ -65,13 +70,19 @@ def goal_of(args: argparse.Namespace) -> Goal:
     needed = ("pages", "hosts", "cores", "memory", "disk", "bandwidth", "page_size", "latency")
     if zero := [name for name in needed if not numbers[name]]:
         raise UsageError(f"--{zero[0].replace('_', '-')} must be more than 0")
+    if over := [name for name in ("compressed", "changed") if numbers[name] > 1]:
+        raise UsageError(f"--{over[0]} is a share, at most 1")
     return Goal(
         pages=args.pages,
         hosts=args.hosts,
         rate=args.rate,
         refresh=args.refresh,
+        changed=args.changed,
         page_bytes=args.page_size * KIB,
+        largest_bytes=args.largest * KIB,
+        compressed=args.compressed,
         links=args.links,
+        url_bytes=args.url_length,
         urls=max(1.0, args.urls),
         latency=args.latency,
         handshakes=args.handshakes,
@@ -97,21 +108,33 @@ def read_units(path: Path) -> UnitCosts:
         raise UsageError(f"--units {path}: not what `crawler bench units --out` writes") from error
 
 
-def told(found: Plan, units: UnitCosts) -> str:
-    """A plan as a table, with the ranges of what rests on measurements."""
+def told(found: Plan, goal: Goal, units: UnitCosts) -> str:
+    """A plan as a table, with the ranges of what rests on measurements, and what was assumed."""
     rows = [
         ("pages a second", f"{found.rate:,.1f}, bounded by {found.bottleneck}"),
         ("days", f"{found.days.mid:,.1f}"),
         ("CPU a page", _range(found.page_cpu * 1e3, "ms")),
+        ("CPU in all", _range(found.cpu * (1 / 3600), "hours")),
         ("processes", _range(found.processes, "")),
         ("machines", _range(found.machines, "")),
         ("disk", _range(found.disk * (1 / GIB), "GiB")),
+        ("of it WARC", _range(found.warc * (1 / GIB), "GiB")),
+        ("of refreshes", _range(found.refresh_warc * (1 / GIB), "GiB a day")),
         ("memory", _range(found.memory * (1 / GIB), "GiB")),
         ("bandwidth", f"{found.bandwidth / 125e3:,.0f} Mbit/s"),
         ("connections", f"{found.connections:,.0f} to hosts, {found.peer_connections:,} between processes"),
+        ("a page", _assumed(goal)),
         ("unit costs", units.machine),
     ]
     return "\n".join(f"{name:<16}{value}" for name, value in rows)
+
+
+def _assumed(goal: Goal) -> str:
+    return (
+        f"{goal.page_bytes / KIB:,.0f} KiB (the largest {goal.largest_bytes / KIB:,.0f}), packed to "
+        f"{goal.compressed:.0%}; {goal.links:,.0f} links, {goal.urls:g} new URLs of {goal.url_bytes:,.0f} characters; "
+        f"{goal.latency:g} s, {goal.handshakes:g} handshakes"
+    )
 
 
 def _range(cost: CostRange, unit: str) -> str:

@@ -1,24 +1,32 @@
 """What a crawl needs, by arithmetic on unit costs: processes, machines, disk, memory, bandwidth, days.
 
-    CPU a page      page + KiB x kilobyte + links x link + TLS handshakes x handshake
+    CPU             processes x start + hosts x host + pages x CPU a page
+    CPU a refresh   one without a change, and for those with one KiB and links
+    CPU a page      page + KiB x kilobyte + links x link + new URLs x new + TLS handshakes x handshake
     processes       rate x CPU a page / the share of a core that may be used
     rate of hosts   hosts / (answer time + gap): what politeness allows, however many machines there are
     rate            the least of: asked for, hosts, bandwidth, cores
-    disk            pages x (WARC + record) + known URLs x DUE + waiting URLs x queue
-    memory          processes x base + hosts x row, and known pages x schedule where they are refreshed
+    WARC            pages x (capture + KiB, as gzip packs them, x what the WARC's packing takes of these)
+    disk            WARC + pages x (line of the journal + store) + known URLs x (DUE + links log) + waiting URLs x queue
+    memory          processes x (base + tree + the largest page in a child + caches as far as they fill + connections)
+                    + hosts x row, and known pages x schedule where they are refreshed
     days            pages / rate
 
-Every unit cost is a range, and so are the results. Unit costs are those that `crawler bench units` measured, or
-REFERENCE, a sketch.
+A page is a fetch: what was answered otherwise counts too. A web is told by its mean page (KiB, how small gzip makes
+it, links, distinct new URLs, length of a URL), a machine by its unit costs, each a range, and so are the results.
+Unit costs are those that `crawler bench units` measured, or REFERENCE, a sketch. What is bounded by a setting counts with
+its default.
 """
 
 import math
 import statistics
+from collections.abc import Callable
 
 import msgspec
 
 DAY = 86_400.0
-KIB, GIB = 1 << 10, 1 << 30
+KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
+HEADER_BYTES = 1_000.0  # of an exchange, request and answer, on the wire
 LEAST_GAP = 1.0  # seconds; the least gap behind an answer (`frontier/README.md`, "Politeness")
 GAP_FACTOR, GAP_MAX = 10.0, 30.0  # times the answer time; seconds
 
@@ -51,15 +59,27 @@ def exactly(value: float) -> CostRange:
 class UnitCosts(msgspec.Struct, frozen=True):
     """CPU in seconds, the others in bytes; `machine` says whose they are."""
 
+    process_cpu: CostRange  # start and end of a process
     page_cpu: CostRange
     kilobyte_cpu: CostRange
-    link_cpu: CostRange
+    link_cpu: CostRange  # of one that was met before
+    new_cpu: CostRange  # of one that was not, beyond the first of a page: form, filter, DUE, queue
+    host_cpu: CostRange  # of a host first met: connection, robots.txt, record
     handshake_cpu: CostRange
-    page_disk: CostRange  # record, capture, host's share; without the WARC
-    warc_share: CostRange  # bytes of WARC a byte of page
+    unchanged_cpu: CostRange  # of a known page that is asked again and has not changed
+    page_store: (
+        CostRange  # record, capture and entry of a page, without its URL, in a store that is compacted
+    )
+    page_store_log: CostRange  # the same as first written
+    page_journal: CostRange  # its line in pages.jsonl, without its URL
+    capture_warc: CostRange  # records of an exchange without its body
+    body_warc: CostRange  # bytes of WARC a byte of body as gzip packs it (level 6)
+    unchanged_warc: CostRange  # of a revisit
     known_disk: CostRange  # of a known URL in the DUE
-    todo_disk: CostRange  # of a URL that waits
+    todo_disk: CostRange  # of a URL of 77 characters that waits
     process_memory: CostRange
+    large_memory: CostRange  # a byte of the largest page, in the child that parses it
+    connection_memory: CostRange  # with TLS
     host_memory: CostRange
     refreshed_memory: CostRange  # of a known page in the schedule
     machine: str = ""
@@ -68,38 +88,69 @@ class UnitCosts(msgspec.Struct, frozen=True):
 # A sketch, not a measurement: the CPU of whole crawls divided up by a profile, so that set `mid` adds up (1,851 us a
 # page of 28 KiB and some 60 links, of which parsing is 31 %, filter and caches 8 %); ranges are judged.
 REFERENCE = UnitCosts(
+    process_cpu=CostRange(0.4, 0.6, 1.0),
     page_cpu=CostRange(0.0010, 0.0011, 0.0017),
     kilobyte_cpu=CostRange(16e-6, 20e-6, 30e-6),
     link_cpu=CostRange(2e-6, 2.5e-6, 6e-6),
+    new_cpu=CostRange(20e-6, 30e-6, 50e-6),
+    host_cpu=CostRange(0.001, 0.002, 0.004),
     handshake_cpu=CostRange(0.0007, 0.0011, 0.0015),  # open web: 29 % of 3,510 us for .94 handshakes a page
-    page_disk=CostRange(450.0, 1100.0, 1200.0),  # bench units: 1,097 to 1,101 after a short crawl
-    warc_share=CostRange(0.16, 0.18, 0.25),  # isal, level 1: a ratio of 5.6 on a page of 28 kB
-    known_disk=CostRange(5.0, 8.0, 16.0),  # coded runs, plain ones, before a merge
-    todo_disk=CostRange(60.0, 77.7, 110.0),  # of a URL of 77 characters
-    process_memory=CostRange(87e6, 315e6, 500e6),  # a short crawl; the open web over HTTP and over TLS
+    unchanged_cpu=CostRange(0.0008, 0.001, 0.0016),
+    page_store=CostRange(150.0, 250.0, 350.0),
+    page_store_log=CostRange(500.0, 600.0, 700.0),
+    page_journal=CostRange(150.0, 180.0, 220.0),
+    capture_warc=CostRange(800.0, 1000.0, 1300.0),
+    body_warc=CostRange(1.1, 1.2, 1.4),  # isal, level 1
+    unchanged_warc=CostRange(1100.0, 1250.0, 1400.0),
+    known_disk=CostRange(4.5, 5.0, 8.0),  # coded runs at 1e9 and 1e8; plain ones
+    todo_disk=CostRange(40.0, 44.0, 60.0),
+    process_memory=CostRange(65e6, 73e6, 80e6),
+    large_memory=CostRange(8.0, 17.0, 20.0),
+    connection_memory=CostRange(45e3, 61e3, 75e3),  # `fetch.idle_connections_max`: 60 KiB
     host_memory=CostRange(64.0, 90.0, 160.0),
     refreshed_memory=CostRange(62.0, 62.0, 109.0),  # of 1e6 pages: put in; reopened from the store
     machine="a sketch of a reference machine; `crawler bench units` measures yours",
 )
 
+# How often the URL of a page stands in a store as first written (entry to do, record), and in its line of the journal.
+STORE_URLS, JOURNAL_URLS = 2.0, 1.0
+STORE_URL_PACKED = 0.3  # of the bytes of a URL beside its neighbours, compressed
+LINK_BYTES = 30.0  # of a line of the links log beside the URL
+LINKS_LOG_MAX = 16.0 * MIB  # `due.log_bytes_max`: a file that is consumed goes when the next one begins
+WRITE_BUFFER = (
+    8.0 * MIB
+)  # `store.write_buffer_bytes`: what the store has not made a table of; two at most in memory
+TABLES_MAPPED = (64 * 2 + 16) * MIB  # `store.tables_max` x `table_bytes`, `block_cache_bytes`
+MEMO_MAX, MEMO_ENTRY = 24.0 * MIB, 150.0  # remembered links: the bound, bytes beside two forms of the URL
+TREE_MAX = 25_000 * 700.0  # `extract.inline_tags_max` x bytes a tag: the largest page parsed in the process
+BODY_MAX = 10.0 * MIB  # `fetch.body_bytes_max`
+IDLE_MAX, KEEP_ALIVE = 3_000.0, 35.0  # `fetch.idle_connections_max`, `fetch.keep_alive_max` in seconds
+PLAIN_CONNECTION = 15e3  # without TLS: buffers of the system do not count
+NAMES_MAX, NAME_BYTES = 32_768.0, 1_200.0  # hosts remembered by name, in fingerprints, addresses and frontier
+
 
 class Goal(msgspec.Struct, frozen=True):
     """What is to be crawled. `rate` 0: as fast as it goes on `machines` (then at least 1).
 
-    `handshakes` are TLS handshakes a page, `urls` distinct URLs found a page, `refresh` fetches a second that go to
-    known pages besides. `cores`, `memory`, `disk` (bytes) and `bandwidth` (bytes a second) are those of one machine.
+    `compressed` is the share of a page that gzip leaves (level 6), `handshakes` are TLS handshakes a page, `urls`
+    distinct URLs found a page, `refresh` fetches a second that go to known pages besides, of which the share
+    `changed` finds another page. `cores`, `memory`, `disk` (bytes) and `bandwidth` (bytes a second) are those of one
+    machine.
     """
 
     pages: float
     hosts: float
     rate: float = 0.0
     refresh: float = 0.0
+    changed: float = 0.2
     page_bytes: float = 28.0 * KIB
+    compressed: float = 0.2
+    largest_bytes: float = 10.0 * MIB
     links: float = 60.0
     urls: float = 10.0
+    url_bytes: float = 77.0
     latency: float = 0.3
     handshakes: float = 0.2
-    wire_share: float = 0.25
     cores: int = 8
     memory: float = 32.0 * GIB
     disk: float = 2048.0 * GIB
@@ -109,13 +160,17 @@ class Goal(msgspec.Struct, frozen=True):
 
 
 class Plan(msgspec.Struct, frozen=True):
-    """What it takes; `bottleneck` is what keeps the rate where it is, `days` are those of all pages once."""
+    """What it takes; `bottleneck` is what keeps the rate where it is, `days` and `cpu` are those of all pages once."""
 
     rate: float
     page_cpu: CostRange
+    refresh_cpu: CostRange
+    refresh_warc: CostRange  # a day
+    cpu: CostRange
     processes: CostRange
     machines: CostRange
-    disk: CostRange
+    warc: CostRange
+    other_disk: CostRange
     memory: CostRange
     bandwidth: float
     connections: float
@@ -123,13 +178,21 @@ class Plan(msgspec.Struct, frozen=True):
     days: CostRange
     bottleneck: str
 
+    @property
+    def disk(self) -> CostRange:
+        """WARC and all else."""
+        return self.warc + self.other_disk
 
-def page_cpu(units: UnitCosts, page_bytes: float, links: float, handshakes: float) -> CostRange:
+
+def page_cpu(
+    units: UnitCosts, page_bytes: float, links: float, handshakes: float, urls: float = 1.0
+) -> CostRange:
     """Seconds of CPU that a page costs."""
     return (
         units.page_cpu
         + units.kilobyte_cpu * (page_bytes / KIB)
         + units.link_cpu * links
+        + units.new_cpu * max(0.0, urls - 1.0)
         + units.handshake_cpu * handshakes
     )
 
@@ -142,9 +205,8 @@ def host_rate(hosts: float, latency: float) -> float:
 
 def plan(goal: Goal, units: UnitCosts) -> Plan:
     """What a crawl takes, and what bounds it."""
-    cpu = page_cpu(units, goal.page_bytes, goal.links, goal.handshakes)
-    wire = goal.page_bytes * goal.wire_share
-    disk, memory = _disk(goal, units), _memory(goal, units)
+    cpu = page_cpu(units, goal.page_bytes, goal.links, goal.handshakes, goal.urls)
+    wire = goal.page_bytes * goal.compressed + HEADER_BYTES
     bounds = {"hosts: politeness": host_rate(goal.hosts, goal.latency)}
     if goal.rate:
         bounds["the rate asked for"] = goal.rate
@@ -154,47 +216,110 @@ def plan(goal: Goal, units: UnitCosts) -> Plan:
         bounds["bandwidth"] = machines * goal.bandwidth / wire
     bottleneck = min(bounds, key=lambda name: bounds[name])
     rate = bounds[bottleneck]
+    refreshed = refresh_cpu(goal, units)
     whole = rate + goal.refresh
-    processes = CostRange(
-        *(float(math.ceil(whole * each / goal.usable)) for each in (cpu.low, cpu.mid, cpu.high))
-    )
-    memory = memory + CostRange(
-        *(n * m for n, m in zip(_three(processes), _three(units.process_memory), strict=True))
-    )
+    load = cpu * rate + refreshed * goal.refresh
+    processes = _each(load, lambda each: math.ceil(each / goal.usable))
+    warc, other = _warc(goal, units), _other_disk(goal, units, processes)
+    memory = _memory(goal, units, processes, whole)
     needed = CostRange(
         *(
             float(max(math.ceil(n / goal.cores), math.ceil(d / goal.disk), math.ceil(m / goal.memory),
                       math.ceil(whole * wire / goal.bandwidth)))
-            for n, d, m in zip(_three(processes), _three(disk), _three(memory), strict=True)
+            for n, d, m in zip(_three(processes), _three(warc + other), _three(memory), strict=True)
         )
     )  # fmt: skip
     count = int(processes.mid)
     return Plan(
         rate=rate,
         page_cpu=cpu,
+        refresh_cpu=refreshed,
+        refresh_warc=_refresh_warc(goal, units) * (goal.refresh * DAY),
+        cpu=cpu * goal.pages + units.host_cpu * goal.hosts + _product(units.process_cpu, processes),
         processes=processes,
         machines=exactly(goal.machines) if goal.machines else needed,
-        disk=disk,
+        warc=warc,
+        other_disk=other,
         memory=memory,
         bandwidth=whole * wire,
-        connections=whole * goal.latency * 1.5,
+        connections=_in_flight(goal, whole),
         peer_connections=count * (count - 1),
         days=exactly(goal.pages / rate / DAY),
         bottleneck=bottleneck,
     )
 
 
+def _in_flight(goal: Goal, rate: float) -> float:
+    """Connections with a request under way, half as many again for those that are slow."""
+    return rate * goal.latency * 1.5
+
+
 def _three(cost: CostRange) -> tuple[float, float, float]:
     return cost.low, cost.mid, cost.high
 
 
-def _disk(goal: Goal, units: UnitCosts) -> CostRange:
+def _each(cost: CostRange, function: Callable[[float], float]) -> CostRange:
+    return CostRange(*(float(function(value)) for value in _three(cost)))
+
+
+def _product(one: CostRange, other: CostRange) -> CostRange:
+    return CostRange(*(a * b for a, b in zip(_three(one), _three(other), strict=True)))
+
+
+def refresh_cpu(goal: Goal, units: UnitCosts) -> CostRange:
+    """Seconds of CPU that a refresh costs: that of an unchanged page, and KiB and links of those that changed."""
+    more = units.kilobyte_cpu * (goal.page_bytes / KIB) + units.link_cpu * goal.links
+    return units.unchanged_cpu + more * goal.changed
+
+
+def _refresh_warc(goal: Goal, units: UnitCosts) -> CostRange:
+    return units.unchanged_warc + units.body_warc * (goal.page_bytes * goal.compressed * goal.changed)
+
+
+def _warc(goal: Goal, units: UnitCosts) -> CostRange:
+    return (units.capture_warc + units.body_warc * (goal.page_bytes * goal.compressed)) * goal.pages
+
+
+def _other_disk(goal: Goal, units: UnitCosts, processes: CostRange) -> CostRange:
     known = goal.pages * goal.urls
     waiting = max(0.0, known - goal.pages)
-    stored = units.page_disk + units.warc_share * goal.page_bytes
-    return stored * goal.pages + units.known_disk * known + units.todo_disk * waiting
+    journal = (units.page_journal + exactly(JOURNAL_URLS * goal.url_bytes)) * goal.pages
+    queues = units.todo_disk * (waiting * goal.url_bytes / 77.0)
+    links_log = _each(processes, lambda n: min(LINKS_LOG_MAX * n, known * (LINK_BYTES + goal.url_bytes)))
+    return journal + _store(goal, units, processes) + units.known_disk * known + queues + links_log
 
 
-def _memory(goal: Goal, units: UnitCosts) -> CostRange:
+def _store(goal: Goal, units: UnitCosts, processes: CostRange) -> CostRange:
+    """Of pages: some as first written, as far as the log may go, the others compacted."""
+    written = (units.page_store_log + exactly(STORE_URLS * goal.url_bytes)) * goal.pages
+    kept = (units.page_store + exactly(STORE_URLS * goal.url_bytes * STORE_URL_PACKED)) * goal.pages
+    logs = [min(w, WRITE_BUFFER * n * part) for w, n, part in zip(
+        _three(written), _three(processes), (0.0, 0.5, 1.0), strict=True)]  # fmt: skip
+    return CostRange(
+        *(log + k * (1.0 - log / w) for log, k, w in zip(logs, _three(kept), _three(written), strict=True))
+    )
+
+
+def _memory(goal: Goal, units: UnitCosts, processes: CostRange, rate: float) -> CostRange:
+    """At the end of the crawl, when caches are as full as it fills them."""
     refreshed = goal.pages if goal.refresh else 0.0
-    return units.host_memory * goal.hosts + units.refreshed_memory * refreshed
+    connections = _in_flight(goal, rate)
+    tables = _each(
+        _store(goal, units, processes) + units.todo_disk * (goal.pages * max(0.0, goal.urls - 1.0)), float
+    )
+    caches = CostRange(*(
+        n * (min(MEMO_MAX, goal.pages * goal.urls / n * (MEMO_ENTRY + 2.0 * goal.url_bytes))
+             + min(2.0 * WRITE_BUFFER + part * TABLES_MAPPED, table / n)
+             + min(NAMES_MAX, goal.hosts / n) * NAME_BYTES + tree)
+        for n, table, part, tree in zip(
+            _three(processes), _three(tables), (0.0, 0.15, 1.0), (0.0, TREE_MAX, TREE_MAX), strict=True)
+    ))  # fmt: skip
+    alive = min(IDLE_MAX * processes.mid, rate * KEEP_ALIVE) + connections
+    connection = units.connection_memory if goal.handshakes else exactly(PLAIN_CONNECTION)
+    return (
+        _product(units.process_memory + units.large_memory * min(goal.largest_bytes, BODY_MAX), processes)
+        + caches
+        + connection * min(alive, goal.hosts)
+        + units.host_memory * goal.hosts
+        + units.refreshed_memory * refreshed
+    )

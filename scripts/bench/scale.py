@@ -9,17 +9,19 @@ The stages are the process's own and are driven as the process drives them: grou
 of results with their links are committed, synced, and the DUE flushes when it
 wants to. Each phase runs in a process of its own:
 
-    load    CPU a link by step (making the links is not counted), the longest turns of the loop
-    open    after an unclean stop, and after a clean one: seconds
+    load    CPU a link by step (making the links is not counted), the longest turns of the loop; then pages; then kill -9
+    open    after that, and after a clean stop: seconds
     pages   CPU of taking and finishing 20,000 pages of hosts that are all outside the front
 
-and says how much memory is resident, and how much of that is not file pages
-(LevelDB maps its tables).
+and says how much memory is resident, how much of that is not file pages
+(LevelDB maps its tables), and how much disk the queues take. `--minutes` bounds the load: what is known by then counts.
 """
 
 import argparse
+import os
 import random
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -28,12 +30,16 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
+from filled import fill
 
 from crawler.clock import VirtualClock
 from crawler.config import Config, convert, set_key
+from crawler.process import collector
 from crawler.process.stages import Stages
 from crawler.records import Fetch, Link, Outcome, Task
 from crawler.storage.commit import Change, Making
+from crawler.storage.keys import HOST, TODO
+from crawler.storage.kv import after_prefix
 from crawler.urls.clock_cache import ClockCache
 from crawler.urls.fingerprint import cache_keys
 
@@ -53,17 +59,25 @@ def url(number: int, hosts: int) -> str:
     """URL number `number` of the stream."""
     draw = number * MIX & (1 << 64) - 1
     host = number if number < hosts else int(hosts * (draw / 2.0**64) ** 2)
-    head = f"https://{hostname(host)}/{number:x}/"
+    head = f"https://{hostname(host)}"
+    return head + tail(number, len(head))
+
+
+def tail(number: int, head: int) -> str:
+    """The path of URL number `number` behind `head` characters."""
+    draw = number * MIX & (1 << 64) - 1
+    begin = f"/{number:x}/"
     return (
-        head + WORDS[: max(0, (2 * URL_BYTES - 104) + (draw >> 7) % (2 * (104 - URL_BYTES) + 1) - len(head))]
+        begin
+        + WORDS[: max(0, 2 * URL_BYTES - 104 + (draw >> 7) % (2 * (104 - URL_BYTES) + 1) - head - len(begin))]
     )
 
 
-def numbers(urls: int) -> Iterator[list[int]]:
-    """Groups of URL numbers: all from 0 to `urls`, and repeats of earlier ones."""
+def numbers(begin: int, urls: int) -> Iterator[list[int]]:
+    """Groups of URL numbers: `urls` from `begin` on, and repeats of earlier ones."""
     rng = random.Random(SEED)
     group: list[int] = []
-    for number in range(urls):
+    for number in range(begin, begin + urls):
         group.append(number)
         if number % (REPEATS - 1) == 0:
             group.append(rng.randrange(number + 1))
@@ -166,24 +180,38 @@ def whole(making: Making) -> Change:
             return change
 
 
+def build(args: argparse.Namespace) -> None:
+    """A store with `filled` URLs in it, compacted."""
+    stages = opened(args)
+    fingerprinter = stages.fingerprinter
+    stages.close()
+    fill(
+        args.folder / "p0", args.filled, args.hosts, fingerprinter=fingerprinter, name=hostname, tail=tail,
+        told=lambda text: print(f"  {text}: {memory()}", flush=True),
+    )  # fmt: skip
+
+
 def load(args: argparse.Namespace) -> None:
     print(f"load: before {memory()}")
     stages = opened(args)
+    collector.collect_rarely()
+    collector.freeze()
     loader = Loader(stages)
-    making, length = 0.0, 0
+    making, length, told = 0.0, 0, 0
     wall, begun = time.perf_counter(), time.process_time()
-    stream = numbers(args.urls)
-    while True:
+    for group in numbers(args.filled, args.urls):
         t = time.thread_time()
-        urls = [url(number, args.hosts) for number in next(stream, [])]
+        urls = [url(number, args.hosts) for number in group]
         making += time.thread_time() - t
-        if not urls:
-            break
         length += sum(map(len, urls))
         loader.take_in(urls)
-        if loader.links // (args.urls // 5) > (loader.links - len(urls)) // (args.urls // 5):
+        if loader.links // (args.urls // 8) > told:
+            told = loader.links // (args.urls // 8)
             cpu = (time.process_time() - begun - making) / loader.links * 1e6
-            print(f"  {loader.links:,} links, {cpu:.1f} us each: {memory()}", flush=True)
+            took = time.perf_counter() - wall
+            print(f"  {loader.links:,} links, {cpu:.1f} us each, {took:.0f} s: {memory()}", flush=True)
+        if args.minutes and time.perf_counter() - wall > 60 * args.minutes:
+            break
     loader.flush(dry=True)
     total = time.process_time() - begun - making
     links = loader.links
@@ -196,17 +224,24 @@ def load(args: argparse.Namespace) -> None:
         f"  {'with LevelDB own thread':28}{total / links * 1e6:8.2f} us a link; {time.perf_counter() - wall:.0f} s"
     )
     print(f"memory {memory()}")
-    if args.pages:
-        pages(stages, args.pages)
-    if not args.clean:
-        sys.stdout.flush()
-        stages.store.close()
-        return
-    stages.close()
+    pages(stages, args.pages)
+    tell_disk(args.folder, stages)
+    sys.stdout.flush()
+    os.kill(os.getpid(), signal.SIGKILL)
 
 
 def disk(path: Path) -> int:
     return sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
+
+
+def tell_disk(folder: Path, stages: Stages) -> None:
+    """Print the bytes a URL of the whole folder and, where the engine is LevelDB, of the tables of queues and hosts."""
+    urls = stages.due.new
+    text = f"disk: {disk(folder) / urls:.1f} bytes a URL"
+    if (engine := getattr(stages.store, "_db", None)) is not None and hasattr(engine, "approximate_size"):
+        for name, prefix in (("queues", TODO), ("hosts", HOST)):
+            text += f", {name} {engine.approximate_size(prefix, after_prefix(prefix)) / urls:.1f}"
+    print(text, flush=True)
 
 
 def pages(stages: Stages, count: int) -> None:
@@ -235,12 +270,17 @@ def reopen(args: argparse.Namespace) -> None:
     stages = opened(args)
     wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
     print(
-        f"open, {'clean' if args.clean else 'unclean'} before: {wall:.2f} s, CPU {cpu:.2f} s; {stages.frontier!r}"
+        f"open, {'clean stop' if args.clean else 'kill -9'} before: {wall:.2f} s, CPU {cpu:.2f} s; {stages.frontier!r}"
     )
     print(f"memory {memory()}")
     if args.pages:
         pages(stages, args.pages)
         print(f"memory {memory()}")
+    if args.compact:
+        begun = time.perf_counter()
+        stages.store.compact()  # type: ignore[attr-defined]
+        print(f"compacted in {time.perf_counter() - begun:.0f} s")
+    tell_disk(args.folder, stages)
     stages.close()
 
 
@@ -251,13 +291,21 @@ def main() -> None:
     parser.add_argument("--urls", type=lambda text: int(float(text)), default=1_000_000)
     parser.add_argument("--hosts", type=lambda text: int(float(text)), default=100_000)
     parser.add_argument("--folder", type=Path, default=None)
+    parser.add_argument(
+        "--filled",
+        type=lambda text: int(float(text)),
+        default=0,
+        help="URLs that are there before (filled.py)",
+    )
+    parser.add_argument("--minutes", type=float, default=0.0, help="of the load, at most (no bound)")
     parser.add_argument("--set", action="append", default=[], metavar="SECTION.KEY=VALUE")
-    parser.add_argument("--phase", choices=["load", "open"], help=argparse.SUPPRESS)
+    parser.add_argument("--phase", choices=["fill", "load", "open"], help=argparse.SUPPRESS)
     parser.add_argument("--clean", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--compact", action="store_true", help="at the end, and say what is left of the disk")
     parser.add_argument("--pages", type=int, default=0, help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.phase:
-        return load(args) if args.phase == "load" else reopen(args)
+        return {"fill": build, "load": load, "open": reopen}[args.phase](args)
     if args.folder is not None:
         args.folder.mkdir(parents=True, exist_ok=True)
     folder = Path(tempfile.mkdtemp(prefix="scale-", dir=args.folder))
@@ -272,10 +320,19 @@ def main() -> None:
         str(folder),
     ]
     again += [word for assignment in args.set for word in ("--set", assignment)]
+    taken = ["--pages", "20000"]
+    last = ["--compact"] if args.compact else []
+    again += ["--filled", str(args.filled)]
     try:
-        for phase in (["load"], ["open"], ["open", "--clean", "--pages", "20000"]):
-            subprocess.run([*again, "--phase", *phase], check=True)
-            print(f"disk: {disk(folder) / args.urls:.1f} bytes a URL", flush=True)
+        if args.filled:
+            subprocess.run([*again, "--phase", "fill"], check=True)
+        loaded = subprocess.run(
+            [*again, "--minutes", str(args.minutes), "--phase", "load", *taken], check=False
+        )
+        if loaded.returncode != -signal.SIGKILL:
+            sys.exit(f"the load ended with {loaded.returncode}")
+        subprocess.run([*again, "--phase", "open"], check=True)
+        subprocess.run([*again, "--phase", "open", "--clean", *taken, *last], check=True)
     finally:
         shutil.rmtree(folder)
 

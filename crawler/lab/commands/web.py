@@ -77,7 +77,9 @@ def spec_of(args: argparse.Namespace) -> WebSpec:
 
 async def _serve(args: argparse.Namespace) -> int:
     clock, port = SystemClock(), args.port or free_port()
-    model = SyntheticWeb(spec_of(args), args.seed, start=clock.now(), horizon=365 * DAY, name=names(port))
+    model = SyntheticWeb(
+        spec_of(args), args.seed, start=clock.now(), horizon=args.seconds or 365 * DAY, name=names(port)
+    )
     over = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):

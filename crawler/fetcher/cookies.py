@@ -267,11 +267,11 @@ def _group(hostname: str) -> str:
     """The registrable domain, or the host itself where there is none."""
     if ":" in hostname or hostname.rpartition(".")[2].isdigit():
         return hostname
-    return suffix_list().registrable(hostname) or hostname
+    return suffix_list().privatesuffix(hostname) or hostname
 
 
 def _is_public(domain: str) -> bool:
-    return suffix_list().is_public(domain.removesuffix(".").lower())
+    return bool(suffix_list().is_public(domain))
 
 
 def parse_cookie_date(text: str) -> float | None:

@@ -46,7 +46,7 @@ def registrable_domain(name: str) -> str:
     """
     if name.endswith("]") or name.rpartition(".")[2].isdigit():
         return name
-    return suffix_list().registrable(name) or name
+    return suffix_list().privatesuffix(name) or name
 
 
 class Fingerprinter:

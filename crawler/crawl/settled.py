@@ -23,7 +23,12 @@ def settled(config: Config) -> dict[str, Any]:
         "urls.fingerprint": config.urls.fingerprint,
         "urls.strip_session_ids": config.urls.strip_session_ids,
     }
-    return held | ({"refresh.speed": float(config.refresh.speed)} if _refreshes(config) else {})
+    return held | ({"refresh.speed": float(config.refresh.speed)} if refreshes(config) else {})
+
+
+def refreshes(config: Config) -> bool:
+    """Whether known pages are asked again in the order of their crawl value."""
+    return bool(config.refresh.share or config.refresh.endless)
 
 
 def check_settled(kept: Mapping[str, Any], config: Config) -> None:
@@ -61,7 +66,3 @@ def keep_settled(store: KeyValue, config: Config) -> None:
     batch = store.batch(sync=True)
     batch.put(SETTLED, encode_settled({**kept, **settled(config)}))
     store.write(batch)
-
-
-def _refreshes(config: Config) -> bool:
-    return bool(config.refresh.share or config.refresh.endless)

@@ -2,10 +2,10 @@
 
 Reference counts free nearly all objects of a crawl: 11,000 pages of the open web leave
 some dozen cycles. The collector holds the loop for some 0.3 ms a thousand objects, 1 ms
-where others push it out of the caches, so it runs seldom and looks at little: objects that exist at the
-start of a crawl, or outlive a full collection, are frozen. A collection looks at some
-45,000 objects, however large the crawl is. A frozen cycle that dies later is lost,
-such as that of a fetch under way at that instant.
+where others push it out of the caches, so it runs seldom and looks at little: objects
+that exist at the start of a crawl, or outlive a full collection, are frozen. A
+collection looks at some 45,000 objects, however large the crawl is. A frozen cycle that
+dies later is lost, such as that of a fetch under way at that instant.
 
 Bodies come and go between objects that live for hours and leave holes in the C heap:
 after ten minutes of the open web 65 of 172 MiB. `give_back` returns their free pages

@@ -22,7 +22,7 @@ from crawler.clock import Clock
 from crawler.config import Config, Overrides
 from crawler.config.credentials import has_credentials
 from crawler.crawl.directory import CrawlDirectory
-from crawler.crawl.settled import keep_settled
+from crawler.crawl.settled import keep_settled, refreshes
 from crawler.crawl.topology import Topology, keep_table, topology
 from crawler.due.eliminator import Eliminator
 from crawler.due.plans import CompactionPlan, FlushPlan
@@ -137,7 +137,7 @@ class Stages:
         self.robots = self._robots()
         self.pages = self._page_cache()
         self.due = self._eliminator()
-        self.refresh = self._refresh() if self.config.refresh.share or self.config.refresh.endless else None
+        self.refresh = self._refresh() if refreshes(self.config) else None
         self.frontier = self._frontier()
         self._sync_names()
         clean = self._note_opening()

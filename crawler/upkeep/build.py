@@ -25,7 +25,7 @@ import crawler.urlfilter.moving
 import crawler.urls.moving
 from crawler.clock import Clock
 from crawler.config import Config
-from crawler.crawl.settled import check_settled, encode_settled, load_settled
+from crawler.crawl.settled import encode_settled, load_settled
 from crawler.crawl.topology import Topology
 from crawler.due.moving import Books
 from crawler.errors import DamageError, DirectoryError
@@ -100,7 +100,6 @@ class Build:
         Raises:
             StoreError: the disk failed.
             DamageError: a source is not what was written.
-            DirectoryError: the sources rest on settings that are others now.
         """
         kept = self._settled()
         folder.mkdir(parents=True)
@@ -130,12 +129,10 @@ class Build:
         sync_directory(folder)
 
     def _settled(self) -> dict[str, Any]:
-        """What the old processes were begun with."""
+        """What the old processes were begun with; settling them has refused a configuration that differs."""
         kept: dict[str, Any] = {}
         for source in self._sources.values():
-            found = load_settled(source.store)
-            check_settled(found, self._config)
-            kept |= found
+            kept |= load_settled(source.store)
         return kept
 
     def _pieces(self, table: Partition, name: str) -> Iterator[tuple[OldProcess, int, int]]:

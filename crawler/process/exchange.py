@@ -15,6 +15,7 @@ meanwhile would wait for ever for those that have left.
 
 import asyncio
 import hashlib
+import logging
 from collections import Counter
 from collections.abc import Callable, Coroutine, Mapping
 from concurrent.futures import Executor
@@ -26,6 +27,7 @@ import msgspec
 
 from crawler.frontier.refresh.levels import LevelReport, portions
 from crawler.frontier.refresh.refreshing import Refresh
+from crawler.process.known_end import Awaited, KnownEnd, Standing
 from crawler.process.stages import Stages
 from crawler.records import Outcome, PeerStatus
 from crawler.splitter.compaction import Compaction
@@ -33,10 +35,12 @@ from crawler.splitter.crawlwide import CrawlWide, Progress
 from crawler.splitter.peers import Address, Peers
 from crawler.splitter.session import Common, Identity
 from crawler.storage.commit import Change, Maker
-from crawler.storage.keys import ENDED, INCARNATION, RUN
+from crawler.storage.keys import INCARNATION, RUN
 from crawler.storage.kv import seal, unseal
 from crawler.urls.canonical import SESSION_IDS_VERSION
 from crawler.urls.suffixes import suffix_list_version
+
+log = logging.getLogger("crawler")
 
 LAST_WORDS = 2  # heartbeats that a process stays after the end or a limit, so that the others hear of it
 _WORK_AGE_MAX = 0.5  # seconds for which the number of hosts with work is remembered
@@ -195,11 +199,9 @@ class PeerExchange(Exchange):
         self._urgent = False
         self._taking = True
         self._has_share = True
-        self._quiet_since = self._clock.now()  # some are missing, and nobody has work
-        self._knew_end = stages.store.get(ENDED) is not None
-        silence_max, patience = self._config.silence_max, stages.config.crawl.patience
-        # Who has told of the end in an earlier life finds others gone that know of it.
-        self._patience = silence_max if self._knew_end else max(patience, silence_max)
+        silence_max = self._config.silence_max
+        self._known_end = KnownEnd(stages.store, self._standing, silence_max, self._clock.now())
+        self._awaited = Awaited(silence_max)
         self.crawlwide.tells_end = member.supervised  # the supervisor knows it, too
         self._beating: asyncio.Task[None] | None = None
         boot = self.crawlwide.boot
@@ -258,38 +260,50 @@ class PeerExchange(Exchange):
         if self._supervised:
             return  # the supervisor tells all, and knows it when one has died
         if self.crawlwide.ended:
+            patience = self._patience()
             await self._keep_end()
-            patience = self._clock.now() + self._patience
+            patience += self._clock.now()
             while not self.crawlwide.all_know and self._clock.now() < patience:
                 await asyncio.sleep(heartbeat / 4)
             await asyncio.sleep(LAST_WORDS * heartbeat)  # the last one has still to hear from us
         elif stopped_by.startswith("max_"):
             await asyncio.sleep(LAST_WORDS * heartbeat)
 
+    def _patience(self) -> float:
+        """Seconds for peers that do not know of the end. Who knew it in an earlier life finds others gone that did."""
+        silence_max = self._config.silence_max
+        return silence_max if self._known_end.stands else max(self._stages.config.crawl.patience, silence_max)
+
     async def _keep_end(self) -> None:
         """Let a start after a crash know of the end: those who were told of it are gone then."""
         kept = asyncio.Event()
-        change = Change(sync=True)
-        change.put(ENDED, seal(b""))
+        change = self._known_end.keep()
         change.after.append(kept.set)
         self._loops.queue(change)
         with suppress(TimeoutError):  # the write failed, which ends the process
             await asyncio.wait_for(kept.wait(), self._config.silence_max)
             self.crawlwide.tells_end = True
 
-    def _recall_end(self) -> None:
-        """Leave, too, if this process knew of the end when it was killed, and others have left that knew it.
+    def _standing(self) -> Standing:
+        return self._outbox.appended, self._inbox.applied, pages_of(self._stages.point.counters)
 
-        So it is if some are missing, for long, and the rest are idle: in a new run, or
-        if a peer has come back with work, somebody is not.
-        """
-        now, said = self._clock.now(), self.crawlwide.said()
-        some_are_missing = len(said) < self.crawlwide.process_count
-        work = any(not each.idle or each.outbox for each in said.values())
-        if not self._knew_end or not some_are_missing or work:
-            self._quiet_since = now
-        elif now - self._quiet_since >= self._config.silence_max:
+    def _recall_end(self) -> None:
+        """Leave, too, if this process knew of the end when it was killed, and others have left that knew it."""
+        said = self.crawlwide.said()
+        if self._known_end.recalls(said, self.crawlwide.process_count, self._clock.now()):
             self.learn_end()
+
+    def _tell_awaited(self) -> None:
+        """Say for whom this process waits, if it has nothing left to do: it may wait for ever."""
+        now = self._clock.now()
+        missing = self._awaited.look(self.crawlwide.missing(now), self._loops.idle(), now)
+        if missing and not self._supervised:
+            log.warning(
+                "nothing is left to do here, and the crawl cannot end without %s (not heard for %g s); "
+                "all is kept if this process is stopped",
+                ", ".join(missing),
+                self._config.silence_max,
+            )
 
     # -- what peers send ---------------------------------------------------------
 
@@ -341,6 +355,7 @@ class PeerExchange(Exchange):
             self._share_rate()
             self.crawlwide.advance()
             self._recall_end()
+            self._tell_awaited()
             self._loops.wake()
             await asyncio.sleep(self._config.heartbeat)
 

@@ -217,6 +217,10 @@ class CrawlWide:
     def _is_present(self, peer: _Peer, now: float) -> bool:
         return peer.held is not None and now - peer.heard_at < self.silence_max
 
+    def missing(self, now: float) -> list[str]:
+        """Peers that were not heard for `silence_max`."""
+        return [name for name, peer in self._peers.items() if not self._is_present(peer, now)]
+
     def _portion(self, peers: Sequence[_Peer]) -> float:
         """Our part of the work of `peers` and ourselves, none of whom may rate us lower than we do here."""
         mine = min([self._progress().work, *(peer.least_work() for peer in peers)])

@@ -88,7 +88,7 @@ FAMILIES = (
 # `m/`: one value a key. (owner, how it travels, sealed)
 CLEAN = b"m/clean"  # present from a clean end until the next opening
 STATE = b"m/state"  # number of openings and clean ends
-ENDED = b"m/ended"  # this process knows that nothing is left to do anywhere; until its clean end
+ENDED = b"m/ended"  # how far this process was when nothing was left to do anywhere; until its clean end
 BUCKET_TABLE = b"m/buckets"  # the table that this process was opened with
 SETTLED = b"m/settled"  # settings that what is stored rests on
 COUNTERS = b"m/counters"  # the durable counters

@@ -418,6 +418,47 @@ def test_an_end_that_was_known_is_known_again_when_others_have_left(
     assert silence(one, again) is not cleanly
 
 
+@pytest.mark.parametrize("new", ["pages", "links"])
+def test_an_end_that_was_known_says_nothing_of_what_came_behind_it(
+    peered: Callable[..., Peered], new: str
+) -> None:
+    one = peered()
+    again = knew(one)
+    if new == "pages":
+        one.here.fetch(1)
+    else:
+        one.foreign(1)
+    assert not silence(one, again), "seeds of a new run: the peers are still to come"
+
+
+def test_who_has_nothing_left_says_once_for_whom_it_waits(
+    peered: Callable[..., Peered], caplog: pytest.LogCaptureFixture
+) -> None:
+    one = peered(names=("p0", "p1", "p2"))
+    one.here.idle = True
+
+    def waited(**member: Any) -> list[str]:
+        exchange = one.here.exchange(**member)
+        assert isinstance(exchange, PeerExchange)
+        caplog.clear()
+        for beat in range(6):
+            now = one.here.stages.clock.now()
+            if beat < 3:
+                said = counters(one, ended=False, idle=True, number=beat + 1, echo=1)
+                exchange.crawlwide.counters_for("p1")
+                exchange.crawlwide.heard(
+                    "p1", msgspec.structs.replace(said, echo_boot=exchange.crawlwide.boot), now
+                )
+            exchange._tell_awaited()
+            one.here.stages.clock.advance(0.6 * exchange._config.silence_max)  # type: ignore[attr-defined]
+        return [record.getMessage().split("without ")[1].split(" (")[0] for record in caplog.records]
+
+    assert waited() == ["p2", "p1, p2"]
+    assert waited(supervised=True) == [], "the supervisor knows"
+    one.here.idle = False
+    assert waited() == []
+
+
 def test_peers_with_work_void_an_end_that_was_known_and_idle_ones_do_not(
     peered: Callable[..., Peered],
 ) -> None:

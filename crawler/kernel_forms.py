@@ -6,7 +6,7 @@ one. Each is compiled separately at installation, and a failed build is no error
 So before any is imported, `settle` looks whether all were compiled. If one was not, or
 if `CRAWLER_INTERPRETED=1` is set, all are imported as source.
 
-Kernels that know no other (ALONE) may be of either form. All compiled kernels import
+Kernels that know no other (ALONE) may be of either form; a `.pxd` without source is part of each that imports it. All compiled kernels import
 SHARED, Cython's memory views: if it was not compiled, every kernel is imported as
 source.
 """
@@ -45,7 +45,9 @@ BOUND = (
 ALONE = (
     "urls.clock_cache",
     "extract.survey",
-    "due.kernels",
+    "due.sorting",
+    "due.plain_join",
+    "due.elias_fano",
     "due.pending_set",
     "due.split_run",
     "lab.refresh.replay",

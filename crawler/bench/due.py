@@ -40,7 +40,7 @@ from isal import isal_zlib
 from crawler.bench import tables
 from crawler.bench.streams import Fingerprints, mixed
 from crawler.config import DueConfig
-from crawler.due import kernels
+from crawler.due import elias_fano
 from crawler.due.eliminator import Appended, Eliminator, Manifest
 from crawler.due.known_set import KnownSet, RunStore, unknown
 from crawler.due.memory_runs import MemoryRuns
@@ -470,7 +470,7 @@ def run(arguments: argparse.Namespace) -> int:
             found[name] = measure(name, arguments, Path(directory) / name)
     rows = _with_ratios([part["row"] for part in found.values()])
     facts = {name: part["facts"] for name, part in found.items() if part["facts"]}
-    form = "compiled" if kernels.COMPILED else "interpreted"
+    form = "compiled" if elias_fano.COMPILED else "interpreted"
     if arguments.json:
         tables.show_json(
             benchmark="due", form=form, known=arguments.known, buffer=arguments.buffer, rows=rows, facts=facts

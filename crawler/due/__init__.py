@@ -12,5 +12,7 @@ known_set    the runs that hold the known fingerprints, merged in powers of two
 runs         a run on disk, 5 bytes a fingerprint
 memory_runs  runs in memory; split_run: 5.2 bytes a fingerprint
 merging      several runs as one stream
-kernels      sort, join, merge: the inner loops; pending_set: another
+
+The inner loops, compiled where that can be: sorting, plain_join, elias_fano (runs in
+code, and the join with them), pending_set, split_run; inline.pxd is what they share.
 """

@@ -22,8 +22,8 @@ from typing import Protocol
 
 import numpy as np
 
-from crawler.due import kernels
-from crawler.due.kernels import FENCE_STEP
+from crawler.due import sorting
+from crawler.due.fences import FENCE_STEP
 from crawler.due.merging import merge
 from crawler.due.runs import Fingerprints, Run
 from crawler.errors import DamageError
@@ -166,7 +166,7 @@ def _first_of_merge(counts: Sequence[int]) -> int:
 
 def unknown(fingerprints: Fingerprints, runs: Sequence[Run]) -> tuple[Fingerprints, np.ndarray]:
     """The fingerprints no run holds, ascending, each once; and the places where they came first."""
-    ascending, places = kernels.sort(fingerprints)
+    ascending, places = sorting.sort(fingerprints)
     first = np.ones(len(ascending), np.bool_)
     first[1:] = ascending[1:] != ascending[:-1]
     queries, places = ascending[first], places[first]

@@ -9,8 +9,8 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from crawler.due import kernels
-from crawler.due.kernels import FENCE_STEP
+from crawler.due import plain_join, sorting
+from crawler.due.fences import FENCE_STEP
 from crawler.due.runs import Fingerprints, Run
 from crawler.due.split_run import SplitRun
 
@@ -30,7 +30,7 @@ class ArrayRun:
         return self.keys[start:stop]
 
     def join(self, queries: Fingerprints, known: np.ndarray) -> None:
-        kernels.join(queries, self.keys, self.fences, known)
+        plain_join.join(queries, self.keys, self.fences, known)
 
     def rest(self) -> None:
         """Nothing: memory is where it lives."""
@@ -39,7 +39,7 @@ class ArrayRun:
         del self.keys
 
     def problems(self) -> list[str]:
-        return [] if kernels.is_ascending(self.keys) else [f"{self!r}: its keys do not ascend"]
+        return [] if sorting.is_ascending(self.keys) else [f"{self!r}: its keys do not ascend"]
 
     def __repr__(self) -> str:
         return f"ArrayRun({self.count} keys)"

@@ -15,8 +15,8 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from crawler.due import kernels
-from crawler.due.kernels import FENCE_STEP
+from crawler.due import sorting
+from crawler.due.fences import FENCE_STEP
 from crawler.due.runs import Fingerprints, Run
 from crawler.errors import DamageError
 
@@ -89,7 +89,7 @@ def _merge_slices(slices: Sequence[Fingerprints], buffers: Sequence[Fingerprints
     merged = slices[0]
     for index, keys in enumerate(slices[1:]):
         target = buffers[index % 2][: len(merged) + len(keys)]
-        if not kernels.merge(merged, keys, target):
+        if not sorting.merge(merged, keys, target):
             raise DamageError("due: two runs have a fingerprint in common; run `crawler check`")
         merged = target
     return merged

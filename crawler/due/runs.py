@@ -31,8 +31,8 @@ import msgspec
 import numpy as np
 from isal import isal_zlib
 
-from crawler.due import kernels
-from crawler.due.kernels import FENCE_STEP
+from crawler.due import elias_fano, plain_join, sorting
+from crawler.due.fences import FENCE_STEP
 from crawler.errors import DamageError, StoreError
 
 Fingerprints = np.ndarray[Any, np.dtype[np.uint64]]  # (n,)
@@ -111,7 +111,7 @@ class PlainRun:
         return self.keys[start:stop]
 
     def join(self, queries: Fingerprints, known: np.ndarray) -> None:
-        kernels.join(queries, self.keys, self.fences, known)
+        plain_join.join(queries, self.keys, self.fences, known)
 
     def rest(self) -> None:
         """Let its pages go from the process; the kernel keeps them: 8 bytes a URL that would be resident."""
@@ -128,7 +128,7 @@ class PlainRun:
         found = []
         if isal_zlib.crc32(self.keys.data) != self.entry.crc32:
             found.append(f"{self.path}: its checksum is wrong")
-        if not all(kernels.is_ascending(keys) for keys in _overlapping(self.keys)):
+        if not all(sorting.is_ascending(keys) for keys in _overlapping(self.keys)):
             found.append(f"{self.path}: its keys do not ascend")
         return found
 
@@ -186,7 +186,7 @@ class CodedRun:
         self._posts[-1] = entry.last
         self.fences = self._posts[:-1]
         self._checks = np.frombuffer(index, "<u4", blocks, 8 * blocks)
-        self._widths, self._starts = kernels.layout(self._posts, entry.count)
+        self._widths, self._starts = elias_fano.layout(self._posts, entry.count)
         self._words = np.frombuffer(self._mapped, "<u8")[1:]
         expected = len(MAGIC) + 8 * int(self._starts[-1]) + index_bytes
         if len(self._mapped) != expected or self._mapped[: len(MAGIC)] != MAGIC:
@@ -212,7 +212,7 @@ class CodedRun:
         self._verify(np.arange(first, behind))
         begin = first * FENCE_STEP
         keys = np.empty(min(behind * FENCE_STEP, self.count) - begin, np.uint64)
-        kernels.decode(self._words, self._posts, self._widths, self._starts, first, keys)
+        elias_fano.decode(self._words, self._posts, self._widths, self._starts, first, keys)
         return keys[start - begin : stop - begin]
 
     def join(self, queries: Fingerprints, known: np.ndarray) -> None:
@@ -228,7 +228,7 @@ class CodedRun:
             asked = np.zeros(len(self.fences) + 1, np.bool_)  # the last is that of what lies below all fences
             asked[blocks] = True
             self._verify(np.flatnonzero(asked[:-1]))
-        kernels.join_coded(queries, self._words, self._posts, self._widths, self._starts, self.count, known)
+        elias_fano.join(queries, self._words, self._posts, self._widths, self._starts, self.count, known)
 
     def _verify(self, blocks: np.ndarray) -> None:
         """Compare those of `blocks` with their checksums that were not yet."""
@@ -274,7 +274,7 @@ class CodedRun:
             return found
         step = _CODED_AT_A_TIME
         parts = (self.read(at, min(at + step + 1, self.count)) for at in range(0, self.count, step))
-        return [] if all(map(kernels.is_ascending, parts)) else [f"{self.path}: its keys do not ascend"]
+        return [] if all(map(sorting.is_ascending, parts)) else [f"{self.path}: its keys do not ascend"]
 
     def __repr__(self) -> str:
         return f"CodedRun({self.path.name}, {self.count} keys)"
@@ -368,9 +368,9 @@ def _write_keys(descriptor: int, number: int, chunks: Iterable[Fingerprints]) ->
         count += len(keys)
         posts = np.append(keys[::FENCE_STEP], following)
         fences.append(posts[:-1])
-        widths, starts = kernels.layout(posts, len(keys))
+        widths, starts = elias_fano.layout(posts, len(keys))
         words = np.zeros(starts[-1], np.uint64)
-        kernels.encode(keys, posts, widths, starts, words)
+        elias_fano.encode(keys, posts, widths, starts, words)
         data = memoryview(words.astype("<u8", copy=False).view(np.uint8))  # type: ignore[arg-type]
         ends = (8 * starts).tolist()
         checks += [isal_zlib.crc32(data[begin:end]) for begin, end in itertools.pairwise(ends)]

@@ -23,18 +23,17 @@ from typing import Any
 import cython
 import numpy as np
 
-from crawler.due import kernels
-from crawler.due.kernels import FENCE_STEP
+from crawler.due import plain_join, sorting
+from crawler.due.fences import FENCE_STEP
+
+if cython.compiled:
+    from cython.cimports.crawler.due.inline import ones_of
 
 COMPILED: bool = cython.compiled
 
 CELLS = 1 << 24
 _STEP = cython.declare(cython.Py_ssize_t, FENCE_STEP)
 _REST = cython.declare(cython.ulonglong, (1 << 40) - 1)
-_PAIRS = cython.declare(cython.ulonglong, 0x5555555555555555)
-_NIBBLES = cython.declare(cython.ulonglong, 0x3333333333333333)
-_BYTES = cython.declare(cython.ulonglong, 0x0F0F0F0F0F0F0F0F)
-_SUM = cython.declare(cython.ulonglong, 0x0101010101010101)
 _STRETCH = 128 * FENCE_STEP  # keys that are unpacked at a time when interpreted
 
 Fingerprints = np.ndarray[Any, np.dtype[np.uint64]]
@@ -80,7 +79,7 @@ class SplitRun:
         for number, (first, last) in enumerate(zip(ends, [*ends[1:], len(queries)], strict=False)):
             if first < last:
                 keys = self.read(number * _STRETCH, min((number + 1) * _STRETCH, self.count))
-                kernels.join(queries[first:last], keys, keys[::FENCE_STEP].copy(), known[first:last])
+                plain_join.join(queries[first:last], keys, keys[::FENCE_STEP].copy(), known[first:last])
 
     def rest(self) -> None:
         """Nothing: memory is where it lives."""
@@ -95,7 +94,7 @@ class SplitRun:
             self.read(start, min(start + _STRETCH + 1, self.count))
             for start in range(0, self.count, _STRETCH)
         )
-        return [] if all(map(kernels.is_ascending, stretches)) else [f"{self!r}: its keys do not ascend"]
+        return [] if all(map(sorting.is_ascending, stretches)) else [f"{self!r}: its keys do not ascend"]
 
     @property
     def byte_count(self) -> int:
@@ -284,7 +283,7 @@ def _behind_zeros(
         word = ~(bits[place >> 6] >> (place & 63))
         if place & 63:
             word &= (cython.cast(cython.ulonglong, 1) << (64 - (place & 63))) - 1
-        found = _ones(word)
+        found = ones_of(word)
         if found < zeros:
             zeros -= found
             place = (place | 63) + 1
@@ -294,15 +293,3 @@ def _behind_zeros(
             word >>= 1
             place += 1
     return place
-
-
-@cython.cfunc
-@cython.nogil
-@cython.inline
-@cython.exceptval(check=False)
-def _ones(word: cython.ulonglong) -> cython.ulonglong:
-    """How many bits of `word` are 1 (Knuth, 7.1.3)."""
-    word -= word >> 1 & _PAIRS
-    word = (word & _NIBBLES) + (word >> 2 & _NIBBLES)
-    word = (word + (word >> 4)) & _BYTES
-    return (word * _SUM) >> 56

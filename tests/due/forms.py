@@ -4,10 +4,21 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from unittest import mock
 
-from crawler.due import eliminator, kernels, known_set, memory_runs, merging, runs
+from crawler.due import eliminator, known_set, memory_runs, merging, runs
 from tests.forms import installed, interpreted
 
-KERNELS = {"installed": kernels, "interpreted": interpreted("crawler.due.kernels")}
+SORTING = {
+    "installed": installed("crawler.due.sorting"),
+    "interpreted": interpreted("crawler.due.sorting"),
+}
+PLAIN_JOIN = {
+    "installed": installed("crawler.due.plain_join"),
+    "interpreted": interpreted("crawler.due.plain_join"),
+}
+ELIAS_FANO = {
+    "installed": installed("crawler.due.elias_fano"),
+    "interpreted": interpreted("crawler.due.elias_fano"),
+}
 SPLIT_RUN = {
     "installed": installed("crawler.due.split_run"),
     "interpreted": interpreted("crawler.due.split_run"),
@@ -22,10 +33,13 @@ PENDING_SET = {
 def using(form: str) -> Iterator[None]:
     """Within the context the DUE runs on kernels of that form."""
     with (
-        mock.patch.object(known_set, "kernels", KERNELS[form]),
-        mock.patch.object(memory_runs, "kernels", KERNELS[form]),
-        mock.patch.object(merging, "kernels", KERNELS[form]),
-        mock.patch.object(runs, "kernels", KERNELS[form]),
+        mock.patch.object(known_set, "sorting", SORTING[form]),
+        mock.patch.object(merging, "sorting", SORTING[form]),
+        mock.patch.object(memory_runs, "sorting", SORTING[form]),
+        mock.patch.object(memory_runs, "plain_join", PLAIN_JOIN[form]),
+        mock.patch.object(runs, "sorting", SORTING[form]),
+        mock.patch.object(runs, "plain_join", PLAIN_JOIN[form]),
+        mock.patch.object(runs, "elias_fano", ELIAS_FANO[form]),
         mock.patch.object(memory_runs, "SplitRun", SPLIT_RUN[form].SplitRun),
         mock.patch.object(eliminator, "PendingSet", PENDING_SET[form].PendingSet),
     ):

@@ -9,7 +9,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from crawler.due.kernels import FENCE_STEP
+from crawler.due.fences import FENCE_STEP
 from crawler.due.merging import merge
 from crawler.due.runs import DiskRuns, RunEntry
 from crawler.errors import DamageError, StoreError

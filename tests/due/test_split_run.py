@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from crawler.due.memory_runs import ArrayRun, MemoryRuns
+from tests.due.arrays import spread
 from tests.due.forms import SPLIT_RUN
-from tests.due.test_kernels import spread
 
 split = pytest.fixture(params=[module.SplitRun for module in SPLIT_RUN.values()], ids=list(SPLIT_RUN))(
     lambda request: request.param

@@ -24,6 +24,7 @@ import importlib.util
 import itertools
 import os
 import resource
+import shutil
 import sqlite3
 import sys
 import tempfile
@@ -255,7 +256,7 @@ class Whole:
 
 
 class Level:
-    """LevelDB: a look-up a URL, a synced batch a buffer; set up for keys that are hashes."""
+    """LevelDB: a look-up a URL, a synced batch a buffer; set up for keys that are hashes, loaded in their order."""
 
     def __init__(self, directory: Path, known: int) -> None:
         import plyvel
@@ -270,11 +271,12 @@ class Level:
             max_file_size=32 << 20,
             compression=None,  # it would be tried in vain
         )
-        for chunk in _known_in_chunks(known):
+        ascending = built(DiskRuns(directory.with_name("ascending"), []), known)
+        for chunk in ascending.slice(0, 1 << 16):  # every table is written once: a store that is compacted
             with self._store.write_batch() as batch:
                 for number in chunk.tolist():
                     batch.put(number.to_bytes(8, "big"), b"")
-        self._store.compact_range()
+        shutil.rmtree(directory.with_name("ascending"))
 
     def prepare(self, fingerprints: Fingerprints) -> list[bytes]:
         return [number.to_bytes(8, "big") for number in fingerprints.tolist()]

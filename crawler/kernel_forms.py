@@ -6,9 +6,9 @@ one. Each is compiled separately at installation, and a failed build is no error
 So before any is imported, `settle` looks whether all were compiled. If one was not, or
 if `CRAWLER_INTERPRETED=1` is set, all are imported as source.
 
-Kernels that know no other (ALONE) may be of either form; a `.pxd` without source is part of each that imports it. All compiled kernels import
-SHARED, Cython's memory views: if it was not compiled, every kernel is imported as
-source.
+Kernels that know no other (ALONE) may be of either form; a `.pxd` without source is
+part of each that imports it. All compiled kernels import SHARED, Cython's memory views:
+if it was not compiled, every kernel is imported as source.
 """
 
 import os

@@ -96,11 +96,14 @@ class LinkLocality:
         return np.array([*origin, foreign, foreign * self.wide_off_host, foreign * self.other_off_host])
 
     @property
+    def links_sigma(self) -> float:
+        """Of the lognormal law of links a page, whose mean is median * exp(sigma^2 / 2)."""
+        return math.sqrt(max(0.0, 2 * math.log(self.links_mean / self.links_median)))
+
+    @property
     def _sizes(self) -> NDArray[np.float64]:
-        # The mean of a lognormal is median * exp(sigma^2 / 2).
-        sigma = math.sqrt(max(0.0, 2 * math.log(self.links_mean / self.links_median)))
         counts = (self.global_urls, self.popular_urls, self.wide_urls, self.pages_per_host)
-        return np.array([*counts, self.links_median, sigma], np.float64)
+        return np.array([*counts, self.links_median, self.links_sigma], np.float64)
 
 
 def generate(

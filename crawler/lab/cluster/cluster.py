@@ -37,6 +37,7 @@ from crawler.lab.cluster.fault_plan import QUOTA, Fault
 from crawler.lab.cluster.fetching import VirtualClient, VirtualResolver, WebLog
 from crawler.lab.cluster.lives import CURRENT, Killed, Life
 from crawler.lab.cluster.machine import Machine, MachineClock, SystemCalls
+from crawler.lab.cluster.page_changes import RealChanges
 from crawler.lab.cluster.synthetic_web import SyntheticWeb, WebSpec
 from crawler.lab.cluster.virtual_loop import VirtualLoop
 from crawler.process.errands import Network
@@ -70,6 +71,7 @@ class ClusterSettings(msgspec.Struct, frozen=True):
     """One run. `rate` is pages a second over all processes; `length` in seconds, 0: until the crawl ends by itself.
     `points` are those of kills, if not all.
     `slow`: process 0 has a tenth of the places of the others, and ten times their gaps.
+    `changes_of`: pages change as real ones did, not by `web.change_rate`.
     """
 
     seed: int = 1
@@ -84,6 +86,7 @@ class ClusterSettings(msgspec.Struct, frozen=True):
     refresh: bool = False
     concurrency: int = 8
     slow: bool = False
+    changes_of: RealChanges | None = None
     tree: dict[str, Any] = {}
 
 
@@ -178,7 +181,9 @@ class Cluster:
         self.settings = settings
         self.rng = random.Random(f"cluster {settings.seed}")
         length = settings.length or ENDING_MAX
-        self.web = SyntheticWeb(settings.web, settings.seed, start=START, horizon=length)
+        self.web = SyntheticWeb(
+            settings.web, settings.seed, start=START, horizon=length, changes_of=settings.changes_of
+        )
         self.log = WebLog()
         self.wire = Wire(random.Random(f"wire {settings.seed}"))
         self.system = SystemCalls()

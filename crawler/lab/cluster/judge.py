@@ -1,6 +1,7 @@
 """Judges a run by the web's own log and the WARC files that are left. The crawler is not asked.
 
-lost              a page whose parent was answered was never answered, nor given up, nor beyond a budget
+lost              a page whose parent, or the sitemap that names it, was answered was never answered, nor given up,
+                  nor beyond a budget; a sitemap was not asked for although its host answered
 unstored          a page was answered and is in no WARC file
 stored twice      one version of a page stands in the WARC files more than once
 torn              a WARC file does not read to its end
@@ -29,7 +30,7 @@ import msgspec
 
 from crawler.lab.cluster.cluster import START, Cluster, ClusterSettings, Observed
 from crawler.lab.cluster.fetching import WebAsk
-from crawler.lab.cluster.synthetic_web import MISSING_EVERY, SyntheticWeb
+from crawler.lab.cluster.synthetic_web import MISSING_EVERY, SITEMAP, SyntheticWeb
 
 RULES = (
     "lost",
@@ -142,6 +143,18 @@ def _has(answers: Sequence[WebAsk], since: float = math.inf) -> bool:
     return any(row.status in (200, 304) and row.at < since for row in answers)
 
 
+def _led_to(web: SyntheticWeb, rows: Sequence[WebAsk], asked: list[list[WebAsk]]) -> list[Sequence[WebAsk]]:
+    """The requests whose answers led to each page: those of its parent, or of the sitemap that names it."""
+    maps: dict[str, list[WebAsk]] = {host.name: [] for host in web.hosts}
+    for row in rows:
+        if row.path == SITEMAP:
+            maps[row.host].append(row)
+    return [
+        maps[web.hosts[web.host_of[page]].name] if web.is_orphan(page) else asked[web.parent[page]]
+        for page in range(len(asked))
+    ]
+
+
 def _judge_pages(
     notes: _Notes,
     web: SyntheticWeb,
@@ -151,8 +164,9 @@ def _judge_pages(
     since: float,
 ) -> None:
     """What was lost on the way of what was linked before `since`, and what of the rest is stored."""
+    led = _led_to(web, rows, asked)
     for page, answers in enumerate(asked):
-        parent_had = page == 0 or _has(asked[web.parent[page]], since)
+        parent_had = page == 0 or _has(led[page], since)
         given_up = sum(row.status != 200 for row in answers) >= TRIES
         parked = web.hosts[web.host_of[page]].trap  # its calendar may have used up the budget
         if parent_had and not _has(answers) and not given_up and not parked:
@@ -163,6 +177,10 @@ def _judge_pages(
             name = web.hosts[web.host_of[page]].name
             if (name, f"/missing/{page}") not in paths:
                 notes.add("lost", f"{name}/missing/{page}")
+    for host in web.hosts:
+        answered = any(_has(asked[page], since) for page in host.pages)
+        if host.sitemap and answered and (host.name, SITEMAP) not in paths:
+            notes.add("lost", f"{host.name}{SITEMAP}")
     stored = Counter[tuple[int, int]]()
     for folder in folders:
         for path in sorted(folder.rglob("warc/*.gz*")):
@@ -186,10 +204,11 @@ def _judge_survivors(notes: _Notes, asked: list[list[WebAsk]], cluster: Cluster)
     """
     web, survivors = cluster.web, cluster.observed.survivors
     copied = {machine.name for machine in cluster.machines if machine.label != machine.name}
+    led = _led_to(web, cluster.log.rows, asked)
     for page, answers in enumerate(asked):
         if page == 0 or _has(answers) or web.hosts[web.host_of[page]].trap:
             continue
-        of_survivors = [row for row in asked[web.parent[page]] if survivors.get(row.name) == row.machine]
+        of_survivors = [row for row in led[page] if survivors.get(row.name) == row.machine]
         given_up = sum(row.status != 200 for row in answers) >= TRIES
         if _has(of_survivors) and not given_up and cluster.owner(web.url(page)) not in copied:
             notes.add("lost", f"page {page}, {web.url(page)}, asked {len(answers)} times")

@@ -12,11 +12,12 @@ loss.
     /private/17       forbidden by robots.txt, linked from one page in 16
     /missing/17       404
     /days/17          a calendar without end, on hosts that are traps
+    /sitemap.xml      on some hosts: their pages of even numbers with dates, and pages that nothing links to
     http://goneN...   a name that does not exist
 
 A host is quick or slow; some are down for a while (no connection). Pages change
-by Poisson processes of log-normal rates, or by histories of real sites; a page's
-body names its number and version. `answer` is a plain function of the request,
+by Poisson processes of log-normal rates, or as pages of real sites did
+(`page_changes.py`); a page's body names its number and version. `answer` is a plain function of the request,
 the instant and how often the URL was asked before; bytes are carried by
 `fetching.py` (in the virtual world) or `serving.py` (on loopback).
 """
@@ -24,6 +25,7 @@ the instant and how often the URL was asked before; bytes are carried by
 import random
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
 from functools import lru_cache
 
 import msgspec
@@ -31,7 +33,8 @@ import msgspec
 from crawler.lab.caches.link_locality import LinkLocality
 from crawler.records import Outcome
 
-RESET_EVERY, FLAKY_EVERY, REDIRECT_EVERY, PRIVATE_EVERY, MISSING_EVERY = 67, 23, 16, 16, 29
+RESET_EVERY, FLAKY_EVERY, REDIRECT_EVERY, PRIVATE_EVERY, MISSING_EVERY, ORPHAN_EVERY = 67, 23, 16, 16, 29, 31
+SITEMAP = "/sitemap.xml"
 DEAD_NAMES = 50
 RATE_SPREAD = 1.0  # sigma of the log-normal law of change rates
 LATENCY_SPREAD = 0.6  # of that of latencies
@@ -55,20 +58,22 @@ class WebSpec(msgspec.Struct, frozen=True):
     down_within: float = 300.0  # s from the start in which hosts go down
     down_for: float = 90.0
     traps: float = 0.05
+    sitemaps: float = 0.25
     change_rate: float = 0.0
-    links: LinkLocality = LinkLocality(links_median=4.0, links_mean=8.0)
+    links: LinkLocality = LinkLocality(links_median=4.0, links_mean=10.9)
     padding: int = 0  # bytes of text a page has besides
     flaws: bool = True  # pages that fail the first time
 
 
 class WebHost(msgspec.Struct, frozen=True):
-    """A host: its pages in their order, seconds to answer, when it is down, whether it is a trap."""
+    """A host: its pages in their order, seconds to answer, when it is down, whether it is a trap or has a sitemap."""
 
     name: str
     pages: list[int]
     latency: float
     down: tuple[float, float]
     trap: bool
+    sitemap: bool
 
 
 class WebReply(msgspec.Struct, frozen=True):
@@ -86,7 +91,7 @@ class WebReply(msgspec.Struct, frozen=True):
 
 
 class SyntheticWeb:
-    """See the module. Instants are seconds since the web's `start`; `changes_of` gives a page's own history."""
+    """See the module. `changes_of(host, place)` gives the seconds since `start` at which a page changes, ascending."""
 
     def __init__(
         self,
@@ -95,11 +100,10 @@ class SyntheticWeb:
         *,
         start: float = 0.0,
         horizon: float = 86_400.0,
-        changes_of: Callable[[int], Sequence[float]] | None = None,
+        changes_of: Callable[[int, int], Sequence[float]] | None = None,
         name: Callable[[int], str] = "site{}.test".format,
     ) -> None:
         self.spec, self.seed, self.start, self.horizon = spec, seed, start, horizon
-        self._changes_of = changes_of or self._poisson
         rng = random.Random(f"web {seed}")
         sizes = _zipf_sizes(spec.hosts, spec.pages, spec.zipf)
         owners = [host for host, size in enumerate(sizes) for _ in range(size)]
@@ -110,15 +114,16 @@ class SyntheticWeb:
         for page, host in enumerate(owners):
             self.place.append(len(of_host[host]))
             of_host[host].append(page)
-        self.hosts = [self._host(rng, name(k), pages) for k, pages in enumerate(of_host)]
+        self.hosts = [self._host(rng, k, name(k), pages) for k, pages in enumerate(of_host)]
         self.number = {host.name: k for k, host in enumerate(self.hosts)}
         self.parent = [-1] + [self._draw_parent(rng, page) for page in range(1, len(owners))]
         self.children: list[list[int]] = [[] for _ in owners]
         for page in range(1, len(owners)):
             self.children[self.parent[page]].append(page)
-        self._changes = lru_cache(maxsize=1 << 16)(self._changes_of)
+        self._changes_of = changes_of
+        self._changes = lru_cache(maxsize=1 << 16)(self._times)
 
-    def _host(self, rng: random.Random, name: str, pages: list[int]) -> WebHost:
+    def _host(self, rng: random.Random, number: int, name: str, pages: list[int]) -> WebHost:
         spec = self.spec
         small = len(pages) <= 8
         latency = spec.latency * rng.lognormvariate(0.0, LATENCY_SPREAD)
@@ -129,7 +134,8 @@ class SyntheticWeb:
         trap = (
             rng.random() < spec.traps and small and latency < spec.slow_latency
         )  # else it would last for hours
-        return WebHost(name, pages, latency, down, trap)
+        sitemap = random.Random(f"sitemap {self.seed} {number}").random() < spec.sitemaps
+        return WebHost(name, pages, latency, down, trap, sitemap)
 
     def _draw_parent(self, rng: random.Random, page: int) -> int:
         place = self.place[page]
@@ -150,9 +156,18 @@ class SyntheticWeb:
             return f"http://{self.hosts[self.host_of[page]].name}/r{self.place[page]}"
         return self.url(page)
 
+    def is_orphan(self, page: int) -> bool:
+        """Whether nothing leads to a page but the sitemap of its host; never so of a host's first page."""
+        host = self.hosts[self.host_of[page]]
+        return host.sitemap and self.place[page] > 0 and page % ORPHAN_EVERY == 13
+
+    def listed(self, host: WebHost) -> list[int]:
+        """The pages that a host's sitemap names: orphans, and those that further links may lead to."""
+        return [page for page in host.pages if not page & 1 or self.is_orphan(page)]
+
     def links(self, page: int) -> list[str]:
         """All links on a page, the same whatever its version."""
-        found = [self.link_to(child) for child in self.children[page]]
+        found = [self.link_to(child) for child in self.children[page] if not self.is_orphan(child)]
         host = self.hosts[self.host_of[page]]
         rng = random.Random(f"links {self.seed} {page}")
         found += self._other_links(rng, host, page)
@@ -166,10 +181,9 @@ class SyntheticWeb:
         return found
 
     def _other_links(self, rng: random.Random, host: WebHost, page: int) -> list[str]:
-        """Links beside the tree's, none to a page of an odd number."""
+        """Links beside the tree's, none to a page of an odd number or an orphan."""
         model, found = self.spec.links, list[str]()
-        sigma = max(0.0, 2.0 * (model.links_mean / model.links_median - 1.0)) ** 0.5
-        for _ in range(min(200, int(rng.lognormvariate(0.0, sigma) * model.links_median))):
+        for _ in range(min(200, int(rng.lognormvariate(0.0, model.links_sigma) * model.links_median))):
             if found and rng.random() < model.repeat:
                 found.append(found[-1])
                 continue
@@ -185,7 +199,7 @@ class SyntheticWeb:
                     target = host.pages[rng.randrange(min(model.wide_urls, len(host.pages)))]
             else:
                 target = rng.randrange(len(self.host_of))
-            if not target & 1:
+            if not target & 1 and not self.is_orphan(target):
                 found.append(self.url(target))
         return found
 
@@ -197,7 +211,9 @@ class SyntheticWeb:
 
     # -- changes ------------------------------------------------------------------
 
-    def _poisson(self, page: int) -> list[float]:
+    def _times(self, page: int) -> Sequence[float]:
+        if self._changes_of is not None:
+            return self._changes_of(self.host_of[page], self.place[page])
         if not self.spec.change_rate:
             return []
         rng = random.Random(f"changes {self.seed} {page}")
@@ -230,7 +246,10 @@ class SyntheticWeb:
             return WebReply(0.0, failure=Outcome.CONNECT_ERROR)
         delay = host.latency
         if path == "/robots.txt":
-            return WebReply(delay, 200, b"User-agent: *\nDisallow: /private/\n", "text/plain")
+            named = f"Sitemap: http://{name}{SITEMAP}\n" if host.sitemap else ""
+            return WebReply(delay, 200, f"User-agent: *\nDisallow: /private/\n{named}".encode(), "text/plain")
+        if path == SITEMAP and host.sitemap:
+            return self._sitemap(host, delay, now, etag)
         if path.startswith("/days/") and host.trap:
             return self._calendar(host, path, delay)
         if path.startswith("/r"):
@@ -251,6 +270,25 @@ class SyntheticWeb:
         if etag == tag:
             return WebReply(delay, 304, page=page, version=version, etag=tag)
         return WebReply(delay, 200, self.body(page, version), page=page, version=version, etag=tag)
+
+    def _sitemap(self, host: WebHost, delay: float, now: float, etag: str) -> WebReply:
+        """What is listed, each with the instant of its latest change."""
+        listed = self.listed(host)
+        tag = f'"map-{sum(self.version(page, now) for page in listed)}"'
+        if etag == tag:
+            return WebReply(delay, 304, etag=tag)
+        entries = "".join(
+            f"<url><loc>{self.url(page)}</loc><lastmod>{self._changed_at(page, now)}</lastmod></url>"
+            for page in listed
+        )
+        body = f'<urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9">{entries}</urlset>'
+        return WebReply(delay, 200, body.encode(), "application/xml", etag=tag)
+
+    def _changed_at(self, page: int, now: float) -> str:
+        """The latest change of a page as a sitemap writes it; the start, if there was none."""
+        version = self.version(page, now)
+        at = self.start + (self._changes(page)[version - 1] if version else 0.0)
+        return datetime.fromtimestamp(int(at), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
     def _redirect(self, host: WebHost, path: str, delay: float) -> WebReply:
         place = path[2:]

@@ -79,7 +79,7 @@ def _what(words: list[str]) -> tuple[str, list[Path]]:
     return "policies", [Path(word) for word in words]
 
 
-def _trace_folder(folder: Path) -> Path:
+def trace_folder(folder: Path) -> Path:
     """The folder of a trace; of a crawl directory that of its first process's latest run."""
     if not (folder / "seed").exists():
         return folder
@@ -92,7 +92,7 @@ def _trace_folder(folder: Path) -> Path:
 def _trace(args: argparse.Namespace, folder: Path | None) -> Trace:
     """The trace in the folder, or a synthetic one."""
     if folder is not None:
-        trace = Trace.open(_trace_folder(folder), args.first)
+        trace = Trace.open(trace_folder(folder), args.first)
         if not len(trace.links):
             raise UsageError(f"{folder}: the trace is empty")
         if len(trace.links) >= 1 << 31:

@@ -5,6 +5,7 @@
     crawler lab cluster --seed 1 --seeds 50 --faults kill,power --out runs.csv
     crawler lab cluster --table --seeds 20 --pages 150 --hosts 12 --count 8 --out faults.csv
     crawler lab cluster --processes 8 --pages 5000 --hosts 200 --faults none
+    crawler lab cluster --links-of mycrawl --histories histories --days 7
     crawler lab cluster --curve 1,4,16 --pages 200 --hosts 20 --out curve.csv
 
 The processes are the shipped ones; time, network, disks and the web are virtual
@@ -25,6 +26,7 @@ from crawler.lab.cluster import curves, fault_plan
 from crawler.lab.cluster.cluster import Cluster, ClusterSettings, Observed, memory_folder
 from crawler.lab.cluster.judge import RunVerdict, judge
 from crawler.lab.cluster.synthetic_web import WebSpec
+from crawler.lab.commands import synthetic
 from crawler.lab.progress_line import ProgressLine
 from crawler.lab.refresh import pages_file
 
@@ -71,6 +73,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="virtual days; pages change and are fetched again",
     )
     add("--changes", type=float, default=1.0, metavar="X", help="with --days: changes a day and page (1)")
+    synthetic.add_web(parser)
     add("--curve", metavar="N,M", help="numbers of processes to compare; --pages and --hosts are each one's")
     add("--out", type=Path, metavar="FILE", help="CSV of the table")
 
@@ -171,8 +174,11 @@ def _settings(args: argparse.Namespace) -> ClusterSettings:
     kinds = {"all": fault_plan.USUAL, "none": ()}.get(args.faults)
     kinds = tuple(part for part in args.faults.split(",") if part) if kinds is None else kinds
     points = tuple(part for part in args.points.split(",") if part)
+    synthetic.check(args)
     fault_plan.draw(1, kinds, 0, machines=args.processes, within=1.0, points=points)
-    web = WebSpec(hosts=args.hosts, pages=args.pages)
+    web = WebSpec(hosts=args.hosts, pages=args.pages, sitemaps=args.sitemaps)
+    if links := synthetic.links_of(args):
+        web = msgspec.structs.replace(web, links=links)
     settings = ClusterSettings(
         processes=args.processes,
         web=web,
@@ -182,13 +188,18 @@ def _settings(args: argparse.Namespace) -> ClusterSettings:
         rate=args.rate,
     )
     if not args.days:
+        if args.histories:
+            raise UsageError("--histories needs --days: pages change while they are fetched again")
         return settings
     length = args.days * DAY
+    changes_of = synthetic.changes_of(args, length)
+    changes = args.changes if changes_of is None else changes_of.changes / changes_of.pages / args.days
     beat = min(max(BEAT[0], length / BEATS), BEAT[1])
-    rate = args.rate or max(RATE_LEAST, VISITS * args.pages * args.changes / DAY)
+    rate = args.rate or max(RATE_LEAST, VISITS * args.pages * changes / DAY)
     return msgspec.structs.replace(
         settings,
         web=msgspec.structs.replace(web, change_rate=args.changes / DAY),
+        changes_of=changes_of,
         length=length,
         rate=rate,
         within=0.8 * length,

@@ -4,7 +4,7 @@
     crawler lab web --pages 5000 --hosts 200 --seed 7 --latency 0 --padding 20000 --log requests.csv
 
 It prints the seed URL and serves until Ctrl-C (or --seconds): hosts of Zipf sizes at 127.64.0.1,
-127.64.0.2, ..., with redirects, pages that fail the first time, a robots.txt, traps, hosts that are
+127.64.0.2, ..., with sitemaps, redirects, pages that fail the first time, a robots.txt, traps, hosts that are
 down for a while, and pages that change. At the end it says what was asked: pages answered of those
 there are, requests that robots.txt forbids. Crawl it with
 
@@ -24,6 +24,7 @@ from crawler.errors import UsageError
 from crawler.lab.caches.link_locality import LinkLocality
 from crawler.lab.cluster.serving import HOSTS_MAX, Served, WebServer, free_port, names
 from crawler.lab.cluster.synthetic_web import SyntheticWeb, WebSpec
+from crawler.lab.commands import synthetic
 from crawler.lab.refresh import pages_file
 
 DAY = 86_400.0
@@ -39,9 +40,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--latency", type=float, default=0.1, metavar="S", help="median seconds to an answer (0.1)")
     add("--padding", type=int, default=0, metavar="N", help="bytes of text on a page beside its links (0)")
     add(
-        "--links", type=float, default=8.0, metavar="N", help="mean links a page beside those of the tree (8)"
+        "--links",
+        type=float,
+        default=8.0,
+        metavar="N",
+        help="mean links drawn a page beside those of the tree; half are kept (8)",
     )
     add("--changes", type=float, default=0.0, metavar="X", help="changes a day and page (0)")
+    synthetic.add_web(parser)
     add("--plain", action="store_true", help="no failures, no slow hosts, no traps")
     add("--port", type=int, default=0, metavar="N", help="port (any that is free)")
     add("--seconds", type=float, default=0.0, metavar="S", help="how long (until Ctrl-C)")
@@ -56,6 +62,7 @@ def run(args: argparse.Namespace) -> int:
         or not 0 <= args.port < 65_536
     ):
         raise UsageError("need numbers of 0 or more, and a port below 65,536")
+    synthetic.check(args)
     try:
         return asyncio.run(_serve(args))
     except OSError as error:
@@ -70,15 +77,22 @@ def spec_of(args: argparse.Namespace) -> WebSpec:
         latency=args.latency,
         change_rate=args.changes / DAY,
         padding=args.padding,
-        links=LinkLocality(links_median=args.links / 2 + 1, links_mean=args.links + 1),
+        links=synthetic.links_of(args)
+        or LinkLocality(links_median=args.links / 2 + 1, links_mean=args.links + 1),
+        sitemaps=args.sitemaps,
     )
     return msgspec.structs.replace(spec, slow=0.0, down=0.0, traps=0.0, flaws=False) if args.plain else spec
 
 
 async def _serve(args: argparse.Namespace) -> int:
-    clock, port = SystemClock(), args.port or free_port()
+    clock, port, horizon = SystemClock(), args.port or free_port(), args.seconds or 365 * DAY
     model = SyntheticWeb(
-        spec_of(args), args.seed, start=clock.now(), horizon=args.seconds or 365 * DAY, name=names(port)
+        spec_of(args),
+        args.seed,
+        start=clock.now(),
+        horizon=horizon,
+        changes_of=synthetic.changes_of(args, horizon),
+        name=names(port),
     )
     over = asyncio.Event()
     loop = asyncio.get_running_loop()

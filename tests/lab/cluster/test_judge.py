@@ -1,5 +1,6 @@
 """Every rule of the judge is found where it is broken, and nowhere else."""
 
+import gzip
 from pathlib import Path
 
 import msgspec
@@ -11,7 +12,7 @@ from crawler.lab.cluster.fetching import WebAsk
 from crawler.lab.cluster.judge import RunVerdict, judge
 from crawler.lab.cluster.synthetic_web import WebSpec
 
-SMALL = ClusterSettings(web=WebSpec(hosts=2, pages=2, traps=0.0, down=0.0), faults=(), count=0)
+SMALL = ClusterSettings(web=WebSpec(hosts=2, pages=2, traps=0.0, down=0.0, sitemaps=0.0), faults=(), count=0)
 
 
 def asked(web, number: int, at: float, **values: object) -> WebAsk:  # type: ignore[no-untyped-def]
@@ -22,8 +23,6 @@ def asked(web, number: int, at: float, **values: object) -> WebAsk:  # type: ign
 
 def verdict_on(tmp_path: Path, change=lambda cluster: None, settings: ClusterSettings = SMALL) -> RunVerdict:  # type: ignore[no-untyped-def]
     """The verdict on a run without a fault, after `change` was made to what is known of it."""
-    import gzip
-
     cluster = Cluster(settings, tmp_path / "cluster")
     cluster.log.rows = [asked(cluster.web, 0, 1.0), asked(cluster.web, 1, 3.0)]
     folder = cluster.machines[0].folder / "p0" / "warc"
@@ -119,6 +118,31 @@ def test_the_older_of_two_processes_of_one_name_has_to_stop_in_time(
         ]
 
     assert set(verdict_on(tmp_path, change).found) == rules
+
+
+def test_what_only_a_sitemap_names_is_lost_where_that_was_read_or_was_not_asked_for(tmp_path: Path) -> None:
+    settings = msgspec.structs.replace(
+        SMALL, web=WebSpec(hosts=1, pages=14, traps=0.0, down=0.0, sitemaps=1.0)
+    )
+
+    def verdict(name: str, *, with_map: bool, left_out: int = -1) -> RunVerdict:
+        def change(cluster: Cluster) -> None:
+            web = cluster.web
+            assert [page for page in range(14) if web.is_orphan(page)] == [13]
+            rows = [asked(web, page, 60.0 * page) for page in range(14) if page != left_out]
+            missing = [asked(web, 7, 1000.0, path="/missing/7", status=404, page=-1)]
+            maps = [asked(web, 0, 900.0, path="/sitemap.xml", page=-1)] if with_map else []
+            cluster.log.rows = [*rows, *maps, *missing]
+            folder = cluster.machines[0].folder / "p0" / "warc"
+            bodies = b"".join(web.body(page, 0) for page in range(2, 14) if page != left_out)
+            (folder / "b.warc.gz").write_bytes(gzip.compress(bodies))
+
+        return verdict_on(tmp_path / name, change, settings)
+
+    assert verdict("whole", with_map=True).flawless
+    assert verdict("orphan", with_map=True, left_out=13).examples["lost"].startswith("page 13")
+    found = verdict("map", with_map=False, left_out=13)
+    assert found.found == {"lost": 1} and found.examples["lost"].endswith("/sitemap.xml")
 
 
 @pytest.mark.parametrize("found_by", ["the survivor", "the one that stopped"])

@@ -15,7 +15,6 @@ from crawler.lab.cluster.cables import Wire
 from crawler.lab.cluster.disk import JournalStore, StoreDisk, SyncedFiles, Writable
 from crawler.lab.cluster.lives import CURRENT, Killed, Life
 from crawler.lab.cluster.machine import Machine, SystemCalls
-from crawler.lab.cluster.synthetic_web import SyntheticWeb, WebSpec, token
 from crawler.lab.cluster.virtual_loop import VirtualLoop
 from crawler.splitter.peers import readable
 from crawler.storage.files import Lock
@@ -269,38 +268,6 @@ def test_a_lock_of_the_dead_closes_no_file_of_another_process(tmp_path: Path) ->
         assert near.recv(4) == b"open"
         near.close()
         far.close()
-
-
-# -- the web
-
-
-def test_a_web_is_a_tree_whose_odd_pages_have_one_link() -> None:
-    web = SyntheticWeb(WebSpec(hosts=15, pages=400), 5)
-    sizes = sorted((len(host.pages) for host in web.hosts), reverse=True)
-    assert sum(sizes) == 400 and sizes[-1] >= 1 and sizes[0] > 4 * sizes[-1]
-    linked = [web.links(page) for page in range(400)]
-    for page in range(1, 400):
-        assert web.parent[page] < page
-        assert web.link_to(page) in linked[web.parent[page]]
-        if page % 2:
-            assert (
-                sum(web.url(page) in set(links) or web.link_to(page) in set(links) for links in linked) == 1
-            )
-
-
-def test_answers_follow_from_seed_instant_and_count() -> None:
-    one, other = (SyntheticWeb(WebSpec(change_rate=0.01), 7, horizon=1000.0) for _ in range(2))
-    for page in range(0, 400, 7):
-        name, path = one.url(page).removeprefix("http://").split("/")
-        for now in (1.0, 500.0):
-            assert one.answer(name, f"/{path}", now, asked=1) == other.answer(name, f"/{path}", now, asked=1)
-    page = 8
-    version = one.version(page, 900.0)
-    assert version > 0 and token(page, version).encode() in one.body(page, version)
-    name, path = one.url(page).removeprefix("http://").split("/")
-    found = one.answer(name, f"/{path}", 900.0, asked=1)
-    assert one.answer(name, f"/{path}", 900.0, asked=1, etag=found.etag).status == 304
-    assert one.current_until(page, version - 1) <= 900.0 < one.current_until(page, version)
 
 
 def test_faults_are_drawn_in_order_and_by_seed() -> None:

@@ -1,0 +1,65 @@
+"""Arguments of `crawler lab cluster` and `crawler lab web` that say what the synthetic web is taken from."""
+
+import argparse
+from pathlib import Path
+
+from crawler.errors import UsageError
+from crawler.lab.caches import link_locality
+from crawler.lab.caches.link_locality import LinkLocality
+from crawler.lab.caches.traces import Trace
+from crawler.lab.cluster.page_changes import RealChanges
+from crawler.lab.commands.cache import trace_folder
+from crawler.lab.league import histories
+
+
+def add_web(parser: argparse.ArgumentParser) -> None:
+    """What both commands know."""
+    add = parser.add_argument
+    add("--sitemaps", type=float, default=0.25, metavar="X", help="share of hosts that have one (0.25)")
+    add(
+        "--links-of",
+        type=Path,
+        metavar="TRACE",
+        help="links by the locality model that fits this trace (`crawler lab cache locality`)",
+    )
+    add(
+        "--histories",
+        type=Path,
+        metavar="DIR",
+        help="pages change as those of real sites did, in their last days (`crawler lab histories`)",
+    )
+
+
+def check(args: argparse.Namespace) -> None:
+    """Raises UsageError if a share is none."""
+    if not 0.0 <= args.sitemaps <= 1.0:
+        raise UsageError(f"--sitemaps {args.sitemaps:g} is a share, 0 to 1")
+
+
+def links_of(args: argparse.Namespace) -> LinkLocality | None:
+    """The model of the trace that was named, after telling it; None if none was.
+
+    Raises:
+        UsageError: no trace is there.
+    """
+    if args.links_of is None:
+        return None
+    trace = Trace.open(trace_folder(args.links_of), 0)
+    if not len(trace.links):
+        raise UsageError(f"{args.links_of}: the trace is empty")
+    fit = link_locality.fit(trace, threads=int(trace.info.get("threads", 0)), seed=args.seed)
+    print(f"links of {trace.name}: {fit.describe()}")
+    return fit.model
+
+
+def changes_of(args: argparse.Namespace, seconds: float) -> RealChanges | None:
+    """How pages change by the histories that were named; None if none were.
+
+    Raises:
+        UsageError: no histories are there, or none goes back so far.
+    """
+    if args.histories is None:
+        return None
+    changes = RealChanges(histories.read_folder(args.histories), seconds)
+    print(f"changes of {args.histories}: {changes.pages:,} pages, {changes.changes:,} changes")
+    return changes

@@ -1,0 +1,60 @@
+"""What the synthetic web of `lab cluster` and `lab web` may be taken from."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from crawler.errors import CrawlerError
+from crawler.lab import __main__ as lab
+from crawler.lab.league.histories import SiteHistory, write
+
+YEAR = 365 * 86_400
+
+
+def history(folder: Path) -> Path:
+    """A site of two pages, of which one changes each hour of its last twenty."""
+    none, changes = np.zeros(2, np.int64), np.arange(1, 21)
+    write(
+        folder / "site.npz",
+        SiteHistory(
+            name="site", born=none, died=none, hash=none.astype(np.uint64), dir=none, page=np.zeros(20, np.int64),
+            time=YEAR - 3_600 * changes, added=changes, removed=changes, published=np.array([YEAR]),
+        ),
+    )  # fmt: skip
+    return folder
+
+
+def test_pages_of_a_cluster_change_as_histories_say(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    web = ["--processes", "2", "--pages", "12", "--hosts", "2", "--faults", "none", "--days", "0.1"]
+    assert lab.main("lab", ["cluster", *web, "--histories", str(history(tmp_path))]) == 0
+    shown = capsys.readouterr().out
+    assert "2 pages, 2 changes" in shown and "flawless" in shown
+
+
+def test_links_follow_a_trace(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("scipy")
+    trace = str(tmp_path / "trace")
+    assert lab.main("lab", ["trace", "synth", trace, "--threads", "4", "--links", "300"]) == 0
+    web = ["--pages", "12", "--hosts", "2", "--faults", "none", "--links-of", trace]
+    assert lab.main("lab", ["cluster", *web]) == 0
+    shown = capsys.readouterr().out
+    assert "links of" in shown and "repeats" in shown and "flawless" in shown
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--sitemaps", "1.5"],
+        ["--histories", "nowhere", "--days", "1"],
+        ["--histories", "nowhere"],
+        ["--links-of", "nowhere"],
+    ],
+)
+@pytest.mark.parametrize("command", ["cluster", "web"])
+def test_what_is_not_there_is_said_in_a_line(command: str, arguments: list[str]) -> None:
+    with pytest.raises(CrawlerError) as caught:
+        lab.main("lab", [command, *(arguments if command == "cluster" else arguments[:2])])
+    assert "\n" not in str(caught.value)

@@ -16,8 +16,9 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-import scale
+from scale import opened
 
+from crawler.bench.loading import Loader, hostname, numbers, url
 from crawler.crawl.loosened import loosened
 from crawler.process import collector
 from crawler.process.commands import Commands
@@ -73,16 +74,16 @@ def main() -> None:
     folder = args.folder = Path(tempfile.mkdtemp(prefix="commands-", dir=args.folder))
     collector.collect_rarely()
     try:
-        stages = scale.opened(args)
-        loader = scale.Loader(stages)
-        for group in scale.numbers(args.urls):
-            loader.take_in([scale.url(number, args.hosts) for number in group])
+        stages = opened(args)
+        loader = Loader(stages)
+        for group in numbers(0, args.urls):
+            loader.take_in([url(number, args.hosts) for number in group])
         loader.flush(dry=True)
         print(f"{stages.frontier!r}", flush=True)
         collector.freeze()  # as at the start of a crawl
         queue: list[Change | Maker] = []
         commands = Commands(stages, queue.append)
-        busiest, last = scale.hostname(0), scale.url(args.urls - 1, args.hosts)
+        busiest, last = hostname(0), url(args.urls - 1, args.hosts)
         for name, request in {
             "status": {"command": "status"},
             "status, 10,000 hosts": {"command": "status", "hosts": 10_000},
@@ -93,11 +94,11 @@ def main() -> None:
             "signals": {"command": "signals"},
             "signal, 1,000 URLs": {
                 "command": "signal",
-                "urls": [scale.url(n, args.hosts) for n in range(1000)],
+                "urls": [url(n, args.hosts) for n in range(1000)],
             },
             "signal, 10,000 URLs": {
                 "command": "signal",
-                "urls": [scale.url(n, args.hosts) + "?more" for n in range(10_000)],
+                "urls": [url(n, args.hosts) + "?more" for n in range(10_000)],
             },
             "seed, 1,000 URLs": {
                 "command": "seed",

@@ -1,0 +1,131 @@
+"""A load of URLs through CLOCK cache, DUE and frontier of one process, as `Process` drives its stages, in one thread.
+
+The stream: every host gets one URL first, the others fall on hosts by a skewed draw (the
+square of a uniform number, so the busiest tenth of the hosts has a third of the URLs);
+one link in five repeats an earlier one. URLs have 77 bytes on average.
+"""
+
+import random
+import time
+from collections.abc import Iterator
+
+import numpy as np
+
+from crawler.process.stages import Stages
+from crawler.records import Link
+from crawler.storage.commit import Change, Making
+from crawler.urls.clock_cache import ClockCache
+from crawler.urls.fingerprint import cache_keys
+
+GROUP = 4096  # links of one group: about 60 pages
+REPEATS = 5  # one link in so many was there before
+URL_BYTES = 77
+WORDS = "section/article-title-with-words-and-more-words-and-a-number-behind"
+SEED = bytes(range(16))
+MIX = 0x9E3779B97F4A7C15
+
+
+def hostname(index: int) -> str:
+    return f"www{index % 3}.site-{index // 2:07d}.org"
+
+
+def url(number: int, hosts: int) -> str:
+    """URL number `number` of the stream."""
+    draw = number * MIX & (1 << 64) - 1
+    host = number if number < hosts else int(hosts * (draw / 2.0**64) ** 2)
+    head = f"https://{hostname(host)}"
+    return head + tail(number, len(head))
+
+
+def tail(number: int, head: int) -> str:
+    """The path of URL number `number` behind `head` characters."""
+    draw = number * MIX & (1 << 64) - 1
+    begin = f"/{number:x}/"
+    return (
+        begin
+        + WORDS[: max(0, 2 * URL_BYTES - 104 + (draw >> 7) % (2 * (104 - URL_BYTES) + 1) - head - len(begin))]
+    )
+
+
+def numbers(begin: int, urls: int) -> Iterator[list[int]]:
+    """Groups of URL numbers: `urls` from `begin` on, and repeats of earlier ones."""
+    rng = random.Random(SEED)
+    group: list[int] = []
+    for number in range(begin, begin + urls):
+        group.append(number)
+        if number % (REPEATS - 1) == 0:
+            group.append(rng.randrange(number + 1))
+        if len(group) >= GROUP:
+            yield group
+            group = []
+    yield group
+
+
+class Stopwatch:
+    """CPU seconds of this thread by step, and the longest single stay in each."""
+
+    def __init__(self) -> None:
+        self.total: dict[str, float] = {}
+        self.longest: dict[str, float] = {}
+
+    def __call__(self, step: str, function, *arguments):  # type: ignore[no-untyped-def]
+        begun = time.thread_time()
+        outcome = function(*arguments)
+        took = time.thread_time() - begun
+        self.total[step] = self.total.get(step, 0.0) + took
+        self.longest[step] = max(self.longest.get(step, 0.0), took)
+        return outcome
+
+
+class Loader:
+    """Drives the stages as `Process` does, in one thread."""
+
+    def __init__(self, stages: Stages) -> None:
+        self.stages = stages
+        self.cache = ClockCache(stages.config.cache.bits)
+        self.watch = Stopwatch()
+        self.links = 0
+
+    def take_in(self, urls: list[str]) -> None:
+        """One group of links: cache, pending set, commit; then what the DUE wants."""
+        self.links += len(urls)
+        fingerprints = self.watch("fingerprint", self.stages.fingerprinter.fingerprints, urls)
+        change = self.watch("cache", self._admit, urls, fingerprints)
+        self.commit(change)
+        self.flush(dry=False)
+
+    def _admit(self, urls: list[str], fingerprints: np.ndarray) -> Change:
+        change = Change()
+        missed = np.flatnonzero(np.frombuffer(self.cache.add_many(cache_keys(fingerprints)), np.uint8))
+        fresh = missed[self.stages.due.admit(fingerprints[missed])]
+        values = fingerprints.tolist()
+        change.links = [Link(values[i], urls[i], 1, values[0]) for i in fresh.tolist()]
+        change.count("urls.accepted", len(urls))
+        change.count("urls.cache_hits", len(urls) - len(fresh))
+        return change
+
+    def commit(self, change: Change, step: str = "commit") -> None:
+        point = self.stages.point
+        point.add(change)
+        group = point.take()
+        self.watch(f"{step}: write", point.write, group)
+        self.watch(f"{step}: committed (loop)", point.committed, group)
+
+    def flush(self, *, dry: bool) -> None:
+        stages = self.stages
+        while (plan := stages.flush_begin(dry=dry)) is not None:
+            self.watch("flush: join and read", plan.run)
+            self.commit(self.watch("flush: frontier (loop)", whole, stages.flush_change(plan)), "flush")
+            while (merge := stages.due.begin_compaction()) is not None:
+                self.watch("merge", merge.run)
+                self.commit(stages.compaction_change(merge), "merge")
+
+
+def whole(making: Making) -> Change:
+    """The change, made without a pause."""
+    while True:
+        try:
+            next(making)
+        except StopIteration as end:
+            change: Change = end.value
+            return change

@@ -1,0 +1,159 @@
+"""Unit costs of what a small crawl does not fill: URLs on disk, hosts and known pages in memory, a pick.
+
+    known_bits        of a known URL in a run, beyond log2 of the mean gap between fingerprints
+    todo_disk         bytes of a URL of 77 characters that waits, in a compacted store
+    host_memory       bytes of a known host
+    refreshed_memory  bytes of a known page in the refresh schedule
+    pick_cpu          seconds of a pick from the schedule, with its settling and two signals
+
+Each state is made in a process of its own, which tells its figures as a line of JSON.
+"""
+
+import math
+import subprocess
+import sys
+import tempfile
+import time
+from contextlib import closing
+from itertools import islice
+from pathlib import Path
+
+import msgspec
+import numpy as np
+
+from crawler.bench.loading import SEED, Loader, numbers, url
+from crawler.bench.streams import mixed
+from crawler.clock import VirtualClock
+from crawler.config import convert
+from crawler.due.runs import DiskRuns
+from crawler.errors import CrawlerError
+from crawler.frontier.refresh import Schedule, Settings
+from crawler.process import collector
+from crawler.process.stages import Stages
+from crawler.storage.engines import open_store
+from crawler.storage.keys import TODO
+from crawler.storage.kv import scan_prefix
+
+KEYS = 1 << 20
+URLS, HOSTS = 200_000, 10_000
+ROWS = 5000  # of a batch
+PAGES, PICKS = 200_000, 50_000
+DIRECTORY, HOST_DIRECTORIES = 33, 30  # pages a directory, directories a host
+DAY = 86_400.0
+GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+
+
+def measured() -> dict[str, float]:
+    """One round of all, some twenty seconds.
+
+    Raises:
+        CrawlerError: a process for it failed.
+    """
+    few, many = (_of("queues", URLS, hosts) for hosts in (HOSTS, 11 * HOSTS))
+    return {
+        "known_bits": _of("run")["bits"],
+        "todo_disk": few["queue"] / URLS,
+        "host_memory": max(0.0, (many["memory"] - few["memory"]) / (10 * HOSTS)),
+        **_of("schedule"),
+    }
+
+
+def _of(part: str, *numbers: int) -> dict[str, float]:
+    """What a process that makes this state tells of it."""
+    with tempfile.TemporaryDirectory(prefix="crawler-parts-") as folder:
+        for step in STEPS[part]:
+            done = subprocess.run(
+                [sys.executable, "-m", __name__, step, folder, *map(str, numbers)],
+                stdout=subprocess.PIPE,
+                check=False,
+            )
+            if done.returncode:
+                raise CrawlerError(f"bench units: the process that measures {step} failed")
+    return msgspec.json.decode(done.stdout, type=dict[str, float])
+
+
+def anonymous() -> int:
+    """Bytes of memory of this process that are no file's."""
+    collector.give_back()
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return sum(1024 * int(line.split()[1]) for line in lines if line.startswith("RssAnon:"))
+
+
+def run_bits(folder: Path) -> dict[str, float]:
+    """Of a key of a run of KEYS that lie as fingerprints do."""
+    keys = np.sort(mixed(np.arange(KEYS)))
+    run = DiskRuns(folder, []).write([keys], len(keys), step="flush")
+    return {"bits": 8.0 * run.byte_count / KEYS - math.log2(2.0**64 / KEYS)}
+
+
+def _opened(folder: Path) -> Stages:
+    config = convert({"crawl": {"scope": "any"}, "robots": {"policy": "ignore"}})
+    return Stages(config, folder / "p0", SEED, clock=VirtualClock(1e9))
+
+
+def fill_queues(folder: Path, urls: int, hosts: int) -> dict[str, float]:
+    """Take in `urls` on `hosts`."""
+    with closing(_opened(folder)) as stages:
+        loader = Loader(stages)
+        for group in numbers(0, urls):
+            loader.take_in([url(number, hosts) for number in group])
+        loader.flush(dry=True)
+    return {}
+
+
+def queues(folder: Path, *_: int) -> dict[str, float]:
+    """Bytes of the queues in a store of their own, compacted, and of memory that opening the process takes.
+
+    The process's own store holds old values of host records besides, until it grows.
+    """
+    before = anonymous()
+    with closing(_opened(folder)) as stages:
+        memory = anonymous() - before
+        with closing(open_store(folder / "queues")) as alone:
+            entries = scan_prefix(stages.store, TODO)
+            while rows := list(islice(entries, ROWS)):
+                batch = alone.batch(sync=False)
+                for key, value in rows:
+                    batch.put(key, value)
+                alone.write(batch)
+            alone.compact()  # type: ignore[attr-defined]
+    nbytes = sum(path.stat().st_size for path in (folder / "queues").iterdir())
+    return {"queue": float(nbytes), "memory": float(memory)}
+
+
+def schedule(_folder: Path) -> dict[str, float]:
+    """Bytes a page of a schedule with some history, and seconds a pick."""
+    rng = np.random.default_rng(1)
+    keys = np.arange(1, PAGES + 1, dtype=np.uint64) * GOLDEN
+    directories = np.arange(PAGES, dtype=np.uint64) // np.uint64(DIRECTORY)
+    hosts = directories // np.uint64(HOST_DIRECTORIES)
+    crawled, changes = -rng.random(PAGES) * 60 * DAY, rng.gamma(0.5, 0.7, PAGES)
+    before = anonymous()
+    pages = Schedule(Settings())
+    for begin in range(0, PAGES, 1000):
+        part = slice(begin, begin + 1000)
+        pages.add_many(
+            keys[part], hosts[part], directories[part], crawled[part], 1.0, 0.0,
+            changes=changes[part], watched=200 * DAY,
+        )  # fmt: skip
+    pages.renew()
+    memory = anonymous() - before
+    pages.rate = PAGES / (30 * DAY)
+    told = keys[rng.integers(0, PAGES, 2 * PICKS)].tolist()
+    results = (rng.random(PICKS) < 0.3).astype(int).tolist()
+    now, tick, began = 0.0, 1.0 / pages.rate, time.thread_time()
+    for k in range(PICKS):
+        now += tick
+        pages.signal(pages.find(told[2 * k]), now, 1)
+        pages.signal(pages.find(told[2 * k + 1]), now, 1)
+        pages.settle(pages.take(now), now, results[k], now + 1.0)
+    return {"refreshed_memory": memory / PAGES, "pick_cpu": (time.thread_time() - began) / PICKS}
+
+
+STEPS = {"run": ("run_bits",), "queues": ("fill_queues", "queues"), "schedule": ("schedule",)}
+
+
+if __name__ == "__main__":
+    step, folder, *arguments = sys.argv[1:]
+    found = globals()[step](Path(folder), *map(int, arguments))
+    sys.stdout.buffer.write(msgspec.json.encode(found))

@@ -1,0 +1,42 @@
+"""Unit costs of parts are those of the states that they are said to be of."""
+
+from pathlib import Path
+
+import pytest
+
+from crawler.bench import parts
+from crawler.bench.loading import Loader, numbers, url
+from crawler.errors import CrawlerError
+
+
+def test_a_key_of_a_run_takes_two_bits_and_some_more_than_its_gap(tmp_path: Path) -> None:
+    assert 2.0 < parts.run_bits(tmp_path)["bits"] < 2.5
+
+
+def test_queues_hold_what_was_loaded_and_nothing_else(tmp_path: Path) -> None:
+    parts.fill_queues(tmp_path, 3000, 300)
+    found = parts.queues(tmp_path)
+    assert 20.0 < found["queue"] / 3000 < 110.0 and found["memory"] >= 0.0
+    with parts.closing(parts._opened(tmp_path)) as stages:
+        assert stages.due.new == 3000
+        loader = Loader(stages)
+        for group in numbers(0, 3000):
+            loader.take_in([url(number, 300) for number in group])
+        loader.flush(dry=True)
+        assert stages.due.new == 3000, "the same stream again"
+
+
+def test_a_schedule_is_measured_by_its_pages_and_picks(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(parts, "PAGES", 20_000)
+    monkeypatch.setattr(parts, "PICKS", 200)
+    found = parts.schedule(tmp_path)
+    assert 0.0 < found["pick_cpu"] < 0.1 and 20.0 < found["refreshed_memory"] < 2000.0
+
+
+def test_each_state_is_made_in_a_process_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert set(parts._of("run")) == {"bits"}
+    monkeypatch.setitem(parts.STEPS, "broken", ("no_step",))
+    with pytest.raises(CrawlerError):
+        parts._of("broken")

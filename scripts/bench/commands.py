@@ -84,7 +84,7 @@ def main() -> None:
         queue: list[Change | Maker] = []
         commands = Commands(stages, queue.append)
         busiest, last = hostname(0), url(args.urls - 1, args.hosts)
-        for name, request in {
+        requests: dict[str, dict[str, object]] = {
             "status": {"command": "status"},
             "status, 10,000 hosts": {"command": "status", "hosts": 10_000},
             "why, to do": {"command": "why", "url": last},
@@ -114,7 +114,8 @@ def main() -> None:
             "unblock": {"command": "unblock", "host": busiest},
             "retire, one in 16": {"command": "retire", "pattern": "^https://[^/]*/[0-9a-f]*7/"},
             "retire, all": {"command": "retire", "pattern": "."},
-        }.items():
+        }
+        for name, request in requests.items():
             step, steps, adopting = longest(stages, commands, queue, request)
             print(
                 f"{name:32} {1e3 * step:7.1f} ms, {steps:6,} steps; committed {1e3 * adopting:5.1f} ms",

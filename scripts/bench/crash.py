@@ -25,6 +25,8 @@ import signal
 import sys
 import tempfile
 import time
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -160,14 +162,14 @@ def main() -> None:
     print(
         f"{'':24}{'kills':>6}{'lost':>8}{'unstored':>10}{'twice':>7}{'torn':>6}{'refetched':>11}{'worst':>7}{'s':>7}"
     )
-    cases = {
+    cases: dict[str, tuple[Callable[[Path, int], tuple[Judgement, int]], int]] = {
         "named points": (named_points, pages),
         "power cuts": (power_cuts, pages),
         "random instants": (random_instants, pages),
         "stopped for 60 s": (stopped, pages // 10),
         "seeds": (seeds, pages // 3),
         "seeds loaded": (seeds_loaded, pages * 100 // 3),
-        **{bug: (lambda folder, n, bug=bug: planted(folder, n, bug), pages) for bug in PLANTED},
+        **{bug: (partial(planted, bug=bug), pages) for bug in PLANTED},
     }
     if unknown := set(args.case or ()) - set(cases):
         parser.error(f"--case: {', '.join(sorted(unknown))}; known are {', '.join(cases)}")

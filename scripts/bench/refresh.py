@@ -19,14 +19,16 @@ import tempfile
 import time
 from functools import partial
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 
 from crawler.config import convert
 from crawler.frontier.frontier import Frontier
+from crawler.frontier.permission import Robots
 from crawler.frontier.refresh import RefreshOutcome, Schedule, Settings, state
 from crawler.frontier.refresh.refreshing import Refresh
-from crawler.records import Fetch, Outcome, PageRecord, PageState, Task
+from crawler.records import Errand, Fetch, Outcome, PageRecord, PageState, Task
 from crawler.storage.commit import Change
 from crawler.storage.engines import open_store
 from crawler.storage.kv import MemoryStore
@@ -200,21 +202,23 @@ def machine(hosts: int, size: int, rng: np.random.Generator) -> None:
         rate=rate,
     )
     frontier = Frontier(
-        MemoryStore(), settings, robots=None, fingerprinter=fingerprinter, registrable_domain=registrable_domain,
+        MemoryStore(), settings, robots=cast(Robots, None), fingerprinter=fingerprinter,
+        registrable_domain=registrable_domain,
         concurrency=1000, rng=random.Random(1), refresh=refresh,
-    )  # type: ignore[arg-type]  # fmt: skip
+    )  # fmt: skip
     frontier.open(start, True)
     refresh.open(MemoryStore(), lambda: ((key, partial(records.__getitem__, key)) for key in records), start)
-    counts, flying = np.zeros(seconds, int), []
+    counts = np.zeros(seconds, int)
+    flying: list[tuple[float, int, Errand]] = []
     now, began, number = start, time.process_time(), 0
     while now < start + seconds:
         while flying and flying[0][0] <= now:
-            _, _, errand = heapq.heappop(flying)
-            fetch = Fetch(errand.url, Outcome.FETCHED, status=200, took=0.2)
-            decision, change = frontier.settle(errand, fetch, now), Change()
-            known = records[errand.fingerprint]
-            result = RefreshOutcome(int(errand.fingerprint % 4 == 0))
-            refresh.ended(errand, result, known, known, decision.until, now, change)
+            _, _, ended = heapq.heappop(flying)
+            fetch = Fetch(ended.url, Outcome.FETCHED, status=200, took=0.2)
+            decision, change = frontier.settle(ended, fetch, now), Change()
+            known = records[ended.fingerprint]
+            result = RefreshOutcome(int(ended.fingerprint % 4 == 0))
+            refresh.ended(ended, result, known, known, decision.until, now, change)
             frontier.stage(decision, change)
             frontier.release(decision, now)
         while (errand := frontier.take(now)) is not None:

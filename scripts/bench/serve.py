@@ -196,6 +196,7 @@ def beside_a_crawl(folder: Path, price: float, script: Path, options: argparse.N
             if crawler.poll() is not None:
                 raise SystemExit("the crawl ended too soon: give it more --pages")
             (alone, page, _, _), (beside, loaded_page, share, seen), (after, page_after, _, _) = spans
+            assert seen is not None, "the second span is that with the load"
             print(
                 f"{connections} connections during a crawl: {seen.requests / seen.seconds:,.0f} requests/s, "
                 f"P50 {seen.median}, P99 {seen.worst}{seen.errors}; pages/s {alone:.0f}, {beside:.0f} with the load "

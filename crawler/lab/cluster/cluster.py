@@ -70,6 +70,7 @@ class ClusterSettings(msgspec.Struct, frozen=True):
     """One run. `rate` is pages a second over all processes; `length` in seconds, 0: until the crawl ends by itself.
     `points` are those of kills, if not all.
     `slow`: process 0 has a tenth of the places of the others, and ten times their gaps.
+    `pieces`: what processes write to one another arrives in pieces.
     """
 
     seed: int = 1
@@ -84,6 +85,7 @@ class ClusterSettings(msgspec.Struct, frozen=True):
     refresh: bool = False
     concurrency: int = 8
     slow: bool = False
+    pieces: bool = True
     tree: dict[str, Any] = {}
 
 
@@ -180,7 +182,7 @@ class Cluster:
         length = settings.length or ENDING_MAX
         self.web = SyntheticWeb(settings.web, settings.seed, start=START, horizon=length)
         self.log = WebLog()
-        self.wire = Wire(random.Random(f"wire {settings.seed}"))
+        self.wire = Wire(random.Random(f"wire {settings.seed}"), pieces=settings.pieces)
         self.system = SystemCalls()
         self.observed = Observed()
         names = [f"p{k}" for k in range(settings.processes)]

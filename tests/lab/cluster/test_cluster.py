@@ -3,10 +3,13 @@
 `python -m tests.lab.cluster.planted` looks for every planted bug; here are those of one cheap seed each.
 """
 
+import gc
 import os
 import subprocess
 import sys
+import weakref
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -16,6 +19,7 @@ from crawler.lab.cluster import curves, fault_plan
 from crawler.lab.cluster.cluster import Cluster, ClusterSettings, memory_folder
 from crawler.lab.cluster.judge import judge
 from crawler.lab.cluster.synthetic_web import WebSpec
+from crawler.process.stages import Stages
 from tests.lab.cluster.planted import PLANTS, planted, run, settings_of
 
 TINY = ClusterSettings(web=WebSpec(hosts=8, pages=60), count=6, within=40.0)
@@ -101,6 +105,23 @@ def test_no_file_of_a_world_stays_open_whoever_refers_to_it(monkeypatch: pytest.
         assert not any(folder in name for name in left)
     assert kept
     assert calls == (os.write, os.fsync, os.open)
+
+
+def test_nothing_of_a_world_is_left_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Hundreds of runs share an interpreter, and each has processes that were killed in the middle of something."""
+    made: list[weakref.ref[Stages]] = []
+
+    class Noted(Stages):
+        def __init__(self, *arguments: Any, **options: Any) -> None:
+            super().__init__(*arguments, **options)
+            made.append(weakref.ref(self))
+
+    monkeypatch.setattr("crawler.lab.cluster.cluster.Stages", Noted)
+    settings = msgspec.structs.replace(TINY, faults=("kill",), count=12)
+    verdict = run(settings)
+    assert verdict.kills > 2 and len(made) > 5
+    gc.collect()
+    assert [ref() for ref in made if ref() is not None] == []
 
 
 def _is_open(descriptor: str) -> bool:

@@ -115,7 +115,7 @@ class Observed(msgspec.Struct):
     begun: dict[int, float] = {}  # life -> seconds at which it began
     survivors: dict[str, str] = {}  # name -> machine whose process of that name has ended for good
     wire_writes: int = 0
-    levels: dict[str, list[float]] = {}  # what each process says of its level, at each look
+    levels: dict[str, list[float]] = {}  # what a page that is next is worth to each process, at each look
     outbox_max: int = 0  # links that waited in all outboxes at once, at most
     counters: dict[str, int] = {}  # of all processes, as they stood at the end
 
@@ -316,10 +316,10 @@ class Cluster:
                 self._kill(machine.life, power=False)
 
     def _note_levels(self) -> None:
-        for label, (_, process) in self._running.items():
-            said = process.exchange.crawlwide.said().get(label)
-            if said is not None and said.level > 0.0:
-                self.observed.levels.setdefault(label, []).append(said.level)
+        now = asyncio.get_running_loop().time()
+        for label, stages in self._opened.items():
+            if label in self._running and stages.refresh is not None:
+                self.observed.levels.setdefault(label, []).append(stages.refresh.price(now))
 
     async def _tick(self) -> None:
         """Until something may have ended the run."""

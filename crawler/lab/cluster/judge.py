@@ -92,7 +92,7 @@ def judge(cluster: Cluster) -> RunVerdict:
     settings, web, rows, observed = cluster.settings, cluster.web, cluster.log.rows, cluster.observed
     notes = _Notes()
     cloned = observed.cloned_at
-    asked = _by_page(web, rows)
+    asked = by_page(web, rows)
     over = observed.ended or settings.refresh
     if over and not cloned:
         since = math.inf if observed.ended else START + observed.elapsed / 2  # the later ones may still come
@@ -128,7 +128,7 @@ def judge(cluster: Cluster) -> RunVerdict:
     )
 
 
-def _by_page(web: SyntheticWeb, rows: Sequence[WebAsk]) -> list[list[WebAsk]]:
+def by_page(web: SyntheticWeb, rows: Sequence[WebAsk]) -> list[list[WebAsk]]:
     """The requests for each page, whatever came of them."""
     found: list[list[WebAsk]] = [[] for _ in web.host_of]
     for row in rows:
@@ -310,15 +310,15 @@ def _judge_age(notes: _Notes, web: SyntheticWeb, asked: list[list[WebAsk]], clus
             notes.add("stale", f"{web.url(page)}: not asked for {end - answers[-1].at:.0f} s")
 
 
-def freshness(web: SyntheticWeb, asked: list[list[WebAsk]], end: float) -> float:
-    """Share of the time since its first answer in which the last version sent was current; over all pages."""
+def freshness(web: SyntheticWeb, asked: list[list[WebAsk]], end: float, *, since: float = 0.0) -> float:
+    """Share of the time from `since` and a page's first answer on in which the last version sent was current."""
     current = whole = 0.0
     for page, answers in enumerate(asked):
         good = [row for row in answers if row.status in (200, 304)]
         if not good:
             continue
-        whole += end - good[0].at
+        whole += end - max(good[0].at, since)
         until = [*(row.at for row in good[1:]), end]
         for row, replaced in zip(good, until, strict=True):
-            current += max(0.0, min(web.current_until(page, row.version), replaced) - row.at)
+            current += max(0.0, min(web.current_until(page, row.version), replaced) - max(row.at, since))
     return current / whole if whole else 1.0

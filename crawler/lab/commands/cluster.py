@@ -141,11 +141,9 @@ def _curve(args: argparse.Namespace) -> int:
         raise UsageError(f"--curve: more than {PAGES_MAX:,} pages")
     names, rows = list(curves.CurveRow.__struct_fields__), []
     print(" ".join(names))
-    for processes in sizes:
-        for slow in (False, True)[: min(2, processes)]:
-            row = curves.measure(processes, slow=slow, seed=args.seed, pages=args.pages, hosts=args.hosts)
-            rows.append(row)
-            print(" ".join(_short(getattr(row, name)) for name in names), flush=True)
+    for row in curves.rows(sizes, seed=args.seed, pages=args.pages, hosts=args.hosts):
+        rows.append(row)
+        print(" ".join(_short(getattr(row, name)) for name in names), flush=True)
     if args.out:
         from crawler.lab.figures import drawing  # needs matplotlib
 

@@ -165,8 +165,12 @@ def test_a_curve_compares_processes_of_one_speed_and_with_a_slow_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(curves, "REFRESHED", 1200.0)
-    monkeypatch.setattr(curves, "REFRESHED_PAGES", 10)
-    one, two = (curves.measure(processes, slow=False, seed=1, pages=8, hosts=3) for processes in (1, 2))
+    monkeypatch.setattr(curves, "SCALES", {1: curves.Scale(1.0, 30.0, 12)})
+    one, two, slow = curves.rows([1, 2], seed=1, pages=8, hosts=3)
+    assert (one.slow, two.slow, slow.slow) == (False, False, True)
+    assert one.freshness == one.freshness_of_one and (one.level_low, one.level_high) == (1.0, 1.0)
+    assert two.refreshed == 24 and 0.0 < two.level_low <= two.level_high
+    assert abs(two.freshness - two.freshness_of_one) < 0.2
     assert one.flawless and two.flawless
     assert (one.pages, two.pages) == (8, 16)
     assert (one.connections, one.own_links, one.link_bytes_a_page, one.beat_bytes_a_second) == (

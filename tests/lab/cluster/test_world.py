@@ -54,6 +54,18 @@ def test_time_jumps_and_equal_instants_keep_their_order(loop: VirtualLoop) -> No
     assert loop.time() == 1100.0
 
 
+def test_time_passes_for_who_waits_for_nothing(loop: VirtualLoop) -> None:
+    """A wait that rounding makes 0 would be waited for without end at an instant that never passes."""
+
+    async def spin() -> None:
+        until = loop.time() + 2e-6
+        while loop.time() < until:
+            await asyncio.sleep(0)
+
+    loop.run_until_complete(spin())
+    assert 100.0 < loop.time() < 100.001 and loop.steps < 10_000
+
+
 def test_an_executor_does_one_job_after_the_other(loop: VirtualLoop, tmp_path: Path) -> None:
     async def jobs() -> list[int]:
         seen: list[int] = []

@@ -27,9 +27,10 @@ from typing import Any, NamedTuple
 import msgspec
 import numpy as np
 
-from crawler.lab.cluster.cluster import START, Cluster, ClusterSettings, memory_folder
+from crawler.lab.cluster.cluster import Cluster, memory_folder
 from crawler.lab.cluster.judge import by_page, freshness, judge
 from crawler.lab.cluster.synthetic_web import WebSpec
+from crawler.lab.cluster.terms import START, ClusterSettings
 from crawler.splitter.wire import Frame
 
 FULL = 0.8  # of the best rate over a window: full speed

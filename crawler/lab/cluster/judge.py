@@ -27,9 +27,10 @@ from pathlib import Path
 
 import msgspec
 
-from crawler.lab.cluster.cluster import START, Cluster, ClusterSettings, Observed
+from crawler.lab.cluster.cluster import Cluster
 from crawler.lab.cluster.fetching import WebAsk
 from crawler.lab.cluster.synthetic_web import MISSING_EVERY, SyntheticWeb
+from crawler.lab.cluster.terms import START, ClusterSettings, Observed
 
 RULES = (
     "lost",

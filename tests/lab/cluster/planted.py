@@ -23,10 +23,11 @@ from crawler.errors import StoreError
 from crawler.frontier.frontier import Frontier
 from crawler.frontier.hosts.front_host import FrontHost
 from crawler.lab.cluster import cluster
-from crawler.lab.cluster.cluster import Cluster, ClusterSettings, memory_folder
+from crawler.lab.cluster.cluster import Cluster, memory_folder
 from crawler.lab.cluster.disk import JournalStore
 from crawler.lab.cluster.judge import RunVerdict, judge
 from crawler.lab.cluster.synthetic_web import WebSpec
+from crawler.lab.cluster.terms import ClusterSettings
 from crawler.pages import segments
 from crawler.process.admission import Owners, Seen
 from crawler.process.exchange import PeerExchange

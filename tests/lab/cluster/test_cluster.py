@@ -16,9 +16,10 @@ import pytest
 
 from crawler.lab import __main__ as lab
 from crawler.lab.cluster import curves, fault_plan
-from crawler.lab.cluster.cluster import Cluster, ClusterSettings, memory_folder
+from crawler.lab.cluster.cluster import Cluster, memory_folder
 from crawler.lab.cluster.judge import judge
 from crawler.lab.cluster.synthetic_web import WebSpec
+from crawler.lab.cluster.terms import ClusterSettings
 from crawler.process.stages import Stages
 from tests.lab.cluster.planted import PLANTS, planted, run, settings_of
 
@@ -90,7 +91,7 @@ def test_no_file_of_a_world_stays_open_whoever_refers_to_it(monkeypatch: pytest.
     kept, bury = [], Cluster._bury
 
     def bury_all_but_stages(self: Cluster) -> None:
-        kept.extend(self._opened.values())
+        kept.extend(self.population.opened.values())
         bury(self)
 
     monkeypatch.setattr(Cluster, "_bury", bury_all_but_stages)
@@ -116,7 +117,7 @@ def test_nothing_of_a_world_is_left_in_memory(monkeypatch: pytest.MonkeyPatch) -
             super().__init__(*arguments, **options)
             made.append(weakref.ref(self))
 
-    monkeypatch.setattr("crawler.lab.cluster.cluster.Stages", Noted)
+    monkeypatch.setattr("crawler.lab.cluster.population.Stages", Noted)
     settings = msgspec.structs.replace(TINY, faults=("kill",), count=12)
     verdict = run(settings)
     assert verdict.kills > 2 and len(made) > 5

@@ -5,11 +5,12 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from crawler.lab.cluster.cluster import START, Cluster, ClusterSettings, LifeEnd, memory_folder
+from crawler.lab.cluster.cluster import Cluster, memory_folder
 from crawler.lab.cluster.fault_plan import Fault
 from crawler.lab.cluster.fetching import WebAsk
 from crawler.lab.cluster.judge import RunVerdict, judge
 from crawler.lab.cluster.synthetic_web import WebSpec
+from crawler.lab.cluster.terms import START, ClusterSettings, LifeEnd
 
 SMALL = ClusterSettings(web=WebSpec(hosts=2, pages=2, traps=0.0, down=0.0), faults=(), count=0)
 
@@ -137,7 +138,7 @@ def test_with_copies_only_what_survivors_found_can_be_lost(tmp_path: Path, found
             "p1": "p1",
             "p2": "p2",
         }
-        cluster.machines.append(cluster._machine("p0-copy", "p0", tmp_path / "copy"))
+        cluster.population.add_machine("p0-copy", "p0", tmp_path / "copy")
         cluster.log.rows = [asked(cluster.web, 0, 1.0)]
 
     found = set(verdict_on(tmp_path, change, settings).found)

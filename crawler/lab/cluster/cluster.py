@@ -31,7 +31,7 @@ from crawler.lab.cluster.striking import Striker
 from crawler.lab.cluster.synthetic_web import SyntheticWeb
 from crawler.lab.cluster.terms import START, ClusterSettings, Observed
 from crawler.lab.cluster.virtual_loop import VirtualLoop
-from crawler.lab.cluster.virtual_surroundings import World
+from crawler.lab.cluster.virtual_surroundings import SharedWorld
 from crawler.storage.faults import reach
 
 ENDING_MAX = 7_200.0  # virtual seconds behind the last fault in which a finite crawl has to end
@@ -51,7 +51,7 @@ class Cluster:
         self.observed = Observed()
         self._wire = Wire(random.Random(f"wire {settings.seed}"), pieces=settings.pieces)
         self._system = SystemCalls()
-        world = World(settings, self.web, self.log, self._wire, self._system)
+        world = SharedWorld(settings, self.web, self.log, self._wire, self._system)
         self.population = Population(world, folder, self.observed, self._end_run)
         self._striker = Striker(self.population)
 

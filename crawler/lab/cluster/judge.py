@@ -92,7 +92,7 @@ def judge(cluster: Cluster) -> RunVerdict:
     """The verdict on a cluster that has run."""
     settings, web, rows, observed = cluster.settings, cluster.web, cluster.log.rows, cluster.observed
     notes = _Notes()
-    cloned = observed.cloned_at
+    cloned = bool(observed.cloned_at or observed.restored)
     asked = by_page(web, rows)
     over = observed.ended or settings.refresh
     if over and not cloned:
@@ -181,16 +181,20 @@ def _judge_pages(
 
 
 def _judge_survivors(notes: _Notes, asked: list[list[WebAsk]], cluster: Cluster) -> None:
-    """What was lost of the links that processes found who lived on, for names of which there was one machine.
+    """What was lost of the links that processes found who lived on, for names of which there was one machine and disk.
 
-    A process that stops for a copy of its machine takes along what only its disk held.
+    A process that stops for a copy of its machine takes along what only its disk held; so does a disk for its backup.
     """
-    web, survivors = cluster.web, cluster.observed.survivors
-    copied = {machine.name for machine in cluster.machines if machine.label != machine.name}
+    web, survivors, restored = cluster.web, cluster.observed.survivors, cluster.observed.restored
+    copied = {machine.name for machine in cluster.machines if machine.label != machine.name} | set(restored)
     for page, answers in enumerate(asked):
         if page == 0 or _has(answers) or web.hosts[web.host_of[page]].trap:
             continue
-        of_survivors = [row for row in asked[web.parent[page]] if survivors.get(row.name) == row.machine]
+        of_survivors = [
+            row
+            for row in asked[web.parent[page]]
+            if survivors.get(row.name) == row.machine and row.at > restored.get(row.name, 0.0)
+        ]
         given_up = sum(row.status != 200 for row in answers) >= TRIES
         if _has(of_survivors) and not given_up and cluster.owner(web.url(page)) not in copied:
             notes.add("lost", f"page {page}, {web.url(page)}, asked {len(answers)} times")

@@ -18,7 +18,7 @@ from crawler.errors import CrawlerError, DirectoryError
 from crawler.lab.cluster.lives import Killed, Life, nobody
 from crawler.lab.cluster.machine import Machine, MachineClock
 from crawler.lab.cluster.terms import FINISHED, START, LifeEnd, Observed, config_of, slowed
-from crawler.lab.cluster.virtual_surroundings import VirtualSurroundings, World
+from crawler.lab.cluster.virtual_surroundings import SharedWorld, VirtualSurroundings
 from crawler.process.exchange import Member
 from crawler.process.process import Process
 from crawler.process.stages import Stages
@@ -34,7 +34,9 @@ FRUITLESS_MAX = 60  # failed starts in a row while nobody asks for anything: no 
 class Population:
     """See the module. `on_begin` and `on_over` are told of each life, `on_end` that none will begin any more."""
 
-    def __init__(self, world: World, folder: Path, observed: Observed, on_end: Callable[[], None]) -> None:
+    def __init__(
+        self, world: SharedWorld, folder: Path, observed: Observed, on_end: Callable[[], None]
+    ) -> None:
         self.world, self.observed = world, observed
         self.on_begin: Callable[[Life], None] = lambda life: None
         self.on_over: Callable[[Life], None] = lambda life: None

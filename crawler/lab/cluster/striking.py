@@ -2,10 +2,11 @@
 
 import asyncio
 import math
-import shutil
 from collections.abc import Sequence
 from functools import partial
+from pathlib import Path
 
+from crawler.lab.cluster.disk import StoreDisk
 from crawler.lab.cluster.fault_plan import QUOTA, Fault
 from crawler.lab.cluster.lives import CURRENT, Killed, Life, nobody
 from crawler.lab.cluster.machine import Machine
@@ -13,7 +14,7 @@ from crawler.lab.cluster.population import PORT, Population
 from crawler.lab.cluster.terms import START
 
 POINT_WAIT = 60.0  # seconds for which a kill waits for its point; then it comes at any instant
-OF_LIVES = ("kill", "power", "clock", "stop", "clone")  # kinds that need somebody to meet
+OF_LIVES = ("kill", "power", "clock", "stop", "clone", "restore")  # kinds that need somebody to meet
 
 
 class Striker:
@@ -28,6 +29,7 @@ class Striker:
         "clock": "_jump",
         "stop": "_freeze",
         "clone": "_clone",
+        "restore": "_back_up",
     }
 
     def __init__(self, population: Population) -> None:
@@ -118,7 +120,7 @@ class Striker:
 
     def _fell(self, life: Life, fault: Fault, where: str) -> None:
         """A kill takes place; the process is started again."""
-        if fault.kind != "clock":
+        if fault.kind not in self.AT_ONCE:
             self._done.append(fault)
         self._population.note_end(life, f"{fault.kind} at {where or 'any instant'}", killed=True)
         self._population.kill(life, power=fault.kind == "power")
@@ -173,9 +175,28 @@ class Striker:
         number = len(population.machines)
         label = f"{machine.label}-copy{number}"
         copy = population.add_machine(label, machine.name, machine.folder.with_name(label))
-        copy.store = machine.store.copy()
-        shutil.copytree(machine.folder, copy.folder, dirs_exist_ok=True)
+        copy.store = machine.copy_disk(copy.folder)
         copy.wall_offset = machine.wall_offset
         population.addresses[label] = (f"10.0.1.{number}", PORT)
         population.observed.cloned_at = population.observed.cloned_at or loop.time()
         loop.call_later(fault.amount, population.start, copy, context=nobody())
+
+    def _back_up(self, machine: Machine, fault: Fault) -> None:
+        """A backup of a disk is made, to be put back so many seconds later."""
+        folder = machine.folder.with_name(f"{machine.label}-backup{len(self._done)}")
+        put_back = partial(self._put_back, machine, fault, folder, machine.copy_disk(folder))
+        asyncio.get_running_loop().call_later(fault.amount, put_back, context=nobody())
+
+    def _put_back(self, machine: Machine, fault: Fault, folder: Path, store: StoreDisk) -> None:
+        """What the process has done since is undone.
+
+        Not if it knows that the crawl has ended: then the others leave. And of one name only: of others' links to
+        such a name, and of what it had found, nobody can say what may be lost.
+        """
+        population, life = self._population, machine.life
+        running = population.running.get(machine.label)
+        alone = set(population.observed.restored) <= {machine.name}
+        if alone and life is not None and running is not None and not running[1].exchange.ended:
+            self._fell(life, fault, f"a backup of {fault.amount:.1f} s ago")
+            machine.put_back(folder, store)
+            population.observed.restored[machine.name] = asyncio.get_running_loop().time()

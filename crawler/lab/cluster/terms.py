@@ -61,6 +61,7 @@ class Observed(msgspec.Struct):
     problems: list[str] = []  # laws of counting that did not hold
     done: list[Fault] = []
     cloned_at: float = 0.0
+    restored: dict[str, float] = {}  # name -> instant at which its disk was put back to a backup last
     begun: dict[int, float] = {}  # life -> seconds at which it began
     survivors: dict[str, str] = {}  # name -> machine whose process of that name has ended for good
     wire_writes: int = 0

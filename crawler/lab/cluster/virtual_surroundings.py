@@ -26,7 +26,7 @@ from crawler.storage.kv import KeyValue
 LONG, RARE_WATCH = 21_600.0, 60.0  # in runs of so many seconds a process looks at time and disk so seldom
 
 
-class World(msgspec.Struct, frozen=True):
+class SharedWorld(msgspec.Struct, frozen=True):
     """What all processes have around them."""
 
     settings: ClusterSettings
@@ -39,7 +39,7 @@ class World(msgspec.Struct, frozen=True):
 class VirtualSurroundings(Surroundings):
     """What a process of the cluster finds around it."""
 
-    def __init__(self, world: World, life: Life, clock: MachineClock) -> None:
+    def __init__(self, world: SharedWorld, life: Life, clock: MachineClock) -> None:
         self._world, self._life, self._clock = world, life, clock
         self.rng = random.Random(f"life {world.settings.seed} {life.number}")
         if world.settings.length >= LONG:

@@ -394,7 +394,7 @@ PLANTS = {
     "tail-trusted": Plant(
         "a queue whose numbers another life has used is numbered anew",
         _tail_trusted,
-        {"faults": ("clone", "partition", "partition", "partition"), "count": 10},
+        {"faults": ("restore", "restore", "partition"), "count": 20},
     ),
     "made-out-of-turn": Plant(
         "what depends on queued changes is made in queue order", _made_out_of_turn, KILLS

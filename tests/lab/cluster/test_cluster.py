@@ -77,6 +77,7 @@ CHEAP = {
     "counters-in-memory": 1,
     "applied-twice": 2,
     "sent-is-gone": 1,
+    "tail-trusted": 6,
 }
 
 

@@ -145,6 +145,25 @@ def test_with_copies_only_what_survivors_found_can_be_lost(tmp_path: Path, found
     assert found == ({"lost"} if found_by == "the survivor" else set())
 
 
+@pytest.mark.parametrize(
+    ("put_back", "rules"), [("before it asked", {"lost"}), ("after", set()), ("the owner", set())]
+)
+def test_a_disk_that_was_put_back_takes_along_what_only_it_held(
+    tmp_path: Path, put_back: str, rules: set[str]
+) -> None:
+    """What its process finds from then on counts, and what others find for others."""
+    settings = msgspec.structs.replace(SMALL, web=msgspec.structs.replace(SMALL.web, hosts=4, pages=4))
+
+    def change(cluster: Cluster) -> None:
+        cluster.log.rows = [asked(cluster.web, 0, 1.0)]
+        cluster.observed.survivors = {name: name for name in ("p0", "p1", "p2")}
+        at = START + (0.5 if put_back == "before it asked" else 2.0)
+        names = ("p1", "p2") if put_back == "the owner" else ("p0",)
+        cluster.observed.restored = dict.fromkeys(names, at)
+
+    assert set(verdict_on(tmp_path, change, settings).found) == rules
+
+
 def test_a_crawl_with_copies_has_to_end(tmp_path: Path) -> None:
     assert set(verdict_on(tmp_path, _set(ended=False, cloned_at=START)).found) == {"no end"}
 

@@ -10,8 +10,9 @@
 The processes are the shipped ones; time, network, disks and the web are virtual
 (crawler/lab/cluster/README.md). The same seed makes the same run: the digest in
 the last column is that of all requests. --table is a row for each kind of fault
-alone, and two for all of them together, without and with clones. Without --days a run lasts until nothing is
-left to do; with it, known pages are fetched again until then. Exit code 1 if a rule was broken.
+alone, and two for all of them together, without and with copies of disks (clone,
+restore). Without --days a run lasts until nothing is left to do; with it, known
+pages are fetched again until then. Exit code 1 if a rule was broken.
 """
 
 import argparse
@@ -50,7 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--faults",
         default="all",
         metavar="A,B",
-        help=f"of {', '.join(fault_plan.KINDS)}; all (but clone), none",
+        help=f"of {', '.join(fault_plan.KINDS)}; all (but clone and restore), none",
     )
     add("--points", default="", metavar="A,B", help="points of the code at which kills come (any)")
     add("--table", action="store_true", help="--seeds runs of each kind of fault, and of all together")
@@ -99,7 +100,7 @@ def run(args: argparse.Namespace) -> int:
 def _table(args: argparse.Namespace, settings: ClusterSettings) -> int:
     """`--seeds` runs of each kind of fault alone, and of all together: a row each."""
     kinds: dict[str, tuple[str, ...]] = {kind: (kind,) for kind in fault_plan.KINDS}
-    kinds |= {"all but clone": fault_plan.USUAL, "all": fault_plan.KINDS}
+    kinds |= {"all but copies": fault_plan.USUAL, "all": fault_plan.KINDS}
     rows, broken = [], False
     print(_line(TABLE_COLUMNS, TABLE_WIDTHS))
     for name, faults in kinds.items():

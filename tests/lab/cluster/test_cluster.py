@@ -159,7 +159,7 @@ def test_a_table_has_a_row_for_each_kind_of_fault(
     table = ["cluster", "--table", "--seeds", "1", "--pages", "10", "--hosts", "3", "--count", "1"]
     assert lab.main("lab", [*table, "--out", str(out)]) == 0
     kinds = [line.split(",")[0] for line in out.read_text().splitlines()[2:]]
-    assert kinds == ["kill", "clone", "all but clone", "all"]
+    assert kinds == ["kill", "clone", "all but copies", "all"]
     assert capsys.readouterr().out.count("1 of 1") == 4
 
 

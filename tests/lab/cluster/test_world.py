@@ -316,10 +316,10 @@ def test_answers_follow_from_seed_instant_and_count() -> None:
 
 
 def test_faults_are_drawn_in_order_and_by_seed() -> None:
-    drawn = fault_plan.draw(3, fault_plan.KINDS, 40, machines=3, within=100.0)
-    assert drawn == fault_plan.draw(3, fault_plan.KINDS, 40, machines=3, within=100.0)
-    assert drawn != fault_plan.draw(4, fault_plan.KINDS, 40, machines=3, within=100.0)
+    drawn = fault_plan.draw(3, fault_plan.KINDS, 80, machines=3, within=100.0)
+    assert drawn == fault_plan.draw(3, fault_plan.KINDS, 80, machines=3, within=100.0)
+    assert drawn != fault_plan.draw(4, fault_plan.KINDS, 80, machines=3, within=100.0)
     assert [fault.at for fault in drawn] == sorted(fault.at for fault in drawn)
     assert {fault.kind for fault in drawn} == set(fault_plan.KINDS)
-    alone = fault_plan.draw(3, fault_plan.KINDS, 40, machines=1, within=100.0)
+    alone = fault_plan.draw(3, fault_plan.KINDS, 80, machines=1, within=100.0)
     assert not {"partition", "loss", "clone"} & {fault.kind for fault in alone}

@@ -1,8 +1,16 @@
 """The shape of the code, checked by parsing imports (`crawler/README.md`, "Rules of the house")."""
 
 import ast
+import enum
+import importlib
+import types
+import typing
+from collections import abc
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+import msgspec
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent / "crawler"
@@ -51,6 +59,9 @@ SHELL = {
     "lab/cluster/cables.py",
     "lab/cluster/fetching.py",
     "lab/cluster/cluster.py",
+    "lab/cluster/population.py",
+    "lab/cluster/striking.py",
+    "lab/cluster/virtual_surroundings.py",
     "lab/cluster/serving.py",
     "lab/commands/web.py",
     "process/commit_loop.py",
@@ -247,3 +258,37 @@ def test_no_file_needs_the_package_of_one_engine() -> None:
                 ):
                     found.append(path.relative_to(ROOT.parent).as_posix())
     assert found == ["crawler/storage/level_store.py", "crawler/storage/rocks_store.py"]
+
+
+PLAIN = (int, float, str, bytes, bool, type(None))
+HOLDERS = (tuple, list, dict, abc.Sequence, typing.Union, types.UnionType)
+
+
+def test_what_the_collector_does_not_follow_holds_data_only() -> None:
+    """An object without garbage collection in a ring of references, as a request that leads to its process, is
+    never freed, nor is all that the ring holds."""
+    for path in _modules():
+        if "gc=False" in path.read_text(encoding="utf-8"):
+            importlib.import_module(f"crawler.{_relative(path).removesuffix('.py').replace('/', '.')}")
+    structs = [each for each in _below(msgspec.Struct) if not each.__struct_config__.gc]
+    assert len(structs) > 30
+    for struct in structs:
+        for name, kind in typing.get_type_hints(struct).items():
+            assert _is_data(kind), f"{struct.__module__}.{struct.__name__}.{name}: {kind}"
+
+
+def _below(kind: type) -> Iterator[Any]:
+    for each in kind.__subclasses__():
+        if each.__module__.startswith("crawler."):
+            yield each
+        yield from _below(each)
+
+
+def _is_data(kind: Any) -> bool:
+    if typing.get_origin(kind) in HOLDERS:
+        return all(each is Ellipsis or _is_data(each) for each in typing.get_args(kind))
+    if not isinstance(kind, type):
+        return False
+    if issubclass(kind, msgspec.Struct):
+        return not kind.__struct_config__.gc
+    return issubclass(kind, (*PLAIN, enum.Enum))

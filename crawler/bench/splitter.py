@@ -166,7 +166,7 @@ class _Process:
         self.outbox.committed()
         self.inbox.committed()
         self.commits += 1
-        self.peers.flush()
+        self.peers.flush(NAMES)
 
     def _write(self, items: list, received: list) -> None:
         batch = self.store.batch(sync=True)

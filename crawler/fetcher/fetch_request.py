@@ -65,7 +65,7 @@ class Cookies(Protocol):
     def store(self, target: "Target", lines: list[bytes], now: float) -> None: ...
 
 
-class FetchRequest(msgspec.Struct, gc=False):
+class FetchRequest(msgspec.Struct):
     """One request, a GET unless `method` says otherwise.
 
     `addresses` are the host's, tried in order; a host that is an IP literal needs none.

@@ -243,7 +243,7 @@ class PeerExchange(Exchange):
         if self._beating is not None:
             self._beating.cancel()
             await asyncio.gather(self._beating, return_exceptions=True)
-        self.peers.flush()
+        self.peers.flush(self._outbox.spools)
         await self.peers.close()
 
     def set_address(self, name: str, address: Address) -> None:
@@ -328,10 +328,11 @@ class PeerExchange(Exchange):
     def committed(self) -> None:
         if self._inbox.waiting:
             self._take()
-        if not (self._outbox.has_news or self._inbox.has_news):
+        news = self._outbox.news | self._inbox.news
+        if not news:
             return
-        self._outbox.has_news = self._inbox.has_news = False
-        self.peers.flush()
+        self._outbox.news, self._inbox.news = {}, {}
+        self.peers.flush(news)
         if (plan := self._outbox.compaction()) is not None:
             self._loops.in_background(self._compact(plan))
 

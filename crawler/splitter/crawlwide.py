@@ -73,15 +73,24 @@ class _Told(msgspec.Struct, frozen=True, gc=False):
     weight: float
 
 
+class _Round(msgspec.Struct):
+    """A good round: what all said, our number when it was complete, and who has not echoed a later one."""
+
+    said: tuple[int, int, int]
+    number: int
+    awaited: set[str]
+
+
 class _Peer:
     """What was heard of a peer, and what it may hold of us."""
 
-    __slots__ = ("echo", "heard", "heard_at", "held", "outstanding")
+    __slots__ = ("echo", "heard", "heard_at", "held", "outstanding", "rest")
 
     def __init__(self) -> None:
         self.heard: Counters | None = None
         self.echo = 0  # our last number that it has echoed
         self.heard_at = float("-inf")
+        self.rest: tuple[bytes, int, int] | None = None  # (boot, appended, applied) if it has nothing to do
         self.held: _Told | None = None  # the last message of ours that it has echoed
         self.outstanding: deque[_Told] = deque()  # those since
 
@@ -127,7 +136,9 @@ class CrawlWide:
         self.tells_end = True  # False while it would not know of the end after a crash
         self._number = 0
         self._peers = {name: _Peer() for name in names if name != me}
-        self._round: tuple[tuple, int] | None = None  # (what all said, our number when it was complete)
+        self._at_work = len(self._peers)  # peers that have something to do, or were never heard
+        self._changes = 0  # of `rest`, of any peer
+        self._round: _Round | None = None
 
     # -- input ------------------------------------------------------------------------------------
 
@@ -165,33 +176,42 @@ class CrawlWide:
             peer.echo = counters.echo
         while peer.outstanding and peer.outstanding[0].number <= peer.echo:
             peer.held = peer.outstanding.popleft()
+        self._note_rest(peer, counters)
+        if self._round is not None and peer.echo > self._round.number:
+            self._round.awaited.discard(name)
         self.ended = self.ended or counters.ended
         self.advance()
+
+    def _note_rest(self, peer: _Peer, counters: Counters) -> None:
+        idle = counters.idle and not counters.outbox
+        rest = (counters.boot, counters.appended, counters.applied) if idle else None
+        if rest != peer.rest:
+            self._at_work += (rest is None) - (peer.rest is None)
+            self._changes += 1
+            peer.rest = rest
 
     # -- the end ----------------------------------------------------------------------------------
 
     def advance(self) -> None:
-        """Begin, confirm or give up a round; also to be called when this process has become idle."""
+        """Begin, confirm or give up a round; also to be called when this process has become idle.
+
+        It is called for every message, so it looks at no peer but to begin a round.
+        """
         said = self._all_idle()
         if said is None:
             self._round = None
-        elif self._round is None or self._round[0] != said:
-            self._round = (said, self._number)
-        if self._round is None:
             return
-        _, number = self._round
-        if all(peer.echo > number for peer in self._peers.values()):
+        if self._round is None or self._round.said != said:
+            self._round = _Round(said, self._number, set(self._peers))
+        if not self._round.awaited:
             self.ended = True
 
-    def _all_idle(self) -> tuple | None:
-        """(boot, appended, applied) of all if everyone is idle and has nothing on the way, else None."""
-        everyone = [self._progress(), *(peer.heard for peer in self._peers.values())]
-        if any(each is None or not each.idle or each.outbox for each in everyone):
+    def _all_idle(self) -> tuple[int, int, int] | None:
+        """What says so, and differs if anything was done since, if everyone is idle with nothing on the way, or None."""
+        if self._at_work:
             return None
-        boots = [self.boot, *(peer.heard.boot for peer in self._peers.values() if peer.heard is not None)]
-        return tuple(
-            (boot, each.appended, each.applied) for boot, each in zip(boots, everyone, strict=True) if each
-        )
+        own = self._progress()
+        return (self._changes, own.appended, own.applied) if own.idle and not own.outbox else None
 
     @property
     def all_know(self) -> bool:

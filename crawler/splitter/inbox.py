@@ -97,9 +97,9 @@ class Inbox:
         self._me = partition.index(me)
         self._queue_bytes_max = 2 * max(config.window_bytes, config.frame_bytes_max)
         self._sources = {peer: _Source(_load(store, peer)) for peer in peers}
-        self.has_news = (
-            True  # a commit has made entries durable; the caller clears it when it has told the peers
-        )
+        self.applied = sum(source.durable.applied for source in self._sources.values())  # links ever taken
+        # Peers whose entries a commit has made durable, first all; the caller empties it when it has told them.
+        self.news: dict[str, None] = dict.fromkeys(self._sources)
         self._queue: deque[Received] = deque()
         self._writing: list[Received] = []  # writer thread, between write and stage
         self._staged: deque[list[Received]] = deque()
@@ -189,11 +189,12 @@ class Inbox:
     def committed(self) -> None:
         """The oldest staged group is durable: peers may be told (loop)."""
         group = self._staged.popleft()
-        self.has_news = self.has_news or bool(group)
         for received in group:
             source = self._sources[received.peer]
             source.queued -= 1
             source.queued_bytes -= received.bytes
+            self.applied += len(received.links)
+            self.news[received.peer] = None
             source.durable = _durable(received, source.durable)
 
     @property
@@ -204,15 +205,11 @@ class Inbox:
     # -- counters ---------------------------------------------------------------------------------
 
     @property
-    def applied(self) -> int:
-        """Links ever taken from others, durable."""
-        return sum(source.durable.applied for source in self._sources.values())
-
-    @property
     def queued_bytes(self) -> int:
         return sum(source.queued_bytes for source in self._sources.values())
 
     def _check(self) -> None:
+        assert self.applied == sum(source.durable.applied for source in self._sources.values()), self
         for peer, source in self._sources.items():
             assert self.durable(peer) <= source.accepted, (peer, source)
             assert source.accepted - self.durable(peer) == source.queued, (peer, source)

@@ -28,6 +28,7 @@ from crawler.splitter.spool import (
     Greeting,
     Spool,
     SpoolState,
+    Totals,
     entries_prefix,
     load_state,
     state_key,
@@ -73,8 +74,10 @@ class Outbox:
         self._encoded: dict[str, list[tuple[bytes, int]]] = {}  # writer thread, between write and stage
         self._staged: deque[list[Spool]] = deque()
         self.spools: dict[str, Spool] = {}
-        self.has_news = True  # a commit has changed a queue; the caller clears it when it has told the peers
-        self._open(sorted(peers), clean)
+        self._totals = Totals()
+        # Peers whose queues a commit has changed, first all; the caller empties it when it has told them.
+        self.news = dict.fromkeys(sorted(peers))
+        self._open(list(self.news), clean)
 
     def _open(self, peers: Sequence[str], clean: bool) -> None:
         self._refuse_strangers(peers)
@@ -84,7 +87,9 @@ class Outbox:
             state = stored or SpoolState(self._fresh_epoch(), confirmed=Confirmed(chain=0))
             if not clean:
                 state = state.renumbered(self._fresh_epoch())
-            self.spools[peer] = Spool(self._store, peer, state, window_bytes=self._config.window_bytes)
+            self.spools[peer] = Spool(
+                self._store, peer, state, window_bytes=self._config.window_bytes, totals=self._totals
+            )
             if state != stored:
                 batch.put(state_key(peer), seal(msgspec.msgpack.encode(state)))
         self._store.write(batch)
@@ -119,15 +124,14 @@ class Outbox:
 
     def committed(self) -> None:
         """The oldest staged group is durable: its entries may be sent (loop)."""
-        changed = self._staged.popleft()
-        for spool in changed:
+        for spool in self._staged.popleft():
             spool.apply_group()
-        self.has_news = self.has_news or bool(changed)
+            self.news[spool.peer] = None
 
     @property
     def urgent(self) -> bool:
         """Whether a peer waits for a fresh epoch: commit a group even if it is empty."""
-        return any(spool.wanted is not None for spool in self.spools.values())
+        return self._totals.wanting > 0
 
     # -- the connections --------------------------------------------------------------------------
 
@@ -156,17 +160,17 @@ class Outbox:
 
     @property
     def bytes(self) -> int:
-        return sum(spool.bytes for spool in self.spools.values())
+        return self._totals.bytes
 
     @property
     def links(self) -> int:
         """Links in the outbox: put in, not yet confirmed."""
-        return sum(spool.links for spool in self.spools.values())
+        return self._totals.links
 
     @property
     def appended(self) -> int:
         """Links ever put in."""
-        return sum(spool.appended for spool in self.spools.values())
+        return self._totals.appended
 
     @property
     def sent(self) -> int:
@@ -191,11 +195,12 @@ class Outbox:
     @property
     def full(self) -> bool:
         """Whether a queue is at twice its mark: fetch no more pages."""
-        return any(spool.bytes >= 2 * self._config.spool_bytes_max for spool in self.spools.values())
+        mark = 2 * self._config.spool_bytes_max
+        return self.bytes >= mark and any(spool.bytes >= mark for spool in self.spools.values())
 
     def compaction(self) -> Compaction | None:
         """A queue's rewriting, to `run` in a worker thread and then to `adopt`; None if none is due."""
-        if self._compacting is not None:
+        if self._compacting is not None or self.bytes < self._config.spool_bytes_max:
             return None
         for spool in self.spools.values():
             mark = max(self._config.spool_bytes_max, spool.compacted_bytes * 3 // 2)
@@ -219,8 +224,13 @@ class Outbox:
         return compaction.adopted
 
     def _check(self) -> None:
-        for spool in self.spools.values():
+        spools = self.spools.values()
+        for spool in spools:
             spool._check()
+        assert self.bytes == sum(spool.bytes for spool in spools), self
+        assert self.links == sum(spool.links for spool in spools), self
+        assert self.appended == sum(spool.appended for spool in spools), self
+        assert self._totals.wanting == sum(not spool.ready for spool in spools), self
 
     def __repr__(self) -> str:
         return f"Outbox({', '.join(map(repr, self.spools.values()))})"

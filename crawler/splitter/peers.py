@@ -22,7 +22,7 @@ import ipaddress
 import logging
 import socket
 import ssl
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Container, Coroutine, Mapping
 from functools import partial
 from pathlib import Path
 
@@ -174,7 +174,7 @@ class _Connection(asyncio.Protocol):
         if self._guarded(lambda: self.session.receive(data, self._peers.now())):
             self.flush()
         if self.session.state is not before:
-            self._peers.flush_all()  # it may have taken another one's place
+            self._peers.flush_parted()  # it may have taken another one's place
         self._peers.tell_news()
 
     def connection_lost(self, error: BaseException | None) -> None:
@@ -359,12 +359,13 @@ class Peers:
         """The address to use from the next attempt on."""
         self._addresses[peer] = address
 
-    def flush(self) -> None:
-        """Send what a commit has made possible; call it after every one."""
+    def flush(self, peers: Container[str]) -> None:
+        """Send what a commit has made possible to these peers; call it after every one."""
         self._flushed.set()
         self._flushed = asyncio.Event()
         for connection in tuple(self._connections):
-            connection.pump()
+            if connection.session.peer in peers:
+                connection.pump()
         self.tell_news()
 
     async def close(self) -> None:
@@ -415,10 +416,12 @@ class Peers:
                     logger.log(logging.ERROR if session.ending.reason else logging.INFO, "splitter: %s", line)
         self.tell_news()
 
-    def flush_all(self) -> None:
-        """Write what sessions have to say, close those that have ended."""
-        for connection in tuple(self._connections):
-            connection.flush()
+    def flush_parted(self) -> None:
+        """Write what sessions have to say that had to go for others, and close them."""
+        if parted := self._doorkeeper.take_parted():
+            for connection in tuple(self._connections):
+                if connection.session in parted:
+                    connection.flush()
 
     def tell_news(self) -> None:
         """Call `on_news` if the process has something to take or to commit."""
@@ -446,7 +449,7 @@ class Peers:
             connection.opening.add_done_callback(partial(self._taken, connection, accepted))
             self._connections[connection] = None
             self._doorkeeper.enter(session)
-            self.flush_all()
+            self.flush_parted()
 
     async def _take(self, connection: _Connection, accepted: socket.socket) -> None:
         """Give an accepted connection its transport."""

@@ -487,12 +487,15 @@ class Doorkeeper:
         self._known: dict[str, Listener] = {}
         self._newest: dict[str, int] = {}  # the latest start of each peer that was let in
         self._strangers: dict[Listener, None] = {}  # not yet admitted, oldest first
+        self._parted: list[Listener] = []  # had to go since `take_parted`
 
     def enter(self, session: Listener) -> None:
         """A connection has come in; beyond the limit the oldest one that has not shown the secret must go."""
         self._strangers[session] = None
         if len(self._strangers) + len(self._known) > self._sessions_max:
-            next(iter(self._strangers)).turn_away()
+            oldest = next(iter(self._strangers))
+            oldest.turn_away()
+            self._parted.append(oldest)
 
     def admit(self, session: Listener) -> Refuse | None:
         """Let in a session that said Hello, or return why not."""
@@ -504,10 +507,16 @@ class Doorkeeper:
             if present.boot != session.boot and session.incarnation == newest:
                 return Refuse(Reason.DOUBLE, "another process of that name is connected")
             present.supersede()
+            self._parted.append(present)
         self._newest[session.peer] = session.incarnation
         self._strangers.pop(session, None)
         self._known[session.peer] = session
         return None
+
+    def take_parted(self) -> list[Listener]:
+        """The sessions that had to go for others since the last call; their last words are to be sent."""
+        parted, self._parted = self._parted, []
+        return parted
 
     def leave(self, session: Listener) -> None:
         """The session has ended."""

@@ -98,6 +98,18 @@ class _Sent(NamedTuple):
     chain: int
 
 
+class Totals(msgspec.Struct, gc=False):
+    """Sums over the queues of a process, kept as these change; `wanting` of them wait for a fresh epoch.
+
+    They are told on every message to every peer, so they must not cost a look at all queues.
+    """
+
+    bytes: int = 0
+    links: int = 0
+    appended: int = 0
+    wanting: int = 0
+
+
 class _Change(msgspec.Struct, gc=False):
     """A state that takes effect once it is durable; a compaction takes bytes and links away."""
 
@@ -149,22 +161,32 @@ def load_state(store: KeyValue, peer: str) -> SpoolState | None:
 
 
 class Spool:
-    """The queue of one peer. `bytes` and `links` count what is committed and not confirmed."""
+    """The queue of one peer. `bytes` and `links` count what is committed and not confirmed, `totals` those of all."""
 
-    def __init__(self, store: KeyValue, peer: str, state: SpoolState, *, window_bytes: int) -> None:
+    def __init__(
+        self,
+        store: KeyValue,
+        peer: str,
+        state: SpoolState,
+        *,
+        window_bytes: int,
+        totals: Totals | None = None,
+    ) -> None:
         self.peer = peer
         self.state = state  # durable and in use
-        self.wanted: _Change | None = None
+        self.wanted: _Change | None = None  # set by `_want`, taken by `_adopt`
         self.connected = False
         self.compacted_bytes = 0  # what the last compaction left
         self.bytes = 0
         self.links = 0
+        self._totals = totals or Totals()
         self._store = store
         self._window_bytes = window_bytes
         self.confirmed = state.confirmed  # replaced as a whole, since the writer thread reads it
         self.committed = state.acked
         self._load()
         self.appended = state.confirmed.links + state.repeated + self.links  # links ever put in
+        self._totals.appended += self.appended
         self.sent = state.acked
         self._in_flight: deque[_Sent] = deque()  # acked+1 .. sent
         self.in_flight_bytes = 0
@@ -183,12 +205,18 @@ class Spool:
                 swept.append(key)
                 continue
             count += 1
-            self.bytes += len(value)
-            self.links += link_count(value)
+            self._add(len(value), link_count(value))
             self.committed = max(self.committed, number)
         if count != self.committed - self.acked:
             raise DamageError(f"store: outbox entries for {self.peer!r} are missing; run `crawler check`")
         sweep(self._store, iter(swept))
+
+    def _add(self, bytes_: int, links: int) -> None:
+        """Count what has joined the queue, or, below 0, left it."""
+        self.bytes += bytes_
+        self.links += links
+        self._totals.bytes += bytes_
+        self._totals.links += links
 
     @property
     def acked(self) -> int:
@@ -244,9 +272,9 @@ class Spool:
         self.state = change.state
         self.confirmed = change.state.confirmed
         self.sent = change.state.acked
-        self.bytes -= change.bytes_saved
-        self.links -= dropped
+        self._add(-change.bytes_saved, -dropped)
         self.wanted = None
+        self._totals.wanting -= 1
 
     def _append(self, entry: bytes, links: int) -> None:
         no_gap = self.sent + len(self._recent) == self.committed
@@ -254,9 +282,9 @@ class Spool:
             self._recent.append(entry)
             self._recent_bytes += len(entry)
         self.committed += 1
-        self.bytes += len(entry)
-        self.links += links
+        self._add(len(entry), links)
         self.appended += links
+        self._totals.appended += links
 
     # -- the connection ---------------------------------------------------------------------------
 
@@ -295,14 +323,18 @@ class Spool:
         assert not self.connected, self
         if self.wanted is None:
             state = msgspec.structs.replace(self.state, confirmed=self.confirmed)
-            self.wanted = _Change(state.renumbered(epoch))
+            self._want(_Change(state.renumbered(epoch)))
 
     def replace(self, state: SpoolState, acked: int, bytes_saved: int) -> bool:
         """Ask for the state of a compaction that began after `acked`; False if the queue has moved on."""
         if self.connected or self.wanted is not None or self.acked != acked:
             return False
-        self.wanted = _Change(state, bytes_saved)
+        self._want(_Change(state, bytes_saved))
         return True
+
+    def _want(self, change: _Change) -> None:
+        self.wanted = change
+        self._totals.wanting += 1
 
     def take_unsent(self, bytes_max: int = 1 << 62) -> tuple[int, list[bytes]]:
         """(sequence number of the first, entries) that the window has room for; they are in flight now.
@@ -363,8 +395,7 @@ class Spool:
             else:
                 entry = self._read(acked)
                 size, links, chain = len(entry), link_count(entry), chained(chain, entry)
-            self.bytes -= size
-            self.links -= links
+            self._add(-size, -links)
             all_links += links
             all_bytes += size
         self.confirmed = Confirmed(acked, all_links, done.entries + acked - done.number, all_bytes, chain)

@@ -2,7 +2,7 @@
 
 import asyncio
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 from concurrent.futures import Executor
 from pathlib import Path
 from types import SimpleNamespace
@@ -190,7 +190,7 @@ class Peered:
         self.naps: list[float] = []
         monkeypatch.setattr(module.asyncio, "sleep", self._sleep)
 
-    def _flush(self) -> None:
+    def _flush(self, peers: Container[str]) -> None:
         self.flushes += 1
 
     async def _sleep(self, seconds: float) -> None:
@@ -269,7 +269,8 @@ def test_a_commit_sends_and_confirms_what_rests_on_it(
     peered: Callable[..., Peered], outbox: bool, inbox: bool, flushes: int
 ) -> None:
     one = peered()
-    one.here.stages.outbox.has_news, one.here.stages.inbox.has_news = outbox, inbox
+    one.here.stages.outbox.news = {"p1": None} if outbox else {}
+    one.here.stages.inbox.news = {"p1": None} if inbox else {}
     one.exchange.committed()
     assert one.flushes == flushes
     one.exchange.committed()
@@ -300,7 +301,7 @@ def test_the_queue_of_a_peer_that_is_away_is_rewritten(
     monkeypatch.setattr(outbox, "adopt", lambda given: given is plan and adopted)
     loops = msgspec.structs.replace(one.exchange._loops, in_background=begun.append)
     one.exchange._loops = loops
-    outbox.has_news = True
+    outbox.news = {"p1": None}
     one.exchange.committed()
 
     async def play() -> None:

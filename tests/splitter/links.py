@@ -1,6 +1,7 @@
 """Links for the tests of the splitter."""
 
 import random
+from typing import Any
 
 from crawler.records import Link
 
@@ -18,3 +19,12 @@ def make_links(rng: random.Random, count: int, *, first: int = 0, last: int = 1 
         )
         for index in range(count)
     ]
+
+
+class Unread(dict[str, Any]):
+    """A dictionary in which one may look a key up, and nothing else."""
+
+    def __iter__(self) -> Any:
+        raise AssertionError("all of it was looked at")
+
+    keys = values = items = __iter__

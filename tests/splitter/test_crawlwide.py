@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from crawler.splitter.crawlwide import CrawlWide, Progress
 from crawler.splitter.wire import Counters
+from tests.splitter.links import Unread
 
 
 class Views:
@@ -256,6 +257,21 @@ def test_an_echo_of_an_earlier_life_counts_for_nothing() -> None:
     assert views.views["p0"]._peers["p1"].held is None
     views.tell_all(2)
     assert views.views["p0"].ended
+
+
+def test_a_message_looks_at_no_other_peer() -> None:
+    """Each process hears each other once a beat: what looked at all of them would cost the square of their number."""
+    views = Views(4)
+    views.tell_all(2)
+    for name in ("p1", "p2"):
+        views.progress[name].idle = True
+    view = views.views["p0"]
+    view._peers = Unread(view._peers)
+    for _ in range(3):
+        for name in ("p1", "p2", "p3"):
+            views.views[name].heard("p0", view.counters_for(name), views.now)
+            view.heard(name, views.views[name].counters_for("p0"), views.now)
+    assert not view.ended
 
 
 def test_one_round_is_not_enough() -> None:

@@ -14,7 +14,7 @@ from crawler.splitter.outbox import Outbox
 from crawler.splitter.spool import Greeting, state_key
 from crawler.splitter.wire import ProtocolError, chained, decode_entry
 from crawler.storage.kv import MemoryStore, scan_prefix
-from tests.splitter.links import make_links
+from tests.splitter.links import Unread, make_links
 
 CONFIG = SplitterConfig(window_bytes=400, entry_bytes=120, spool_bytes_max=1500)
 
@@ -409,3 +409,16 @@ def test_memory_holds_no_more_than_a_window_a_connected_peer() -> None:
         assert spool.in_flight_bytes <= CONFIG.window_bytes
         commit(store, outbox, [("p1", make_links(rng, 1))] if rng.random() < 0.3 else [])
         outbox._check()
+
+
+def test_what_every_message_tells_looks_at_no_queue() -> None:
+    """Sums over the queues are told to each peer on each beat, and asked before each fetch and each group."""
+    rng = random.Random(1)
+    store, peers = MemoryStore(), ["p1", "p2", "p3"]
+    outbox = Outbox(store, peers, CONFIG, rng)
+    commit(store, outbox, [(peer, make_links(rng, 3)) for peer in peers])
+    outbox.welcome("p1", outbox.spools["p1"].state.epoch, 7)  # it knows more than was sent
+    outbox._check()
+    outbox.spools = Unread(outbox.spools)
+    assert (outbox.links, outbox.appended, outbox.urgent) == (9, 9, True)
+    assert outbox.bytes < CONFIG.spool_bytes_max and not outbox.full and outbox.compaction() is None

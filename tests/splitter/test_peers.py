@@ -10,6 +10,7 @@ import subprocess
 import warnings
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import msgspec
 import pytest
@@ -96,7 +97,7 @@ class Process:
         self.store.write(batch)
         self.outbox.committed()
         self.inbox.committed()
-        asyncio.get_running_loop().call_soon(self.peers.flush)
+        asyncio.get_running_loop().call_soon(self.peers.flush, self.outbox.spools)
 
     def progress(self) -> Progress:
         return Progress(True, self.outbox.links, self.outbox.appended, self.inbox.applied, work=1)
@@ -496,3 +497,23 @@ def test_strangers_get_a_line_a_minute() -> None:
         "60 strangers to us, the last: no magic",
         "60 strangers to us, the last: no magic",
     ]
+
+
+def test_a_commit_pumps_the_connections_of_those_whom_it_concerns() -> None:
+    """A group is committed several times a second; its cost must not grow with all connections."""
+
+    class Connection:
+        def __init__(self, peer: str) -> None:
+            self.session, self.pumps = SimpleNamespace(peer=peer), 0
+
+        def pump(self) -> None:
+            self.pumps += 1
+
+    async def main() -> None:
+        peers = Process("p0", CONFIG).peers
+        there = [Connection(peer) for peer in ("p1", "p2", "p1", "")]
+        peers._connections = dict.fromkeys(there)
+        peers.flush({"p1": None})
+        assert [each.pumps for each in there] == [1, 0, 1, 0]
+
+    asyncio.run(main())

@@ -461,11 +461,14 @@ class Refresh:
         self._levelled_at, self._waited = now, waited
         pages, rate = len(self.schedule), self.schedule.rate
         revisit = pages / rate if pages and rate else self.config.clock_max
-        then = self._sites(now)
-        price = self.schedule.price(then) if pages else 0.0
+        then, price = self._sites(now), self.price(now)
         own = self.balance.report(price, pages, self._busy >= BUSY_SHARE, then, revisit)
         self.balance.renew({**reports, self.balance.name: own}, self._sites(elapsed), revisit)
         return own
+
+    def price(self, now: float) -> float:
+        """The value of the page that is next: what more rate would gain here; 0 without pages."""
+        return self.schedule.price(self._sites(now)) if len(self.schedule) else 0.0
 
     def set_portion(self, discovery: float, known: float, rate: float) -> None:
         """The parts of the whole `rate` that this process has for new and for known pages."""

@@ -24,10 +24,14 @@ PIECES = (1, 7, 100, 0)  # bytes that arrive at once; 0: all
 
 
 class Wire:
-    """All connections; `cut` holds pairs of names whose machines are parted, `loss` is the share of pieces lost once."""
+    """All connections; `cut` holds pairs of names whose machines are parted, `loss` is the share of pieces lost once.
 
-    def __init__(self, rng: random.Random) -> None:
+    `pieces`: what is written arrives in pieces, as it may; else whole, which costs a quarter.
+    """
+
+    def __init__(self, rng: random.Random, *, pieces: bool = True) -> None:
         self.rng = rng
+        self.pieces = pieces
         self.cut: set[frozenset[str]] = set()
         self.loss = 0.0
         self.listening: dict[Address, Listening] = {}
@@ -190,7 +194,7 @@ class VirtualTransport(asyncio.Transport):
             return
         data, rng = bytes(data), self.wire.rng
         self.wire.note(data)
-        size = rng.choice(PIECES) if len(data) < 4000 else 0
+        size = rng.choice(PIECES) if self.wire.pieces and len(data) < 4000 else 0
         if len(data) > 40 * size:  # a frame in hundreds of pieces tells nothing new
             size = 0
         for start in range(0, len(data), size or len(data)):

@@ -1,42 +1,63 @@
 """The costs of a crawl of 1, 4, 16, ... processes at constant pages a process, in the virtual world.
 
-A row is two runs without faults: a crawl to its end, and half an hour of refreshing
-pages that change. With `slow`, process 0 has a tenth of the speed of the others. The
+A row is two runs without faults: a crawl to its end, and eighty minutes of refreshing
+pages that change; a page's mean life, and its mean time between two fetches, are ten and five minutes there, which are
+ten and five days for the schedule (`refresh.speed`). With `slow`, process 0 has a tenth of the speed of the others. The
 crawl gives the splitter's costs: bytes between processes a page and a foreign link,
-beats, waiting links, time to full speed and to the end. The refreshing gives
-freshness, and how far the levels of the processes are apart. CPU time is real and
+beats, waiting links, time to full speed and to the end. CPU time is real and
 takes no virtual time.
 
+The refreshing is held against one process that has the same web, the same rate and
+places for all: what it loses in freshness is what the many lose by not being one.
+Why: a greedy schedule is best if all pages are held against one level. So a process's
+level, its mean over the second half of the run, is told in parts of the level that
+the one process has; of these parts the row holds the quantiles over pages.
+
 Beats go from each process to each: at 256 processes 130,560 a second, which would be
-nearly all the work. Among many processes they are rarer, which the rows say (`beat`).
+nearly all the work. Among many processes they are rarer, and there are fewer pages, as `Scale` and the rows say.
 """
 
-import statistics
+import math
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
+import numpy as np
 
-from crawler.lab.cluster.cluster import START, Cluster, ClusterSettings, memory_folder
-from crawler.lab.cluster.judge import judge
+from crawler.lab.cluster.cluster import Cluster, memory_folder
+from crawler.lab.cluster.judge import by_page, freshness, judge
 from crawler.lab.cluster.synthetic_web import WebSpec
+from crawler.lab.cluster.terms import START, ClusterSettings
 from crawler.splitter.wire import Frame
 
 FULL = 0.8  # of the best rate over a window: full speed
 WINDOW = 5.0  # seconds over which the rate is counted
 PLACES = 10  # fetches at once of a process; a slow one has one
-REFRESHED = 1800.0  # seconds of the second run
-REFRESHED_PAGES = 100  # a process, of that run
+REFRESHED = 4800.0  # seconds of the second run
 CHANGE_RATE = 1 / 600.0  # changes a second and page there; twice as many fetches are allowed
-BEAT, REFRESH_BEAT = 1.0, 30.0  # seconds between heartbeats of the two runs
-RARER = {16: 10.0, 64: 30.0}  # above so many processes beats are so many times as far apart
+LEAST_AGE = 3600.0  # seconds of the sites, the default
+SPEED = (
+    1440  # a page lives for ten days of the sites, so that bursts, least ages and priors are in proportion
+)
+TENTHS = (0.1, 0.9)  # the quantiles of levels
 LINKS = (Frame.ENTRIES, Frame.RESYNC)
 BEATS = (Frame.HEARTBEAT, Frame.ACK)  # an acknowledgement is also a beat, of the other end of a connection
 GROWING = ("pages_a_second", "connections", "hosts_in_flight")  # drawn by their logarithm
 HANDSHAKE = (Frame.OPEN, Frame.CHALLENGE, Frame.HELLO, Frame.WELCOME)
+
+
+class Scale(NamedTuple):
+    """What is affordable among so many: seconds between heartbeats of the two runs, pages of a process in the second."""
+
+    beat: float
+    refresh_beat: float
+    pages: int
+
+
+SCALES = {1: Scale(1.0, 30.0, 100), 17: Scale(10.0, 60.0, 40), 65: Scale(30.0, 120.0, 25)}  # from so many on
 
 
 class CurveRow(msgspec.Struct, frozen=True):
@@ -46,6 +67,10 @@ class CurveRow(msgspec.Struct, frozen=True):
     met lately and sent; `link_bytes` are those of entries; `beat` is the seconds between two heartbeats or
     acknowledgements of a connection, `beat_bytes_a_second` what they are for each process; `connections` those of a
     process; `hosts_in_flight` is a mean while the crawl runs at full speed; seconds are virtual, CPU seconds are not.
+
+    Of the refreshing: its pages, freshness of the second half, that of one process on the same web, and the
+    levels of the processes in parts of the one's: a tenth of the pages have a level below `level_low`, a tenth above
+    `level_high`.
     """
 
     processes: int
@@ -67,25 +92,38 @@ class CurveRow(msgspec.Struct, frozen=True):
     full_speed_at: float
     seconds: float
     cpu_a_page: float
-    level_spread: float
+    refreshed: int
     freshness: float
+    freshness_of_one: float
+    level_low: float
+    level_high: float
     flawless: bool
 
 
-def measure(processes: int, *, slow: bool, seed: int, pages: int, hosts: int) -> CurveRow:
-    """One run of `processes`, with `pages` and `hosts` for each."""
-    spec = WebSpec(hosts=hosts * processes, pages=pages * processes, down=0.0, traps=0.0, slow=0.0, zipf=0.7)
-    beat = _beat(BEAT, processes)
-    settings = ClusterSettings(
-        seed=seed,
-        processes=processes,
-        web=spec,
-        faults=(),
-        count=0,
-        concurrency=PLACES,
-        slow=slow,
-        tree=_beating(beat),
-    )
+class Refreshed(msgspec.Struct, frozen=True):
+    """A refresh run: freshness of its second half, the mean level of each process there and its pages, no rule broken."""
+
+    freshness: float
+    levels: dict[str, float]
+    pages: dict[str, int]
+    flawless: bool
+
+
+def rows(sizes: Sequence[int], *, seed: int, pages: int, hosts: int) -> Iterator[CurveRow]:
+    """A row for each number of processes, with `pages` and `hosts` for each, and one with a slow process among them."""
+    for processes in sizes:
+        one = refreshed(processes, seed=seed, alone=True)
+        for slow in (False, True)[: min(2, processes)]:
+            many = refreshed(processes, seed=seed, slow=slow) if processes > 1 else one
+            yield measure(processes, many, one, slow=slow, seed=seed, pages=pages, hosts=hosts)
+
+
+def measure(
+    processes: int, many: Refreshed, one: Refreshed, *, slow: bool, seed: int, pages: int, hosts: int
+) -> CurveRow:
+    """The row of `processes`: a crawl, and their refreshing beside that of `one` on the same web."""
+    beat = _scale(processes).beat
+    settings = _settings(processes, pages, hosts, beat, seed=seed, slow=slow)
     began = time.process_time()
     with memory_folder() as folder:
         cluster = Cluster(settings, Path(folder))
@@ -100,7 +138,7 @@ def measure(processes: int, *, slow: bool, seed: int, pages: int, hosts: int) ->
     under_way = sum(row.end - row.at for row in cluster.log.rows if (row.at - START) // WINDOW in full)
     link_bytes, connections = sum(wire.get(kind, 0) for kind in LINKS), 2 * (processes - 1)
     beats, beat_bytes = sum(frames.get(kind, 0) for kind in BEATS), sum(wire.get(kind, 0) for kind in BEATS)
-    level_spread, fresh, refresh_flawless = _refreshed(processes, slow=slow, seed=seed)
+    level_low, level_high = level_parts(many, one)
     return CurveRow(
         processes=processes,
         slow=slow,
@@ -121,51 +159,84 @@ def measure(processes: int, *, slow: bool, seed: int, pages: int, hosts: int) ->
         full_speed_at=min(full) * WINDOW,
         seconds=observed.elapsed,
         cpu_a_page=cpu / verdict.pages,
-        level_spread=level_spread,
-        freshness=fresh,
-        flawless=verdict.flawless and refresh_flawless,
+        refreshed=sum(many.pages.values()),
+        freshness=many.freshness,
+        freshness_of_one=one.freshness,
+        level_low=level_low,
+        level_high=level_high,
+        flawless=verdict.flawless and many.flawless and one.flawless,
     )
 
 
-def _beat(seconds: float, processes: int) -> float:
-    """Seconds between two beats among so many."""
-    return seconds * max([1.0, *(factor for few, factor in RARER.items() if processes > few)])
-
-
-def _beating(beat: float) -> dict[str, Any]:
-    """The configuration of processes that speak so seldom."""
-    return {"splitter": {"heartbeat": beat, "silence_max": max(30.0, 5 * beat)}}
-
-
-def _refreshed(processes: int, *, slow: bool, seed: int) -> tuple[float, float, bool]:
-    """How far the median levels of the second half of a refresh run are apart, freshness, no rule broken."""
-    pages = REFRESHED_PAGES * processes
-    spec = WebSpec(
-        hosts=pages // 4, pages=pages, down=0.0, traps=0.0, slow=0.0, zipf=0.7, change_rate=CHANGE_RATE
-    )
-    settings = ClusterSettings(
-        seed=seed,
-        processes=processes,
-        web=spec,
-        faults=(),
-        count=0,
-        concurrency=PLACES,
-        slow=slow,
+def refreshed(processes: int, *, seed: int, slow: bool = False, alone: bool = False) -> Refreshed:
+    """Refreshing by so many processes; `alone`: by one that has their web, rate and places."""
+    _, beat, each = _scale(processes)
+    settings = _settings(processes, each, each // 4, beat, seed=seed, slow=slow)
+    settings = msgspec.structs.replace(
+        settings,
+        web=msgspec.structs.replace(settings.web, change_rate=CHANGE_RATE),
         refresh=True,
         length=REFRESHED,
-        rate=2.0 * CHANGE_RATE * pages,
-        tree=_beating(max(REFRESH_BEAT, _beat(BEAT, processes))),
+        rate=2.0 * CHANGE_RATE * each * processes,
+        tree=settings.tree | {"refresh": {"speed": SPEED, "min_age": LEAST_AGE}},
     )
+    if alone:
+        settings = msgspec.structs.replace(settings, processes=1, concurrency=PLACES * processes)
     with memory_folder() as folder:
         cluster = Cluster(settings, Path(folder))
         levels = cluster.run().levels
         verdict = judge(cluster)
-    usual = [statistics.median(each[len(each) // 2 :]) for each in levels.values()] or [1.0]
-    return max(usual) / min(usual), verdict.freshness, verdict.flawless
+        late = freshness(
+            cluster.web,
+            by_page(cluster.web, cluster.log.rows),
+            START + REFRESHED,
+            since=START + REFRESHED / 2,
+        )
+    pages = Counter(cluster.owner(cluster.web.url(page)) for page in range(settings.web.pages))
+    return Refreshed(
+        late, {name: _mean_level(told) for name, told in levels.items()}, dict(pages), verdict.flawless
+    )
+
+
+def level_parts(many: Refreshed, one: Refreshed) -> tuple[float, float]:
+    """A low and a high quantile, over pages, of their processes' levels in parts of the one's."""
+    (true_level,) = one.levels.values()
+    parts = sorted((many.levels[name] / true_level, many.pages[name]) for name in many.levels)
+    reached = np.cumsum([pages for _, pages in parts])
+    low, high = (int(np.searchsorted(reached, tenth * reached[-1])) for tenth in TENTHS)
+    return parts[low][0], parts[high][0]
+
+
+def _mean_level(told: Sequence[float]) -> float:
+    """The geometric mean of the second half."""
+    late = [level for level in told[len(told) // 2 :] if level > 0.0]
+    return math.exp(sum(map(math.log, late)) / len(late))
+
+
+def _settings(
+    processes: int, pages: int, hosts: int, beat: float, *, seed: int, slow: bool
+) -> ClusterSettings:
+    """A world without faults, with `pages` and `hosts` for each process."""
+    web = WebSpec(hosts=hosts * processes, pages=pages * processes, down=0.0, traps=0.0, slow=0.0, zipf=0.7)
+    return ClusterSettings(
+        seed=seed,
+        processes=processes,
+        web=web,
+        faults=(),
+        count=0,
+        concurrency=PLACES,
+        slow=slow,
+        pieces=False,
+        tree={"splitter": {"heartbeat": beat, "silence_max": max(30.0, 5 * beat)}},
+    )
+
+
+def _scale(processes: int) -> Scale:
+    return SCALES[max(least for least in SCALES if processes >= least)]
 
 
 def picture(rows: Sequence[CurveRow], sheet: Callable[..., tuple[Any, Any]]) -> Any:
-    """Eight panels over the number of processes; dashed: with one slow process."""
+    """Eight panels over the number of processes; dashed: with one slow process, dotted: one process on the same web."""
     panels = {
         "pages_a_second": "pages a second",
         "own_links": "share of links to own hosts",
@@ -174,7 +245,7 @@ def picture(rows: Sequence[CurveRow], sheet: Callable[..., tuple[Any, Any]]) -> 
         "seconds": "virtual seconds to the end",
         "hosts_in_flight": "hosts in flight at full speed",
         "freshness": "freshness of refreshed pages",
-        "level_spread": "highest level over lowest",
+        "level_high": "levels / that of one process",
     }
     figure, axes = sheet(9.0, 11.0, 4, 2)
     for place, (name, label) in zip(axes.flat, panels.items(), strict=True):
@@ -186,6 +257,14 @@ def picture(rows: Sequence[CurveRow], sheet: Callable[..., tuple[Any, Any]]) -> 
                 "label": "one slow" if slow else "all alike",
             }
             place.plot([row.processes for row in some], [getattr(row, name) for row in some], **style)
+            if name == "level_high":
+                del style["label"]
+                place.plot([row.processes for row in some], [row.level_low for row in some], **style)
+        if name == "freshness":
+            alike = [row for row in rows if not row.slow]
+            sizes, ones = [row.processes for row in alike], [row.freshness_of_one for row in alike]
+            place.plot(sizes, ones, linestyle=":", label="one process, same web")
+            place.legend()
         place.set_xscale("log", base=2)
         place.set_xlabel("processes")
         place.set_ylabel(label)

@@ -10,6 +10,7 @@ clock       the wall clock of a machine jumps by up to a day, and its process st
 full-disk   a disk takes only so many bytes more for a while; half of them do not say that they are full
 stop        a process stands still for a while and then goes on
 clone       a copy of a machine is started beside it, at once or later: then it is a backup
+restore     a machine's disk is put back to what it was so many seconds ago, and its process starts again
 """
 
 import math
@@ -20,8 +21,20 @@ import msgspec
 
 from crawler.errors import UsageError
 
-KINDS = ("kill", "power", "partition", "loss", "reset", "slow-disk", "clock", "full-disk", "stop", "clone")
-USUAL = KINDS[:-1]  # a clone is a mistake of people, and is judged by other rules
+KINDS = (
+    "kill",
+    "power",
+    "partition",
+    "loss",
+    "reset",
+    "slow-disk",
+    "clock",
+    "full-disk",
+    "stop",
+    "clone",
+    "restore",
+)
+USUAL = KINDS[:-2]  # clones and backups put back are mistakes of people, and are judged by other rules
 # Points that a crawling process visits, the frequent ones with how often they are passed over at most.
 POINTS = {
     "seeds loading": 1,
@@ -57,7 +70,7 @@ POINTS = {
 }
 QUOTA = "quota"
 ROOM_MAX = 10_000.0  # bytes that a disk still takes: a few groups, so that any step may be the first to fail
-BACKUP_MAX = 30.0  # seconds that a copy lies about before it is started
+BACKUP_MAX = 30.0  # seconds that a copy lies about before it is started, or a backup before it is put back
 RESET_POINTS = ("entries accepted", "acks sent", "entries sent", "")
 BEHIND = (0.001, 0.3)  # seconds, drawn evenly by their logarithm: what a message, a sync, a gathering take
 BOOT = 5.0  # seconds until a machine is back; servers have then answered what nobody waits for any more
@@ -68,7 +81,8 @@ class Fault(msgspec.Struct, frozen=True):
     """From `at` on, for `length` seconds, to `machines`; `point` and `visits` of a kill, `amount` by its kind.
 
     The `amount` of a kill is the seconds from its point to the end, that of a reset whether both ends learn of it,
-    that of a full disk the bytes it still takes; at the point QUOTA it does not say so. That of a clone is its age.
+    that of a full disk the bytes it still takes; at the point QUOTA it does not say so.
+    That of a clone or a backup is its age.
     """
 
     at: float
@@ -121,5 +135,7 @@ def _draw(rng: random.Random, kind: str, machines: int, within: float, points: S
         "clone": rng.choice((0.0, rng.uniform(0.0, BACKUP_MAX))),
         "full-disk": rng.choice((0.0, rng.uniform(0.0, ROOM_MAX))),
     }.get(kind, 0.0)
+    if kind == "restore":
+        amount = rng.uniform(0.0, BACKUP_MAX)
     point = QUOTA if kind == "full-disk" and rng.random() < 0.5 else ""
     return Fault(at, kind, (one,), rng.uniform(2.0, 60.0), point, amount=amount)

@@ -28,9 +28,10 @@ from pathlib import Path
 
 import msgspec
 
-from crawler.lab.cluster.cluster import START, Cluster, ClusterSettings, Observed
+from crawler.lab.cluster.cluster import Cluster
 from crawler.lab.cluster.fetching import WebAsk
 from crawler.lab.cluster.synthetic_web import MISSING_EVERY, SITEMAP, SyntheticWeb
+from crawler.lab.cluster.terms import START, ClusterSettings, Observed
 
 RULES = (
     "lost",
@@ -92,8 +93,8 @@ def judge(cluster: Cluster) -> RunVerdict:
     """The verdict on a cluster that has run."""
     settings, web, rows, observed = cluster.settings, cluster.web, cluster.log.rows, cluster.observed
     notes = _Notes()
-    cloned = observed.cloned_at
-    asked = _by_page(web, rows)
+    cloned = bool(observed.cloned_at or observed.restored)
+    asked = by_page(web, rows)
     over = observed.ended or settings.refresh
     if over and not cloned:
         since = math.inf if observed.ended else START + observed.elapsed / 2  # the later ones may still come
@@ -129,7 +130,7 @@ def judge(cluster: Cluster) -> RunVerdict:
     )
 
 
-def _by_page(web: SyntheticWeb, rows: Sequence[WebAsk]) -> list[list[WebAsk]]:
+def by_page(web: SyntheticWeb, rows: Sequence[WebAsk]) -> list[list[WebAsk]]:
     """The requests for each page, whatever came of them."""
     found: list[list[WebAsk]] = [[] for _ in web.host_of]
     for row in rows:
@@ -198,17 +199,21 @@ def _judge_pages(
 
 
 def _judge_survivors(notes: _Notes, asked: list[list[WebAsk]], cluster: Cluster) -> None:
-    """What was lost of the links that processes found who lived on, for names of which there was one machine.
+    """What was lost of the links that processes found who lived on, for names of which there was one machine and disk.
 
-    A process that stops for a copy of its machine takes along what only its disk held.
+    A process that stops for a copy of its machine takes along what only its disk held; so does a disk for its backup.
     """
-    web, survivors = cluster.web, cluster.observed.survivors
-    copied = {machine.name for machine in cluster.machines if machine.label != machine.name}
+    web, survivors, restored = cluster.web, cluster.observed.survivors, cluster.observed.restored
+    copied = {machine.name for machine in cluster.machines if machine.label != machine.name} | set(restored)
     led = _led_to(web, cluster.log.rows, asked)
     for page, answers in enumerate(asked):
         if page == 0 or _has(answers) or web.hosts[web.host_of[page]].trap:
             continue
-        of_survivors = [row for row in led[page] if survivors.get(row.name) == row.machine]
+        of_survivors = [
+            row
+            for row in led[page]
+            if survivors.get(row.name) == row.machine and row.at > restored.get(row.name, 0.0)
+        ]
         given_up = sum(row.status != 200 for row in answers) >= TRIES
         if _has(of_survivors) and not given_up and cluster.owner(web.url(page)) not in copied:
             notes.add("lost", f"page {page}, {web.url(page)}, asked {len(answers)} times")
@@ -329,15 +334,15 @@ def _judge_age(notes: _Notes, web: SyntheticWeb, asked: list[list[WebAsk]], clus
             notes.add("stale", f"{web.url(page)}: not asked for {end - answers[-1].at:.0f} s")
 
 
-def freshness(web: SyntheticWeb, asked: list[list[WebAsk]], end: float) -> float:
-    """Share of the time since its first answer in which the last version sent was current; over all pages."""
+def freshness(web: SyntheticWeb, asked: list[list[WebAsk]], end: float, *, since: float = 0.0) -> float:
+    """Share of the time from `since` and a page's first answer on in which the last version sent was current."""
     current = whole = 0.0
     for page, answers in enumerate(asked):
         good = [row for row in answers if row.status in (200, 304)]
         if not good:
             continue
-        whole += end - good[0].at
+        whole += end - max(good[0].at, since)
         until = [*(row.at for row in good[1:]), end]
         for row, replaced in zip(good, until, strict=True):
-            current += max(0.0, min(web.current_until(page, row.version), replaced) - row.at)
+            current += max(0.0, min(web.current_until(page, row.version), replaced) - max(row.at, since))
     return current / whole if whole else 1.0

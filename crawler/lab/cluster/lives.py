@@ -5,7 +5,7 @@ Every callback of the loop runs in the context of the life that asked for it, so
 code; the loop then drops what the life had scheduled.
 """
 
-from contextvars import ContextVar
+from contextvars import Context, ContextVar, copy_context
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -33,3 +33,10 @@ class Life:
 
 
 CURRENT: ContextVar[Life | None] = ContextVar("life", default=None)
+
+
+def nobody(life: Life | None = None) -> Context:
+    """A context in which no life runs, or this one."""
+    context = copy_context()
+    context.run(CURRENT.set, life)
+    return context

@@ -9,6 +9,7 @@ import errno
 import math
 import os
 import random
+import shutil
 import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -73,11 +74,26 @@ class Machine(Writable):
     def lose_power(self) -> int:
         """What was not synced is gone; how many batches and files it cost."""
         changed = self.store.lose_power(self.rng) + self.files.lose_power(self.folder, self.rng)
+        self._settle()
+        return changed
+
+    def copy_disk(self, folder: Path) -> StoreDisk:
+        """Copy the files to a folder; the store as it is now."""
+        shutil.copytree(self.folder, folder, dirs_exist_ok=True)
+        return self.store.copy()
+
+    def put_back(self, folder: Path, store: StoreDisk) -> None:
+        """Make the disk what `copy_disk` found."""
+        shutil.rmtree(self.folder)
+        shutil.copytree(folder, self.folder)
+        self.store = store
+        self._settle()
+
+    def _settle(self) -> None:
         self.files = SyncedFiles()
         for path in self.folder.rglob("*"):  # what the disk holds now is safe
             if path.is_file():
                 self.files.file_synced(str(path), path.stat())
-        return changed
 
     def __repr__(self) -> str:
         return f"Machine({self.label}: {self.life})"

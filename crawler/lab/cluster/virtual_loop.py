@@ -24,6 +24,12 @@ from crawler.lab.cluster.lives import CURRENT, Killed, Life
 Ts = TypeVarTuple("Ts")
 
 
+TURNS, TICK = (
+    1000,
+    1e-6,
+)  # after so many turns at an instant so many seconds have passed: no wait is 0 for ever
+
+
 class VirtualLoop(asyncio.BaseEventLoop):
     """See the module. `wire` carries connections; `steps` counts callbacks."""
 
@@ -36,6 +42,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self._wire = wire
         self._busy_until: dict[object, float] = {}  # executor -> instant
         self.steps = 0
+        self._turns = 0  # of the loop at this instant
         self.set_exception_handler(self._met)
         self.unexpected: list[str] = []
 
@@ -52,8 +59,12 @@ class VirtualLoop(asyncio.BaseEventLoop):
         timers, ready = self._timers, self._ready  # type: ignore[attr-defined]
         while timers and timers[0][2]._cancelled:  # type: ignore[attr-defined]
             heapq.heappop(timers)
-        if not ready and timers and not self._stopping:  # type: ignore[attr-defined]
-            self._now = max(self._now, timers[0][0])
+        stopping = self._stopping  # type: ignore[attr-defined]
+        if not ready and timers and not stopping and timers[0][0] > self._now:
+            self._now, self._turns = timers[0][0], 0
+        self._turns += 1
+        if self._turns % TURNS == 0:
+            self._now += TICK
         while timers and timers[0][0] <= self._now:
             ready.append(heapq.heappop(timers)[2])
         for _ in range(len(ready)):

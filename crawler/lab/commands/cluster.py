@@ -11,8 +11,9 @@
 The processes are the shipped ones; time, network, disks and the web are virtual
 (crawler/lab/cluster/README.md). The same seed makes the same run: the digest in
 the last column is that of all requests. --table is a row for each kind of fault
-alone, and two for all of them together, without and with clones. Without --days a run lasts until nothing is
-left to do; with it, known pages are fetched again until then. Exit code 1 if a rule was broken.
+alone, and two for all of them together, without and with copies of disks (clone,
+restore). Without --days a run lasts until nothing is left to do; with it, known
+pages are fetched again until then. Exit code 1 if a rule was broken.
 """
 
 import argparse
@@ -23,9 +24,10 @@ import msgspec
 from crawler.clock import SystemClock
 from crawler.errors import UsageError
 from crawler.lab.cluster import curves, fault_plan
-from crawler.lab.cluster.cluster import Cluster, ClusterSettings, Observed, memory_folder
+from crawler.lab.cluster.cluster import Cluster, memory_folder
 from crawler.lab.cluster.judge import RunVerdict, judge
 from crawler.lab.cluster.synthetic_web import WebSpec
+from crawler.lab.cluster.terms import ClusterSettings, Observed
 from crawler.lab.commands import synthetic
 from crawler.lab.progress_line import ProgressLine
 from crawler.lab.refresh import pages_file
@@ -51,7 +53,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--faults",
         default="all",
         metavar="A,B",
-        help=f"of {', '.join(fault_plan.KINDS)}; all (but clone), none",
+        help=f"of {', '.join(fault_plan.KINDS)}; all (but clone and restore), none",
     )
     add("--points", default="", metavar="A,B", help="points of the code at which kills come (any)")
     add("--table", action="store_true", help="--seeds runs of each kind of fault, and of all together")
@@ -101,7 +103,7 @@ def run(args: argparse.Namespace) -> int:
 def _table(args: argparse.Namespace, settings: ClusterSettings) -> int:
     """`--seeds` runs of each kind of fault alone, and of all together: a row each."""
     kinds: dict[str, tuple[str, ...]] = {kind: (kind,) for kind in fault_plan.KINDS}
-    kinds |= {"all but clone": fault_plan.USUAL, "all": fault_plan.KINDS}
+    kinds |= {"all but copies": fault_plan.USUAL, "all": fault_plan.KINDS}
     rows, broken = [], False
     print(_line(TABLE_COLUMNS, TABLE_WIDTHS))
     for name, faults in kinds.items():
@@ -144,11 +146,9 @@ def _curve(args: argparse.Namespace) -> int:
         raise UsageError(f"--curve: more than {PAGES_MAX:,} pages")
     names, rows = list(curves.CurveRow.__struct_fields__), []
     print(" ".join(names))
-    for processes in sizes:
-        for slow in (False, True)[: min(2, processes)]:
-            row = curves.measure(processes, slow=slow, seed=args.seed, pages=args.pages, hosts=args.hosts)
-            rows.append(row)
-            print(" ".join(_short(getattr(row, name)) for name in names), flush=True)
+    for row in curves.rows(sizes, seed=args.seed, pages=args.pages, hosts=args.hosts):
+        rows.append(row)
+        print(" ".join(_short(getattr(row, name)) for name in names), flush=True)
     if args.out:
         from crawler.lab.figures import drawing  # needs matplotlib
 

@@ -23,10 +23,11 @@ from crawler.errors import StoreError
 from crawler.frontier.frontier import Frontier
 from crawler.frontier.hosts.front_host import FrontHost
 from crawler.lab.cluster import cluster
-from crawler.lab.cluster.cluster import Cluster, ClusterSettings, memory_folder
+from crawler.lab.cluster.cluster import Cluster, memory_folder
 from crawler.lab.cluster.disk import JournalStore
 from crawler.lab.cluster.judge import RunVerdict, judge
 from crawler.lab.cluster.synthetic_web import WebSpec
+from crawler.lab.cluster.terms import ClusterSettings
 from crawler.pages import segments
 from crawler.process.admission import Owners, Seen
 from crawler.process.exchange import PeerExchange
@@ -393,7 +394,7 @@ PLANTS = {
     "tail-trusted": Plant(
         "a queue whose numbers another life has used is numbered anew",
         _tail_trusted,
-        {"faults": ("clone", "partition", "partition", "partition"), "count": 10},
+        {"faults": ("restore", "restore", "partition"), "count": 20},
     ),
     "made-out-of-turn": Plant(
         "what depends on queued changes is made in queue order", _made_out_of_turn, KILLS

@@ -3,19 +3,24 @@
 `python -m tests.lab.cluster.planted` looks for every planted bug; here are those of one cheap seed each.
 """
 
+import gc
 import os
 import subprocess
 import sys
+import weakref
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
 
 from crawler.lab import __main__ as lab
 from crawler.lab.cluster import curves, fault_plan
-from crawler.lab.cluster.cluster import Cluster, ClusterSettings, memory_folder
+from crawler.lab.cluster.cluster import Cluster, memory_folder
 from crawler.lab.cluster.judge import judge
 from crawler.lab.cluster.synthetic_web import WebSpec
+from crawler.lab.cluster.terms import ClusterSettings
+from crawler.process.stages import Stages
 from tests.lab.cluster.planted import PLANTS, planted, run, settings_of
 
 TINY = ClusterSettings(web=WebSpec(hosts=8, pages=60), count=6, within=40.0)
@@ -72,6 +77,7 @@ CHEAP = {
     "counters-in-memory": 1,
     "applied-twice": 2,
     "sent-is-gone": 1,
+    "tail-trusted": 6,
 }
 
 
@@ -86,7 +92,7 @@ def test_no_file_of_a_world_stays_open_whoever_refers_to_it(monkeypatch: pytest.
     kept, bury = [], Cluster._bury
 
     def bury_all_but_stages(self: Cluster) -> None:
-        kept.extend(self._opened.values())
+        kept.extend(self.population.opened.values())
         bury(self)
 
     monkeypatch.setattr(Cluster, "_bury", bury_all_but_stages)
@@ -101,6 +107,23 @@ def test_no_file_of_a_world_stays_open_whoever_refers_to_it(monkeypatch: pytest.
         assert not any(folder in name for name in left)
     assert kept
     assert calls == (os.write, os.fsync, os.open)
+
+
+def test_nothing_of_a_world_is_left_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Hundreds of runs share an interpreter, and each has processes that were killed in the middle of something."""
+    made: list[weakref.ref[Stages]] = []
+
+    class Noted(Stages):
+        def __init__(self, *arguments: Any, **options: Any) -> None:
+            super().__init__(*arguments, **options)
+            made.append(weakref.ref(self))
+
+    monkeypatch.setattr("crawler.lab.cluster.population.Stages", Noted)
+    settings = msgspec.structs.replace(TINY, faults=("kill",), count=12)
+    verdict = run(settings)
+    assert verdict.kills > 2 and len(made) > 5
+    gc.collect()
+    assert [ref() for ref in made if ref() is not None] == []
 
 
 def _is_open(descriptor: str) -> bool:
@@ -136,7 +159,7 @@ def test_a_table_has_a_row_for_each_kind_of_fault(
     table = ["cluster", "--table", "--seeds", "1", "--pages", "10", "--hosts", "3", "--count", "1"]
     assert lab.main("lab", [*table, "--out", str(out)]) == 0
     kinds = [line.split(",")[0] for line in out.read_text().splitlines()[2:]]
-    assert kinds == ["kill", "clone", "all but clone", "all"]
+    assert kinds == ["kill", "clone", "all but copies", "all"]
     assert capsys.readouterr().out.count("1 of 1") == 4
 
 
@@ -144,8 +167,12 @@ def test_a_curve_compares_processes_of_one_speed_and_with_a_slow_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(curves, "REFRESHED", 1200.0)
-    monkeypatch.setattr(curves, "REFRESHED_PAGES", 10)
-    one, two = (curves.measure(processes, slow=False, seed=1, pages=8, hosts=3) for processes in (1, 2))
+    monkeypatch.setattr(curves, "SCALES", {1: curves.Scale(1.0, 30.0, 12)})
+    one, two, slow = curves.rows([1, 2], seed=1, pages=8, hosts=3)
+    assert (one.slow, two.slow, slow.slow) == (False, False, True)
+    assert one.freshness == one.freshness_of_one and (one.level_low, one.level_high) == (1.0, 1.0)
+    assert two.refreshed == 24 and 0.0 < two.level_low <= two.level_high
+    assert abs(two.freshness - two.freshness_of_one) < 0.2
     assert one.flawless and two.flawless
     assert (one.pages, two.pages) == (8, 16)
     assert (one.connections, one.own_links, one.link_bytes_a_page, one.beat_bytes_a_second) == (

@@ -6,11 +6,12 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from crawler.lab.cluster.cluster import START, Cluster, ClusterSettings, LifeEnd, memory_folder
+from crawler.lab.cluster.cluster import Cluster, memory_folder
 from crawler.lab.cluster.fault_plan import Fault
 from crawler.lab.cluster.fetching import WebAsk
 from crawler.lab.cluster.judge import RunVerdict, judge
 from crawler.lab.cluster.synthetic_web import WebSpec
+from crawler.lab.cluster.terms import START, ClusterSettings, LifeEnd
 
 SMALL = ClusterSettings(web=WebSpec(hosts=2, pages=2, traps=0.0, down=0.0, sitemaps=0.0), faults=(), count=0)
 
@@ -161,11 +162,30 @@ def test_with_copies_only_what_survivors_found_can_be_lost(tmp_path: Path, found
             "p1": "p1",
             "p2": "p2",
         }
-        cluster.machines.append(cluster._machine("p0-copy", "p0", tmp_path / "copy"))
+        cluster.population.add_machine("p0-copy", "p0", tmp_path / "copy")
         cluster.log.rows = [asked(cluster.web, 0, 1.0)]
 
     found = set(verdict_on(tmp_path, change, settings).found)
     assert found == ({"lost"} if found_by == "the survivor" else set())
+
+
+@pytest.mark.parametrize(
+    ("put_back", "rules"), [("before it asked", {"lost"}), ("after", set()), ("the owner", set())]
+)
+def test_a_disk_that_was_put_back_takes_along_what_only_it_held(
+    tmp_path: Path, put_back: str, rules: set[str]
+) -> None:
+    """What its process finds from then on counts, and what others find for others."""
+    settings = msgspec.structs.replace(SMALL, web=msgspec.structs.replace(SMALL.web, hosts=4, pages=4))
+
+    def change(cluster: Cluster) -> None:
+        cluster.log.rows = [asked(cluster.web, 0, 1.0)]
+        cluster.observed.survivors = {name: name for name in ("p0", "p1", "p2")}
+        at = START + (0.5 if put_back == "before it asked" else 2.0)
+        names = ("p1", "p2") if put_back == "the owner" else ("p0",)
+        cluster.observed.restored = dict.fromkeys(names, at)
+
+    assert set(verdict_on(tmp_path, change, settings).found) == rules
 
 
 def test_a_crawl_with_copies_has_to_end(tmp_path: Path) -> None:

@@ -9,10 +9,11 @@ import msgspec
 import pytest
 
 from crawler.lab.cluster import cables, fault_plan
-from crawler.lab.cluster.cluster import START, Cluster, ClusterSettings, memory_folder
+from crawler.lab.cluster.cluster import Cluster, memory_folder
 from crawler.lab.cluster.fault_plan import Fault
 from crawler.lab.cluster.judge import RunVerdict, judge
 from crawler.lab.cluster.synthetic_web import WebSpec
+from crawler.lab.cluster.terms import START, ClusterSettings
 
 WEB = WebSpec(hosts=10, pages=60, down=0.0, traps=0.0, flaws=False)
 QUIET = ClusterSettings(web=WEB, faults=(), count=0)

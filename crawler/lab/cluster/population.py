@@ -1,0 +1,235 @@
+"""The machines of a virtual world, and the lives of processes on them: how they begin, go on, and end.
+
+A process that has nothing left to do is home for good; one that failed is started
+again after `RESTART`. Of two processes of one name the older is told to stop
+(`DirectoryError`); its peers then find the newer one under that name.
+"""
+
+import asyncio
+import random
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+import numpy as np
+
+from crawler.crawl.topology import Topology
+from crawler.errors import CrawlerError, DirectoryError
+from crawler.lab.cluster.lives import Killed, Life, nobody
+from crawler.lab.cluster.machine import Machine, MachineClock
+from crawler.lab.cluster.terms import FINISHED, START, LifeEnd, Observed, config_of, slowed
+from crawler.lab.cluster.virtual_surroundings import SharedWorld, VirtualSurroundings
+from crawler.process.exchange import Member
+from crawler.process.process import Process
+from crawler.process.stages import Stages
+from crawler.splitter.partition import Partition
+from crawler.urls.fingerprint import Fingerprinter
+
+SEED, SECRET, CRAWL = bytes(range(16)), b"s" * 16, "cluster"
+PORT = 7000
+RESTART = 3.0  # seconds until a process that failed is started again
+FRUITLESS_MAX = 60  # failed starts in a row while nobody asks for anything: no progress
+
+
+class Population:
+    """See the module. `on_begin` and `on_over` are told of each life, `on_end` that none will begin any more."""
+
+    def __init__(
+        self, world: SharedWorld, folder: Path, observed: Observed, on_end: Callable[[], None]
+    ) -> None:
+        self.world, self.observed = world, observed
+        self.on_begin: Callable[[Life], None] = lambda life: None
+        self.on_over: Callable[[Life], None] = lambda life: None
+        self._on_end = on_end
+        settings = world.settings
+        names = [f"p{k}" for k in range(settings.processes)]
+        self.partition = Partition.equal_ranges(names)
+        self.addresses = {name: (f"10.0.{k >> 8}.{k & 255}", PORT) for k, name in enumerate(names, start=1)}
+        world.wire.names = {name: address for name, (address, _) in self.addresses.items()}
+        self.config = config_of(settings, world.web)
+        self.machines: list[Machine] = []
+        for name in names:
+            self.add_machine(name, name, folder / name)
+        self.running: dict[str, tuple[Life, Process]] = {}
+        self.opened: dict[str, Stages] = {}  # the last of each machine
+        self._home: dict[str, str] = {}  # machines whose process has ended for good, and why
+        self._numbers = 0
+        self._requests = self._fruitless = 0  # starts since one after which something was asked for
+        self._graveyard: list[object] = []  # what is freed when must not decide anything
+        self._fingerprinter = Fingerprinter(SEED)
+
+    def add_machine(self, label: str, name: str, folder: Path) -> Machine:
+        """A machine more, for the process `name`."""
+        folder.mkdir(parents=True)
+        rng = random.Random(f"disk {self.world.settings.seed} {label}")
+        self.machines.append(Machine(label, name, folder.resolve(), rng))
+        return self.machines[-1]
+
+    def owner(self, url: str) -> str:
+        """The process that a URL belongs to."""
+        fingerprint = self._fingerprinter.fingerprint(url)
+        owners = self.partition.owners(np.array([fingerprint], np.uint64))
+        return self.partition.names[int(owners[0])]
+
+    # -- a life -----------------------------------------------------------------------
+
+    def start(self, machine: Machine) -> None:
+        """Begin a life on a machine that has none."""
+        if machine.life is not None or machine.label in self._home:
+            return
+        machine.has_power = True
+        self._numbers += 1
+        machine.life = life = Life(machine, self._numbers)
+        self.observed.begun[life.number] = _seconds()
+        self.on_begin(life)
+        task = asyncio.get_running_loop().create_task(self._live(life), context=nobody(life))
+        self._graveyard.append(task)
+
+    async def _live(self, life: Life) -> None:
+        """What `crawler node` does, without its command line."""
+        how = ""
+        try:
+            how = await self._crawl(life)
+        except CrawlerError as error:
+            how = f"{type(error).__name__}: {error}"
+        except Killed:
+            raise
+        except Exception as error:
+            if life.dead:  # it unwinds behind its end
+                raise Killed from error
+            how = f"bug: {error!r}"
+            self.observed.unexpected.append(f"{life}: {error!r}")
+        if life.dead:
+            raise Killed
+        self._ended(life, how)
+
+    async def _crawl(self, life: Life) -> str:
+        machine = life.machine
+        stages = self._open(life)
+        seeds = [[self.world.web.url(0)]] if machine.name == "p0" else []
+        others = {name: (name, PORT) for name in self.partition.names if name != machine.name}
+        process = None
+        try:
+            process = Process(
+                stages,
+                pages_file=machine.folder / "pages.jsonl",
+                seeds=seeds,
+                member=Member(machine.name, crawl=CRAWL, addresses=others, secret=SECRET),
+            )
+            self.running[machine.label] = life, process
+            self._graveyard.append((stages, process))
+            self.opened[machine.label] = stages
+            await process.exchange.start()
+            await process.run()
+        finally:
+            if not life.dead:
+                await self._leave(life, stages, process)
+        return process.stopped_by
+
+    def _open(self, life: Life) -> Stages:
+        machine, settings = life.machine, self.world.settings
+        clock = MachineClock(asyncio.get_running_loop().time, machine.wall_offset)
+        host, port = self.addresses[machine.label]
+        config = slowed(self.config, settings) if settings.slow and machine.name == "p0" else self.config
+        splitter = msgspec.structs.replace(config.splitter, name=machine.name, listen=f"{host}:{port}")
+        return Stages(
+            msgspec.structs.replace(config, splitter=splitter),
+            machine.folder / machine.name,
+            SEED,
+            clock=clock,
+            name=machine.name,
+            topology=Topology(machine.name, self.partition),
+            around=VirtualSurroundings(self.world, life, clock),
+        )
+
+    async def _leave(self, life: Life, stages: Stages, process: Process | None) -> None:
+        """As `api.Crawl.__aexit__`."""
+        if process is not None:
+            await process.exchange.close()
+            process.close()
+        failed = process is None or process.failure is not None
+        self.observed.unexpected += [f"{life}: {each}" for each in stages.harvest.unexpected.counts]
+        if not failed:
+            self.observed.problems += [f"{life.machine.label}: {each}" for each in stages.problems()]
+        stages.close(clean=not failed)
+
+    # -- its end ----------------------------------------------------------------------
+
+    def kill(self, life: Life, *, power: bool) -> None:
+        """End a life at this very step."""
+        machine = life.machine
+        self._forget(life, silent=power)
+        if power:
+            machine.has_power = False
+            machine.lose_power()
+
+    def note_end(self, life: Life, how: str, *, killed: bool) -> None:
+        """Write down how a life ended."""
+        self.observed.lives.append(LifeEnd(life.number, life.machine.label, _seconds(), how, killed))
+
+    def _forget(self, life: Life, *, silent: bool) -> None:
+        life.dead = True
+        life.machine.life = None
+        self.running.pop(life.machine.label, None)
+        self.on_over(life)
+        self.world.wire.end_of(life, silent=silent)
+        self.world.system.end(life)
+
+    def _ended(self, life: Life, how: str) -> None:
+        """A life has ended by itself: for good, or it is started again."""
+        machine = life.machine
+        self.note_end(life, how, killed=False)
+        self._forget(life, silent=False)
+        refused = how.startswith(f"{DirectoryError.__name__}:")
+        if how not in FINISHED and not refused:
+            self._start_again(machine)
+            return
+        self._home[machine.label] = how
+        if refused:
+            self._hand_over(machine)
+        self._look_at_end()
+
+    def _start_again(self, machine: Machine) -> None:
+        asyncio.get_running_loop().call_later(RESTART, self.start, machine, context=nobody())
+        requests = len(self.world.log.rows)
+        self._fruitless = self._fruitless + 1 if requests == self._requests else 0
+        self._requests = requests
+        if not self.world.settings.length and self._fruitless > FRUITLESS_MAX:
+            self._on_end()
+
+    def _hand_over(self, machine: Machine) -> None:
+        """Do what people do whose process has stopped for another one of its name: its peers are to find that one."""
+        heirs = [
+            other for other in self.machines if other.name == machine.name and other.label not in self._home
+        ]
+        if not heirs and self.observed.cloned_at:  # each was told so by some peer: one is started again
+            heirs = [machine]
+            del self._home[machine.label]
+            self._start_again(machine)
+        if heirs:
+            newest = max(heirs, key=lambda each: each.life.number if each.life else 0)
+            self.world.wire.names[machine.name] = self.addresses[newest.label][0]
+
+    def _look_at_end(self) -> None:
+        """A process of each name has ended: then nobody waits for a copy."""
+        self.observed.survivors = {
+            machine.name: machine.label
+            for machine in self.machines
+            if self._home.get(machine.label) in FINISHED
+        }
+        self.observed.ended = set(self.observed.survivors) == set(self.partition.names)
+        if self.observed.ended or len(self._home) == len(self.machines):
+            self._on_end()
+
+    def bury(self) -> None:
+        """Let go of all that the dead have left."""
+        self._graveyard.clear()
+        self.running.clear()
+        self.opened.clear()
+        self.world.wire.listening.clear()
+        self.world.wire.ends.clear()
+
+
+def _seconds() -> float:
+    """Seconds since the first instant."""
+    return asyncio.get_running_loop().time() - START

@@ -59,6 +59,7 @@ class WebSpec(msgspec.Struct, frozen=True):
     links: LinkLocality = LinkLocality(links_median=4.0, links_mean=8.0)
     padding: int = 0  # bytes of text a page has besides
     flaws: bool = True  # pages that fail the first time
+    scheme: str = "http"
 
 
 class WebHost(msgspec.Struct, frozen=True):
@@ -142,12 +143,12 @@ class SyntheticWeb:
 
     def url(self, page: int) -> str:
         """Where a page lies."""
-        return f"http://{self.hosts[self.host_of[page]].name}/{self.place[page]}"
+        return f"{self.spec.scheme}://{self.hosts[self.host_of[page]].name}/{self.place[page]}"
 
     def link_to(self, page: int) -> str:
         """What its parent has as a link to a page."""
         if page and page % REDIRECT_EVERY == 5:
-            return f"http://{self.hosts[self.host_of[page]].name}/r{self.place[page]}"
+            return f"{self.spec.scheme}://{self.hosts[self.host_of[page]].name}/r{self.place[page]}"
         return self.url(page)
 
     def links(self, page: int) -> list[str]:
@@ -157,12 +158,12 @@ class SyntheticWeb:
         rng = random.Random(f"links {self.seed} {page}")
         found += self._other_links(rng, host, page)
         if page % PRIVATE_EVERY == 3:
-            found.append(f"http://{host.name}/private/{page}")
+            found.append(f"{self.spec.scheme}://{host.name}/private/{page}")
         if page % MISSING_EVERY == 7:
-            found.append(f"http://{host.name}/missing/{page}")
+            found.append(f"{self.spec.scheme}://{host.name}/missing/{page}")
             found.append(f"http://gone{page % DEAD_NAMES}.test/")
         if host.trap:
-            found.append(f"http://{host.name}/days/0")
+            found.append(f"{self.spec.scheme}://{host.name}/days/0")
         return found
 
     def _other_links(self, rng: random.Random, host: WebHost, page: int) -> list[str]:
@@ -255,7 +256,7 @@ class SyntheticWeb:
     def _redirect(self, host: WebHost, path: str, delay: float) -> WebReply:
         place = path[2:]
         if place.isdigit() and int(place) < len(host.pages):
-            return WebReply(delay, 301, location=f"http://{host.name}/{place}")
+            return WebReply(delay, 301, location=f"{self.spec.scheme}://{host.name}/{place}")
         return WebReply(delay, 404, b"<title>404</title>")
 
     def _calendar(self, host: WebHost, path: str, delay: float) -> WebReply:

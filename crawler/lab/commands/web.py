@@ -15,6 +15,7 @@ import argparse
 import asyncio
 import contextlib
 import signal
+import ssl
 from pathlib import Path
 
 import msgspec
@@ -43,6 +44,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add("--changes", type=float, default=0.0, metavar="X", help="changes a day and page (0)")
     add("--plain", action="store_true", help="no failures, no slow hosts, no traps")
+    add("--gzip", action="store_true", help="bodies come packed, for who accepts that")
+    add("--close", action="store_true", help="each answer ends its connection, and no TLS session goes on")
+    add("--certificate", type=Path, metavar="PEM", help="chain and key of the hosts' addresses: https")
     add("--port", type=int, default=0, metavar="N", help="port (any that is free)")
     add("--seconds", type=float, default=0.0, metavar="S", help="how long (until Ctrl-C)")
     add("--log", type=Path, metavar="FILE", help="CSV of all requests")
@@ -70,12 +74,28 @@ def spec_of(args: argparse.Namespace) -> WebSpec:
         latency=args.latency,
         change_rate=args.changes / DAY,
         padding=args.padding,
+        scheme="https" if args.certificate else "http",
         links=LinkLocality(links_median=args.links / 2 + 1, links_mean=args.links + 1),
     )
     return msgspec.structs.replace(spec, slow=0.0, down=0.0, traps=0.0, flaws=False) if args.plain else spec
 
 
+def _tls(certificate: Path | None, *, sessions: bool) -> ssl.SSLContext | None:
+    if certificate is None:
+        return None
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    if not sessions:
+        context.num_tickets = 0
+        context.options |= ssl.OP_NO_TICKET
+    try:
+        context.load_cert_chain(certificate)
+    except OSError as error:  # SSLError is one
+        raise UsageError(f"--certificate {certificate}: no chain with its key can be read there") from error
+    return context
+
+
 async def _serve(args: argparse.Namespace) -> int:
+    tls = _tls(args.certificate, sessions=not args.close)
     clock, port = SystemClock(), args.port or free_port()
     model = SyntheticWeb(
         spec_of(args), args.seed, start=clock.now(), horizon=args.seconds or 365 * DAY, name=names(port)
@@ -84,7 +104,7 @@ async def _serve(args: argparse.Namespace) -> int:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, over.set)
-    async with WebServer(model, clock, port) as server:
+    async with WebServer(model, clock, port, tls=tls, packed=args.gzip, closing=args.close) as server:
         print(server.seed, flush=True)
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(over.wait(), args.seconds or None)

@@ -19,7 +19,6 @@ from crawler.cli.parsing import Parser
 from crawler.config import PolitenessConfig
 from crawler.errors import UsageError
 
-
 POLITENESS = PolitenessConfig()
 
 
@@ -62,7 +61,13 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--url-length", type=float, default=77.0, metavar="N", help="of a URL (77)")
     add("--latency", type=float, default=0.3, metavar="S", help="of an answer (0.3)")
     add("--delay", type=float, default=float(POLITENESS.delay), metavar="S", help="least gap a host (1)")
-    add("--delay-factor", type=float, default=POLITENESS.delay_factor, metavar="X", help="gap as a multiple of the answer time (10)")
+    add(
+        "--delay-factor",
+        type=float,
+        default=POLITENESS.delay_factor,
+        metavar="X",
+        help="gap as a multiple of the answer time (10)",
+    )
     add("--secure", type=float, default=0.8, metavar="X", help="share of pages that come over TLS (0.8)")
     add("--handshakes", type=float, default=0.2, metavar="X", help="full TLS handshakes a page (0.2)")
     add("--usable", type=float, default=0.7, metavar="X", help="share of a core that may be used (0.7)")

@@ -73,7 +73,9 @@ class UnitCosts(msgspec.Struct, frozen=True):
     host_cpu: CostRange  # of a host first met: connection, robots.txt, record
     handshake_cpu: CostRange  # of a new connection with a full one, connecting counted in
     secure_cpu: CostRange  # of a fetch over TLS, without the handshake
-    lone_cpu: CostRange  # of a fetch that comes while the loop sleeps: turns, wake-ups and a commit of its own
+    lone_cpu: (
+        CostRange  # of a fetch that comes while the loop sleeps: turns, wake-ups and a commit of its own
+    )
     unchanged_cpu: CostRange  # of a known page that is asked again and has not changed
     page_store: (
         CostRange  # record, capture and entry of a page, without its URL, in a store that is compacted

@@ -10,8 +10,7 @@ directory are measured; the costs are differences of crawls that differ in one t
     a connection kept, none, over TLS    connecting and a full handshake
     few hosts, many hosts                a host
     any rate, `LONE_RATE`                a fetch that comes while the loop sleeps
-    small pages, large ones (two sizes)  what a child that parses holds a byte and a tag: beyond `extract.tags_max`
-                                         tags there is no tree
+    small pages, large, of few tags      what a child that parses holds a byte, and a tag
     the same pages again, unchanged      a refresh
 
 and by itself what a link costs (`links.py`). A last crawl lies between them and is predicted; the errors of the
@@ -21,6 +20,7 @@ of TLS where there is no `openssl` command.
 
 import argparse
 import os
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -39,10 +39,10 @@ from crawler.bench.planning import (
     JOURNAL_URLS,
     KIB,
     REFERENCE,
-    Goal,
     STORE_URL_PACKED,
     STORE_URLS,
     CostRange,
+    Goal,
     UnitCosts,
     page_cpu,
 )
@@ -53,11 +53,12 @@ from crawler.storage.engines import open_store
 HOSTS, HOSTS_MAX = 50, 2000
 PIECE = 16 << 10  # bytes of a segment unpacked at a time
 SAMPLE = 50  # bodies that are packed to see how small they get
-AGAIN_RATE = 1000  # refreshes a second at most
+AGAIN_RATE = 100_000  # refreshes a second at most: more than it can do
 LONE_RATE, LONE_LATENCY, LONE_PAGES = 100, 0.05, 1000  # a core that is asleep four fifths of the time
-LONG = 40_000
-LARGE, LARGER = 4_000_000, 8_000_000  # bytes of a page that goes to the child that parses; of one without a tree
-TAG_BYTES = 28  # of text, a tag (`lab/cluster/synthetic_web.py`)
+LONG = 100_000
+LARGE = 4_000_000  # bytes of a page that goes to the child that parses
+TAG_BYTES = 56  # of the lab's text, a start tag (`lab/cluster/synthetic_web.py`)
+FEW_TAGS = ("--phrases", "200")
 
 
 class CrawlShape(NamedTuple):
@@ -122,12 +123,11 @@ def run(arguments: argparse.Namespace) -> int:
             })  # fmt: skip
             links.append(link_costs())
     units = units_of(rounds, links)
+    measured = set(MEASURED if certified else [name for name in MEASURED if name not in OVER_TLS])
     for name in units.__struct_fields__[:-1]:
-        print(f"{name:<18}{_text(getattr(units, name))}{'' if name in MEASURED and (certified or name not in OVER_TLS) else '   (reference)'}")
-    for predicted, measured in checks(rounds, units):
-        print(
-            f"check: {predicted:.2f} CPU s predicted, {measured:.2f} measured, {predicted / measured - 1:+.0%}"
-        )
+        print(f"{name:<18}{_text(getattr(units, name))}{'' if name in measured else '   (reference)'}")
+    for predicted, took in checks(rounds, units):
+        print(f"check: {predicted:.2f} CPU s predicted, {took:.2f} measured, {predicted / took - 1:+.0%}")
     if arguments.out:
         arguments.out.write_bytes(msgspec.json.format(msgspec.json.encode(units)) + b"\n")
     return 0
@@ -145,7 +145,7 @@ def shapes(pages: int) -> dict[str, CrawlShape]:
         "scattered": CrawlShape(pages, 0, 4, min(pages, HOSTS_MAX)),
         "lone": CrawlShape(LONE_PAGES, 0, 4, 4 * HOSTS, rate=LONE_RATE),
         "large": CrawlShape(10, LARGE, 4, 2),
-        "larger": CrawlShape(5, LARGER, 4, 2),
+        "untagged": CrawlShape(10, LARGE, 4, 2, web=FEW_TAGS),
         "again": CrawlShape(pages, 0, 4, again=2 * pages),
         "last": CrawlShape(pages, 16_000, 40),
     }
@@ -160,13 +160,22 @@ MEASURED = (
 
 
 def units_of(rounds: list[dict[str, CrawlCost]], links: list[LinkCosts]) -> UnitCosts:
-    """Unit costs of some rounds."""
-    found: dict[str, list[float]] = {}
-    for costs, link in zip(rounds, links, strict=True):
-        for name, value in (_cpu_of(costs, link) | _bytes_of(costs)).items():
-            found.setdefault(name, []).append(value)
-    measured = {name: CostRange.of(values) for name, values in found.items()}
+    """Unit costs of some rounds: those of the medians of each crawl, and the range of the rounds' own."""
+    medians = {
+        name: CrawlCost(*map(statistics.median, zip(*(costs[name] for costs in rounds), strict=True)))
+        for name in rounds[0]
+    }
+    middle = _costs_of(medians, LinkCosts(*map(statistics.median, zip(*links, strict=True))))
+    each = [_costs_of(costs, link) for costs, link in zip(rounds, links, strict=True)]
+    measured = {}
+    for name, mid in middle.items():
+        values = [mid, *(costs[name] for costs in each)]
+        measured[name] = CostRange(*(max(0.0, value) for value in (min(values), mid, max(values))))
     return msgspec.structs.replace(REFERENCE, machine=os.uname().machine, **measured)
+
+
+def _costs_of(costs: dict[str, CrawlCost], link: LinkCosts) -> dict[str, float]:
+    return _cpu_of(costs, link) | _bytes_of(costs)
 
 
 def _cpu_of(costs: dict[str, CrawlCost], link: LinkCosts) -> dict[str, float]:
@@ -184,11 +193,6 @@ def _cpu_of(costs: dict[str, CrawlCost], link: LinkCosts) -> dict[str, float]:
     kilobyte = max(0.0, more(long, many) / long.fetches) / ((long.page_bytes - many.page_bytes) / KIB)
     start = few.cpu - fetch * few.fetches - host * few.hosts
 
-    def without_idle(cost: CrawlCost, lone: float) -> float:
-        """Seconds a fetch of `cost`, without what fetches cost that find the loop asleep."""
-        busy = (cost.cpu - start) / cost.seconds
-        return (cost.cpu - start) / cost.fetches - lone * max(0.0, 1.0 - busy)
-
     asleep = max(0.01, 1.0 - (lone.cpu - start) / lone.seconds)
     alone = max(0.0, more(lone, many) / lone.fetches) / asleep
     found = {
@@ -197,10 +201,13 @@ def _cpu_of(costs: dict[str, CrawlCost], link: LinkCosts) -> dict[str, float]:
         "form_cpu": link.form,
         "new_cpu": link.new,
         "host_cpu": host,
-        "page_cpu": fetch - kilobyte * many.page_bytes / KIB - link.met * many.links - (link.form + link.new) * many.new,
+        "page_cpu": fetch
+        - kilobyte * many.page_bytes / KIB
+        - link.met * many.links
+        - (link.form + link.new) * many.new,
         "lone_cpu": alone,
         "process_cpu": start,
-        "unchanged_cpu": without_idle(again, alone),
+        "unchanged_cpu": (again.cpu - start) / again.fetches,
     }
     if "secure" in costs:
         secure, closed = costs["secure"], costs["closed"]
@@ -215,8 +222,7 @@ def _bytes_of(costs: dict[str, CrawlCost]) -> dict[str, float]:
     body = (long.warc / long.fetches - many.warc / many.fetches) / (long.packed - many.packed)
     more = many.fetches - few.fetches
     capture = many.warc / many.fetches - body * many.packed
-    large, larger = (costs[name].memory - few.memory for name in ("large", "larger"))
-    byte = max(0.0, larger) / LARGER
+    large, untagged = (max(0.0, costs[name].memory - few.memory) for name in ("large", "untagged"))
     return {
         "body_warc": body,
         "coded_warc": (packed.warc / packed.fetches - capture) / packed.packed,
@@ -227,8 +233,8 @@ def _bytes_of(costs: dict[str, CrawlCost]) -> dict[str, float]:
         - STORE_URLS * STORE_URL_PACKED * many.url_bytes,
         "unchanged_warc": costs["again"].warc / costs["again"].fetches,
         "process_memory": few.memory,
-        "large_memory": byte,
-        "tag_memory": max(0.0, large - byte * LARGE) / (LARGE / TAG_BYTES),
+        "large_memory": untagged / LARGE,
+        "tag_memory": max(0.0, large - untagged) / (LARGE / TAG_BYTES),
     }
 
 

@@ -58,6 +58,7 @@ class WebSpec(msgspec.Struct, frozen=True):
     change_rate: float = 0.0
     links: LinkLocality = LinkLocality(links_median=4.0, links_mean=8.0)
     padding: int = 0  # bytes of text a page has besides
+    phrases: int = 1  # runs of four words in each of its tags
     flaws: bool = True  # pages that fail the first time
     scheme: str = "http"
 
@@ -193,7 +194,7 @@ class SyntheticWeb:
     def body(self, page: int, version: int) -> bytes:
         """The HTML of a version of a page."""
         links = "".join(f'<a href="{url}">x</a> ' for url in self.links(page))
-        padding = _text(self.seed, page, self.spec.padding) if self.spec.padding else ""
+        padding = _text(self.seed, page, self.spec.padding, self.spec.phrases) if self.spec.padding else ""
         return f"<!doctype html><title>{page}</title><p>{token(page, version)}<p>{padding}{links}".encode()
 
     # -- changes ------------------------------------------------------------------
@@ -268,12 +269,16 @@ class SyntheticWeb:
         return f"SyntheticWeb({len(self.hosts)} hosts, {len(self.host_of)} pages, seed {self.seed})"
 
 
-def _text(seed: int, page: int, size: int) -> str:
-    """So many characters of marked-up text: a tag in 28 bytes, a fifth when compressed, as documentation has."""
+def _text(seed: int, page: int, size: int, phrases: int = 1) -> str:
+    """So many characters of marked-up text: a tag in 28 bytes, a fifth when compressed, as documentation has.
+
+    With more `phrases` in a tag there are fewer tags.
+    """
     rng, found, length = random.Random(f"text {seed} {page}"), list[str](), 0
     while length < size:
         tag = rng.choice(TAGS)
-        found.append(f'<{tag} class="{tag} text">{rng.choice(PHRASES)} {rng.choice(WORDS)}</{tag}>\n')
+        words = " ".join([rng.choice(PHRASES) for _ in range(phrases)])
+        found.append(f'<{tag} class="{tag} text">{words} {rng.choice(WORDS)}</{tag}>\n')
         length += len(found[-1])
     last = found.pop()
     return "".join(found) + " " * (size - length + len(last))

@@ -39,6 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--seed", type=int, default=1, metavar="N", help="draws the web (1)")
     add("--latency", type=float, default=0.1, metavar="S", help="median seconds to an answer (0.1)")
     add("--padding", type=int, default=0, metavar="N", help="bytes of text on a page beside its links (0)")
+    add("--phrases", type=int, default=1, metavar="N", help="runs of four words in each tag of that text (1)")
     add(
         "--links", type=float, default=8.0, metavar="N", help="mean links a page beside those of the tree (8)"
     )
@@ -74,6 +75,7 @@ def spec_of(args: argparse.Namespace) -> WebSpec:
         latency=args.latency,
         change_rate=args.changes / DAY,
         padding=args.padding,
+        phrases=max(1, args.phrases),
         scheme="https" if args.certificate else "http",
         links=LinkLocality(links_median=args.links / 2 + 1, links_mean=args.links + 1),
     )

@@ -42,6 +42,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--pages", type=float, required=True, metavar="N", help="pages to fetch, such as 1e9")
     add("--hosts", type=float, required=True, metavar="N", help="hosts they lie on")
+    add("--known-hosts", type=float, default=0.0, metavar="N", help="hosts that links lead to (as many)")
     add("--rate", type=float, default=0.0, metavar="X", help="pages a second (as fast as --machines allow)")
     add("--refresh", type=float, default=0.0, metavar="X", help="fetches a second of known pages besides")
     add("--changed", type=float, default=0.2, metavar="X", help="share of these that find another page (0.2)")
@@ -91,6 +92,7 @@ def goal_of(args: argparse.Namespace) -> Goal:
     return Goal(
         pages=args.pages,
         hosts=args.hosts,
+        known_hosts=args.known_hosts,
         rate=args.rate,
         refresh=args.refresh,
         changed=args.changed,

@@ -153,6 +153,7 @@ NAMES_MAX, NAME_BYTES = 32_768.0, 1_200.0  # hosts remembered by name, in finger
 class Goal(msgspec.Struct, frozen=True):
     """What is to be crawled. `rate` 0: as fast as it goes on `machines` (then at least 1).
 
+    `known_hosts` are those that links lead to (where they are more than `hosts`).
     `compressed` is the share of a page that gzip leaves (level 6) of what comes, `coded` the share of pages that come
     packed, `secure` that of pages over TLS; `handshakes` are full ones a page, `urls` distinct URLs found a page,
     `directories` those of a host in which its pages lie; `refresh` fetches a second that go to known pages besides,
@@ -163,6 +164,7 @@ class Goal(msgspec.Struct, frozen=True):
 
     pages: float
     hosts: float
+    known_hosts: float = 0.0
     rate: float = 0.0
     refresh: float = 0.0
     changed: float = 0.2
@@ -367,6 +369,7 @@ def _store(goal: Goal, units: UnitCosts, processes: CostRange) -> CostRange:
 def _memory(goal: Goal, units: UnitCosts, processes: CostRange, rate: float) -> CostRange:
     """At the end of the crawl, when caches are as full as it fills them."""
     refreshed = goal.pages if goal.refresh else 0.0
+    known_hosts = max(goal.hosts, goal.known_hosts)
     connections = _in_flight(goal, rate)
     tables = _each(
         _store(goal, units, processes) + units.todo_disk * (goal.pages * max(0.0, goal.urls - 1.0)), float
@@ -374,7 +377,7 @@ def _memory(goal: Goal, units: UnitCosts, processes: CostRange, rate: float) -> 
     caches = CostRange(*(
         n * (min(MEMO_MAX, goal.pages * goal.urls / n * (MEMO_ENTRY + 2.0 * goal.url_bytes))
              + min(2.0 * WRITE_BUFFER + part * TABLES_MAPPED, table / n)
-             + min(NAMES_MAX, goal.hosts / n) * NAME_BYTES + tree)
+             + min(NAMES_MAX, known_hosts / n) * NAME_BYTES + tree)
         for n, table, part, tree in zip(
             _three(processes), _three(tables), (0.0, TABLES_RESIDENT, 1.0), (0.0, TREE_MAX, TREE_MAX), strict=True)
     ))  # fmt: skip
@@ -384,7 +387,7 @@ def _memory(goal: Goal, units: UnitCosts, processes: CostRange, rate: float) -> 
         _product(units.process_memory + _largest_page(goal, units), processes)
         + caches
         + connection * min(alive, goal.hosts)
-        + units.host_memory * goal.hosts
+        + units.host_memory * known_hosts
         + units.refreshed_memory * refreshed
     )
 

@@ -153,6 +153,11 @@ def test_links_have_no_form_yet_on_the_first_page_of_a_directory() -> None:
     assert unformed(msgspec.structs.replace(GOAL, links=2.0)) == 3.0
 
 
+def test_hosts_that_links_lead_to_take_memory() -> None:
+    less, more = (plan(msgspec.structs.replace(GOAL, known_hosts=known), UNITS) for known in (0.0, 3e3))
+    assert more.memory.mid - less.memory.mid == pytest.approx(2e3 * (1200 + 90))
+
+
 def test_bodies_that_come_packed_are_priced_as_such() -> None:
     none, all_ = (plan(msgspec.structs.replace(GOAL, coded=share), UNITS) for share in (0.0, 1.0))
     assert none.warc.mid - all_.warc.mid == pytest.approx(1e6 * 0.1 * 0.2 * 10 * KIB)

@@ -82,9 +82,12 @@ def spec_of(args: argparse.Namespace) -> WebSpec:
     return msgspec.structs.replace(spec, slow=0.0, down=0.0, traps=0.0, flaws=False) if args.plain else spec
 
 
-def _tls(certificate: Path | None, *, sessions: bool) -> ssl.SSLContext | None:
-    if certificate is None:
-        return None
+def tls_of(certificate: Path, *, sessions: bool) -> ssl.SSLContext:
+    """TLS of a server with this chain and key; without `sessions`, none goes on.
+
+    Raises:
+        UsageError: they cannot be read.
+    """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     if not sessions:
         context.num_tickets = 0
@@ -97,7 +100,7 @@ def _tls(certificate: Path | None, *, sessions: bool) -> ssl.SSLContext | None:
 
 
 async def _serve(args: argparse.Namespace) -> int:
-    tls = _tls(args.certificate, sessions=not args.close)
+    tls = tls_of(args.certificate, sessions=not args.close) if args.certificate else None
     clock, port = SystemClock(), args.port or free_port()
     model = SyntheticWeb(
         spec_of(args), args.seed, start=clock.now(), horizon=args.seconds or 365 * DAY, name=names(port)

@@ -9,9 +9,9 @@ directory are measured; the costs are differences of crawls that differ in one t
     long pages, the same over TLS        a fetch over TLS
     a connection kept, none, over TLS    connecting and a full handshake
     few hosts, many hosts                a host
-    any rate, `LONE_RATE`                a fetch that comes while the loop sleeps
     small pages, large, of few tags      what a child that parses holds a byte, and a tag
     the same pages again, unchanged      a refresh
+    the same at `LONE_RATE`              a fetch that comes while the loop sleeps
 
 and by itself what a link costs (`links.py`). A last crawl lies between them and is predicted; the errors of the
 prediction are printed. Costs that are not measured (URLs in queues, schedules) are those of the reference, as are those
@@ -54,7 +54,7 @@ HOSTS, HOSTS_MAX = 50, 2000
 PIECE = 16 << 10  # bytes of a segment unpacked at a time
 SAMPLE = 50  # bodies that are packed to see how small they get
 AGAIN_RATE = 100_000  # refreshes a second at most: more than it can do
-LONE_RATE, LONE_LATENCY, LONE_PAGES = 100, 0.05, 1000  # a core that is asleep four fifths of the time
+LONE_RATE = 100  # refreshes a second of a loop that sleeps four fifths of the time
 LONG = 100_000
 LARGE = 4_000_000  # bytes of a page that goes to the child that parses
 TAG_BYTES = 56  # of the lab's text, a start tag (`lab/cluster/synthetic_web.py`)
@@ -64,8 +64,7 @@ FEW_TAGS = ("--phrases", "200")
 class CrawlShape(NamedTuple):
     """What is crawled: pages, bytes of text beside links, links a page, hosts.
 
-    Then `again` refreshes. With `rate` at most so many a second, of hosts that answer after `LONE_LATENCY`. `web` are
-    further arguments of `crawler lab web`; `secure`: over TLS.
+    Then `again` refreshes, at most `rate` a second. `web` are further arguments of `crawler lab web`; `secure`: over TLS.
     """
 
     pages: int
@@ -73,7 +72,7 @@ class CrawlShape(NamedTuple):
     links: int
     hosts: int = HOSTS
     again: int = 0
-    rate: int = 0
+    rate: int = AGAIN_RATE
     web: tuple[str, ...] = ()
     secure: bool = False
 
@@ -143,10 +142,10 @@ def shapes(pages: int) -> dict[str, CrawlShape]:
         "secure": CrawlShape(pages, LONG, 4, secure=True),
         "closed": CrawlShape(pages, 0, 4, web=("--close",), secure=True),
         "scattered": CrawlShape(pages, 0, 4, min(pages, HOSTS_MAX)),
-        "lone": CrawlShape(LONE_PAGES, 0, 4, 4 * HOSTS, rate=LONE_RATE),
-        "large": CrawlShape(10, LARGE, 4, 2),
-        "untagged": CrawlShape(10, LARGE, 4, 2, web=FEW_TAGS),
-        "again": CrawlShape(pages, 0, 4, again=2 * pages),
+        "large": CrawlShape(2, LARGE, 4, 1),
+        "untagged": CrawlShape(2, LARGE, 4, 1, web=FEW_TAGS),  # one at a time
+        "again": CrawlShape(pages // 2, 0, 4, again=2 * pages),
+        "lone": CrawlShape(pages // 2, 0, 4, again=pages, rate=LONE_RATE),
         "last": CrawlShape(pages, 16_000, 40),
     }
 
@@ -194,7 +193,7 @@ def _cpu_of(costs: dict[str, CrawlCost], link: LinkCosts) -> dict[str, float]:
     start = few.cpu - fetch * few.fetches - host * few.hosts
 
     asleep = max(0.01, 1.0 - (lone.cpu - start) / lone.seconds)
-    alone = max(0.0, more(lone, many) / lone.fetches) / asleep
+    unchanged = (again.cpu - start) / again.fetches
     found = {
         "kilobyte_cpu": kilobyte,
         "link_cpu": link.met,
@@ -205,9 +204,9 @@ def _cpu_of(costs: dict[str, CrawlCost], link: LinkCosts) -> dict[str, float]:
         - kilobyte * many.page_bytes / KIB
         - link.met * many.links
         - (link.form + link.new) * many.new,
-        "lone_cpu": alone,
+        "lone_cpu": max(0.0, (lone.cpu - start) / lone.fetches - unchanged) / asleep,
         "process_cpu": start,
-        "unchanged_cpu": (again.cpu - start) / again.fetches,
+        "unchanged_cpu": unchanged,
     }
     if "secure" in costs:
         secure, closed = costs["secure"], costs["closed"]
@@ -271,12 +270,11 @@ def measure(shape: CrawlShape, certificates: Path) -> CrawlCost:
         _served(shape, certificates) as seed,
     ):
         directory = Path(folder, "crawl")
-        rate = ["--rate", str(shape.rate)] if shape.rate else []
-        cpu, memory = _crawl(["crawl", seed, "--dir", str(directory), *rate], certificates)
+        cpu, memory = _crawl(["crawl", seed, "--dir", str(directory)], certificates)
         cost = _cost_of(directory, shape, cpu, memory)
         if not shape.again:
             return cost
-        once = ["--rate", str(AGAIN_RATE), "--max-pages", str(shape.again), "--set", "refresh.min_age=0"]
+        once = ["--rate", str(shape.rate), "--max-pages", str(shape.again), "--set", "refresh.min_age=0"]
         cpu, memory = _crawl(["refresh", "--dir", str(directory), *once], certificates)
         both = _cost_of(directory, shape, cpu, memory)
         return both._replace(fetches=both.fetches - cost.fetches, warc=both.warc - cost.warc)
@@ -288,8 +286,8 @@ def _served(shape: CrawlShape, certificates: Path) -> Iterator[str]:
     tls = ["--certificate", str(certificates / "leaf.pem")] if shape.secure else []
     serving = subprocess.Popen(
         [sys.executable, "-m", "crawler", "lab", "web", "--plain", "--hosts", str(shape.hosts),
-         "--latency", str(LONE_LATENCY if shape.rate else 0), "--pages", str(shape.pages),
-         "--padding", str(shape.padding), "--links", str(shape.links), *shape.web, *tls],
+         "--latency", "0", "--pages", str(shape.pages), "--padding", str(shape.padding),
+         "--links", str(shape.links), *shape.web, *tls],
         stdout=subprocess.PIPE, text=True,
     )  # fmt: skip
     try:

@@ -252,8 +252,8 @@ def test_units_are_found_again_in_crawls_that_cost_what_they_say() -> None:
             new=new,
         )
 
-    lone = cost(1000, 200, 1000, 5)
-    lone = lone._replace(cpu=lone.cpu + 1000 * 0.0015 * 0.5)
+    again = cost(500, 50, 1000, 5)._replace(cpu=0.5 + 500 * 0.0008, warc=500 * 900.0)
+    lone_cpu = 500 * (0.0008 + 0.0015 * 0.75)  # a quarter of the time at work
     costs = {
         "few": cost(200, 50, 1000, 5),
         "many": cost(1000, 50, 1000, 5),
@@ -262,10 +262,10 @@ def test_units_are_found_again_in_crawls_that_cost_what_they_say() -> None:
         "secure": cost(1000, 50, 101_000, 5, more=50 * 0.002 + 1000 * 0.0004)._replace(handshakes=50.0),
         "closed": cost(1000, 50, 1000, 5, more=1050 * 0.002)._replace(handshakes=1050.0),
         "scattered": cost(1100, 500, 1000, 5),
-        "lone": lone._replace(seconds=2 * (lone.cpu - 0.5)),
         "large": cost(10, 2, 600_000, 5, memory=4.0 * LARGE + 500.0 * LARGE / TAG_BYTES),
         "untagged": cost(10, 2, 600_000, 5, memory=4.0 * LARGE),
-        "again": cost(500, 50, 1000, 5)._replace(cpu=0.5 + 500 * 0.0008, warc=500 * 900.0),
+        "again": again,
+        "lone": again._replace(cpu=0.5 + lone_cpu, seconds=4 * lone_cpu),
         "last": cost(1000, 50, 17_000, 25),
     }
     assert costs.keys() == shapes(1000).keys()

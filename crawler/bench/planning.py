@@ -133,6 +133,7 @@ REFERENCE = UnitCosts(
 STORE_URLS, JOURNAL_URLS = 2.0, 1.0
 ROUNDED = 1e-9  # of a process: what floats add up to beyond a whole number
 STORE_URL_PACKED = 0.3  # of the bytes of a URL beside its neighbours, compressed
+TODO_LOG = 18.0  # of a URL that waits, as first written, beside it (10,000 links of 400 pages)
 LINK_BYTES = 30.0  # of a line of the links log beside the URL
 LINKS_LOG_MAX = float(_DEFAULT.due.log_bytes_max)  # a file that is consumed goes when the next one begins
 WRITE_BUFFER = float(_DEFAULT.store.write_buffer_bytes)  # what is no table yet; two at most in memory
@@ -348,17 +349,18 @@ def _warc(goal: Goal, units: UnitCosts) -> CostRange:
 
 def _other_disk(goal: Goal, units: UnitCosts, processes: CostRange) -> CostRange:
     known = goal.pages * goal.urls
-    waiting = max(0.0, known - goal.pages)
     journal = (units.page_journal + exactly(JOURNAL_URLS * goal.url_bytes)) * goal.pages
-    queues = units.todo_disk * (waiting * goal.url_bytes / 77.0)
     links_log = _each(processes, lambda n: min(LINKS_LOG_MAX * n, known * (LINK_BYTES + goal.url_bytes)))
-    return journal + _store(goal, units, processes) + units.known_disk * known + queues + links_log
+    return journal + _store(goal, units, processes) + units.known_disk * known + links_log
 
 
 def _store(goal: Goal, units: UnitCosts, processes: CostRange) -> CostRange:
-    """Of pages: some as first written, as far as the log may go, the others compacted."""
+    """Pages and URLs that wait: some as first written, as far as the log may go, the others compacted."""
+    waiting = goal.pages * max(0.0, goal.urls - 1.0)
     written = (units.page_store_log + exactly(STORE_URLS * goal.url_bytes)) * goal.pages
+    written += exactly((TODO_LOG + goal.url_bytes) * waiting)
     kept = (units.page_store + exactly(STORE_URLS * goal.url_bytes * STORE_URL_PACKED)) * goal.pages
+    kept += units.todo_disk * (waiting * goal.url_bytes / 77.0)
     logs = [min(w, WRITE_BUFFER * n * part) for w, n, part in zip(
         _three(written), _three(processes), (0.0, 0.5, 1.0), strict=True)]  # fmt: skip
     return CostRange(
@@ -371,9 +373,7 @@ def _memory(goal: Goal, units: UnitCosts, processes: CostRange, rate: float) -> 
     refreshed = goal.pages if goal.refresh else 0.0
     known_hosts = max(goal.hosts, goal.known_hosts)
     connections = _in_flight(goal, rate)
-    tables = _each(
-        _store(goal, units, processes) + units.todo_disk * (goal.pages * max(0.0, goal.urls - 1.0)), float
-    )
+    tables = _store(goal, units, processes)
     caches = CostRange(*(
         n * (min(MEMO_MAX, goal.pages * goal.urls / n * (MEMO_ENTRY + 2.0 * goal.url_bytes))
              + min(2.0 * WRITE_BUFFER + part * TABLES_MAPPED, table / n)

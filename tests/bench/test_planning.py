@@ -94,10 +94,12 @@ def test_a_plan_by_hand() -> None:
     assert found.warc.mid == pytest.approx(
         1_001_000 * 1000 + 1e6 * (0.25 * 1.1 + 0.75 * 1.2) * 0.2 * 10 * KIB
     )
-    log, written, kept = 0.5 * (8 << 20), 1e6 * (400 + 2 * 77), 1e6 * (100 + 2 * 77 * 0.3)
+    log, waiting = 0.5 * (8 << 20), 2e6
+    written = 1e6 * (400 + 2 * 77) + waiting * (18 + 77)
+    kept = 1e6 * (100 + 2 * 77 * 0.3) + waiting * 80
     store = log + kept * (1 - log / written)
     journal, links_log = 1e6 * (150 + 77), 16 << 20
-    assert found.other_disk.mid == pytest.approx(store + journal + links_log + 3e6 * 8 + 2e6 * 80)
+    assert found.other_disk.mid == pytest.approx(store + journal + links_log + 3e6 * 8)
     assert found.disk.mid == found.warc.mid + found.other_disk.mid
     base = 1e8 + 4 * (10 << 20) + 500 * 1e5 + (24 << 20) + 25_000 * 700 + 1e3 * 1200 + 1e3 * 90
     store_caches = 2 * (8 << 20) + 0.15 * (144 << 20)

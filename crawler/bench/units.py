@@ -51,6 +51,7 @@ from crawler.lab.cluster.serving import address
 from crawler.storage.engines import open_store
 
 HOSTS, HOSTS_MAX = 50, 2000
+LINKS = 40  # a page: a web with few is deep, and its crawl waits for pages that are not known yet
 PIECE = 16 << 10  # bytes of a segment unpacked at a time
 SAMPLE = 50  # bodies that are packed to see how small they get
 AGAIN_RATE = 100_000  # refreshes a second at most: more than it can do
@@ -135,18 +136,18 @@ def run(arguments: argparse.Namespace) -> int:
 def shapes(pages: int) -> dict[str, CrawlShape]:
     """The crawls of a round, by what they are for; `last` is predicted from the others."""
     return {
-        "few": CrawlShape(pages // 5, 0, 4),
-        "many": CrawlShape(pages, 0, 4),
-        "long": CrawlShape(pages, LONG, 4),
-        "packed": CrawlShape(pages // 2, LONG, 4, web=("--gzip",)),
-        "secure": CrawlShape(pages, LONG, 4, secure=True),
-        "closed": CrawlShape(pages, 0, 4, web=("--close",), secure=True),
-        "scattered": CrawlShape(pages, 0, 4, min(pages, HOSTS_MAX)),
-        "large": CrawlShape(2, LARGE, 4, 1),
-        "untagged": CrawlShape(2, LARGE, 4, 1, web=FEW_TAGS),  # one at a time
-        "again": CrawlShape(pages // 2, 0, 4, again=2 * pages),
-        "lone": CrawlShape(pages // 2, 0, 4, again=pages, rate=LONE_RATE),
-        "last": CrawlShape(pages, 16_000, 40),
+        "few": CrawlShape(pages // 5, 0, LINKS),
+        "many": CrawlShape(pages, 0, LINKS),
+        "long": CrawlShape(pages, LONG, LINKS),
+        "packed": CrawlShape(pages // 2, LONG, LINKS, web=("--gzip",)),
+        "secure": CrawlShape(pages, LONG, LINKS, secure=True),
+        "closed": CrawlShape(pages, 0, LINKS, web=("--close",), secure=True),
+        "scattered": CrawlShape(pages, 0, LINKS, min(pages, HOSTS_MAX)),
+        "large": CrawlShape(2, LARGE, LINKS, 1),
+        "untagged": CrawlShape(2, LARGE, LINKS, 1, web=FEW_TAGS),  # one at a time
+        "again": CrawlShape(pages // 2, 0, LINKS, again=2 * pages),
+        "lone": CrawlShape(pages // 2, 0, LINKS, again=pages, rate=LONE_RATE),
+        "last": CrawlShape(pages, 16_000, 20),
     }
 
 

@@ -53,7 +53,7 @@ def link_costs() -> LinkCosts:
         tempfile.TemporaryDirectory(prefix="crawler-links-") as folder,
         closing(Stages(config, Path(folder, "p0"), bytes(16), clock=VirtualClock(1e9))) as stages,
     ):
-        intake = Intake(stages)
+        intake = LinkIntake(stages)
         new = _timed(intake, pages)
         intake.forget_forms()
         formed = _timed(intake, pages)
@@ -61,7 +61,7 @@ def link_costs() -> LinkCosts:
     return LinkCosts(met, max(0.0, formed - met), max(0.0, new - formed))
 
 
-class Intake:
+class LinkIntake:
     """Takes links of pages as a process does, and commits a group of pages at a time."""
 
     def __init__(self, stages: Stages) -> None:
@@ -111,7 +111,7 @@ def _pages() -> list[Page]:
     ]  # fmt: skip
 
 
-def _timed(intake: Intake, pages: list[Page]) -> float:
+def _timed(intake: LinkIntake, pages: list[Page]) -> float:
     """CPU seconds a link."""
     took, changes = 0.0, list[Change]()
     for number, (base, hrefs) in enumerate(pages, 1):

@@ -15,7 +15,7 @@ import msgspec
 import pytest
 
 from crawler.bench import plan as command
-from crawler.bench.links import Intake, LinkCosts, link_costs
+from crawler.bench.links import LinkCosts, LinkIntake, link_costs
 from crawler.bench.planning import (
     DAY,
     KIB,
@@ -303,7 +303,7 @@ def test_links_cost_more_the_less_is_known_of_them() -> None:
     with tempfile.TemporaryDirectory() as folder:
         stages = Stages(config, Path(folder, "p0"), bytes(16), clock=VirtualClock(1e9))
         with closing(stages):
-            intake = Intake(stages)
+            intake = LinkIntake(stages)
             intake.commit([intake.take(*page) for page in pages])
             assert stages.due.new == 20 and stages.due.known == 0
             intake.forget_forms()

@@ -16,7 +16,10 @@ import msgspec
 
 from crawler.bench.planning import GIB, KIB, REFERENCE, CostRange, Goal, Plan, UnitCosts, plan
 from crawler.cli.parsing import Parser
+from crawler.config import PolitenessConfig
 from crawler.errors import UsageError
+
+POLITENESS = PolitenessConfig()
 
 
 def main(_command: str, argv: list[str]) -> int:
@@ -39,6 +42,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--pages", type=float, required=True, metavar="N", help="pages to fetch, such as 1e9")
     add("--hosts", type=float, required=True, metavar="N", help="hosts they lie on")
+    add("--known-hosts", type=float, default=0.0, metavar="N", help="hosts that links lead to (as many)")
     add("--rate", type=float, default=0.0, metavar="X", help="pages a second (as fast as --machines allow)")
     add("--refresh", type=float, default=0.0, metavar="X", help="fetches a second of known pages besides")
     add("--changed", type=float, default=0.2, metavar="X", help="share of these that find another page (0.2)")
@@ -49,12 +53,25 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--bandwidth", type=float, default=1000.0, metavar="MBIT", help="of a machine (1000)")
     add("--page-size", type=float, default=28.0, metavar="KIB", help="of a page, decoded (28)")
     add("--largest", type=float, default=10240.0, metavar="KIB", help="the largest page there is (10240)")
+    add("--largest-tags", type=float, default=200_000.0, metavar="N", help="tags of it (200000)")
     add("--compressed", type=float, default=0.2, metavar="X", help="share of a page that gzip leaves (0.2)")
+    add("--coded", type=float, default=0.8, metavar="X", help="share of pages that come packed (0.8)")
     add("--links", type=float, default=60.0, metavar="N", help="on a page (60)")
     add("--urls", type=float, default=10.0, metavar="N", help="distinct URLs found a page (10)")
+    add("--directories", type=float, default=20.0, metavar="N", help="of a host, with pages in them (20)")
     add("--url-length", type=float, default=77.0, metavar="N", help="of a URL (77)")
     add("--latency", type=float, default=0.3, metavar="S", help="of an answer (0.3)")
-    add("--handshakes", type=float, default=0.2, metavar="X", help="TLS handshakes a page (0.2)")
+    add("--delay", type=float, default=float(POLITENESS.delay), metavar="S", help="least gap a host (1)")
+    add(
+        "--delay-factor",
+        type=float,
+        default=POLITENESS.delay_factor,
+        metavar="X",
+        help="gap as a multiple of the answer time (10)",
+    )
+    add("--secure", type=float, default=0.8, metavar="X", help="share of pages that come over TLS (0.8)")
+    add("--handshakes", type=float, default=0.2, metavar="X", help="full TLS handshakes a page (0.2)")
+    add("--usable", type=float, default=0.7, metavar="X", help="share of a core that may be used (0.7)")
     add("--units", type=Path, metavar="FILE", help="what `crawler bench units --out` has written")
 
 
@@ -67,24 +84,32 @@ def goal_of(args: argparse.Namespace) -> Goal:
     numbers = {name: value for name, value in vars(args).items() if isinstance(value, int | float)}
     if not all(math.isfinite(value) and value >= 0 for value in numbers.values()):
         raise UsageError("need numbers of 0 or more")
-    needed = ("pages", "hosts", "cores", "memory", "disk", "bandwidth", "page_size", "latency")
+    needed = ("pages", "hosts", "cores", "memory", "disk", "bandwidth", "page_size", "latency", "usable")
     if zero := [name for name in needed if not numbers[name]]:
         raise UsageError(f"--{zero[0].replace('_', '-')} must be more than 0")
-    if over := [name for name in ("compressed", "changed") if numbers[name] > 1]:
+    if over := [name for name in ("compressed", "changed", "coded", "secure", "usable") if numbers[name] > 1]:
         raise UsageError(f"--{over[0]} is a share, at most 1")
     return Goal(
         pages=args.pages,
         hosts=args.hosts,
+        known_hosts=args.known_hosts,
         rate=args.rate,
         refresh=args.refresh,
         changed=args.changed,
         page_bytes=args.page_size * KIB,
         largest_bytes=args.largest * KIB,
+        largest_tags=args.largest_tags,
         compressed=args.compressed,
+        coded=args.coded,
         links=args.links,
         url_bytes=args.url_length,
         urls=max(1.0, args.urls),
+        directories=args.directories,
         latency=args.latency,
+        delay=args.delay,
+        delay_factor=args.delay_factor,
+        secure=args.secure,
+        usable=args.usable,
         handshakes=args.handshakes,
         cores=args.cores,
         memory=args.memory * GIB,
@@ -132,8 +157,9 @@ def told(found: Plan, goal: Goal, units: UnitCosts) -> str:
 def _assumed(goal: Goal) -> str:
     return (
         f"{goal.page_bytes / KIB:,.0f} KiB (the largest {goal.largest_bytes / KIB:,.0f}), packed to "
-        f"{goal.compressed:.0%}; {goal.links:,.0f} links, {goal.urls:g} new URLs of {goal.url_bytes:,.0f} characters; "
-        f"{goal.latency:g} s, {goal.handshakes:g} handshakes"
+        f"{goal.compressed:.0%}, {goal.coded:.0%} on the wire; {goal.links:,.0f} links, {goal.urls:g} new URLs of "
+        f"{goal.url_bytes:,.0f} characters, {goal.directories:g} directories a host; {goal.latency:g} s, "
+        f"{goal.secure:.0%} over TLS, {goal.handshakes:g} handshakes"
     )
 
 

@@ -7,11 +7,14 @@
 
 Hosts are 127.64.0.1, 127.64.0.2, ...; the crawler must be allowed loopback addresses.
 Delays are real. A host that is down, and a reset, close the connection without an
-answer.
+answer. With a certificate it speaks TLS (`WebSpec.scheme` "https"); `packed` bodies
+are gzip for who accepts that; `closing`, each answer ends its connection.
 """
 
 import asyncio
+import gzip
 import socket
+import ssl
 from collections import Counter
 from collections.abc import Callable
 
@@ -23,6 +26,7 @@ from crawler.lab.cluster.synthetic_web import SyntheticWeb, WebReply
 
 HOSTS_MAX = 4000  # each has a listening socket
 LOG_MAX = 10_000_000
+GZIP_LEVEL = 6
 
 
 class Served(msgspec.Struct, frozen=True, gc=False):
@@ -57,9 +61,19 @@ def free_port() -> int:
 class WebServer:
     """Serves a synthetic web until closed; use as an async context manager."""
 
-    def __init__(self, model: SyntheticWeb, clock: Clock, port: int) -> None:
+    def __init__(
+        self,
+        model: SyntheticWeb,
+        clock: Clock,
+        port: int,
+        *,
+        tls: ssl.SSLContext | None = None,
+        packed: bool = False,
+        closing: bool = False,
+    ) -> None:
         assert len(model.hosts) <= HOSTS_MAX, model
         self.model, self.port = model, port
+        self._tls, self._packed, self._closing = tls, packed, closing
         self.log: list[Served] = []
         self._clock = clock
         self._times: Counter[tuple[str, str]] = Counter()
@@ -74,7 +88,7 @@ class WebServer:
         self._runner = web.ServerRunner(web.Server(self._answer, access_log=None))
         await self._runner.setup()
         for number in range(len(self.model.hosts)):
-            await web.TCPSite(self._runner, address(number), self.port).start()
+            await web.TCPSite(self._runner, address(number), self.port, ssl_context=self._tls).start()
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -100,7 +114,13 @@ class WebServer:
         headers = {"Content-Type": f"{reply.content_type}; charset=utf-8"}
         headers |= {"ETag": reply.etag} if reply.etag else {}
         headers |= {"Location": reply.location} if reply.location else {}
-        return web.Response(status=reply.status, headers=headers, body=reply.body)
+        body = reply.body
+        if self._packed and body and "gzip" in request.headers.get("Accept-Encoding", ""):
+            headers["Content-Encoding"], body = "gzip", gzip.compress(body, GZIP_LEVEL)
+        response = web.Response(status=reply.status, headers=headers, body=body)
+        if self._closing:
+            response.force_close()
+        return response
 
     def _note(self, now: float, key: tuple[str, str], reply: WebReply, agent: str) -> None:
         if len(self.log) < LOG_MAX:

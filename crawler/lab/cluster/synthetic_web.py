@@ -62,7 +62,9 @@ class WebSpec(msgspec.Struct, frozen=True):
     change_rate: float = 0.0
     links: LinkLocality = LinkLocality(links_median=4.0, links_mean=10.9)
     padding: int = 0  # bytes of text a page has besides
+    phrases: int = 1  # runs of four words in each of its tags
     flaws: bool = True  # pages that fail the first time
+    scheme: str = "http"
 
 
 class WebHost(msgspec.Struct, frozen=True):
@@ -148,12 +150,12 @@ class SyntheticWeb:
 
     def url(self, page: int) -> str:
         """Where a page lies."""
-        return f"http://{self.hosts[self.host_of[page]].name}/{self.place[page]}"
+        return f"{self.spec.scheme}://{self.hosts[self.host_of[page]].name}/{self.place[page]}"
 
     def link_to(self, page: int) -> str:
         """What its parent has as a link to a page."""
         if page and page % REDIRECT_EVERY == 5:
-            return f"http://{self.hosts[self.host_of[page]].name}/r{self.place[page]}"
+            return f"{self.spec.scheme}://{self.hosts[self.host_of[page]].name}/r{self.place[page]}"
         return self.url(page)
 
     def is_orphan(self, page: int) -> bool:
@@ -172,12 +174,12 @@ class SyntheticWeb:
         rng = random.Random(f"links {self.seed} {page}")
         found += self._other_links(rng, host, page)
         if page % PRIVATE_EVERY == 3:
-            found.append(f"http://{host.name}/private/{page}")
+            found.append(f"{self.spec.scheme}://{host.name}/private/{page}")
         if page % MISSING_EVERY == 7:
-            found.append(f"http://{host.name}/missing/{page}")
+            found.append(f"{self.spec.scheme}://{host.name}/missing/{page}")
             found.append(f"http://gone{page % DEAD_NAMES}.test/")
         if host.trap:
-            found.append(f"http://{host.name}/days/0")
+            found.append(f"{self.spec.scheme}://{host.name}/days/0")
         return found
 
     def _other_links(self, rng: random.Random, host: WebHost, page: int) -> list[str]:
@@ -206,7 +208,7 @@ class SyntheticWeb:
     def body(self, page: int, version: int) -> bytes:
         """The HTML of a version of a page."""
         links = "".join(f'<a href="{url}">x</a> ' for url in self.links(page))
-        padding = _text(self.seed, page, self.spec.padding) if self.spec.padding else ""
+        padding = _text(self.seed, page, self.spec.padding, self.spec.phrases) if self.spec.padding else ""
         return f"<!doctype html><title>{page}</title><p>{token(page, version)}<p>{padding}{links}".encode()
 
     # -- changes ------------------------------------------------------------------
@@ -246,7 +248,7 @@ class SyntheticWeb:
             return WebReply(0.0, failure=Outcome.CONNECT_ERROR)
         delay = host.latency
         if path == "/robots.txt":
-            named = f"Sitemap: http://{name}{SITEMAP}\n" if host.sitemap else ""
+            named = f"Sitemap: {self.spec.scheme}://{name}{SITEMAP}\n" if host.sitemap else ""
             return WebReply(delay, 200, f"User-agent: *\nDisallow: /private/\n{named}".encode(), "text/plain")
         if path == SITEMAP and host.sitemap:
             return self._sitemap(host, delay, now, etag)
@@ -293,7 +295,7 @@ class SyntheticWeb:
     def _redirect(self, host: WebHost, path: str, delay: float) -> WebReply:
         place = path[2:]
         if place.isdigit() and int(place) < len(host.pages):
-            return WebReply(delay, 301, location=f"http://{host.name}/{place}")
+            return WebReply(delay, 301, location=f"{self.spec.scheme}://{host.name}/{place}")
         return WebReply(delay, 404, b"<title>404</title>")
 
     def _calendar(self, host: WebHost, path: str, delay: float) -> WebReply:
@@ -305,12 +307,16 @@ class SyntheticWeb:
         return f"SyntheticWeb({len(self.hosts)} hosts, {len(self.host_of)} pages, seed {self.seed})"
 
 
-def _text(seed: int, page: int, size: int) -> str:
-    """So many characters of marked-up text: a tag in 28 bytes, a fifth when compressed, as documentation has."""
+def _text(seed: int, page: int, size: int, phrases: int = 1) -> str:
+    """So many characters of marked-up text: a tag in 28 bytes, a fifth when compressed, as documentation has.
+
+    With more `phrases` in a tag there are fewer tags.
+    """
     rng, found, length = random.Random(f"text {seed} {page}"), list[str](), 0
     while length < size:
         tag = rng.choice(TAGS)
-        found.append(f'<{tag} class="{tag} text">{rng.choice(PHRASES)} {rng.choice(WORDS)}</{tag}>\n')
+        words = " ".join([rng.choice(PHRASES) for _ in range(phrases)])
+        found.append(f'<{tag} class="{tag} text">{words} {rng.choice(WORDS)}</{tag}>\n')
         length += len(found[-1])
     last = found.pop()
     return "".join(found) + " " * (size - length + len(last))

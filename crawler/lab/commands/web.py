@@ -15,6 +15,7 @@ import argparse
 import asyncio
 import contextlib
 import signal
+import ssl
 from pathlib import Path
 
 import msgspec
@@ -39,6 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--seed", type=int, default=1, metavar="N", help="draws the web (1)")
     add("--latency", type=float, default=0.1, metavar="S", help="median seconds to an answer (0.1)")
     add("--padding", type=int, default=0, metavar="N", help="bytes of text on a page beside its links (0)")
+    add("--phrases", type=int, default=1, metavar="N", help="runs of four words in each tag of that text (1)")
     add(
         "--links",
         type=float,
@@ -49,6 +51,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--changes", type=float, default=0.0, metavar="X", help="changes a day and page (0)")
     synthetic.add_web(parser)
     add("--plain", action="store_true", help="no failures, no slow hosts, no traps")
+    add("--gzip", action="store_true", help="bodies come packed, for who accepts that")
+    add("--close", action="store_true", help="each answer ends its connection, and no TLS session goes on")
+    add("--certificate", type=Path, metavar="PEM", help="chain and key of the hosts' addresses: https")
     add("--port", type=int, default=0, metavar="N", help="port (any that is free)")
     add("--seconds", type=float, default=0.0, metavar="S", help="how long (until Ctrl-C)")
     add("--log", type=Path, metavar="FILE", help="CSV of all requests")
@@ -77,6 +82,8 @@ def spec_of(args: argparse.Namespace) -> WebSpec:
         latency=args.latency,
         change_rate=args.changes / DAY,
         padding=args.padding,
+        phrases=max(1, args.phrases),
+        scheme="https" if args.certificate else "http",
         links=synthetic.links_of(args)
         or LinkLocality(links_median=args.links / 2 + 1, links_mean=args.links + 1),
         sitemaps=args.sitemaps,
@@ -84,8 +91,26 @@ def spec_of(args: argparse.Namespace) -> WebSpec:
     return msgspec.structs.replace(spec, slow=0.0, down=0.0, traps=0.0, flaws=False) if args.plain else spec
 
 
+def tls_of(certificate: Path, *, sessions: bool) -> ssl.SSLContext:
+    """TLS of a server with this chain and key; without `sessions`, none goes on.
+
+    Raises:
+        UsageError: they cannot be read.
+    """
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    if not sessions:
+        context.num_tickets = 0
+        context.options |= ssl.OP_NO_TICKET
+    try:
+        context.load_cert_chain(certificate)
+    except OSError as error:  # SSLError is one
+        raise UsageError(f"--certificate {certificate}: no chain with its key can be read there") from error
+    return context
+
+
 async def _serve(args: argparse.Namespace) -> int:
     clock, port, horizon = SystemClock(), args.port or free_port(), args.seconds or 365 * DAY
+    tls = tls_of(args.certificate, sessions=not args.close) if args.certificate else None
     model = SyntheticWeb(
         spec_of(args),
         args.seed,
@@ -98,7 +123,7 @@ async def _serve(args: argparse.Namespace) -> int:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, over.set)
-    async with WebServer(model, clock, port) as server:
+    async with WebServer(model, clock, port, tls=tls, packed=args.gzip, closing=args.close) as server:
         print(server.seed, flush=True)
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(over.wait(), args.seconds or None)

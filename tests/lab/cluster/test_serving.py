@@ -1,15 +1,18 @@
 """The synthetic web on loopback answers a real crawler as the virtual one answers simulated processes."""
 
 import asyncio
+import ssl
 import sys
 from pathlib import Path
 
 import pytest
 
+from crawler.bench.certificates import make_chain
 from crawler.clock import SystemClock
+from crawler.errors import UsageError
 from crawler.lab.cluster.serving import WebServer, address, free_port, names
 from crawler.lab.cluster.synthetic_web import SyntheticWeb, WebSpec
-from crawler.lab.commands.web import summary
+from crawler.lab.commands.web import summary, tls_of
 
 
 def test_addresses_are_loopback_and_differ() -> None:
@@ -52,3 +55,46 @@ def test_answers_as_http(status: int) -> None:
                 return answer.status
 
     assert asyncio.run(ask()) == status
+
+
+def test_a_web_over_tls_packs_and_closes_where_it_is_told_to(tmp_path: Path) -> None:
+    """The body is the model's; each answer ends its connection, so three requests are three handshakes."""
+    import aiohttp
+
+    make_chain(tmp_path, [f"IP:{address(0)}"])
+    trusting = ssl.create_default_context(cafile=str(tmp_path / "ca.pem"))
+    tls = tls_of(tmp_path / "leaf.pem", sessions=False)
+
+    async def ask() -> list[tuple[str, str, bytes]]:
+        port = free_port()
+        spec = WebSpec(hosts=1, pages=4, latency=0.0, flaws=False, down=0.0, padding=2000, scheme="https")
+        model = SyntheticWeb(spec, 3, name=names(port))
+        found = []
+        async with (
+            WebServer(model, SystemClock(), port, tls=tls, packed=True, closing=True) as server,
+            aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=trusting)) as session,
+        ):
+            assert server.seed.startswith("https://")
+            for _ in range(3):
+                async with session.get(server.seed) as answer:
+                    headers = answer.headers
+                    found.append((headers["Content-Encoding"], headers["Connection"], await answer.read()))
+        assert {body for *_, body in found} == {model.body(0, 0)}
+        return found
+
+    assert [row[:2] for row in asyncio.run(ask())] == [("gzip", "close")] * 3
+
+
+def test_a_certificate_that_is_none_is_refused_in_a_line(tmp_path: Path) -> None:
+    for path in (tmp_path / "none.pem", Path(__file__)):
+        with pytest.raises(UsageError):
+            tls_of(path, sessions=True)
+
+
+def test_more_phrases_make_fewer_tags_of_as_many_bytes() -> None:
+    few, many = (
+        SyntheticWeb(WebSpec(hosts=1, pages=1, padding=50_000, phrases=phrases), 3).body(0, 0)
+        for phrases in (100, 1)
+    )
+    assert len(few) == len(many)
+    assert few.count(b"class=") * 20 < many.count(b"class=")

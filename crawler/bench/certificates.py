@@ -1,0 +1,30 @@
+"""Certificates for servers on loopback, made by the `openssl` command."""
+
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+_NEW_KEY = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2"]
+
+
+def make_chain(folder: Path, names: Sequence[str]) -> None:
+    """Put an authority (`ca.pem`) and a certificate of it with its key (`leaf.pem`; P-256) into the folder.
+
+    `names` are such as "DNS:localhost", "IP:127.0.0.1".
+
+    Raises:
+        OSError, CalledProcessError: there is no `openssl` command, or it cannot.
+    """
+
+    def openssl(*words: str) -> None:
+        subprocess.run(["openssl", *words], cwd=folder, check=True, capture_output=True)
+
+    openssl("req", "-x509", *_NEW_KEY, "-keyout", "ca.key", "-out", "ca.pem", "-subj", "/CN=authority")
+    openssl("req", "-new", *_NEW_KEY[:-2], "-keyout", "leaf.key", "-out", "leaf.csr", "-subj", "/CN=leaf")
+    folder.joinpath("names").write_text(f"subjectAltName={','.join(names)}\n")
+    openssl(
+        "x509", "-req", "-in", "leaf.csr", "-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial", "-days", "2",
+        "-extfile", "names", "-out", "leaf.crt",
+    )  # fmt: skip
+    parts = [folder.joinpath(name).read_bytes() for name in ("leaf.crt", "leaf.key")]
+    folder.joinpath("leaf.pem").write_bytes(b"".join(parts))

@@ -16,11 +16,12 @@ from typing import NamedTuple
 
 import numpy as np
 
+from crawler.bench.loading import whole
 from crawler.clock import VirtualClock
 from crawler.config import convert
 from crawler.process.stages import Stages
 from crawler.records import Link
-from crawler.storage.commit import Change, Making
+from crawler.storage.commit import Change
 from crawler.urlfilter.link_filter import LinkFilter
 from crawler.urlfilter.url_filter import Scope, UrlFilter
 from crawler.urls.clock_cache import ClockCache
@@ -88,7 +89,7 @@ class LinkIntake:
         self._commit(changes)
         while (plan := self._stages.flush_begin(dry=True)) is not None:
             plan.run()
-            self._commit([_whole(self._stages.flush_change(plan))])
+            self._commit([whole(self._stages.flush_change(plan))])
 
     def _commit(self, changes: list[Change]) -> None:
         point = self._stages.point
@@ -123,13 +124,3 @@ def _timed(intake: LinkIntake, pages: list[Page]) -> float:
             changes = []
         took += time.process_time() - begun
     return took / (len(pages) * LINKS)
-
-
-def _whole(making: Making) -> Change:
-    """The change, made without a pause."""
-    while True:
-        try:
-            next(making)
-        except StopIteration as end:
-            change: Change = end.value
-            return change

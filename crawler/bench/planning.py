@@ -86,7 +86,7 @@ class UnitCosts(msgspec.Struct, frozen=True):
     body_warc: CostRange  # bytes of WARC a byte of body as gzip packs it (level 6)
     coded_warc: CostRange  # the same of bodies that come packed
     unchanged_warc: CostRange  # of a revisit
-    known_disk: CostRange  # of a known URL in the DUE
+    known_bits: CostRange  # of a known URL in the DUE, beyond log2 of the mean gap between fingerprints
     todo_disk: CostRange  # of a URL of 77 characters that waits
     process_memory: CostRange
     large_memory: CostRange  # a byte of the largest page, in the child that parses it
@@ -118,7 +118,7 @@ REFERENCE = UnitCosts(
     body_warc=CostRange(1.1, 1.2, 1.4),  # isal, level 1
     coded_warc=CostRange(1.0, 1.0, 1.05),
     unchanged_warc=CostRange(1100.0, 1250.0, 1400.0),
-    known_disk=CostRange(4.5, 5.0, 8.0),  # coded runs at 1e9 and 1e8; plain ones
+    known_bits=CostRange(2.2, 2.24, 2.3),  # 4.96 bytes a URL at 1e8, 4.54 at 1e9
     todo_disk=CostRange(40.0, 44.0, 60.0),
     process_memory=CostRange(65e6, 73e6, 80e6),
     large_memory=CostRange(3.0, 4.0, 6.0),
@@ -351,7 +351,16 @@ def _other_disk(goal: Goal, units: UnitCosts, processes: CostRange) -> CostRange
     known = goal.pages * goal.urls
     journal = (units.page_journal + exactly(JOURNAL_URLS * goal.url_bytes)) * goal.pages
     links_log = _each(processes, lambda n: min(LINKS_LOG_MAX * n, known * (LINK_BYTES + goal.url_bytes)))
-    return journal + _store(goal, units, processes) + units.known_disk * known + links_log
+    return journal + _store(goal, units, processes) + _known_disk(known, units, processes) + links_log
+
+
+def _known_disk(known: float, units: UnitCosts, processes: CostRange) -> CostRange:
+    """Of the runs of the DUE; a merge of all of them holds them twice for a while."""
+    low, mid, high = (
+        known / 8.0 * (64.0 - math.log2(max(1.0, known / n)) + bits)
+        for n, bits in zip(_three(processes), _three(units.known_bits), strict=True)
+    )
+    return CostRange(min(low, mid), mid, 2.0 * max(mid, high))
 
 
 def _store(goal: Goal, units: UnitCosts, processes: CostRange) -> CostRange:

@@ -13,9 +13,10 @@ directory are measured; the costs are differences of crawls that differ in one t
     the same pages again, unchanged      a refresh
     the same at `LONE_RATE`              a fetch that comes while the loop sleeps
 
-and by itself what a link costs (`links.py`). A last crawl lies between them and is predicted; the errors of the
-prediction are printed. Costs that are not measured (URLs in queues, schedules) are those of the reference, as are those
-of TLS where there is no `openssl` command.
+and by themselves what a link costs (`links.py`) and what a small crawl does not fill (`parts.py`). A last crawl lies
+between them and is predicted; the errors of the prediction are printed. What is not measured (a connection's memory) is
+that of the reference, as are the costs of TLS where there is no `openssl` command. A pick from the refresh schedule is
+part of a refresh, and printed alone for who plans many.
 """
 
 import argparse
@@ -26,13 +27,14 @@ import sys
 import tempfile
 import threading
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
 
+from crawler.bench import parts
 from crawler.bench.certificates import make_chain
 from crawler.bench.links import LinkCosts, link_costs
 from crawler.bench.planning import (
@@ -112,7 +114,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Measure, predict a crawl that was not measured, and say how far that is off."""
     if not 100 <= arguments.pages <= 1_000_000 or not 1 <= arguments.repeats <= 100:
         raise UsageError("need 100 to 1,000,000 pages and 1 to 100 repeats")
-    rounds, links = [], []
+    rounds, links, partly = [], [], []
     with tempfile.TemporaryDirectory(prefix="crawler-tls-") as folder:
         certified = _certified(Path(folder))
         for _ in range(arguments.repeats):
@@ -121,10 +123,12 @@ def run(arguments: argparse.Namespace) -> int:
                 for name, shape in shapes(arguments.pages).items() if certified or not shape.secure
             })  # fmt: skip
             links.append(link_costs())
-    units = units_of(rounds, links)
+            partly.append(parts.measured())
+    units = units_of(rounds, links, partly)
     measured = set(MEASURED if certified else [name for name in MEASURED if name not in OVER_TLS])
     for name in units.__struct_fields__[:-1]:
         print(f"{name:<18}{_text(getattr(units, name))}{'' if name in measured else '   (reference)'}")
+    print(f"{'a pick':<18}{_text(CostRange.of([part['pick_cpu'] for part in partly]))}")
     for predicted, took in checks(rounds, units):
         print(f"check: {predicted:.2f} CPU s predicted, {took:.2f} measured, {predicted / took - 1:+.0%}")
     if arguments.out:
@@ -150,15 +154,19 @@ def shapes(pages: int) -> dict[str, CrawlShape]:
     }
 
 
+PARTS = ("known_bits", "todo_disk", "host_memory", "refreshed_memory")
 OVER_TLS = ("handshake_cpu", "secure_cpu")
 MEASURED = (
     "process_cpu", "page_cpu", "kilobyte_cpu", "link_cpu", "form_cpu", "new_cpu", "host_cpu", "handshake_cpu",
     "secure_cpu", "lone_cpu", "unchanged_cpu", "page_store", "page_store_log", "page_journal", "capture_warc",
     "body_warc", "coded_warc", "unchanged_warc", "process_memory", "large_memory", "tag_memory",
+    *PARTS,
 )  # fmt: skip
 
 
-def units_of(rounds: list[dict[str, CrawlCost]], links: list[LinkCosts]) -> UnitCosts:
+def units_of(
+    rounds: list[dict[str, CrawlCost]], links: list[LinkCosts], partly: Sequence[Mapping[str, float]] = ()
+) -> UnitCosts:
     """Unit costs of some rounds: those of the medians of each crawl, and the range of the rounds' own."""
     medians = {
         name: CrawlCost(*map(statistics.median, zip(*(costs[name] for costs in rounds), strict=True)))
@@ -170,6 +178,8 @@ def units_of(rounds: list[dict[str, CrawlCost]], links: list[LinkCosts]) -> Unit
     for name, mid in middle.items():
         values = [mid, *(costs[name] for costs in each)]
         measured[name] = CostRange(*(max(0.0, value) for value in (min(values), mid, max(values))))
+    for name in (name for name in PARTS if partly):
+        measured[name] = CostRange.of([part[name] for part in partly])
     return msgspec.structs.replace(REFERENCE, machine=os.uname().machine, **measured)
 
 

@@ -33,6 +33,7 @@ from crawler.bench.planning import (
 from crawler.bench.units import (
     LARGE,
     MEASURED,
+    PARTS,
     TAG_BYTES,
     CrawlCost,
     checks,
@@ -65,7 +66,7 @@ UNITS = UnitCosts(
     body_warc=exactly(1.2),
     coded_warc=exactly(1.1),
     unchanged_warc=exactly(900.0),
-    known_disk=exactly(8.0),
+    known_bits=exactly(2.25),
     todo_disk=exactly(80.0),
     process_memory=exactly(1e8),
     large_memory=exactly(4.0),
@@ -99,7 +100,9 @@ def test_a_plan_by_hand() -> None:
     kept = 1e6 * (100 + 2 * 77 * 0.3) + waiting * 80
     store = log + kept * (1 - log / written)
     journal, links_log = 1e6 * (150 + 77), 16 << 20
-    assert found.other_disk.mid == pytest.approx(store + journal + links_log + 3e6 * 8)
+    assert found.other_disk.mid == pytest.approx(
+        store + journal + links_log + 3e6 / 8 * (66.25 - math.log2(3e6))
+    )
     assert found.disk.mid == found.warc.mid + found.other_disk.mid
     base = 1e8 + 4 * (10 << 20) + 500 * 1e5 + (24 << 20) + 25_000 * 700 + 1e3 * 1200 + 1e3 * 90
     store_caches = 2 * (8 << 20) + 0.15 * (144 << 20)
@@ -110,7 +113,10 @@ def test_a_plan_by_hand() -> None:
 def test_a_small_crawl_keeps_what_it_wrote_in_the_log() -> None:
     """Half of 8 MiB, on average; more pages never take less disk where that ends."""
     small = msgspec.structs.replace(GOAL, pages=1000.0, urls=1.0)
-    assert plan(small, UNITS).other_disk.mid == pytest.approx(1000 * (400 + 2 * 77 + 150 + 77 + 8 + 30 + 77))
+    known = (66.25 - math.log2(1000.0)) / 8
+    assert plan(small, UNITS).other_disk.mid == pytest.approx(
+        1000 * (400 + 2 * 77 + 150 + 77 + known + 30 + 77)
+    )
     sizes = [plan(msgspec.structs.replace(small, pages=1000.0 * 1.1**k), UNITS).other_disk for k in range(60)]
     for less, more in pairwise(sizes):
         assert (less.low, less.mid, less.high) <= (more.low, more.mid, more.high)
@@ -272,7 +278,8 @@ def test_units_are_found_again_in_crawls_that_cost_what_they_say() -> None:
     }
     assert costs.keys() == shapes(1000).keys()
     links = LinkCosts(UNITS.link_cpu.mid, UNITS.form_cpu.mid, UNITS.new_cpu.mid)
-    units = units_of([costs], [links])
+    partly = {name: getattr(UNITS, name).mid for name in PARTS}
+    units = units_of([costs], [links], [partly])
     for name in MEASURED:
         assert getattr(units, name).mid == pytest.approx(getattr(UNITS, name).mid), name
     for predicted, measured in checks([costs], units):

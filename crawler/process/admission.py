@@ -32,6 +32,7 @@ from crawler.urls.fingerprint import cache_keys
 from crawler.urls.trace import TraceWriter
 
 _SEED = int(LinkFlag.SEED)
+_MASK = (1 << 64) - 1
 Pauses = Generator[None, None, None]
 Counted = Generator[None, None, int]  # pauses, and returns how many links were accepted
 
@@ -100,6 +101,10 @@ class Admission:
         self._seen = seen
         self._owners = owners
         self._trace = trace
+        self.seeds_sent, self.seeds_digest = (
+            0,
+            0,
+        )  # links of seeds to other processes, sum of their fingerprints
 
     # -- links found here ------------------------------------------------------
 
@@ -182,6 +187,9 @@ class Admission:
         change = Change()
         yield from self.given(change, urls)
         yield from self.portions(change, urls[0], urls, Beside(flags=_SEED))
+        for _, links in change.foreign:
+            self.seeds_sent += len(links)
+            self.seeds_digest = (self.seeds_digest + sum(link.fingerprint for link in links)) & _MASK
         return change
 
     def given(self, change: Change, urls: Sequence[str]) -> Iterator[None]:

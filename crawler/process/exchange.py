@@ -27,7 +27,7 @@ import msgspec
 
 from crawler.frontier.refresh.levels import LevelReport, portions
 from crawler.frontier.refresh.refreshing import Refresh
-from crawler.process.known_end import Awaited, KnownEnd, Standing
+from crawler.process.known_end import Awaited, Extent, KnownEnd
 from crawler.process.stages import Stages
 from crawler.records import Outcome, PeerStatus
 from crawler.splitter.compaction import Compaction
@@ -200,7 +200,7 @@ class PeerExchange(Exchange):
         self._taking = True
         self._has_share = True
         silence_max = self._config.silence_max
-        self._known_end = KnownEnd(stages.store, self._standing, silence_max, self._clock.now())
+        self._known_end = KnownEnd(stages.store, self._extent, silence_max, self._clock.now())
         self._awaited = Awaited(silence_max)
         self.crawlwide.tells_end = member.supervised  # the supervisor knows it, too
         self._beating: asyncio.Task[None] | None = None
@@ -284,8 +284,22 @@ class PeerExchange(Exchange):
             await asyncio.wait_for(kept.wait(), self._config.silence_max)
             self.crawlwide.tells_end = True
 
-    def _standing(self) -> Standing:
-        return self._outbox.appended, self._inbox.applied, pages_of(self._stages.point.counters)
+    def _extent(self) -> Extent:
+        admission = self._stages.admission
+        return Extent(
+            self._outbox.appended,
+            self._inbox.applied,
+            pages_of(self._stages.point.counters),
+            admission.seeds_sent,
+            admission.seeds_digest,
+        )
+
+    def _progress(self) -> Progress:
+        """While the end that was known stands, and some who had them are gone, links that wait are seeds given again."""
+        own = super()._progress()
+        if own.outbox and self._known_end.stands and not self.crawlwide.heard_all:
+            own.outbox = 0
+        return own
 
     def _recall_end(self) -> None:
         """Leave, too, if this process knew of the end when it was killed, and others have left that knew it."""

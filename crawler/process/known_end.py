@@ -2,11 +2,15 @@
 
 Who has told of the end may be left alone by all who were told. So it is kept first
 (`m/ended`), with how far the process was: links that it had sent and applied, pages
-that it had fetched. What comes behind it, such as seeds of a new run, moves these
-numbers, and the mark says nothing any more.
+that it had fetched, seeds that it was given. What comes behind it, such as seeds of
+a new run, moves these numbers, and the mark says nothing any more. A start is given
+the seeds of its run again; those of other processes are sent again then, and count
+for nothing: these had them before the end.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+
+import msgspec
 
 from crawler.splitter.crawlwide import Progress
 from crawler.splitter.wire import Counters
@@ -15,33 +19,46 @@ from crawler.storage.keys import ENDED
 from crawler.storage.kv import KeyValue
 from crawler.storage.moving import load, pack
 
-Standing = tuple[int, int, int]  # links appended to outboxes and applied from inboxes, pages, over all runs
-NOWHERE: Standing = (-1, -1, -1)
+
+class Extent(msgspec.Struct, frozen=True):
+    """How far a process is, over all runs: links appended to outboxes and applied from inboxes, pages.
+
+    `seeds` are those of the links that seeds of this start have been, `digest` is the sum of their fingerprints.
+    """
+
+    appended: int
+    applied: int
+    pages: int
+    seeds: int = 0
+    digest: int = 0
+
+    def is_beyond(self, kept: "Extent") -> bool:
+        """Whether more than the same seeds came behind `kept`."""
+        before = (kept.appended, kept.applied, kept.pages, kept.digest)
+        return (self.appended - self.seeds, self.applied, self.pages, self.digest) != before
 
 
 class KnownEnd:
     """Whether this process knew of the end in an earlier life, and what follows for this one.
 
-    `standing` says how far it is; `silence_max` in seconds.
+    `extent` says how far it is; `silence_max` in seconds.
     """
 
-    def __init__(
-        self, store: KeyValue, standing: Callable[[], Standing], silence_max: float, now: float
-    ) -> None:
-        self._kept = load(store, ENDED, tuple[int, int, int], NOWHERE)
-        self._standing = standing
+    def __init__(self, store: KeyValue, extent: Callable[[], Extent], silence_max: float, now: float) -> None:
+        self._kept = load(store, ENDED, Extent | None, None)  # type: ignore[arg-type]
+        self._extent = extent
         self._silence_max = silence_max
         self._quiet_since = now  # some are missing, and nobody has work
 
     @property
     def stands(self) -> bool:
         """Whether it knew of the end, and has done nothing since."""
-        return self._kept == self._standing()
+        return self._kept is not None and not self._extent().is_beyond(self._kept)
 
     def keep(self) -> Change:
         """What lets a start after a crash know of the end."""
         change = Change(sync=True)
-        change.put(ENDED, pack(self._standing()))
+        change.put(ENDED, pack(self._extent()))
         return change
 
     def recalls(self, said: Mapping[str, Progress | Counters], processes: int, now: float) -> bool:

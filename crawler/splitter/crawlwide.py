@@ -237,6 +237,11 @@ class CrawlWide:
     def _is_present(self, peer: _Peer, now: float) -> bool:
         return peer.held is not None and now - peer.heard_at < self.silence_max
 
+    @property
+    def heard_all(self) -> bool:
+        """Whether each peer was heard in this life."""
+        return all(peer.heard is not None for peer in self._peers.values())
+
     def missing(self, now: float) -> list[str]:
         """Peers that were not heard for `silence_max`."""
         return [name for name, peer in self._peers.items() if not self._is_present(peer, now)]

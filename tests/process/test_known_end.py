@@ -1,6 +1,6 @@
 """What a process keeps of the end, and whom it waits for: by states and instants alone."""
 
-from crawler.process.known_end import Awaited, KnownEnd
+from crawler.process.known_end import Awaited, Extent, KnownEnd
 from crawler.splitter.crawlwide import Progress
 from crawler.storage.kv import MemoryStore
 
@@ -13,8 +13,8 @@ def kept() -> MemoryStore:
     return MemoryStore({key: value for key, value in change.operations if value is not None})
 
 
-def made(store: MemoryStore, standing: tuple[int, int, int], now: float = 0.0) -> KnownEnd:
-    return KnownEnd(store, lambda: standing, 30.0, now)
+def made(store: MemoryStore, standing: tuple[int, ...], now: float = 0.0) -> KnownEnd:
+    return KnownEnd(store, lambda: Extent(*standing), 30.0, now)
 
 
 def test_an_end_is_known_in_the_next_life_as_long_as_nothing_was_done_since() -> None:
@@ -22,6 +22,15 @@ def test_an_end_is_known_in_the_next_life_as_long_as_nothing_was_done_since() ->
     assert made(kept(), (5, 6, 7)).stands
     for behind in ((6, 6, 7), (5, 7, 7), (5, 6, 8)):
         assert not made(kept(), behind).stands
+
+
+def test_seeds_that_are_given_again_are_nothing_new_and_others_are() -> None:
+    change = made(MemoryStore(), (5, 6, 7, 2, 99)).keep()
+    store = MemoryStore({key: value for key, value in change.operations if value is not None})
+    assert made(store, (7, 6, 7, 2, 99)).stands, "sent again"
+    assert not made(store, (5, 6, 7)).stands, "not all were given yet"
+    assert not made(store, (7, 6, 7, 2, 98)).stands, "others"
+    assert not made(store, (8, 6, 7, 2, 99)).stands, "a link besides"
 
 
 def test_it_is_recalled_when_some_were_missing_and_the_others_idle_for_long_enough() -> None:

@@ -288,6 +288,36 @@ def test_one_round_is_not_enough() -> None:
     assert not views.views["p0"].ended
 
 
+@pytest.mark.parametrize(
+    ("who", "what"),
+    [("p0", "appended"), ("p0", "applied"), ("p1", "appended"), ("p1", "applied"), ("p1", "boot")],
+)
+def test_rounds_between_which_something_was_done_do_not_count(who: str, what: str) -> None:
+    """All are idle in both, but one has applied, sent or begun anew in between."""
+    views = Views(3)
+    view = views.views["p0"]
+    views.tell_all(2)
+    for name in views.names:
+        views.progress[name].idle = True
+
+    def hear_all() -> None:
+        for name in ("p1", "p2"):
+            views.views[name].heard("p0", view.counters_for(name), views.now)
+            view.heard(name, views.views[name].counters_for("p0"), views.now)
+
+    hear_all()  # the first round is complete with the last message
+    assert view._round is not None and not view.ended
+    if what == "boot":
+        views.restart(who)
+    else:
+        setattr(views.progress[who], what, 1)
+    hear_all()
+    assert not view.ended
+    hear_all()
+    hear_all()
+    assert view.ended
+
+
 def test_an_old_message_of_a_process_is_dropped() -> None:
     views = Views(2)
     view = views.views["p0"]

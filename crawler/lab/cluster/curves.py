@@ -236,7 +236,7 @@ def _scale(processes: int) -> Scale:
 
 
 def picture(rows: Sequence[CurveRow], sheet: Callable[..., tuple[Any, Any]]) -> Any:
-    """Eight panels over the number of processes; dashed: with one slow process, dotted: one process on the same web."""
+    """Eight panels over the number of processes; dashed: with a slow process, dotted: one process on the same web."""
     panels = {
         "pages_a_second": "pages a second",
         "own_links": "share of links to own hosts",
@@ -245,32 +245,33 @@ def picture(rows: Sequence[CurveRow], sheet: Callable[..., tuple[Any, Any]]) -> 
         "seconds": "virtual seconds to the end",
         "hosts_in_flight": "hosts in flight at full speed",
         "freshness": "freshness of refreshed pages",
-        "level_high": "levels / that of one process",
+        "levels": "levels / that of one process",
     }
     figure, axes = sheet(9.0, 11.0, 4, 2)
     for place, (name, label) in zip(axes.flat, panels.items(), strict=True):
-        for slow in (False, True):
+        for slow, style, who in ((False, "C0o-", "all alike"), (True, "C1o--", "one slow")):
             some = [row for row in rows if row.slow is slow]
-            style = {
-                "linestyle": "--" if slow else "-",
-                "marker": "o",
-                "label": "one slow" if slow else "all alike",
-            }
-            place.plot([row.processes for row in some], [getattr(row, name) for row in some], **style)
-            if name == "level_high":
-                del style["label"]
-                place.plot([row.processes for row in some], [row.level_low for row in some], **style)
-        if name == "freshness":
-            alike = [row for row in rows if not row.slow]
-            sizes, ones = [row.processes for row in alike], [row.freshness_of_one for row in alike]
-            place.plot(sizes, ones, linestyle=":", label="one process, same web")
-            place.legend()
+            for part in ("level_low", "level_high") if name == "levels" else (name,):
+                points = [(row.processes, getattr(row, part)) for row in some]
+                points = [point for point in points if point[1] or name not in GROWING]  # 0 has no logarithm
+                if points:
+                    place.plot(*zip(*points, strict=True), style, label=who)
         place.set_xscale("log", base=2)
+        place.set_xticks(sizes := sorted({row.processes for row in rows}), [str(size) for size in sizes])
         place.set_xlabel("processes")
         place.set_ylabel(label)
         if name in GROWING:
-            place.set_yscale("log")
+            place.set_yscale("log", base=2)
+            place.yaxis.set_major_formatter("{x:g}")
         else:
             place.set_ylim(bottom=0.0)
-    axes.flat[0].legend()
+    alike = [row for row in rows if not row.slow]
+    fresh = axes.flat[6]
+    fresh.plot(
+        [row.processes for row in alike],
+        [row.freshness_of_one for row in alike],
+        "C2:",
+        label="one, same web",
+    )
+    fresh.legend(loc="lower left")
     return figure

@@ -58,6 +58,7 @@ SAMPLE = 50  # bodies that are packed to see how small they get
 AGAIN_RATE = 100_000  # refreshes a second at most: more than it can do
 LONE_RATE = 100  # refreshes a second of a loop that sleeps four fifths of the time
 LONG = 100_000
+PEAK_EVERY = 0.005  # seconds between looks at memory: a child parses a page of 4 MB in 0.1
 LARGE = 4_000_000  # bytes of a page that goes to the child that parses
 TAG_BYTES = 56  # of the lab's text, a start tag (`lab/cluster/synthetic_web.py`)
 FEW_TAGS = ("--phrases", "200")
@@ -383,7 +384,7 @@ class _Peak(threading.Thread):
         self._pid, self.bytes, self.over = pid, 0, threading.Event()
 
     def run(self) -> None:
-        while not self.over.wait(0.05):
+        while not self.over.wait(PEAK_EVERY):
             self.bytes = max(self.bytes, resident(self._pid))
 
 

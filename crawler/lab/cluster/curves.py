@@ -217,7 +217,15 @@ def _settings(
     processes: int, pages: int, hosts: int, beat: float, *, seed: int, slow: bool
 ) -> ClusterSettings:
     """A world without faults, with `pages` and `hosts` for each process."""
-    web = WebSpec(hosts=hosts * processes, pages=pages * processes, down=0.0, traps=0.0, slow=0.0, zipf=0.7)
+    web = WebSpec(
+        hosts=hosts * processes,
+        pages=pages * processes,
+        down=0.0,
+        traps=0.0,
+        slow=0.0,
+        sitemaps=0.0,
+        zipf=0.7,
+    )
     return ClusterSettings(
         seed=seed,
         processes=processes,

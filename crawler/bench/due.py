@@ -120,11 +120,11 @@ class Runs:
     """Sorted runs, of fingerprints without their links."""
 
     def __init__(self, directory: Path, known: int, *, store: RunStore | None = None) -> None:
-        before, began, began_cpu = _anonymous_bytes(), time.perf_counter(), time.process_time()
+        before, began, began_cpu = anonymous_bytes(), time.perf_counter(), time.process_time()
         self._set = built(store or DiskRuns(directory, []), known)
         self._build_s, self._build_cpu = time.perf_counter() - began, time.process_time() - began_cpu
         self._peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        self._anonymous = _anonymous_bytes() - before
+        self._anonymous = anonymous_bytes() - before
         self._known = known
         self._directory = directory
         self._written = self._new = 0
@@ -399,7 +399,7 @@ def _bytes_of(run: Run) -> int:
     return run.byte_count if isinstance(run, SplitRun | CodedRun) else 8 * run.count
 
 
-def _anonymous_bytes() -> int:
+def anonymous_bytes() -> int:
     """Anonymous memory in use; 0 if the system does not tell."""
     try:
         collector.give_back()

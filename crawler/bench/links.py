@@ -14,18 +14,13 @@ from contextlib import closing
 from pathlib import Path
 from typing import NamedTuple
 
-import numpy as np
-
-from crawler.bench.loading import whole
+from crawler.bench.loading import Loader
 from crawler.clock import VirtualClock
 from crawler.config import convert
 from crawler.process.stages import Stages
-from crawler.records import Link
 from crawler.storage.commit import Change
 from crawler.urlfilter.link_filter import LinkFilter
 from crawler.urlfilter.url_filter import Scope, UrlFilter
-from crawler.urls.clock_cache import ClockCache
-from crawler.urls.fingerprint import cache_keys
 
 PAGES, LINKS, HOSTS = 400, 25, 100  # pages, each in a directory of its own; links a page
 SECTIONS = 16  # directories that links of a host lead to
@@ -66,38 +61,23 @@ class LinkIntake:
     """Takes links of pages as a process does, and commits a group of pages at a time."""
 
     def __init__(self, stages: Stages) -> None:
-        self._stages = stages
-        self._cache = ClockCache(stages.config.cache.bits)
+        self._loader = Loader(stages)
+        self._fingerprinter = stages.fingerprinter
         self.forget_forms()
 
     def forget_forms(self) -> None:
         """Begin with an empty memo."""
-        self._links = LinkFilter(UrlFilter(Scope("any")), self._stages.fingerprinter)
+        self._links = LinkFilter(UrlFilter(Scope("any")), self._fingerprinter)
 
     def take(self, base: str, hrefs: list[str]) -> Change:
         """The change that a page brings."""
         found = self._links.take(base, hrefs)
-        missed = np.frombuffer(self._cache.add_many(cache_keys(found.fingerprints)), np.uint8).nonzero()[0]
-        fresh = missed[self._stages.due.admit(found.fingerprints[missed])]
-        values = found.fingerprints.tolist()
-        change = Change()
-        change.links = [Link(values[i], found.urls[i], 1, values[0]) for i in fresh.tolist()]
-        return change
+        return self._loader.admit(found.urls, found.fingerprints)
 
     def commit(self, changes: list[Change]) -> None:
         """Make a group durable, and let the DUE find what is new."""
-        self._commit(changes)
-        while (plan := self._stages.flush_begin(dry=True)) is not None:
-            plan.run()
-            self._commit([whole(self._stages.flush_change(plan))])
-
-    def _commit(self, changes: list[Change]) -> None:
-        point = self._stages.point
-        for change in changes:
-            point.add(change)
-        group = point.take()
-        point.write(group)
-        point.committed(group)
+        self._loader.commit(*changes)
+        self._loader.flush(dry=True)
 
 
 def _pages() -> list[Page]:

@@ -7,7 +7,7 @@ one link in five repeats an earlier one. URLs have 77 bytes on average.
 
 import random
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -90,11 +90,12 @@ class Loader:
         """One group of links: cache, pending set, commit; then what the DUE wants."""
         self.links += len(urls)
         fingerprints = self.watch("fingerprint", self.stages.fingerprinter.fingerprints, urls)
-        change = self.watch("cache", self._admit, urls, fingerprints)
+        change = self.watch("cache", self.admit, urls, fingerprints)
         self.commit(change)
         self.flush(dry=False)
 
-    def _admit(self, urls: list[str], fingerprints: np.ndarray) -> Change:
+    def admit(self, urls: Sequence[str], fingerprints: np.ndarray) -> Change:
+        """The change that links bring: those that the cache has not met."""
         change = Change()
         missed = np.flatnonzero(np.frombuffer(self.cache.add_many(cache_keys(fingerprints)), np.uint8))
         fresh = missed[self.stages.due.admit(fingerprints[missed])]
@@ -104,9 +105,11 @@ class Loader:
         change.count("urls.cache_hits", len(urls) - len(fresh))
         return change
 
-    def commit(self, change: Change, step: str = "commit") -> None:
+    def commit(self, *changes: Change, step: str = "commit") -> None:
+        """Make a group of changes durable."""
         point = self.stages.point
-        point.add(change)
+        for change in changes:
+            point.add(change)
         group = point.take()
         self.watch(f"{step}: write", point.write, group)
         self.watch(f"{step}: committed (loop)", point.committed, group)
@@ -115,10 +118,10 @@ class Loader:
         stages = self.stages
         while (plan := stages.flush_begin(dry=dry)) is not None:
             self.watch("flush: join and read", plan.run)
-            self.commit(self.watch("flush: frontier (loop)", whole, stages.flush_change(plan)), "flush")
+            self.commit(self.watch("flush: frontier (loop)", whole, stages.flush_change(plan)), step="flush")
             while (merge := stages.due.begin_compaction()) is not None:
                 self.watch("merge", merge.run)
-                self.commit(stages.compaction_change(merge), "merge")
+                self.commit(stages.compaction_change(merge), step="merge")
 
 
 def whole(making: Making) -> Change:

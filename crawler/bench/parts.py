@@ -21,6 +21,7 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
+from crawler.bench.due import anonymous_bytes
 from crawler.bench.loading import SEED, Loader, numbers, url
 from crawler.bench.streams import mixed
 from crawler.clock import VirtualClock
@@ -28,7 +29,6 @@ from crawler.config import convert
 from crawler.due.runs import DiskRuns
 from crawler.errors import CrawlerError
 from crawler.frontier.refresh import Schedule, Settings
-from crawler.process import collector
 from crawler.process.stages import Stages
 from crawler.storage.engines import open_store
 from crawler.storage.keys import TODO
@@ -72,13 +72,6 @@ def _of(part: str, *numbers: int) -> dict[str, float]:
     return msgspec.json.decode(done.stdout, type=dict[str, float])
 
 
-def anonymous() -> int:
-    """Bytes of memory of this process that are no file's."""
-    collector.give_back()
-    lines = Path("/proc/self/status").read_text().splitlines()
-    return sum(1024 * int(line.split()[1]) for line in lines if line.startswith("RssAnon:"))
-
-
 def run_bits(folder: Path) -> dict[str, float]:
     """Of a key of a run of KEYS that lie as fingerprints do."""
     keys = np.sort(mixed(np.arange(KEYS)))
@@ -106,9 +99,9 @@ def queues(folder: Path, *_: int) -> dict[str, float]:
 
     The process's own store holds old values of host records besides, until it grows.
     """
-    before = anonymous()
+    before = anonymous_bytes()
     with closing(_opened(folder)) as stages:
-        memory = anonymous() - before
+        memory = anonymous_bytes() - before
         with closing(open_store(folder / "queues")) as alone:
             entries = scan_prefix(stages.store, TODO)
             while rows := list(islice(entries, ROWS)):
@@ -128,7 +121,7 @@ def schedule(_folder: Path) -> dict[str, float]:
     directories = np.arange(PAGES, dtype=np.uint64) // np.uint64(DIRECTORY)
     hosts = directories // np.uint64(HOST_DIRECTORIES)
     crawled, changes = -rng.random(PAGES) * 60 * DAY, rng.gamma(0.5, 0.7, PAGES)
-    before = anonymous()
+    before = anonymous_bytes()
     pages = Schedule(Settings())
     for begin in range(0, PAGES, 1000):
         part = slice(begin, begin + 1000)
@@ -137,7 +130,7 @@ def schedule(_folder: Path) -> dict[str, float]:
             changes=changes[part], watched=200 * DAY,
         )  # fmt: skip
     pages.renew()
-    memory = anonymous() - before
+    memory = anonymous_bytes() - before
     pages.rate = PAGES / (30 * DAY)
     told = keys[rng.integers(0, PAGES, 2 * PICKS)].tolist()
     results = (rng.random(PICKS) < 0.3).astype(int).tolist()

@@ -1,6 +1,10 @@
-"""Arguments of `crawler lab cluster` and `crawler lab web` that say what the synthetic web is taken from."""
+"""Arguments of `crawler lab cluster` and `crawler lab web` that say what the synthetic web is taken from.
+
+What was taken is told on standard error: the first line of `lab web` is its seed.
+"""
 
 import argparse
+import sys
 from pathlib import Path
 
 from crawler.errors import UsageError
@@ -48,7 +52,7 @@ def links_of(args: argparse.Namespace) -> LinkLocality | None:
     if not len(trace.links):
         raise UsageError(f"{args.links_of}: the trace is empty")
     fit = link_locality.fit(trace, threads=int(trace.info.get("threads", 0)), seed=args.seed)
-    print(f"links of {trace.name}: {fit.describe()}")
+    print(f"links of {trace.name}: {fit.describe()}", file=sys.stderr)
     return fit.model
 
 
@@ -61,5 +65,7 @@ def changes_of(args: argparse.Namespace, seconds: float) -> RealChanges | None:
     if args.histories is None:
         return None
     changes = RealChanges(histories.read_folder(args.histories), seconds)
-    print(f"changes of {args.histories}: {changes.pages:,} pages, {changes.changes:,} changes")
+    print(
+        f"changes of {args.histories}: {changes.pages:,} pages, {changes.changes:,} changes", file=sys.stderr
+    )
     return changes
